@@ -1,0 +1,75 @@
+"""Network namespaces: open one, name it for a record, run a function inside it."""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+_CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
+
+_Result = TypeVar("_Result")
+
+
+class NetnsIdentity(NamedTuple):
+    """The device and inode of an nsfs file: equal while, and only while, it is the same namespace."""
+
+    dev: int
+    inode: int
+
+
+def identity(netns_fd: int) -> NetnsIdentity:
+    """Name an open namespace."""
+    facts = os.fstat(netns_fd)
+    return NetnsIdentity(facts.st_dev, facts.st_ino)
+
+
+@contextmanager
+def opened(path: Path, expected: NetnsIdentity) -> Iterator[int | None]:
+    """Open the namespace bound at `path` if it is still the expected one; None if it is gone or another's."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    try:
+        yield fd if identity(fd) == expected else None
+    finally:
+        os.close(fd)
+
+
+def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
+    """Run a function in a network namespace and give its result.
+
+    It runs on a thread made for it, which enters the namespace and ends with the function: there is no way back that
+    could fail, so no thread that serves anybody else is ever in the wrong namespace.
+
+    Raises:
+        OSError: EINVAL, the descriptor is no network namespace; EPERM, no CAP_SYS_ADMIN. And what the function raises.
+    """
+    result: list[_Result] = []
+    failure: list[BaseException] = []
+
+    def enter_and_run() -> None:
+        try:
+            _setns(netns_fd)
+            result.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised again, on the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=enter_and_run, name="netns")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def _setns(netns_fd: int) -> None:
+    # os.setns came with Python 3.12; Debian 12 has 3.11.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(netns_fd, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns of descriptor {netns_fd}: {os.strerror(number)}")

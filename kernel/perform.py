@@ -1,0 +1,153 @@
+"""Do one step, and beside it the undo of each: the one place where plans become changes."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from errno import EEXIST, ENODEV
+
+from kernel.netns import inside
+from kernel.rtnetlink import Links, links
+from kernel.sysfs import Sysfs
+from vf.errors import NotReady
+from vf.step import (
+    AttachStep,
+    BindDriver,
+    ConfigureLink,
+    CreateVfs,
+    DetachStep,
+    MoveLinkIn,
+    MoveLinkOut,
+    ProvisionStep,
+    RenameLink,
+    SetGuid,
+)
+
+_APPEAR_SECONDS = 10.0
+_LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
+
+
+def attach(steps: Iterable[AttachStep], netns_fd: int) -> None:
+    """Do the steps in order; if one fails, undo those before it and raise.
+
+    The descriptor stays the caller's. Blocks for some milliseconds: not for an event loop's thread.
+
+    Raises:
+        OSError: what the kernel refused, in words. A note is added if the undo failed too.
+    """
+    with ExitStack() as undo:
+        for step in steps:
+            undo.callback(_attach(step, netns_fd))
+        undo.pop_all()
+
+
+def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
+    """Do the steps in order; an object that is gone is success.
+
+    Raises:
+        OSError: what the kernel refused, in words.
+    """
+    for step in steps:
+        match step:
+            case MoveLinkOut():
+                if netns_fd is not None:
+                    _move_link_out(step, netns_fd)
+            case RenameLink():
+                _rename_link(step)
+
+
+def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
+    """Do the steps in order; nothing is undone, since the next start takes up where this one ended.
+
+    Raises:
+        OSError: what the kernel refused.
+        NotReady: VFs did not appear in time.
+    """
+    for step in steps:
+        match step:
+            case CreateVfs():
+                _create_vfs(step, sysfs)
+            case SetGuid():
+                sysfs.set_guid(step.pf, step.index, step.guid)
+            case BindDriver():
+                sysfs.bind(step.vf, step.driver)
+
+
+def _attach(step: AttachStep, netns_fd: int) -> Callable[[], None]:
+    match step:
+        case MoveLinkIn():
+            return _move_link_in(step, netns_fd)
+        case ConfigureLink():
+            inside(netns_fd, lambda: _configure_link(step))
+            return lambda: None  # the kernel drops addresses and takes the link down when it is moved out
+
+
+def _move_link_in(step: MoveLinkIn, netns_fd: int) -> Callable[[], None]:
+    with links() as node:
+        node.move(step.ifindex, netns_fd, step.ifname)
+    return lambda: _move_link_out(MoveLinkOut(step.vf, step.ifname, step.host_ifname), netns_fd)
+
+
+def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
+    node_fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        inside(netns_fd, lambda: _send_back(step, node_fd))
+    finally:
+        os.close(node_fd)
+
+
+def _send_back(step: MoveLinkOut, node_fd: int) -> None:
+    with links() as sandbox:
+        ifindex = sandbox.ifindex(step.ifname)
+        if ifindex is None:
+            return
+        try:
+            sandbox.move(ifindex, node_fd, step.host_ifname)
+        except OSError as error:
+            if error.errno == ENODEV:
+                return
+            if error.errno != EEXIST:
+                raise
+            # Somebody took its name meanwhile. "%d" lets the kernel choose a free number (dev_alloc_name()).
+            sandbox.move(ifindex, node_fd, "vf%d")
+
+
+def _configure_link(step: ConfigureLink) -> None:
+    with links() as sandbox:
+        ifindex = sandbox.ifindex(step.ifname)
+        if ifindex is None:
+            raise OSError(ENODEV, f"{step.ifname} is gone from the sandbox")
+        _configure(sandbox, ifindex, step)
+
+
+def _configure(sandbox: Links, ifindex: int, step: ConfigureLink) -> None:
+    sandbox.set_mtu(ifindex, step.mtu)
+    for address in step.addresses:
+        sandbox.add_address(ifindex, address)
+    sandbox.set_up(ifindex)
+
+
+def _rename_link(step: RenameLink) -> None:
+    with links() as node:
+        try:
+            node.rename(step.ifindex, step.ifname)
+        except OSError as error:
+            if error.errno not in (ENODEV, EEXIST):  # EEXIST: the name is somebody else's now; any name serves
+                raise
+
+
+def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:
+    sysfs.set_drivers_autoprobe(step.pf, False)
+    sysfs.set_numvfs(step.pf, 0)
+    _await_vfs(sysfs, step, 0)
+    sysfs.set_numvfs(step.pf, step.count)
+    _await_vfs(sysfs, step, step.count)
+
+
+def _await_vfs(sysfs: Sysfs, step: CreateVfs, count: int) -> None:
+    give_up = time.monotonic() + _APPEAR_SECONDS
+    while (pf := sysfs.inventory().pf(step.pf)) is None or len(pf.vfs) != count:
+        if time.monotonic() > give_up:
+            found = "no PF" if pf is None else f"{len(pf.vfs)} VFs"
+            raise NotReady(f"PF {step.pf} shows {found} {_APPEAR_SECONDS:g} s after {count} were asked for")
+        time.sleep(_LOOK_SECONDS)

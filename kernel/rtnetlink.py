@@ -1,0 +1,76 @@
+"""Links and addresses through rtnetlink, in the network namespace of the calling thread.
+
+Links are addressed by ifindex: names change under udev's hands. No request asks for VF information (RTEXT_FILTER_VF):
+affected kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Interface, IPv6Interface
+from typing import Any
+
+from pyroute2 import IPRoute, NetlinkError
+
+IpInterface = IPv4Interface | IPv6Interface
+
+
+@contextmanager
+def links() -> Iterator["Links"]:
+    """Open rtnetlink in the calling thread's namespace; closed at the end, for an open one pins the namespace."""
+    with IPRoute() as route:
+        yield Links(route)
+
+
+class Links:
+    """The links of one namespace. A failure is an OSError with the kernel's errno and what was asked of which link."""
+
+    def __init__(self, route: Any) -> None:
+        self._route = route
+
+    def ifindex(self, ifname: str) -> int | None:
+        """Find a link by its name."""
+        found: list[int] = self._route.link_lookup(ifname=ifname)
+        return found[0] if found else None
+
+    def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
+        """Move a link into another namespace under a new name, in one message: no moment between the two.
+
+        The kernel takes the link down, drops its addresses and may give it another ifindex.
+
+        Raises:
+            OSError: EEXIST, the name is taken there; ENODEV, the link is gone.
+
+        Source: IFLA_NET_NS_FD with IFLA_IFNAME, do_setlink() in net/core/rtnetlink.c.
+        """
+        with _named(f"move link {ifindex} to another namespace as {ifname!r}"):
+            self._route.link("set", index=ifindex, net_ns_fd=netns_fd, ifname=ifname)
+
+    def rename(self, ifindex: int, ifname: str) -> None:
+        """Rename a link, which must be down on kernels before 6.2 (bd039b5ea2a9, live renaming)."""
+        with _named(f"rename link {ifindex} to {ifname!r}"):
+            self._route.link("set", index=ifindex, state="down")
+            self._route.link("set", index=ifindex, ifname=ifname)
+
+    def set_mtu(self, ifindex: int, mtu: int) -> None:
+        """Set the MTU in bytes; ERANGE or EINVAL above what the driver allows."""
+        with _named(f"set MTU {mtu} on link {ifindex}"):
+            self._route.link("set", index=ifindex, mtu=mtu)
+
+    def add_address(self, ifindex: int, address: IpInterface) -> None:
+        """Add an address with its on-link prefix; one that is there already is fine."""
+        with _named(f"add {address} to link {ifindex}"):
+            self._route.addr("replace", index=ifindex, address=str(address.ip), prefixlen=address.network.prefixlen)
+
+    def set_up(self, ifindex: int) -> None:
+        """Bring a link up."""
+        with _named(f"set link {ifindex} up"):
+            self._route.link("set", index=ifindex, state="up")
+
+
+@contextmanager
+def _named(operation: str) -> Iterator[None]:
+    try:
+        yield
+    except NetlinkError as error:
+        # pyroute2's NetlinkError is no OSError; its text is the kernel's, `code` the errno.
+        raise OSError(error.code, f"{operation}: {error.args[-1]}") from None

@@ -1,0 +1,32 @@
+"""PCI addresses, the only identity of a PF or VF that survives renames, moves and rebinds."""
+
+import re
+from typing import NamedTuple, Self
+
+# The kernel's form, "%04x:%02x:%02x.%d" (drivers/pci/probe.c, pci_setup_device); a domain may have
+# more digits (Intel VMD starts at 0x10000).
+_FORM = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
+
+
+class PciAddress(NamedTuple):
+    """Domain, bus, device and function of one PCI function; sorts in PCI order."""
+
+    domain: int
+    bus: int
+    device: int
+    function: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `dddd:bb:dd.f`, lower case, as sysfs writes it.
+
+        Raises:
+            ValueError: any other text.
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no PCI address of the form 0000:03:00.1")
+        return cls(*(int(part, 16) for part in match.groups()))
+
+    def __str__(self) -> str:
+        return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"

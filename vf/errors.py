@@ -1,0 +1,28 @@
+"""The errors Railnet raises on purpose, named by who must act.
+
+`OSError` is not wrapped: it passes from `kernel/` with the operation and its operands added as notes.
+"""
+
+
+class RailnetError(Exception):
+    """Something Railnet refuses or cannot do, in words for the one who must act."""
+
+
+class Misconfigured(RailnetError):
+    """The author of a configuration must act; the message names the key or file and what it should be."""
+
+
+class NotReady(RailnetError):
+    """Time will mend it: the same request may succeed when it is repeated."""
+
+
+class Unusable(RailnetError):
+    """A VF cannot serve a pod as it is: its driver, netdev, GUID or port is missing or wrong."""
+
+
+class NotOurs(RailnetError):
+    """The VF belongs to another sandbox, or is no device of Railnet's."""
+
+
+class NoAddress(RailnetError):
+    """No address can be given on net1: the slice is unknown or exhausted."""

@@ -1,0 +1,92 @@
+"""Decide what a sandbox gets and which changes that takes, and which changes take it back. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vf.address import PciAddress
+from vf.errors import NotOurs, Unusable
+from vf.function import Inventory, Netdev, VirtualFunction
+from vf.record import Attachment
+from vf.step import AttachStep, ConfigureLink, DetachStep, IpInterface, MoveLinkIn, MoveLinkOut, RenameLink
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A VF that kubelet gave to a pod, with its rail and the name it gets there."""
+
+    ifname: str
+    rail: int
+    vf: VirtualFunction
+
+
+def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, ...]:
+    """Name a pod's VFs net1, net2, … in (rail, PCI address) order.
+
+    Raises:
+        NotOurs: one is no VF of this node.
+    """
+    found = []
+    for address in vfs:
+        vf = inventory.vf(address)
+        rail = None if vf is None else inventory.rail(vf.pf)
+        if vf is None or rail is None:
+            raise NotOurs(f"kubelet gave this pod {address}, which is no VF of this node")
+        found.append((rail, address, vf))
+    return tuple(Assigned(f"net{number}", rail, vf) for number, (rail, _, vf) in enumerate(sorted(found), start=1))
+
+
+def attachments(
+    assigned: Sequence[Assigned],
+    netdevs: Mapping[PciAddress, Netdev],
+    addresses: Mapping[PciAddress, tuple[IpInterface, ...]],
+) -> tuple[Attachment, ...]:
+    """Say what the sandbox will have, as the record keeps it.
+
+    Raises:
+        Unusable: a VF's GUID is zero; the fabric would never make its port active.
+    """
+    return tuple(_attachment(one, netdevs[one.vf.address], addresses[one.vf.address]) for one in assigned)
+
+
+def attach(
+    planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev], mtus: Mapping[PciAddress, int]
+) -> tuple[AttachStep, ...]:
+    """Give the changes that make planned attachments true: all moves, then all that is done inside the sandbox."""
+    wanted = tuple(planned)
+    moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname) for one in wanted)
+    return moves + tuple(ConfigureLink(one.ifname, mtus[one.vf], one.addresses) for one in wanted)
+
+
+def detach(
+    recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev], netns_alive: bool
+) -> tuple[DetachStep, ...]:
+    """Give the changes that take attachments back, from where the netdevs are now.
+
+    `on_node` holds the VFs whose netdev the node's namespace shows. Where neither it nor a living sandbox has a
+    netdev, nothing can be moved: its driver is unbound, or the kernel is still returning it.
+    """
+    steps: list[DetachStep] = []
+    for one in recorded:
+        netdev = on_node.get(one.vf)
+        if netdev is None and netns_alive:
+            steps.append(MoveLinkOut(one.vf, one.ifname, one.host_ifname))
+        elif netdev is not None and netdev.name != one.host_ifname:
+            steps.append(RenameLink(netdev.ifindex, one.host_ifname))
+    return tuple(steps)
+
+
+def _attachment(one: Assigned, netdev: Netdev, addresses: tuple[IpInterface, ...]) -> Attachment:
+    rdma = one.vf.rdma
+    if rdma is not None and not rdma.node_guid.usable:
+        raise Unusable(
+            f"VF {one.vf.address} has no GUID; let Railnet provision its PF {one.vf.pf}, or set one and rebind the VF"
+        )
+    return Attachment(
+        ifname=one.ifname,
+        vf=one.vf.address,
+        rail=one.rail,
+        guid=None if rdma is None else rdma.node_guid,
+        addresses=addresses,
+        host_ifname=netdev.name,
+        rdma=None if rdma is None else rdma.name,
+    )

@@ -1,0 +1,116 @@
+"""Addresses on net1 with no store: the node's slice follows from the subnet that flannel leased to it."""
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
+
+from vf.errors import Misconfigured, NoAddress
+from vf.step import IpInterface
+
+IpNetwork = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A node's subnet and the cluster network that contains it, of one address family."""
+
+    network: IpNetwork
+    subnet: IpNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The addresses of one node on one rail: `part` of the rail's on-link `prefix`."""
+
+    prefix: IpNetwork
+    part: IpNetwork
+
+    @property
+    def capacity(self) -> int:
+        """How many addresses it can give: all but the part's first and last."""
+        return self.part.num_addresses - 2
+
+    def addresses(self, preferred: int) -> Iterator[IpInterface]:
+        """Give every address once, from the `preferred`-th (counted from 0) on, round to the one before it."""
+        for step in range(self.capacity):
+            host = self.part[1 + (preferred + step) % self.capacity]
+            yield ip_interface(f"{host}/{self.prefix.prefixlen}")
+
+
+def parse_subnet_env(text: str) -> tuple[Lease, ...]:
+    """Read flanneld's subnet.env: a lease for each address family it names.
+
+    Raises:
+        NoAddress: a line, network or subnet in it is malformed, or no network contains the subnet.
+    """
+    entries = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    pairs = [("FLANNEL_NETWORK", "FLANNEL_SUBNET"), ("FLANNEL_IPV6_NETWORK", "FLANNEL_IPV6_SUBNET")]
+    leases = tuple(
+        _lease(entries[network], entries[subnet])
+        for network, subnet in pairs
+        if entries.get(subnet) and network in entries
+    )
+    if not leases:
+        raise NoAddress(
+            "flannel's subnet.env has no FLANNEL_NETWORK and FLANNEL_SUBNET: is flanneld running on this node?"
+        )
+    return leases
+
+
+def _lease(networks: str, subnet_text: str) -> Lease:
+    try:
+        subnet = ip_interface(subnet_text).network
+        for network in (ip_network(text.strip()) for text in networks.split(",")):
+            # subnet_of() refuses to compare two families
+            if network.version == subnet.version and subnet.subnet_of(network):  # type: ignore[arg-type]
+                return Lease(network, subnet)
+    except ValueError as error:
+        raise NoAddress(f"flannel's subnet.env is malformed: {error}") from None
+    raise NoAddress(f"flannel's subnet {subnet} is in none of its networks {networks}")
+
+
+def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ...]) -> Slice:
+    """Compute this node's slice of `range_` on one of `rails` rails.
+
+    Below the range's prefix stand the rail's bits, then the bits that flannel's subnet has below its network, then
+    the host part. Two nodes differ in flannel's bits, two rails in the rail's: no address is given twice.
+
+    Raises:
+        NoAddress: flannel leased no subnet of the range's family.
+        Misconfigured: no host part is left; the message has the arithmetic.
+    """
+    lease = next((lease for lease in leases if lease.network.version == range_.version), None)
+    if lease is None:
+        raise NoAddress(f"flannel leased this node no IPv{range_.version} subnet, but {range_} needs one")
+    rail_bits = (rails - 1).bit_length()
+    node_bits = lease.subnet.prefixlen - lease.network.prefixlen
+    used = range_.prefixlen + rail_bits + node_bits
+    if range_.max_prefixlen - used < 2:  # noqa: PLR2004 - the first and last address of a part are never given
+        raise Misconfigured(
+            f"range {range_} is too small: {range_.prefixlen} bits of prefix + {rail_bits} for {rails} rails + {node_bits} for "
+            f"flannel's /{lease.subnet.prefixlen} subnets in /{lease.network.prefixlen} leave {range_.max_prefixlen - used} bits for addresses"
+        )
+    prefix = _nth(range_, range_.prefixlen + rail_bits, rail)
+    node = (int(lease.subnet.network_address) - int(lease.network.network_address)) >> (
+        range_.max_prefixlen - lease.subnet.prefixlen
+    )
+    return Slice(prefix, _nth(prefix, used, node))
+
+
+def choose(slice_: Slice, vf_index: int, taken: Container[IpInterface]) -> IpInterface:
+    """Choose the address of a VF: always the same one, unless a live sandbox has it.
+
+    A VF keeps its address as it keeps its GUID, so a neighbour's cache never points to the wrong VF.
+
+    Raises:
+        NoAddress: every address is taken.
+    """
+    for address in slice_.addresses(vf_index):
+        if address not in taken:
+            return address
+    raise NoAddress(f"all {slice_.capacity} addresses of {slice_.part} are taken")
+
+
+def _nth(network: IpNetwork, prefixlen: int, number: int) -> IpNetwork:
+    base = int(network.network_address) + (number << (network.max_prefixlen - prefixlen))
+    return type(network)((base, prefixlen))

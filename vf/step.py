@@ -1,0 +1,75 @@
+"""Changes of the kernel's state, as values: what a plan consists of and `kernel.perform` does."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv6Interface
+
+from vf.address import PciAddress
+from vf.guid import Guid
+
+IpInterface = IPv4Interface | IPv6Interface
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLinkIn:
+    """Move a VF's netdev from the node's namespace into the sandbox's, as `ifname`. Undone by `MoveLinkOut`."""
+
+    vf: PciAddress
+    ifindex: int
+    host_ifname: str
+    ifname: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureLink:
+    """Give the moved netdev its MTU (bytes) and addresses, and bring it up; moving it out undoes all that matters."""
+
+    ifname: str
+    mtu: int
+    addresses: tuple[IpInterface, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLinkOut:
+    """Move a VF's netdev back to the node's namespace under the name it had there."""
+
+    vf: PciAddress
+    ifname: str
+    host_ifname: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameLink:
+    """Give a netdev in the node's namespace back its name: the kernel returned it from a namespace that died."""
+
+    ifindex: int
+    ifname: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVfs:
+    """Make VFs on a PF that has none, with no driver probing them yet."""
+
+    pf: PciAddress
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetGuid:
+    """Give a VF its node and port GUID, before its driver is bound."""
+
+    pf: PciAddress
+    index: int
+    guid: Guid
+
+
+@dataclass(frozen=True, slots=True)
+class BindDriver:
+    """Bind a VF to a driver, which probes it."""
+
+    vf: PciAddress
+    driver: str
+
+
+AttachStep = MoveLinkIn | ConfigureLink
+DetachStep = MoveLinkOut | RenameLink
+ProvisionStep = CreateVfs | SetGuid | BindDriver

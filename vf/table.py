@@ -1,0 +1,72 @@
+"""The VF table: the one place that says which VFs a node has and which sandbox owns each.
+
+Built once, in `railnet/node.py`, and handed to the device plugin (which advertises and guards) and to the attach
+side (which claims and gives back), so the two cannot disagree. One event loop owns it; it takes no locks.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from vf.address import PciAddress
+from vf.errors import NotOurs
+from vf.function import Inventory
+
+Observer = Callable[[], None]
+
+
+class Owner(NamedTuple):
+    """The sandbox that has a VF: the CNI container id and CNI_IFNAME, and the pod's UID ("" if not told)."""
+
+    container_id: str
+    ifname: str
+    pod_uid: str
+
+
+class VfTable:
+    """Facts and ownership of every VF of the node; tells its observers after each change."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._owners: dict[PciAddress, Owner] = {}
+        self._observers: list[Observer] = []
+
+    @property
+    def inventory(self) -> Inventory:
+        """The facts as last read."""
+        return self._inventory
+
+    def owner(self, vf: PciAddress) -> Owner | None:
+        """Tell which sandbox has a VF; None if it is free."""
+        return self._owners.get(vf)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` after every change; the function returned ends that."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    def refresh(self, inventory: Inventory) -> None:
+        """Replace the facts; ownership stays, also of a VF that is not seen at the moment."""
+        if inventory != self._inventory:
+            self._inventory = inventory
+            self._tell()
+
+    def claim(self, vf: PciAddress, owner: Owner) -> None:
+        """Give a VF to a sandbox; the same sandbox may claim it again.
+
+        Raises:
+            NotOurs: another sandbox has it.
+        """
+        holder = self._owners.setdefault(vf, owner)
+        if holder != owner:
+            raise NotOurs(f"VF {vf} belongs to sandbox {holder.container_id} (pod UID {holder.pod_uid or 'unknown'})")
+        self._tell()
+
+    def release(self, vf: PciAddress, owner: Owner) -> None:
+        """Take a VF back from `owner`; nothing happens where somebody else, or nobody, has it."""
+        if self._owners.get(vf) == owner:
+            del self._owners[vf]
+            self._tell()
+
+    def _tell(self) -> None:
+        for observer in tuple(self._observers):
+            observer()
