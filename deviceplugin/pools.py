@@ -1,0 +1,92 @@
+"""Which VF belongs to which resource of kubelet's.
+
+Pure. Here: pools, their selectors, and who gets a VF that several could have. Not here: whether a VF is fit to be used
+(`deviceplugin.health`), and reading the configuration file (`railnet`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vf.address import PciAddress
+from vf.function import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
+
+LinkType = Literal["infiniband", "ether"]
+
+# What `ip link` calls the link types, which sriov-network-device-plugin's `linkTypes` made usual in configurations.
+_LINK_TYPES: dict[LinkLayer, LinkType] = {"InfiniBand": "infiniband", "Ethernet": "ether"}
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What a VF must be like: any value of each list; an empty list asks for nothing.
+
+    `vendor` and `device` are the VF's PCI ids and `pf_device` its PF's, in hexadecimal with or without `0x`; `driver` is
+    the VF's; `pf` is its PF's address.
+    """
+
+    link_type: tuple[LinkType, ...] = ()
+    vendor: tuple[str, ...] = ()
+    device: tuple[str, ...] = ()
+    pf_device: tuple[str, ...] = ()
+    driver: tuple[str, ...] = ()
+    pf: tuple[PciAddress, ...] = ()
+    pci_address: tuple[PciAddress, ...] = ()
+
+    def matches(self, pf: PhysicalFunction, vf: VirtualFunction) -> bool:
+        """Tell whether a VF of this PF is meant."""
+        return (
+            _among(_LINK_TYPES[pf.link_layer], self.link_type)
+            and _among(_digits(vf.vendor), map(_digits, self.vendor))
+            and _among(_digits(vf.device), map(_digits, self.device))
+            and _among(_digits(pf.device), map(_digits, self.pf_device))
+            and _among(vf.driver, self.driver)
+            and _among(pf.address, self.pf)
+            and _among(vf.address, self.pci_address)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A resource of kubelet's and the VFs it stands for.
+
+    Attributes:
+        resource: the resource's name, such as `rdma/ib_vf`.
+        selector: which VFs it stands for, as far as no earlier pool has them.
+        rdma: whether a VF needs an RDMA device to be healthy; off only for plain SR-IOV network cards.
+        management: whether a container also gets `umadN` and `issmN`, with which it can send management datagrams to
+            the fabric.
+    """
+
+    resource: str
+    selector: Selector = field(default_factory=Selector)
+    rdma: bool = True
+    management: bool = False
+
+
+DEFAULT = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
+
+
+def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[VirtualFunction, ...]]:
+    """Give each VF to the first pool that matches it; each pool's VFs are in (rail, PCI address) order."""
+    assigned: dict[str, list[VirtualFunction]] = {pool.resource: [] for pool in pools}
+    for pf, vf in _in_rail_order(inventory):
+        first = next((pool for pool in pools if pool.selector.matches(pf, vf)), None)
+        if first is not None:
+            assigned[first.resource].append(vf)
+    return {resource: tuple(vfs) for resource, vfs in assigned.items()}
+
+
+def _in_rail_order(inventory: Inventory) -> Iterator[tuple[PhysicalFunction, VirtualFunction]]:
+    for pf in inventory.pfs:
+        for vf in sorted(pf.vfs, key=lambda vf: vf.address):
+            yield pf, vf
+
+
+def _among(value: object, allowed: Iterable[object]) -> bool:
+    listed = tuple(allowed)
+    return not listed or value in listed
+
+
+def _digits(pci_id: str) -> str:
+    return pci_id.lower().removeprefix("0x")

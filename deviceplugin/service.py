@@ -1,0 +1,192 @@
+"""The device plugin API as kubelet calls it: decode, ask the pure code, encode. One service per pool.
+
+Not here: how kubelet finds the service (`deviceplugin.registration`), and any decision.
+
+Source: kubernetes/kubelet, pkg/apis/deviceplugin/v1beta1/api.proto.
+"""
+# ruff: noqa: ARG002, N802 (gRPC calls these methods by the names and with the arguments of the .proto file)
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import grpc
+from grpc.aio import ServicerContext
+
+from deviceplugin.allocation import Allocation, allocate
+from deviceplugin.backstop import Attached, Holders, refusal
+from deviceplugin.offers import Offer, offers
+from deviceplugin.pools import Pool
+from kubelet import checkpoint
+from kubelet.api import deviceplugin_pb2 as api
+from kubelet.api import deviceplugin_pb2_grpc as grpc_api
+from kubelet.checkpoint_file import CheckpointFile
+from vf.errors import NotOurs, NotReady, RailnetError, Unusable
+from vf.table import VfTable
+
+_log = logging.getLogger(__name__)
+
+_Context = ServicerContext[Any, Any]
+
+# One attach or detach changes the table several times within milliseconds (owner, netdev, RDMA device): kubelet hears of
+# the outcome, not of each step.
+_SETTLE_SECONDS = 0.1
+
+# Kubelet never repeats an Allocate that was refused: it fails the pod for good (UnexpectedAdmissionError,
+# kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline
+# (pkg/kubelet/cm/devicemanager/endpoint.go).
+_LOOKS_BEFORE_REFUSAL = 10
+
+_CODES: dict[type[RailnetError], grpc.StatusCode] = {
+    NotOurs: grpc.StatusCode.NOT_FOUND,
+    NotReady: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class PoolService(grpc_api.DevicePluginServicer):
+    """Serves one pool's VFs; any number of streams may be open, since kubelet dials again when it restarts."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        pools: Sequence[Pool],
+        table: VfTable,
+        attached: Attached,
+        kubelet_checkpoint: CheckpointFile,
+        node_reason: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Serve `pool`, one of `pools`.
+
+        Args:
+            pool: the pool served.
+            pools: all pools of the node in their order.
+            table: facts and owners; every change of it is streamed.
+            attached: who has a VF attached, asked before a container starts.
+            kubelet_checkpoint: kubelet's device checkpoint.
+            node_reason: why no VF of the node may be used at the moment; call `changed()` when its answer changes.
+        """
+        self.pool = pool
+        self._pools = tuple(pools)
+        self._table = table
+        self._attached = attached
+        self._checkpoint = kubelet_checkpoint
+        self._node_reason = node_reason
+        self._streams: set[asyncio.Event] = set()
+
+    @property
+    def streams(self) -> int:
+        """How many ListAndWatch streams are open: with none, kubelet does not know this pool."""
+        return len(self._streams)
+
+    def offers(self) -> tuple[Offer, ...]:
+        """What the pool offers now."""
+        return offers(self._pools, self.pool, self._table, self._node_reason())
+
+    def changed(self) -> None:
+        """Look again at what is offered, and stream it if it differs."""
+        for changed in self._streams:
+            changed.set()
+
+    async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
+        """Ask kubelet for PreStartContainer."""
+        return api.DevicePluginOptions(pre_start_required=True)
+
+    async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
+        """Stream the devices, again whenever the list differs; ends when kubelet hangs up or the server stops."""
+        with self._changes() as changed:
+            sent: list[api.Device] | None = None
+            while True:
+                changed.clear()
+                offered = self.offers()
+                devices = [_device(offer) for offer in offered]
+                if devices != sent:
+                    self._log(offered)
+                    yield api.ListAndWatchResponse(devices=devices)
+                    sent = devices
+                await changed.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def GetPreferredAllocation(
+        self, request: api.PreferredAllocationRequest, context: _Context
+    ) -> api.PreferredAllocationResponse:
+        """Have no preference; kubelet does not call this, since the options do not offer it."""
+        return api.PreferredAllocationResponse()
+
+    async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
+        """Answer with each container's device nodes and environment."""
+        try:
+            answers = await self._allocate([tuple(container.devices_ids) for container in request.container_requests])
+        except RailnetError as error:
+            await self._refuse(context, _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION), str(error))
+        return api.AllocateResponse(container_responses=[_response(answer) for answer in answers])
+
+    async def PreStartContainer(
+        self, request: api.PreStartContainerRequest, context: _Context
+    ) -> api.PreStartContainerResponse:
+        """Refuse a container whose VFs are not attached to its pod."""
+        ids = tuple(request.devices_ids)
+        words = refusal(ids, self._attached, self._holders(ids))
+        if words is not None:
+            await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, words)
+        return api.PreStartContainerResponse()
+
+    async def _allocate(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
+        """Look again for a moment before refusing: a VF that just came back from a pod may not be in sight yet."""
+        for _ in range(_LOOKS_BEFORE_REFUSAL):
+            try:
+                return self._allocation(containers)
+            except (NotReady, Unusable):
+                await asyncio.sleep(_SETTLE_SECONDS)
+        return self._allocation(containers)
+
+    def _allocation(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
+        offered = self.offers()
+        return [allocate(self.pool, offered, ids) for ids in containers]
+
+    @contextmanager
+    def _changes(self) -> Iterator[asyncio.Event]:
+        changed = asyncio.Event()
+        forget = self._table.observe(changed.set)
+        self._streams.add(changed)
+        try:
+            yield changed
+        finally:
+            self._streams.remove(changed)
+            forget()
+
+    def _holders(self, ids: Sequence[str]) -> dict[str, Holders]:
+        try:
+            entries = self._checkpoint.read()
+        except (NotReady, ValueError, OSError) as error:
+            _log.warning("%s: containers start without a look at kubelet's checkpoint: %s", self.pool.resource, error)
+            return dict.fromkeys(ids, Holders(known=False))
+        resource = self.pool.resource
+        return {id_: Holders(True, frozenset(checkpoint.holders(entries, resource, id_))) for id_ in ids}
+
+    def _log(self, offered: Sequence[Offer]) -> None:
+        reasons = [offer.reason for offer in offered if offer.reason]
+        _log.info("%s: %d devices, %d healthy", self.pool.resource, len(offered), len(offered) - len(reasons))
+        for reason in dict.fromkeys(reasons):
+            _log.warning("%s: %s", self.pool.resource, reason)
+
+    async def _refuse(self, context: _Context, code: grpc.StatusCode, words: str) -> NoReturn:
+        _log.warning("%s: refused: %s", self.pool.resource, words)
+        await context.abort(code, words)
+
+
+def _device(offer: Offer) -> api.Device:
+    node = offer.vf.numa_node
+    return api.Device(
+        ID=offer.id,
+        health="Unhealthy" if offer.reason else "Healthy",
+        topology=api.TopologyInfo(nodes=[api.NUMANode(ID=node)]) if node >= 0 else None,
+    )
+
+
+def _response(allocation: Allocation) -> api.ContainerAllocateResponse:
+    return api.ContainerAllocateResponse(
+        envs=allocation.envs,
+        devices=[api.DeviceSpec(container_path=n, host_path=n, permissions="rw") for n in allocation.device_nodes],
+    )

@@ -1,0 +1,99 @@
+"""Kubelet's device checkpoint: which pod has which devices, as kubelet wrote it before the pod's sandbox existed.
+
+Here: understanding the file's bytes. Not here: reading and caching the file (`kubelet.checkpoint_file`), what a device
+is. This module also runs on the host, in the plugin executable's slow lane, so it imports only `json`, and that late.
+
+Source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go (`Data`, `PodDevicesEntry`). Its
+checksum is a hash of Go's own rendering of the values and is not checked here; kubelet replaces the file by rename
+(pkg/kubelet/util/store/filestore.go), so a reader never sees half of one.
+"""
+
+Entries = dict[str, dict[str, set[str]]]  # pod UID → resource → device ids, united over the pod's containers
+
+
+def parse(raw: bytes) -> Entries:
+    """Read the checkpoint; a pod without devices is not in it.
+
+    Raises:
+        ValueError: anything not understood; the message says what.
+    """
+    data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
+    entries: Entries = {}
+    for entry in _listed(data):
+        _mapping(entry, "an entry of its PodDeviceEntries")
+        pod_uid, resource = _name(entry, "PodUID"), _name(entry, "ResourceName")
+        ids = _device_ids(entry.get("DeviceIDs"))
+        if ids:
+            entries.setdefault(pod_uid, {}).setdefault(resource, set()).update(ids)
+    return entries
+
+
+def devices(
+    entries: Entries, pod_uid: str, resources: frozenset[str] | set[str] | tuple[str, ...]
+) -> list[tuple[str, str]]:
+    """Give one pod's devices of the given resources, as sorted pairs of resource and device id."""
+    pod = entries.get(pod_uid, {})
+    return sorted((resource, device) for resource, ids in pod.items() if resource in resources for device in ids)
+
+
+def holders(entries: Entries, resource: str, device: str) -> set[str]:
+    """Give the UIDs of the pods that have a device; kubelet drops a finished pod's entry before it gives the id again."""
+    return {pod_uid for pod_uid, pod in entries.items() if device in pod.get(resource, ())}
+
+
+def _document(raw: bytes) -> object:
+    import json  # late: most requests on the host never come here
+
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        raise _not_understood("it is nested too deeply") from None
+    except ValueError as error:  # also UnicodeDecodeError, and an integer of thousands of digits
+        raise _not_understood(f"it is no JSON ({error})") from error
+
+
+def _listed(data: dict[str, object]) -> list[dict[str, object]]:
+    if "PodDeviceEntries" not in data:
+        raise _not_understood("its Data has no PodDeviceEntries")
+    entries = data["PodDeviceEntries"]
+    if entries is None:  # Go writes an empty slice so
+        return []
+    if not isinstance(entries, list):
+        raise _not_understood(f"its PodDeviceEntries is {_kind(entries)}, not a list")
+    return entries
+
+
+def _mapping(value: object, name: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise _not_understood(f"{name} is {_kind(value)}, not an object")
+    return value
+
+
+def _name(entry: dict[str, object], key: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise _not_understood(f"an entry's {key} is {_kind(value)}, not a name")
+    return value
+
+
+def _device_ids(value: object) -> set[str]:
+    """Unite the ids: a map by NUMA node since Kubernetes 1.20 (-1: no node), a list before."""
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    ids: set[str] = set()
+    for listed in lists:
+        if listed is None:  # Go writes an empty slice so
+            continue
+        if not isinstance(listed, list) or not all(isinstance(device, str) and device for device in listed):
+            raise _not_understood("an entry's DeviceIDs is neither a list of ids nor a map of such lists by NUMA node")
+        ids.update(listed)
+    return ids
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "missing"
+    return "empty" if value == "" else f"of type {type(value).__name__}"
+
+
+def _not_understood(why: str) -> ValueError:
+    return ValueError(f"kubelet's device checkpoint is not understood: {why}")

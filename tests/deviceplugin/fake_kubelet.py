@@ -1,0 +1,98 @@
+"""A kubelet as a device plugin sees it: its state folder, its checkpoint, and the calls it makes on a plugin's socket."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc.aio
+
+from kubelet.api import deviceplugin_pb2 as api
+from kubelet.api import deviceplugin_pb2_grpc as grpc_api
+from kubelet.api import pluginregistration_pb2 as registration_api
+from kubelet.api import pluginregistration_pb2_grpc as registration_grpc
+
+WAIT_SECONDS = 5
+
+
+class Stream:
+    """One open ListAndWatch."""
+
+    def __init__(self, call) -> None:
+        self.call = call
+
+    async def next(self) -> dict[str, str]:
+        """Wait for the next list; health by device id."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            response = await self.call.read()
+        return {device.ID: device.health for device in response.devices}
+
+
+class Dialled:
+    """A connection to one plugin's socket."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.plugin = grpc_api.DevicePluginStub(channel)
+        self.registration = registration_grpc.RegistrationStub(channel)
+
+    async def info(self) -> registration_api.PluginInfo:
+        return await self.registration.GetInfo(registration_api.InfoRequest(), timeout=1)
+
+    async def notify(self, *, registered: bool, error: str = "") -> None:
+        status = registration_api.RegistrationStatus(plugin_registered=registered, error=error)
+        await self.registration.NotifyRegistrationStatus(status, timeout=WAIT_SECONDS)
+
+    def watch(self) -> Stream:
+        return Stream(self.plugin.ListAndWatch(api.Empty()))
+
+    async def allocate(self, *containers: list[str]) -> list[api.ContainerAllocateResponse]:
+        requests = [api.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
+        answer = await self.plugin.Allocate(api.AllocateRequest(container_requests=requests), timeout=WAIT_SECONDS)
+        return list(answer.container_responses)
+
+    async def pre_start(self, *ids: str) -> None:
+        await self.plugin.PreStartContainer(api.PreStartContainerRequest(devices_ids=ids), timeout=WAIT_SECONDS)
+
+
+@asynccontextmanager
+async def dial(socket: Path) -> AsyncIterator[Dialled]:
+    async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+        yield Dialled(channel)
+
+
+class Kubelet:
+    """Kubelet's state folder; `sockets` are those its plugin watcher would dial."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.registry = folder / "plugins_registry"
+        (folder / "device-plugins").mkdir()
+
+    def start(self) -> None:
+        self.registry.mkdir()
+
+    def allocated(self, resource: str, **ids_by_pod_uid: list[str]) -> None:
+        entries = [
+            {
+                "PodUID": uid.replace("_", "-"),
+                "ContainerName": "main",
+                "ResourceName": resource,
+                "DeviceIDs": {"0": ids},
+            }
+            for uid, ids in ids_by_pod_uid.items()
+        ]
+        document = {"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 0}
+        (self.folder / "device-plugins" / "kubelet_internal_checkpoint").write_text(json.dumps(document))
+
+    def sockets(self) -> list[Path]:
+        return sorted(path for path in self.registry.iterdir() if not path.name.startswith("."))
+
+    async def socket(self, *but: Path) -> Path:
+        """Wait for the one socket that is none of `but`."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                found = [path for path in self.sockets() if path not in but] if self.registry.is_dir() else []
+                if found:
+                    return found[0]
+                await asyncio.sleep(0.01)

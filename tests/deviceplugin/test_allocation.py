@@ -1,0 +1,108 @@
+"""What a container gets with its VFs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from deviceplugin.allocation import allocate, environment_name
+from deviceplugin.offers import Offer, offers
+from deviceplugin.pools import DEFAULT, Pool, Selector
+from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
+from vf.errors import NotOurs, NotReady, Unusable
+from vf.table import VfTable
+
+POOL = DEFAULT[0]
+OFFERED = offers(DEFAULT, POOL, VfTable(two_rails()))
+BOTH = ["0000:83:00.1", "0000:03:00.1"]  # kubelet's order is any
+
+
+def test_allocate_gives_the_device_nodes_in_rail_order_and_rdma_cm_once() -> None:
+    allocation = allocate(POOL, OFFERED, BOTH)
+
+    assert allocation.device_nodes == (
+        "/dev/infiniband/uverbs4",
+        "/dev/infiniband/uverbs2",
+        "/dev/infiniband/rdma_cm",
+    )
+
+
+def test_allocate_gives_management_devices_when_the_pool_says_so() -> None:
+    allocation = allocate(replace(POOL, management=True), OFFERED, ["0000:03:00.1"])
+
+    assert allocation.device_nodes == (
+        "/dev/infiniband/uverbs4",
+        "/dev/infiniband/umad4",
+        "/dev/infiniband/issm4",
+        "/dev/infiniband/rdma_cm",
+    )
+
+
+def test_allocate_leaves_out_a_management_device_the_kernel_has_not() -> None:
+    offered = [Offer(a_vf(rdma=an_rdma_device(1, issm=None)), None)]
+
+    allocation = allocate(replace(POOL, management=True), offered, ["0000:03:00.1"])
+
+    assert "/dev/infiniband/issm1" not in allocation.device_nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PCIDEVICE_RDMA_IB_VF", "0000:03:00.1,0000:83:00.1"),
+        ("NCCL_IB_HCA", "=mlx5_4:1,mlx5_2:1"),
+        ("UCX_NET_DEVICES", "mlx5_4:1,mlx5_2:1"),
+    ],
+)
+def test_allocate_sets_the_environment_in_rail_order(name: str, value: str) -> None:
+    assert allocate(POOL, OFFERED, BOTH).envs[name] == value
+
+
+def test_allocate_tells_the_details_in_the_usual_shape() -> None:
+    envs = allocate(POOL, OFFERED, ["0000:83:00.2"]).envs
+
+    assert json.loads(envs["PCIDEVICE_RDMA_IB_VF_INFO"]) == {
+        "0000:83:00.2": {
+            "generic": {"deviceID": "0000:83:00.2"},
+            "rdma": {
+                "uverbs": "/dev/infiniband/uverbs1",
+                "rdma_cm": "/dev/infiniband/rdma_cm",
+                "rdma_dev": "mlx5_1",
+            },
+        }
+    }
+
+
+def test_allocate_gives_addresses_only_when_the_pool_needs_no_rdma_device() -> None:
+    pool = Pool("example.com/eth-vf", Selector(), rdma=False)
+
+    allocation = allocate(pool, [Offer(a_vf(rdma=None), None)], ["0000:03:00.1"])
+
+    assert allocation.device_nodes == ()
+    assert allocation.envs == {
+        "PCIDEVICE_EXAMPLE_COM_ETH_VF": "0000:03:00.1",
+        "PCIDEVICE_EXAMPLE_COM_ETH_VF_INFO": '{"0000:03:00.1":{"generic":{"deviceID":"0000:03:00.1"}}}',
+    }
+
+
+def test_allocate_names_an_unknown_device() -> None:
+    with pytest.raises(NotOurs, match=r"rdma/ib_vf has no device 0000:99:00\.1 on this node"):
+        allocate(POOL, OFFERED, ["0000:03:00.1", "0000:99:00.1"])
+
+
+def test_allocate_names_an_unhealthy_device_and_the_reason() -> None:
+    with pytest.raises(Unusable, match=r"device 0000:03:00\.1 of rdma/ib_vf is unhealthy: no driver"):
+        allocate(POOL, [Offer(a_vf(), "no driver")], ["0000:03:00.1"])
+
+
+def test_allocate_is_not_ready_while_the_rdma_device_is_in_the_last_pod() -> None:
+    with pytest.raises(NotReady, match=r"RDMA device of VF 0000:03:00\.1"):
+        allocate(POOL, [Offer(a_vf(netdev=None, rdma=None), None)], ["0000:03:00.1"])
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [("rdma/ib_vf", "PCIDEVICE_RDMA_IB_VF"), ("a.b-c/d-e.f", "PCIDEVICE_A_B_C_D_E_F")],
+)
+def test_environment_name_is_one_a_shell_can_read(resource: str, name: str) -> None:
+    assert environment_name(resource) == name

@@ -1,0 +1,69 @@
+"""Whether a VF is fit for a pod, and what to do if not."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from deviceplugin import health
+from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device
+from vf.function import PhysicalFunction, VirtualFunction
+from vf.guid import Guid
+
+VF = a_vf()
+PF = a_pf(VF)
+POLLING = replace(DOWN, phys_state="2: Polling")
+
+HEALTHY = {
+    "a free VF": (PF, VF, False),
+    "a free VF whose own port is down": (PF, a_vf(rdma=an_rdma_device(1, DOWN)), False),
+    "a pod's VF with the RDMA device in sight": (PF, a_vf(netdev=None), True),
+    "a pod's VF with nothing in sight": (PF, a_vf(netdev=None, rdma=None), True),
+    "a PF whose port state is a bare word": (
+        a_pf(rdma=an_rdma_device(0, replace(ACTIVE, state="ACTIVE"))),
+        VF,
+        False,
+    ),
+    "a PF whose port cannot be read": (a_pf(rdma=an_rdma_device(0, port=None)), VF, False),
+}
+
+
+@pytest.mark.parametrize(("pf", "vf", "owned"), HEALTHY.values(), ids=HEALTHY.keys())
+def test_reason_is_none_for(pf: PhysicalFunction, vf: VirtualFunction, owned: bool) -> None:
+    assert health.reason(pf, vf, owned=owned, rdma=True) is None
+
+
+UNHEALTHY = {
+    "no driver": (PF, a_vf(driver=None), False, "no driver is bound to VF 0000:03:00.1: .*drivers_probe"),
+    "no driver in a pod": (PF, a_vf(driver=None), True, "no driver"),
+    "no RDMA device": (PF, a_vf(rdma=None), False, "no RDMA device under driver mlx5_core: load"),
+    "vfio": (PF, a_vf(driver="vfio-pci", rdma=None, netdev=None), False, "no RDMA device under driver vfio-pci"),
+    "zero GUID": (PF, a_vf(rdma=an_rdma_device(1, node_guid=Guid(0))), False, "0000:0000:0000:0000, .*vf 0 node_guid"),
+    "zero GUID in a pod": (PF, a_vf(rdma=an_rdma_device(1, node_guid=Guid(0))), True, "node GUID"),
+    "no uverbs": (PF, a_vf(rdma=an_rdma_device(1, uverbs=None)), False, "modprobe ib_uverbs"),
+    "no netdev": (PF, a_vf(netdev=None), False, "no network interface on the host: modprobe ib_ipoib"),
+    "PF port down": (a_pf(rdma=an_rdma_device(0, POLLING)), VF, False, "PF 0000:03:00.0 .*'1: DOWN', '2: Polling'"),
+    "PF port down under a pod": (a_pf(rdma=an_rdma_device(0, DOWN)), a_vf(netdev=None), True, "check its cable"),
+    "PF without RDMA": (a_pf(rdma=None), VF, False, "PF 0000:03:00.0 has no RDMA device: .*modprobe mlx5_ib"),
+}
+
+
+@pytest.mark.parametrize(("pf", "vf", "owned", "words"), UNHEALTHY.values(), ids=UNHEALTHY.keys())
+def test_reason_says_what_is_wrong_for(pf: PhysicalFunction, vf: VirtualFunction, owned: bool, words: str) -> None:
+    reason = health.reason(pf, vf, owned=owned, rdma=True)
+
+    assert re.search(words, reason or "none")
+
+
+def test_reason_asks_for_no_rdma_device_when_the_pool_needs_none() -> None:
+    ethernet = a_pf(class_code=0x020000, rdma=None)
+
+    assert health.reason(ethernet, a_vf(rdma=None), owned=False, rdma=False) is None
+
+
+def test_reason_asks_for_a_netdev_also_when_the_pool_needs_no_rdma_device() -> None:
+    ethernet = a_pf(class_code=0x020000, rdma=None)
+
+    reason = health.reason(ethernet, a_vf(rdma=None, netdev=None), owned=False, rdma=False)
+
+    assert reason == "VF 0000:03:00.1 has no network interface on the host: rebind the VF"

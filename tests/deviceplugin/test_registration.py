@@ -1,0 +1,276 @@
+"""A pool's socket in kubelet's plugins_registry, from the first look to the last."""
+
+import asyncio
+import logging
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.pools import DEFAULT
+from deviceplugin.registration import Registration, remove_stale_sockets, socket_name
+from deviceplugin.service import PoolService
+from kubelet.checkpoint_file import CheckpointFile
+from tests.deviceplugin.builders import two_rails
+from tests.deviceplugin.fake_kubelet import Kubelet, dial
+from vf.errors import Misconfigured
+from vf.table import VfTable
+
+RAIL = "rdma/ib_vf"
+Act = Callable[[Kubelet, Registration], Awaitable[None]]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a Unix socket's has at most 107 bytes, and pytest's folders take most of them."""
+    with tempfile.TemporaryDirectory(prefix="kubelet-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def kubelet(folder: Path) -> Kubelet:
+    kubelet = Kubelet(folder)
+    kubelet.start()
+    return kubelet
+
+
+def a_registration(folder: Path) -> Registration:
+    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointFile(folder))
+    return Registration(service, folder, retry_seconds=0.05)
+
+
+def during(kubelet: Kubelet, act: Act) -> None:
+    """Act while the pool is served, then stop it."""
+
+    async def main() -> None:
+        registration = a_registration(kubelet.folder)
+        task = asyncio.create_task(registration.serve())
+        try:
+            await act(kubelet, registration)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_registration_answers_the_plugin_watcher(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        path = await kubelet.socket()
+        async with dial(path) as dialled:
+            info = await dialled.info()
+
+        assert (info.type, info.name, info.endpoint) == ("DevicePlugin", RAIL, str(path))
+        assert list(info.supported_versions) == ["v1beta1"]
+
+    during(kubelet, act)
+
+
+def test_registration_serves_the_device_plugin_on_the_same_socket(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        async with dial(await kubelet.socket()) as dialled:
+            assert len(await dialled.watch().next()) == 4
+
+    during(kubelet, act)
+
+
+def test_registration_is_answered_as_soon_as_its_socket_is_seen(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        path = await kubelet.socket()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))  # no ConnectionRefusedError
+
+    during(kubelet, act)
+
+
+def test_registration_is_for_root_alone(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        assert (await kubelet.socket()).stat().st_mode & 0o777 == 0o600
+
+    during(kubelet, act)
+
+
+def test_registration_knows_when_kubelet_took_it(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, registration: Registration) -> None:
+        async with dial(await kubelet.socket()) as dialled:
+            before = registration.registered
+            await dialled.notify(registered=True)
+
+        assert (before, registration.registered) == (False, True)
+
+    during(kubelet, act)
+
+
+def test_registration_offers_a_new_socket_when_kubelet_refuses(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(kubelet: Kubelet, registration: Registration) -> None:
+        first = await kubelet.socket()
+        async with dial(first) as dialled:
+            await dialled.notify(registered=False, error="bad resource name")
+
+        second = await kubelet.socket(first)
+        async with dial(second) as dialled:
+            assert (await dialled.info()).endpoint == str(second)
+        assert not registration.registered
+        assert kubelet.sockets() == [second]
+
+    during(kubelet, act)
+
+    assert "bad resource name" in caplog.text
+
+
+def test_registration_offers_a_new_socket_when_the_old_one_is_deleted(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        first = await kubelet.socket()
+        first.unlink()
+
+        async with dial(await kubelet.socket(first)) as dialled:
+            assert (await dialled.info()).name == RAIL
+
+    during(kubelet, act)
+
+
+def test_registration_offers_a_new_socket_when_kubelet_no_longer_watches(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, registration: Registration) -> None:
+        first = await kubelet.socket()
+        async with dial(first) as dialled:
+            await dialled.notify(registered=True)
+
+        await kubelet.socket(first)
+
+        assert (registration.registered, registration.registrations) == (False, 1)
+
+    during(kubelet, act)
+
+
+def test_registration_serves_again_when_the_folder_was_gone(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        first = await kubelet.socket()
+        first.unlink()
+        kubelet.registry.rmdir()
+        await asyncio.sleep(0.15)
+
+        kubelet.start()
+
+        async with dial(await kubelet.socket(first)) as dialled:
+            assert (await dialled.info()).name == RAIL
+
+    during(kubelet, act)
+
+
+def test_registration_tries_again_when_the_socket_cannot_be_renamed(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = iter(["missing/folder.sock", "railnet-rdma-ib_vf-00000000002.sock"])
+    monkeypatch.setattr("deviceplugin.registration.socket_name", lambda *_: next(names))
+
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        assert (await kubelet.socket()).name == "railnet-rdma-ib_vf-00000000002.sock"
+
+    during(kubelet, act)
+
+
+def test_registration_keeps_its_socket_when_kubelet_restarts(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        path = await kubelet.socket()
+        for _restart in range(2):
+            async with dial(path) as dialled:
+                await dialled.notify(registered=True)
+                assert len(await dialled.watch().next()) == 4
+
+        assert kubelet.sockets() == [path]
+
+    during(kubelet, act)
+
+
+def test_registration_waits_for_kubelet_to_create_the_folder(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        await asyncio.sleep(0.15)
+        assert not kubelet.registry.exists()
+
+        kubelet.start()
+
+        assert (await kubelet.socket()).name.startswith("railnet-rdma-ib_vf-")
+
+    during(Kubelet(folder), act)
+
+    waiting = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert ["waiting for kubelet to create" in record.getMessage() for record in waiting] == [True]
+
+
+def test_registration_leaves_nothing_when_it_stops(kubelet: Kubelet) -> None:
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        await kubelet.socket()
+
+    during(kubelet, act)
+
+    assert list(kubelet.registry.iterdir()) == []
+
+
+def test_registration_ends_open_streams_when_it_stops(kubelet: Kubelet) -> None:
+    async def main() -> None:
+        registration = a_registration(kubelet.folder)
+        task = asyncio.create_task(registration.serve())
+        async with dial(await kubelet.socket()) as dialled:
+            await dialled.watch().next()
+
+            task.cancel()
+            async with asyncio.timeout(2):
+                await asyncio.gather(task, return_exceptions=True)
+
+        assert task.cancelled()
+
+    asyncio.run(main())
+
+
+def test_registration_refuses_a_folder_whose_path_no_socket_can_have(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    kubelet = Kubelet(long)
+    kubelet.start()
+
+    with pytest.raises(Misconfigured, match=r"host\.kubelet or the pool's resource is too long"):
+        asyncio.run(a_registration(long).serve())
+
+
+def a_socket(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    return listener
+
+
+def test_stale_sockets_of_an_earlier_start_are_removed(folder: Path) -> None:
+    a_socket(folder / socket_name(RAIL, 1)).close()
+    a_socket(folder / f".{socket_name(RAIL, 2)}").close()
+
+    remove_stale_sockets(folder, RAIL)
+
+    assert list(folder.iterdir()) == []
+
+
+def test_stale_sockets_are_not_those_somebody_listens_on(folder: Path) -> None:
+    path = folder / socket_name(RAIL, 1)
+    with a_socket(path) as listener:
+        listener.listen(1)
+
+        remove_stale_sockets(folder, RAIL)
+
+        assert path.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["csi.example.com-reg.sock", socket_name("rdma/ib_vf.x", 1), "railnet-rdma-ib_vf.sock"]
+)
+def test_stale_sockets_are_only_this_pools(folder: Path, name: str) -> None:
+    a_socket(folder / name).close()
+
+    remove_stale_sockets(folder, RAIL)
+
+    assert [path.name for path in folder.iterdir()] == [name]
+
+
+def test_socket_name_has_no_character_of_a_path() -> None:
+    assert socket_name("example.com/ib_vf", 0x1A) == "railnet-example-com-ib_vf-0000000001a.sock"

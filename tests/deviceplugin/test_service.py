@@ -1,0 +1,311 @@
+"""The device plugin API over a real socket, as kubelet calls it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from deviceplugin.pools import DEFAULT
+from deviceplugin.service import PoolService
+from kubelet.api import deviceplugin_pb2 as api
+from kubelet.api import deviceplugin_pb2_grpc as grpc_api
+from kubelet.checkpoint_file import CheckpointFile
+from tests.deviceplugin.builders import DOWN, an_rdma_device, two_rails
+from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Dialled, Kubelet, dial
+from vf.address import PciAddress
+from vf.function import Inventory
+from vf.table import Owner, VfTable
+
+RAIL = "rdma/ib_vf"
+VF = "0000:03:00.1"
+OWNER = Owner("c0ffee", "eth0", "uid-1")
+ALL_HEALTHY = dict.fromkeys(["0000:03:00.1", "0000:03:00.2", "0000:83:00.1", "0000:83:00.2"], "Healthy")
+
+
+class Node:
+    """One pool's service with everything around it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kubelet = Kubelet(folder)
+        self.table = VfTable(two_rails())
+        self.attached: dict[PciAddress, Owner] = {}
+        self.node_reason: str | None = None
+        self.socket = folder / "plugin.sock"
+        self.service = PoolService(
+            DEFAULT[0], DEFAULT, self.table, self.attached.get, CheckpointFile(folder), lambda: self.node_reason
+        )
+
+    def attach(self, owner: Owner = OWNER) -> None:
+        self.attached[PciAddress.parse(VF)] = owner
+
+    def second_rail_loses_its_link(self) -> None:
+        first, second = self.table.inventory.pfs
+        self.table.refresh(Inventory((first, replace(second, rdma=an_rdma_device(0, DOWN)))))
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[grpc.aio.Server]:
+        server = grpc.aio.server()
+        grpc_api.add_DevicePluginServicer_to_server(self.service, server)
+        server.add_insecure_port(f"unix:{self.socket}")
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop(grace=None)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def on(node: Node, act: Callable[[Dialled], Awaitable[None]]) -> None:
+    """Run one conversation with the node's service."""
+
+    async def main() -> None:
+        async with node.serving(), dial(node.socket) as dialled:
+            await act(dialled)
+
+    asyncio.run(main())
+
+
+async def streams_are(node: Node, count: int) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while node.service.streams != count:  # noqa: ASYNC110 (the service tells nobody)
+            await asyncio.sleep(0.01)
+
+
+def test_options_ask_for_pre_start_and_offer_no_preference(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        options = await kubelet.plugin.GetDevicePluginOptions(api.Empty())
+
+        assert options == api.DevicePluginOptions(pre_start_required=True)
+
+    on(node, act)
+
+
+def test_list_and_watch_sends_all_devices_first(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        assert await kubelet.watch().next() == ALL_HEALTHY
+
+    on(node, act)
+
+
+def test_list_and_watch_tells_the_numa_node_when_there_is_one(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        response = await kubelet.watch().call.read()
+
+        assert [[numa.ID for numa in device.topology.nodes] for device in response.devices] == [[0], [0], [1], []]
+
+    on(node, act)
+
+
+def test_list_and_watch_sends_the_list_again_when_health_changes(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+
+        node.second_rail_loses_its_link()
+
+        assert await stream.next() == ALL_HEALTHY | {"0000:83:00.1": "Unhealthy", "0000:83:00.2": "Unhealthy"}
+
+    on(node, act)
+
+
+def test_list_and_watch_sends_the_list_again_when_a_vf_is_gone(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+
+        node.table.refresh(Inventory(node.table.inventory.pfs[:1]))
+
+        assert list(await stream.next()) == ["0000:03:00.1", "0000:03:00.2"]
+
+    on(node, act)
+
+
+def test_list_and_watch_sends_nothing_when_the_list_is_the_same(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+        node.table.claim(PciAddress.parse(VF), OWNER)
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await stream.call.read()
+
+    on(node, act)
+
+
+def test_list_and_watch_sends_the_outcome_only_when_many_changes_come_at_once(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+        before = node.table.inventory
+
+        node.second_rail_loses_its_link()
+        await asyncio.sleep(0.01)
+        node.table.refresh(before)
+        await asyncio.sleep(0.01)
+        node.table.refresh(Inventory(before.pfs[:1]))
+
+        assert len(await stream.next()) == 2
+
+    on(node, act)
+
+
+def test_list_and_watch_looks_again_when_the_nodes_reason_changed(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+
+        node.node_reason = "our configuration is not the active one"
+        node.service.changed()
+
+        assert set((await stream.next()).values()) == {"Unhealthy"}
+
+    on(node, act)
+
+
+def test_list_and_watch_is_forgotten_when_kubelet_hangs_up(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+        assert node.service.streams == 1
+
+        stream.call.cancel()
+
+        await streams_are(node, 0)
+        assert node.table._observers == []
+
+    on(node, act)
+
+
+def test_list_and_watch_ends_when_the_server_stops(node: Node) -> None:
+    async def main() -> None:
+        async with node.serving() as server, dial(node.socket) as kubelet:
+            stream = kubelet.watch()
+            await stream.next()
+
+            await server.stop(grace=None)
+
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stream.next()
+            await streams_are(node, 0)
+
+    asyncio.run(main())
+
+
+def test_list_and_watch_serves_two_kubelets_at_once(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        old, new = kubelet.watch(), kubelet.watch()
+        await old.next()
+        await new.next()
+
+        node.table.refresh(Inventory())
+
+        assert [await old.next(), await new.next()] == [{}, {}]
+
+    on(node, act)
+
+
+def test_allocate_answers_each_container(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        first, second = await kubelet.allocate(["0000:03:00.1"], ["0000:83:00.2"])
+
+        assert [spec.host_path for spec in first.devices] == ["/dev/infiniband/uverbs4", "/dev/infiniband/rdma_cm"]
+        assert {spec.permissions for spec in first.devices} == {"rw"}
+        assert second.envs["NCCL_IB_HCA"] == "=mlx5_1:1"
+
+    on(node, act)
+
+
+def refused(node: Node, act: Callable[[Dialled], Awaitable[object]]) -> tuple[grpc.StatusCode, str]:
+    """Give the status with which a call was refused."""
+    statuses: list[tuple[grpc.StatusCode, str]] = []
+
+    async def conversation(kubelet: Dialled) -> None:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await act(kubelet)
+        statuses.append((error.value.code(), error.value.details() or ""))
+
+    on(node, conversation)
+    return statuses[0]
+
+
+def test_allocate_refuses_an_unknown_device_by_name(node: Node) -> None:
+    code, words = refused(node, lambda kubelet: kubelet.allocate(["0000:99:00.1"]))
+
+    assert (code, words) == (grpc.StatusCode.NOT_FOUND, "rdma/ib_vf has no device 0000:99:00.1 on this node")
+
+
+def test_allocate_refuses_an_unhealthy_device_with_the_reason(node: Node) -> None:
+    node.second_rail_loses_its_link()
+
+    code, words = refused(node, lambda kubelet: kubelet.allocate(["0000:03:00.1", "0000:83:00.1"]))
+
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert words.startswith("device 0000:83:00.1 of rdma/ib_vf is unhealthy: port 1 of PF 0000:83:00.0")
+
+
+def test_allocate_waits_a_moment_for_a_vf_that_is_just_coming_back(node: Node) -> None:
+    before = node.table.inventory
+    node.second_rail_loses_its_link()
+
+    async def act(kubelet: Dialled) -> None:
+        asyncio.get_running_loop().call_later(0.2, node.table.refresh, before)
+
+        [answer] = await kubelet.allocate(["0000:83:00.1"])
+
+        assert answer.envs["PCIDEVICE_RDMA_IB_VF"] == "0000:83:00.1"
+
+    on(node, act)
+
+
+def test_pre_start_lets_the_pod_start_that_has_the_vf(node: Node) -> None:
+    node.attach()
+    node.kubelet.allocated(RAIL, uid_1=[VF])
+
+    on(node, lambda kubelet: kubelet.pre_start(VF))
+
+
+def test_pre_start_refuses_a_vf_that_is_not_attached(node: Node) -> None:
+    node.table.claim(PciAddress.parse(VF), OWNER)  # planned, not yet attached
+    node.kubelet.allocated(RAIL, uid_1=[VF])
+
+    code, words = refused(node, lambda kubelet: kubelet.pre_start(VF))
+
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert words.startswith(f"VF {VF} is not attached to a pod")
+
+
+def test_pre_start_refuses_a_vf_that_a_dying_pod_still_has(node: Node) -> None:
+    node.attach()
+    node.kubelet.allocated(RAIL, uid_2=[VF])
+
+    code, words = refused(node, lambda kubelet: kubelet.pre_start(VF))
+
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert "kubelet gave it to uid-2" in words
+
+
+def test_pre_start_refuses_when_one_of_several_is_not_attached(node: Node) -> None:
+    node.attach()
+    node.kubelet.allocated(RAIL, uid_1=[VF, "0000:83:00.1"])
+
+    code, words = refused(node, lambda kubelet: kubelet.pre_start(VF, "0000:83:00.1"))
+
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert words.startswith("VF 0000:83:00.1 is not attached")
+
+
+def test_pre_start_relies_on_the_attachment_when_the_checkpoint_is_not_understood(node: Node) -> None:
+    node.attach()
+    (node.kubelet.folder / "device-plugins" / "kubelet_internal_checkpoint").write_text("{")
+
+    on(node, lambda kubelet: kubelet.pre_start(VF))
