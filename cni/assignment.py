@@ -1,0 +1,59 @@
+"""Which VFs kubelet gave to this pod: a file read; kubelet itself is asked only where the file cannot answer."""
+
+import logging
+from pathlib import Path
+
+from cni.host.errors import TRY_AGAIN, CniError
+from cni.request import Request
+from kubelet import checkpoint, podresources
+from kubelet.checkpoint_file import CheckpointFile
+from vf.address import PciAddress
+from vf.errors import NotOurs, NotReady
+
+_log = logging.getLogger(__name__)
+
+
+class Assignment:
+    """Kubelet's knowledge of devices: its checkpoint, and its pod-resources socket as the fallback."""
+
+    def __init__(self, kubelet: Path, resources: frozenset[str], kubelet_seconds: float) -> None:
+        self._checkpoint = CheckpointFile(kubelet)
+        self._socket = kubelet / "pod-resources" / "kubelet.sock"
+        self._resources = resources
+        self._seconds = kubelet_seconds
+
+    async def vfs(self, request: Request) -> tuple[PciAddress, ...]:
+        """Give the VFs of the request's pod over all its containers; empty for a pod without a rail.
+
+        Raises:
+            CniError: code 11, neither the checkpoint nor kubelet can tell.
+            NotOurs: kubelet names a device that is no PCI address.
+        """
+        pod = request.pod
+        if not pod.name and not pod.uid:
+            return ()  # no Kubernetes pod, so kubelet gave it nothing
+        try:
+            return _addresses(self._from_checkpoint(pod.uid))
+        except (NotReady, OSError, ValueError) as error:
+            _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
+            reason = error
+        try:
+            found = await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
+        except NotReady as error:
+            message = (
+                "whether this pod asked for a rail cannot be told: neither kubelet's checkpoint nor kubelet answers"
+            )
+            raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
+        return _addresses(found)
+
+    def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
+        if not pod_uid:
+            raise NotReady("the runtime did not say K8S_POD_UID in CNI_ARGS")
+        return checkpoint.devices(self._checkpoint.read(), pod_uid, self._resources)
+
+
+def _addresses(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:
+    try:
+        return tuple(PciAddress.parse(device) for _, device in devices)
+    except ValueError as error:
+        raise NotOurs(f"kubelet names a device of another plugin under our resource: {error}") from None

@@ -1,0 +1,28 @@
+"""DEL: rails back first, then the primary's chain as it was at ADD. Idempotent. Reads as its stages."""
+
+from pathlib import Path
+
+from cni.hands import Hands
+from cni.host import chain
+from cni.rails import Rails
+from cni.request import Request
+from kernel.files import below
+
+
+async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> bytes:
+    """Take a sandbox's networks away; its record goes last, when nothing is left to do.
+
+    Raises:
+        CniError, RailnetError, OSError: as `cni.errors` translates them; the runtime calls again.
+    """
+    record = rails.record(request.environment.key)
+    if record is None:
+        primary = chain.load(str(below(root, request.conf.primary)))
+        await hands.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
+        return b""
+    left = await rails.detach(record, request.netns_fd)
+    conf, runtime_config = left.primary["conf"], left.primary["runtimeConfig"]
+    primary = chain.Primary(conf["name"], conf["cniVersion"], conf["plugins"])
+    await hands.drive(chain.delete(primary, runtime_config, request.conf.prev_result))
+    rails.forget(left)
+    return b""

@@ -1,0 +1,26 @@
+"""One translation: what Railnet and the kernel raise, as CNI errors with their codes."""
+
+from cni.host import errors
+from cni.host.errors import CniError
+from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError, Unusable
+
+_CODES: tuple[tuple[type[RailnetError], int], ...] = (
+    (Misconfigured, errors.CONFIGURATION),
+    (NotReady, errors.TRY_AGAIN),
+    (Unusable, errors.UNUSABLE),
+    (NotOurs, errors.NOT_OURS),
+    (NoAddress, errors.NO_ADDRESS),
+)
+
+
+def as_cni_error(error: Exception) -> CniError:
+    """Give the error a runtime is told; what nobody foresaw is an I/O error with its own words."""
+    if isinstance(error, CniError):
+        return error
+    if isinstance(error, TimeoutError):
+        return CniError(errors.TRY_AGAIN, "the request took longer than timeouts.add and was undone; try again")
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return CniError(code, str(error))
+    details = "; ".join(getattr(error, "__notes__", ()))
+    return CniError(errors.IO, f"{error.strerror or error}" if isinstance(error, OSError) else repr(error), details)

@@ -1,0 +1,149 @@
+"""The executable of one request, as the daemon's hands on the host: execute this plugin there, tell me what came of it."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Generator
+from typing import TypeVar
+
+from cni.host import chain, frames
+
+_Result = TypeVar("_Result")
+
+_FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
+_MAX_DESCRIPTORS = 1
+_ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
+
+
+class Hands:
+    """One connection from an executable. Owns its socket and, until `close`, the netns descriptor that came with it."""
+
+    def __init__(self, connection: socket.socket, delegate_seconds: float) -> None:
+        self._socket = connection
+        self._loop = asyncio.get_running_loop()
+        self._delegate_seconds = delegate_seconds
+        self._number = 0
+        self._raw_environment: dict[bytes, bytes] = {}
+        self.netns_fd: int | None = None
+
+    def close(self) -> None:
+        """Close what is owned; the executable sees the end of the connection."""
+        if self.netns_fd is not None:
+            os.close(self.netns_fd)
+            self.netns_fd = None
+        self._socket.close()
+
+    async def request(self) -> tuple[dict[bytes, bytes], bytes]:
+        """Receive the REQUEST; gives the executable's environment and stdin, and keeps the descriptor.
+
+        Raises:
+            FrameError: something else came. ConnectionError, TimeoutError: the executable is gone or stuck.
+        """
+        async with asyncio.timeout(_FRAME_SECONDS):
+            kind, length = frames.parse_header(await self._header_with_descriptor())
+            payload = await self._read(length)
+        if kind != frames.REQUEST:
+            raise frames.FrameError(f"frame {kind} came in place of REQUEST")
+        environ, stdin = frames.parse_blobs(payload, 2)
+        self._raw_environment = frames.parse_environ(environ)
+        return self._raw_environment, stdin
+
+    async def shake(self, limit_seconds: float) -> None:
+        """Say HELLO and wait for GO: only then does the executable still want it.
+
+        Raises:
+            FrameError, ConnectionError, TimeoutError: it does not.
+        """
+        await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)))
+        async with asyncio.timeout(_FRAME_SECONDS):
+            kind, _ = await self._receive()
+        if kind != frames.GO:
+            raise frames.FrameError(f"frame {kind} came in place of GO")
+
+    async def drive(self, steps: Generator[chain.Exec, chain.Output, _Result]) -> _Result:
+        """Have everything a chain yields executed on the host; gives the chain's result.
+
+        Raises:
+            CniError: what the chain raises. ConnectionError: the executable is gone.
+        """
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._execute(step))
+        except StopIteration as stop:
+            result: _Result = stop.value
+            return result
+
+    async def done(self, status: int, stdout: bytes) -> None:
+        """Have the executable print and exit; the netns descriptor is closed before it is told.
+
+        Raises:
+            ConnectionError: it is gone, and nobody will know the answer.
+        """
+        if self.netns_fd is not None:
+            os.close(self.netns_fd)
+            self.netns_fd = None
+        await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
+
+    async def _execute(self, step: chain.Exec) -> chain.Output:
+        self._number += 1
+        number = frames.u32(self._number)
+        environ = frames.environ_blob({**self._raw_environment, b"CNI_COMMAND": step.command.encode()})
+        await self._send(frames.EXEC, number + frames.blobs(step.plugin.encode(), environ, step.stdin))
+        try:
+            async with asyncio.timeout(self._delegate_seconds):
+                return _parse_output(*await self._receive())
+        except TimeoutError:
+            return await self._kill(number)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._kill(number))
+            raise
+
+    async def _kill(self, number: bytes) -> chain.Output:
+        await self._send(frames.KILL, number)
+        async with asyncio.timeout(_ENDING_SECONDS):
+            output = _parse_output(*await self._receive())
+        return chain.Output(chain.TIMED_OUT, output.stdout, output.stderr)
+
+    async def _send(self, kind: int, payload: bytes = b"") -> None:
+        async with asyncio.timeout(_FRAME_SECONDS):
+            await self._loop.sock_sendall(self._socket, frames.frame(kind, payload))
+
+    async def _receive(self) -> tuple[int, bytes]:
+        kind, length = frames.parse_header(await self._read(frames.HEADER_BYTES))
+        return kind, await self._read(length)
+
+    async def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            chunk = await self._loop.sock_recv(self._socket, count - len(data))
+            if not chunk:
+                raise ConnectionResetError("the executable is gone")
+            data += chunk
+        return data
+
+    async def _header_with_descriptor(self) -> bytes:
+        # A descriptor arrives with the first byte it was sent with, so the first receive must be the one for it.
+        await _readable(self._socket, self._loop)
+        header, descriptors, _, _ = socket.recv_fds(self._socket, frames.HEADER_BYTES, _MAX_DESCRIPTORS)
+        if descriptors:
+            self.netns_fd = descriptors[0]
+        if not header:
+            raise ConnectionResetError("the executable is gone")
+        return header + await self._read(frames.HEADER_BYTES - len(header))
+
+
+def _parse_output(kind: int, payload: bytes) -> chain.Output:
+    if kind != frames.OUTPUT:
+        raise frames.FrameError(f"frame {kind} came in place of OUTPUT")
+    stdout, stderr = frames.parse_blobs(payload[8:], 2)
+    return chain.Output(int.from_bytes(payload[4:8], "big", signed=True), stdout, stderr)
+
+
+async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    ready = loop.create_future()
+    loop.add_reader(connection, ready.set_result, None)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(connection)

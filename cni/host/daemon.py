@@ -1,0 +1,158 @@
+"""The executable's side of the socket: ask the daemon, and be its hands on the host until it says DONE."""
+
+import _socket
+import time
+
+from cni.host import frames
+from cni.host.delegate import Delegate, find
+from cni.host.environment import Environment
+from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.lock import RUN
+
+SOCKET = RUN + "/cni.sock"
+HELLO_SECONDS = 1.0
+_GRACE_SECONDS = 1.0  # the daemon keeps its own deadline; who waits for it waits a little longer
+_EINVAL = 22
+_NOT_EXECUTED = 1  # EPERM, for an OSError that carries no number
+
+
+class Silent(Exception):
+    """No daemon took the request: the socket is absent or refuses, its peer is not root, or no HELLO came in time."""
+
+
+class Lost(CniError):
+    """The daemon took the request and then went away or fell silent: nobody knows how far it came."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(TRY_AGAIN, f"Railnet's daemon {what} while it served this request; try again")
+
+
+def ask(
+    environment: Environment, stdin: bytes, netns_fd: int, hello_seconds: float = HELLO_SECONDS
+) -> tuple[int, bytes]:
+    """Have the daemon serve the request; gives the exit status and what to print.
+
+    The netns descriptor (-1: none) stays the caller's.
+
+    Raises:
+        Silent: nothing has happened and nothing will.
+        Lost: it was begun.
+        CniError: code 11, the daemon speaks another version.
+    """
+    request = frames.frame(frames.REQUEST, frames.blobs(frames.environ_blob(environment.raw), stdin))
+    daemon = _Daemon(hello_seconds)
+    try:
+        daemon.connect()
+        daemon.send_with_descriptor(request, netns_fd)
+        limit = daemon.hello()
+        return daemon.serve(environment.path, limit)
+    except frames.FrameError as error:
+        raise CniError(TRY_AGAIN, f"Railnet's daemon answered strangely: {error}") from None
+    finally:
+        daemon.close()
+
+
+class _Daemon:
+    """One connection; owns its socket."""
+
+    def __init__(self, hello_seconds: float) -> None:
+        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._deadline = time.monotonic() + hello_seconds
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def connect(self) -> None:
+        self._socket.settimeout(HELLO_SECONDS)
+        try:
+            self._socket.connect(SOCKET)
+            credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        except OSError as error:  # also EAGAIN: a stopped daemon whose backlog is full
+            raise Silent(f"{SOCKET}: {error.strerror}") from None
+        # struct ucred is pid, uid, gid, 32 bits each (include/linux/socket.h); the kernel writes them in host order.
+        if credentials[4:8] != b"\0\0\0\0":
+            raise Silent(f"{SOCKET} is not served by root")
+
+    def send_with_descriptor(self, request: bytes, fd: int) -> None:
+        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd.to_bytes(4, "little"))] if fd >= 0 else []
+        try:
+            sent = self._socket.sendmsg([request], rights)
+            self._socket.sendall(request[sent:])
+        except OSError as error:  # TimeoutError included
+            raise Silent(f"{SOCKET}: {error.strerror or error}") from None
+
+    def hello(self) -> float:
+        """Wait for HELLO and answer GO; gives the time when the whole request must be over."""
+        try:
+            kind, payload = self._receive()
+            if kind != frames.HELLO or len(payload) != 4:  # noqa: PLR2004 - a u32
+                raise frames.FrameError(f"frame {kind} came in place of HELLO")
+            self._socket.settimeout(HELLO_SECONDS)
+            self._socket.sendall(frames.frame(frames.GO))
+        except (OSError, EOFError) as error:
+            raise Silent(f"{SOCKET}: no HELLO ({error})") from None
+        return time.monotonic() + int.from_bytes(payload, "big") / 1000 + _GRACE_SECONDS
+
+    def serve(self, path: list[str], deadline: float) -> tuple[int, bytes]:
+        """Do what the daemon says until DONE."""
+        self._deadline = deadline
+        try:
+            while True:
+                kind, payload = self._receive()
+                if kind == frames.DONE:
+                    return payload[0], frames.parse_blobs(payload[1:], 1)[0]
+                if kind == frames.EXEC:
+                    self._send(frames.frame(frames.OUTPUT, self._execute(payload, path)))
+                elif kind != frames.KILL:  # a KILL that crossed the OUTPUT of what it names is late, not wrong
+                    raise frames.FrameError(f"frame {kind} makes no sense to the executable")
+        except TimeoutError:
+            raise Lost("fell silent") from None
+        except (OSError, EOFError):
+            raise Lost("went away") from None
+
+    def _execute(self, payload: bytes, path: list[str]) -> bytes:
+        number, (plugin, environ, stdin) = payload[:4], frames.parse_blobs(payload[4:], 3)
+        try:
+            if b"/" in plugin:
+                raise OSError(_EINVAL, "a plugin type is a name, never a path")
+            delegate = Delegate(find(plugin.decode(), path), frames.parse_environ(environ), stdin)
+        except OSError as error:
+            return number + frames.i32(-(error.errno or _NOT_EXECUTED)) + frames.blobs(b"", str(error).encode())
+        status = -1
+        try:
+            while not delegate.wait(self._deadline, self._socket.fileno()):
+                self._receive_kill()
+                delegate.kill()
+        finally:
+            status = delegate.end()
+        stdout = bytes(delegate.stdout[: frames.MAX_STDOUT])
+        return number + frames.i32(status) + frames.blobs(stdout, bytes(delegate.stderr))
+
+    def _receive_kill(self) -> None:
+        kind, _ = self._receive()
+        if kind != frames.KILL:
+            raise frames.FrameError(f"frame {kind} came while a plugin was running")
+
+    def _send(self, data: bytes) -> None:
+        self._socket.settimeout(self._left())
+        self._socket.sendall(data)
+
+    def _receive(self) -> tuple[int, bytes]:
+        kind, length = frames.parse_header(self._read(frames.HEADER_BYTES))
+        return kind, self._read(length)
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            self._socket.settimeout(self._left())
+            chunk = self._socket.recv(count - len(data))
+            if not chunk:
+                raise EOFError("the connection ended")
+            data += chunk
+        return data
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time is over")
+        return left

@@ -1,0 +1,144 @@
+"""Run one delegate plugin where the runtime itself would have run it: on the host, as a child of the executable."""
+
+import posix
+import select
+import time
+
+from cni.host import frames
+
+_SIGKILL = 9
+# Python ignores these two at start (Python/pylifecycle.c, init_signals); a delegate expects the default.
+_SIGPIPE, _SIGXFSZ = 13, 25
+_CHUNK = 65536
+_DRAIN_READS = 64  # a grandchild may keep a pipe open and full: enough for twice the largest output
+
+
+def find(plugin: str, path: list[str]) -> str:
+    """Find the executable of a plugin type in the folders of CNI_PATH.
+
+    Raises:
+        FileNotFoundError: no folder has it.
+    """
+    for folder in path:
+        candidate = f"{folder}/{plugin}"
+        if posix.access(candidate, posix.X_OK):
+            return candidate
+    raise FileNotFoundError(2, f"no folder of CNI_PATH {':'.join(path)} has it", plugin)  # 2: ENOENT
+
+
+class Delegate:
+    """One running plugin: feed it, collect what it prints, end it. Owns its pipes and its process group."""
+
+    def __init__(self, executable: str, environ: dict[bytes, bytes], stdin: bytes) -> None:
+        """Start it, in a process group of its own so that its own children end with it.
+
+        Raises:
+            OSError: it cannot be executed.
+        """
+        self.stdout, self.stderr = bytearray(), bytearray()
+        self._stdin = memoryview(stdin)
+        inner, outer = _pipes()
+        try:
+            self._pid = posix.posix_spawn(
+                executable,
+                [executable],
+                environ,
+                file_actions=[(posix.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(inner)],
+                setpgroup=0,
+                setsigdef=(_SIGPIPE, _SIGXFSZ),
+            )
+        except OSError:
+            _close(outer)
+            raise
+        finally:
+            _close(inner)
+        self._in, self._out, self._err = outer
+        self._pidfd = posix.pidfd_open(self._pid)
+        for fd in outer:
+            posix.set_blocking(fd, False)
+
+    def kill(self) -> None:
+        """End it and its children at once."""
+        posix.killpg(self._pid, _SIGKILL)
+
+    def wait(self, deadline: float, interrupt_fd: int = -1) -> bool:
+        """Serve its pipes until it has ended; False when the deadline passed or `interrupt_fd` has something to read."""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        poll.register(self._out, select.POLLIN)
+        poll.register(self._err, select.POLLIN)
+        if self._in >= 0:
+            poll.register(self._in, select.POLLOUT)
+        if interrupt_fd >= 0:
+            poll.register(interrupt_fd, select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            ready = [fd for fd, _ in poll.poll(left * 1000)]
+            self._serve(ready, poll)
+            if self._pidfd in ready:
+                return True
+            if interrupt_fd in ready:
+                return False
+
+    def end(self) -> int:
+        """Reap it, closing everything it owned; kills what still runs of it. Gives the wait status."""
+        if not select.select([self._pidfd], (), (), 0)[0]:
+            self.kill()
+        _, status = posix.waitpid(self._pid, 0)
+        self._drain()
+        _close([fd for fd in (self._in, self._out, self._err, self._pidfd) if fd >= 0])
+        self._in = -1
+        return status
+
+    def _serve(self, ready: list[int], poll: select.poll) -> None:
+        if self._in in ready and self._in >= 0:
+            self._feed(poll)
+        for fd, into, limit in self._outputs():
+            if fd in ready and not _collect(fd, into, limit):
+                poll.unregister(fd)
+
+    def _feed(self, poll: select.poll) -> None:
+        try:
+            self._stdin = self._stdin[posix.write(self._in, self._stdin[:_CHUNK]) :]
+        except BrokenPipeError:  # it did not want to read all of it, which is its own business
+            self._stdin = self._stdin[:0]
+        except BlockingIOError:
+            return
+        if not self._stdin:
+            poll.unregister(self._in)
+            posix.close(self._in)
+            self._in = -1
+
+    def _drain(self) -> None:
+        """Read what is left in the pipes, without waiting for a grandchild that keeps one open."""
+        for fd, into, limit in self._outputs():
+            for _ in range(_DRAIN_READS):
+                if not select.select([fd], (), (), 0)[0] or not _collect(fd, into, limit):
+                    break
+
+    def _outputs(self) -> tuple[tuple[int, bytearray, int], ...]:
+        # One byte more than allowed is kept, so that too much can be told from just enough.
+        return (self._out, self.stdout, frames.MAX_STDOUT + 1), (self._err, self.stderr, frames.MAX_STDERR)
+
+
+def _collect(fd: int, into: bytearray, limit: int) -> bool:
+    """Read once; False at the end of the pipe. What is over the limit is read and dropped."""
+    try:
+        data = posix.read(fd, _CHUNK)
+    except BlockingIOError:
+        return True
+    into += data[: limit - len(into)]
+    return bool(data)
+
+
+def _pipes() -> tuple[list[int], list[int]]:
+    """Make three pipes; gives the delegate's ends and ours, each as stdin, stdout, stderr."""
+    (in_read, in_write), (out_read, out_write), (err_read, err_write) = posix.pipe(), posix.pipe(), posix.pipe()
+    return [in_read, out_write, err_write], [in_write, out_read, err_read]
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        posix.close(fd)

@@ -1,0 +1,46 @@
+"""CNI errors: a code, what was wrong and what to do, and the bytes a runtime reads."""
+
+# CNI specification 1.1.0, section 5, "Error".
+INCOMPATIBLE_VERSION = 1
+ENVIRONMENT = 4
+IO = 5
+DECODE = 6
+CONFIGURATION = 7
+TRY_AGAIN = 11
+# Railnet's own; the specification leaves 100 and above to plugins.
+NOT_OURS = 100
+UNUSABLE = 101
+NO_ADDRESS = 103
+DELEGATE_BROKE = 105
+DELEGATE_TIMED_OUT = 106
+JOURNAL_UNREADABLE = 108
+
+
+class CniError(Exception):
+    """A request fails with `code`; `str()` says what was wrong, `details` what helps to find out why."""
+
+    def __init__(self, code: int, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+    def stdout(self, version: str = "1.0.0") -> bytes:
+        """Spell the error as the specification's JSON, in the request's version where that is known."""
+        import json  # not built in: only a request that fails pays for it
+
+        answer = {"cniVersion": version, "code": self.code, "msg": str(self)}
+        if self.details:
+            answer["details"] = self.details
+        return json.dumps(answer).encode() + b"\n"
+
+
+class DelegateError(CniError):
+    """A delegate failed as the specification asks: its own JSON is the answer, byte for byte."""
+
+    def __init__(self, plugin: str, code: int, message: str, raw: bytes) -> None:
+        super().__init__(code, message, plugin)
+        self.raw = raw
+
+    def stdout(self, version: str = "1.0.0") -> bytes:  # noqa: ARG002 - the delegate chose its version
+        """Give what the delegate printed."""
+        return self.raw

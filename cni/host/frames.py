@@ -1,0 +1,98 @@
+"""The frames between the plugin executable and the daemon: bytes in, values out; no sockets.
+
+A frame is `RN`, version u8, type u8, payload length u32 big-endian, payload. A blob is u32 length + bytes.
+"""
+
+MAGIC = b"RN"
+VERSION = 1
+HEADER_BYTES = 8
+MAX_PAYLOAD = 1 << 20
+MAX_STDERR = 64 << 10
+# A delegate's stdout and stderr travel in one OUTPUT frame, with three lengths and an id beside them.
+MAX_STDOUT = MAX_PAYLOAD - MAX_STDERR - 64
+
+REQUEST = 1  # env blob, stdin blob; with SCM_RIGHTS the netns descriptor, if any
+HELLO = 2  # u32: milliseconds this request may take in all
+GO = 3
+EXEC = 4  # u32 id, plugin type blob, env blob, stdin blob
+OUTPUT = 5  # u32 id, i32 wait status, stdout blob, stderr blob; -errno: it could not be executed
+KILL = 6  # u32 id
+DONE = 7  # u8 exit status, stdout blob
+
+
+class FrameError(Exception):
+    """What arrived is no frame of this version."""
+
+
+def frame(kind: int, payload: bytes = b"") -> bytes:
+    """Wrap a payload.
+
+    Raises:
+        FrameError: the payload is larger than a frame may be.
+    """
+    if len(payload) > MAX_PAYLOAD:
+        raise FrameError(f"a payload of {len(payload)} bytes is larger than a frame may carry ({MAX_PAYLOAD})")
+    return MAGIC + bytes((VERSION, kind)) + u32(len(payload)) + payload
+
+
+def parse_header(header: bytes) -> tuple[int, int]:
+    """Give the type and payload length of a frame from its first eight bytes.
+
+    Raises:
+        FrameError: too short, not ours, of another version, or announcing too large a payload.
+    """
+    if len(header) < HEADER_BYTES:
+        raise FrameError(f"the connection ended inside a frame header ({len(header)} of {HEADER_BYTES} bytes)")
+    if header[:2] != MAGIC:
+        raise FrameError(f"{header[:2]!r} does not begin a frame")
+    if header[2] != VERSION:
+        raise FrameError(
+            f"the peer speaks frame version {header[2]}, this side {VERSION}: finish the upgrade of Railnet"
+        )
+    length = int.from_bytes(header[4:8], "big")
+    if length > MAX_PAYLOAD:
+        raise FrameError(f"a payload of {length} bytes is larger than a frame may carry ({MAX_PAYLOAD})")
+    return header[3], length
+
+
+def u32(number: int) -> bytes:
+    """Encode an unsigned number."""
+    return number.to_bytes(4, "big")
+
+
+def i32(number: int) -> bytes:
+    """Encode a signed number."""
+    return number.to_bytes(4, "big", signed=True)
+
+
+def blobs(*parts: bytes) -> bytes:
+    """Encode byte strings, each behind its length."""
+    return b"".join(u32(len(part)) + part for part in parts)
+
+
+def parse_blobs(payload: bytes, count: int) -> list[bytes]:
+    """Decode exactly `count` blobs.
+
+    Raises:
+        FrameError: fewer, more, or one that reaches past the payload.
+    """
+    parts, position = [], 0
+    for _ in range(count):
+        start = position + 4
+        position = start + int.from_bytes(payload[start - 4 : start], "big")
+        if start > len(payload) or position > len(payload):
+            raise FrameError(f"a frame of {len(payload)} bytes is truncated")
+        parts.append(payload[start:position])
+    if position != len(payload):
+        raise FrameError(f"a frame has {len(payload) - position} bytes too many")
+    return parts
+
+
+def environ_blob(environ: dict[bytes, bytes]) -> bytes:
+    """Encode an environment as NUL-separated `NAME=value`."""
+    return b"\0".join(name + b"=" + value for name, value in environ.items())
+
+
+def parse_environ(blob: bytes) -> dict[bytes, bytes]:
+    """Decode an environment; an entry without `=` is dropped, as execve's callers do."""
+    return dict(entry.split(b"=", 1) for entry in blob.split(b"\0") if b"=" in entry)

@@ -1,0 +1,101 @@
+"""Railnet's own network configuration, as the runtime sends it on stdin. Parsed once, checked once."""
+
+from cni.host.errors import CONFIGURATION, DECODE, INCOMPATIBLE_VERSION, CniError
+
+TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
+if TYPE_CHECKING:
+    from typing import Any
+
+    JsonObject = dict[str, Any]
+
+SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+DEFAULT_RESOURCES = ["rdma/ib_vf"]
+DEFAULT_KUBELET = "/var/lib/kubelet"
+DEFAULT_SECONDS = {"daemon": 5.0, "delegate": 30.0}
+
+
+class NetConf:
+    """One parsed configuration.
+
+    `primary` is the path of the primary's configuration, `resources` the extended resources whose devices are rails,
+    `seconds` the two limits the slow lane needs, `runtime_config` what the runtime passed for our capabilities.
+    """
+
+    __slots__ = ("kubelet", "prev_result", "primary", "resources", "runtime_config", "seconds", "version")
+
+    def __init__(self, version: str, conf: "JsonObject") -> None:
+        """Take what `parse` has checked."""
+        self.version = version
+        self.primary = conf["primary"]
+        self.resources = conf.get("resources", DEFAULT_RESOURCES)
+        self.kubelet = conf.get("kubelet", DEFAULT_KUBELET)
+        self.seconds = {**DEFAULT_SECONDS, **conf.get("seconds", {})}
+        self.runtime_config = conf.get("runtimeConfig") or {}
+        self.prev_result = conf.get("prevResult")
+
+
+def load_object(raw: bytes, what: str, code: int = DECODE) -> "JsonObject":
+    """Read a JSON object.
+
+    Raises:
+        CniError: `code`, `what` is not JSON, is nested too deeply, or is another value.
+    """
+    import json  # not built in: the executable's fast lane never gets here
+
+    try:
+        value = json.loads(raw)
+    except RecursionError:
+        raise CniError(code, f"{what} is nested too deeply to be read") from None
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise CniError(code, f"{what} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise CniError(code, f"{what} is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def supported_version(conf: "JsonObject") -> str:
+    """Give the configuration's CNI version.
+
+    Raises:
+        CniError: code 1, Railnet does not speak it.
+    """
+    version: str = conf.get("cniVersion", "0.1.0")  # the specification's value for a missing key
+    if version not in SUPPORTED_VERSIONS:
+        raise CniError(
+            INCOMPATIBLE_VERSION,
+            f"cniVersion {version!r} is not supported",
+            f"Railnet speaks {', '.join(SUPPORTED_VERSIONS)}",
+        )
+    return version
+
+
+def parse(stdin: bytes) -> NetConf:
+    """Read and check the configuration of one request.
+
+    Raises:
+        CniError: code 6, no JSON object; 1, another CNI version; 7, a key is missing or of the wrong kind.
+    """
+    conf = load_object(stdin, "the configuration on stdin")
+    version = supported_version(conf)
+    _check(conf, "primary", isinstance(conf.get("primary"), str), "the path of the primary's CNI configuration")
+    _check(conf, "resources", _strings(conf.get("resources", [])), "a list of extended resource names")
+    _check(conf, "kubelet", isinstance(conf.get("kubelet", ""), str), "kubelet's root folder")
+    _check(conf, "seconds", _numbers(conf.get("seconds", {})), 'an object like {"daemon": 5, "delegate": 30}')
+    _check(conf, "runtimeConfig", isinstance(conf.get("runtimeConfig") or {}, dict), "an object")
+    _check(conf, "prevResult", isinstance(conf.get("prevResult") or {}, dict), "an object")
+    return NetConf(version, conf)
+
+
+def _check(conf: "JsonObject", key: str, right: bool, should_be: str) -> None:
+    if not right:
+        raise CniError(CONFIGURATION, f"{key!r} is {conf.get(key)!r:.200}; it should be {should_be}")
+
+
+def _strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def _numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        key in DEFAULT_SECONDS and type(entry) in (int, float) and entry > 0 for key, entry in value.items()
+    )

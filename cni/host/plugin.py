@@ -1,0 +1,112 @@
+"""The plugin executable: one process per request of the container runtime, as thin as Python can be.
+
+Checks the environment, takes the container's lock, hands the request to the daemon and obeys it (`cni.host.daemon`);
+where no daemon answers, the slow lane serves (`cni.host.slow`). At its top it imports only modules built into the
+interpreter, and its siblings that do the same.
+"""
+
+import fcntl
+import posix
+
+from cni.host import daemon, lock
+from cni.host.environment import ADD, DEL, VERSION, Environment
+from cni.host.errors import DECODE, ENVIRONMENT, IO, CniError
+from cni.host.frames import MAX_PAYLOAD
+
+_NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
+_CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
+_MAX_STDIN = MAX_PAYLOAD // 2  # leaves the environment its share of a REQUEST
+
+
+def main() -> None:
+    """Serve the request in this process's environment and on its stdin, and end the process."""
+    status, stdout = answer(dict(posix.environ))
+    while stdout:
+        stdout = stdout[posix.write(1, stdout) :]
+    posix._exit(status)  # nothing is buffered, and tearing the interpreter down takes a millisecond
+
+
+def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
+    """Serve one request; gives the exit status and what to print, which is JSON whatever happens."""
+    try:
+        environment = Environment(raw)
+        stdin = _read_stdin()
+        if environment.command == VERSION:
+            return 0, _versions(stdin)
+        return _locked(environment, stdin)
+    except CniError as error:
+        return 1, error.stdout()
+    except Exception as error:  # noqa: BLE001 - a runtime understands CNI errors, not tracebacks
+        return 1, CniError(IO, f"Railnet failed: {type(error).__name__}: {error}").stdout()
+
+
+def _locked(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
+    path = f"{lock.FOLDER}/{environment.key}"
+    held = lock.acquire(path)
+    try:
+        return _serve(environment, stdin, _open_netns(environment))
+    finally:
+        lock.remove(path, held)
+
+
+def _serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
+    try:
+        return daemon.ask(environment, stdin, netns_fd)
+    except daemon.Silent:
+        pass
+    except daemon.Lost:
+        if environment.command != DEL:
+            raise
+    from cni.host import slow  # imports json, which the fast lane must not pay for
+
+    return slow.serve(environment, stdin, netns_fd)
+
+
+def _open_netns(environment: Environment) -> int:
+    """Open CNI_NETNS; the descriptor lives as long as the process. -1: DEL of a sandbox whose namespace is gone.
+
+    Raises:
+        CniError: code 4, ADD into something that is no network namespace, or into the node's own.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO somebody put there must not wait.
+        fd = posix.open(environment.netns, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    except OSError as error:
+        return _no_netns(environment, f"cannot be opened: {error.strerror}")
+    try:
+        kind = fcntl.ioctl(fd, _NS_GET_NSTYPE)
+    except OSError:
+        kind = 0
+    if kind != _CLONE_NEWNET:
+        posix.close(fd)
+        return _no_netns(environment, "is no network namespace")
+    if posix.fstat(fd).st_ino == posix.stat("/proc/self/ns/net").st_ino:
+        posix.close(fd)
+        return _no_netns(environment, "is the node's own network namespace")
+    return fd
+
+
+def _no_netns(environment: Environment, why: str) -> int:
+    if environment.command == ADD:
+        raise CniError(
+            ENVIRONMENT, f"CNI_NETNS {environment.netns!r} {why}; it should be the sandbox's network namespace"
+        )
+    return -1
+
+
+def _read_stdin() -> bytes:
+    data = b""
+    while chunk := posix.read(0, 1 << 16):
+        data += chunk
+        if len(data) > _MAX_STDIN:
+            raise CniError(DECODE, f"the configuration on stdin is larger than {_MAX_STDIN} bytes")
+    return data
+
+
+def _versions(stdin: bytes) -> bytes:
+    import json  # not built in: runtimes ask for VERSION once, if ever
+
+    from cni.host.netconf import SUPPORTED_VERSIONS, load_object
+
+    asked = load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0") if stdin.strip() else "1.0.0"
+    return json.dumps({"cniVersion": asked, "supportedVersions": SUPPORTED_VERSIONS}).encode() + b"\n"

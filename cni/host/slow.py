@@ -1,0 +1,126 @@
+"""The slow lane: serve a request with no daemon.
+
+A pod without a rail loses nothing: the primary chain runs here. A pod with one waits a little for the daemon and is
+then refused, since a training pod without its rail would fall back to TCP in silence.
+"""
+
+import fcntl
+import posix
+import time
+
+from cni.host import chain, daemon, lock
+from cni.host.delegate import Delegate, find
+from cni.host.environment import ADD, Environment
+from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.netconf import NetConf, parse
+from kubelet import checkpoint
+
+TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_RETRY_SECONDS = 0.1
+
+
+def serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
+    """Serve ADD or DEL; gives the exit status and what to print."""
+    version = "1.0.0"
+    try:
+        conf = parse(stdin)
+        version = conf.version
+        if environment.command == ADD:
+            rails = has_rails(environment, conf)
+            if rails:
+                return _wait_for_daemon(environment, stdin, netns_fd, conf)
+        return 0, _run_chain(environment, conf)
+    except CniError as error:
+        return 1, error.stdout(version)
+
+
+def has_rails(environment: Environment, conf: NetConf) -> bool:
+    """Tell whether kubelet gave this pod a device of ours, from kubelet's checkpoint.
+
+    A sandbox that is no Kubernetes pod has none. A missing file in kubelet's folder means that kubelet never gave
+    any device to any pod: it writes the file before the first such pod's sandbox exists.
+
+    Raises:
+        CniError: code 11, it cannot be known.
+    """
+    if not environment.pod_name() and not environment.pod_uid():
+        return False
+    if not environment.pod_uid():
+        raise _unknown("the runtime did not say K8S_POD_UID in CNI_ARGS")
+    folder = f"{conf.kubelet}/device-plugins"
+    try:
+        entries = checkpoint.parse(_read(f"{folder}/kubelet_internal_checkpoint"))
+    except FileNotFoundError:
+        if posix.access(folder, posix.F_OK):
+            return False
+        raise _unknown(f"there is no folder {folder}; 'kubelet' should be kubelet's root folder") from None
+    except (OSError, ValueError) as error:
+        raise _unknown(f"kubelet's checkpoint in {folder} cannot be read: {error}") from None
+    return bool(checkpoint.devices(entries, environment.pod_uid(), frozenset(conf.resources)))
+
+
+def _unknown(why: str) -> CniError:
+    message = (
+        f"Railnet's daemon does not answer, and whether this pod asked for a rail cannot be told without it: {why}"
+    )
+    return CniError(TRY_AGAIN, message)
+
+
+def _wait_for_daemon(environment: Environment, stdin: bytes, netns_fd: int, conf: NetConf) -> tuple[int, bytes]:
+    give_up = time.monotonic() + conf.seconds["daemon"]
+    why = "no time to wait"
+    while (left := give_up - time.monotonic()) > 0:
+        try:
+            return daemon.ask(environment, stdin, netns_fd, left)
+        except daemon.Silent as silent:
+            why = str(silent)
+            time.sleep(min(_RETRY_SECONDS, left))
+    message = f"this pod asked for {', '.join(conf.resources)}, and Railnet's daemon did not answer within {conf.seconds['daemon']:g} s"
+    raise CniError(
+        TRY_AGAIN, message, f"{why}; look at the railnet DaemonSet's pod on this node, kubelet tries again by itself"
+    )
+
+
+def _run_chain(environment: Environment, conf: NetConf) -> bytes:
+    # Recovery, in the daemon, must not look at a half-made sandbox: it takes this lock exclusively.
+    recovery = lock.acquire(lock.RECOVERY, fcntl.LOCK_SH)
+    try:
+        primary = chain.load(conf.primary)
+        if environment.command == ADD:
+            return _drive(chain.add(primary, conf.runtime_config), environment, conf) or b""
+        _drive(chain.delete(primary, conf.runtime_config, conf.prev_result), environment, conf)
+        return b""
+    finally:
+        posix.close(recovery)
+
+
+def _drive(
+    steps: "Generator[chain.Exec, chain.Output, bytes | None]", environment: Environment, conf: NetConf
+) -> bytes | None:
+    """Run what the chain yields, here and now."""
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(_run(step, environment, conf.seconds["delegate"]))
+    except StopIteration as stop:
+        result: bytes | None = stop.value
+        return result
+
+
+def _run(step: chain.Exec, environment: Environment, seconds: float) -> chain.Output:
+    try:
+        executable = find(step.plugin, environment.path)
+        delegate = Delegate(executable, environment.for_delegate(step.command), step.stdin)
+    except OSError as error:
+        return chain.Output(-(error.errno or 1), b"", str(error).encode())
+    in_time = delegate.wait(time.monotonic() + seconds)
+    status = delegate.end()
+    return chain.Output(status if in_time else chain.TIMED_OUT, bytes(delegate.stdout), bytes(delegate.stderr))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # pathlib takes longer to import than this module may
+        return file.read()

@@ -1,0 +1,72 @@
+"""What every sandbox on this node has of ours, on a tmpfs: written before the act, removed after the last undo.
+
+The daemon is the only writer, so memory and disk are the same; the disk is read once, at start.
+"""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernel.files import write_atomically
+from vf.address import PciAddress
+from vf.record import Record, Unreadable, decode, encode
+from vf.step import IpInterface
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """The records below `folder`; what cannot be read goes to `quarantine`, both made if absent."""
+
+    def __init__(self, folder: Path, quarantine: Path) -> None:
+        """Read every record.
+
+        Raises:
+            OSError: the folders cannot be made or read.
+        """
+        for needed in (folder, quarantine):
+            needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._records: dict[str, Record] = {}
+        for path in sorted(folder.glob("[!.]*.json")):
+            self._read(path, quarantine)
+
+    def records(self) -> Iterable[Record]:
+        """Give every record, as of now."""
+        return tuple(self._records.values())
+
+    def get(self, key: str) -> Record | None:
+        """Find the record of `<container id>@<ifname>`."""
+        return self._records.get(key)
+
+    def write(self, record: Record) -> None:
+        """Keep a record; it is on disk when this returns."""
+        write_atomically(self._path(record.key), encode(record))
+        self._records[record.key] = record
+
+    def remove(self, record: Record) -> None:
+        """Forget a record; one that is not there is forgotten already."""
+        self._path(record.key).unlink(missing_ok=True)
+        self._records.pop(record.key, None)
+
+    def holder(self, vf: PciAddress) -> Record | None:
+        """Find the record that has a VF."""
+        return next((record for record in self._records.values() for one in record.attachments if one.vf == vf), None)
+
+    def addresses(self) -> frozenset[IpInterface]:
+        """Give every address a sandbox of this node has on its rails: this is the allocation table."""
+        return frozenset(
+            address for record in self._records.values() for one in record.attachments for address in one.addresses
+        )
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _read(self, path: Path, quarantine: Path) -> None:
+        try:
+            record = decode(path.read_bytes())
+        except Unreadable as error:
+            path.replace(quarantine / path.name)
+            _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, quarantine / path.name)
+            return
+        self._records[record.key] = record

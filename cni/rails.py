@@ -1,0 +1,248 @@
+"""The rails of sandboxes: plan, record, apply, and take back. The one owner of table, journal and kernel changes."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cni.addresses import SliceAddresses
+from cni.journal import Journal
+from cni.locks import PerKey
+from cni.request import Request
+from kernel import perform
+from kernel.files import below
+from kernel.netns import NetnsIdentity, identity, opened
+from kernel.sysfs import Sysfs
+from vf import plan
+from vf.address import PciAddress
+from vf.errors import Misconfigured, NotOurs, NotReady, RailnetError, Unusable
+from vf.function import Netdev
+from vf.record import Attachment, Record
+from vf.table import Owner, VfTable
+
+_log = logging.getLogger(__name__)
+# A real kernel's sysfs shows a moved netdev at once, udev renames it within a second, a driver that is just being
+# bound takes up to two (reference measurements of mlx5: 0.3 to 0.7 s).
+_NETDEV_SECONDS = 2.0
+_LOOK_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What net1 is like: its MTU in bytes, or the PF's, and where its addresses come from."""
+
+    mtu: int | Literal["pf"]
+    addresses: SliceAddresses
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where the host's mount namespace is seen, for records' netns paths, and how long an ADD waits for a DEL."""
+
+    root: Path
+    wait_seconds: float
+
+
+class Rails:
+    """Attach and detach the VFs of sandboxes. Runs on the event loop; what blocks goes to threads."""
+
+    def __init__(self, table: VfTable, journal: Journal, sysfs: Sysfs, network: Network, host: Host) -> None:
+        self._table = table
+        self._journal = journal
+        self._sysfs = sysfs
+        self._network = network
+        self._host = host
+        self.one_at_a_time = PerKey()  # requests and the sweep: one of them at a time for each sandbox
+
+    def attached(self, vf: PciAddress) -> Owner | None:
+        """Tell which sandbox has a VF as a finished attachment; None while it is planned, being taken back, or free."""
+        record = self._journal.holder(vf)
+        return _owner(record) if record is not None and record.stage == "attached" else None
+
+    def record(self, key: str) -> Record | None:
+        """Find what `<container id>@<ifname>` has."""
+        return self._journal.get(key)
+
+    def restore(self) -> None:
+        """Own again what the journal says, at start and before anything else."""
+        for record in self._journal.records():
+            for attachment in record.attachments:
+                self._table.claim(attachment.vf, _owner(record))
+
+    async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: dict[str, object]) -> Record:
+        """Claim the VFs, decide what the sandbox gets and write it down; nothing in the kernel has changed after it.
+
+        Raises:
+            NotReady: a VF is still in a dying sandbox, or has no netdev yet. NotOurs, Unusable, NoAddress.
+            Misconfigured: the MTU is larger than the PF's.
+        """
+        netns = request.netns()
+        if netns is None:
+            raise NotReady(f"sandbox {request.environment.key} has no network namespace any more")
+        if self._journal.get(request.environment.key) is not None:
+            raise NotReady(
+                f"sandbox {request.environment.key} still has a record; the runtime must DEL it before it ADDs again"
+            )
+        await self._refresh()
+        owner = Owner(request.environment.container_id, request.environment.ifname, request.pod.uid)
+        await self._claim(vfs, owner)
+        try:
+            assigned = plan.assign(self._table.inventory, vfs)
+            netdevs = {one.vf.address: await self._netdev(one.vf.address) for one in assigned}
+            addresses = self._network.addresses.give(assigned, self._table.inventory, self._journal)
+            attachments = plan.attachments(assigned, netdevs, addresses)
+            record = Record(owner.container_id, owner.ifname, netns, request.pod, "planned", attachments, primary)
+            self._journal.write(record)
+        except BaseException:
+            self._release(vfs, owner)
+            raise
+        return record
+
+    async def attach(self, record: Record, netns_fd: int) -> None:
+        """Make a planned record true; a failure leaves the kernel as it was and the record planned.
+
+        Raises:
+            OSError: what the kernel refused. NotReady: a netdev went away meanwhile.
+        """
+        netdevs = {one.vf: await self._netdev(one.vf) for one in record.attachments}
+        mtus = {vf: self._mtu(vf, netdev) for vf, netdev in netdevs.items()}
+        steps = plan.attach(record.attachments, netdevs, mtus)
+        await _to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd))
+        self._journal.write(replace(record, stage="attached"))
+        await self._refresh()
+
+    async def detach(self, record: Record, netns_fd: int | None) -> Record:
+        """Take everything back and free the VFs; gives the record that is left, which `forget` removes.
+
+        Idempotent: what is gone is fine. `netns_fd` may be None, or of another namespace: then the recorded one is
+        opened, if it lives.
+
+        Raises:
+            OSError: what the kernel refused. NotReady: a netdev did not come back. The record stays for another try.
+        """
+        detaching = replace(record, stage="detaching")
+        self._journal.write(detaching)
+        expected = NetnsIdentity(record.netns.dev, record.netns.inode)
+        if netns_fd is not None and identity(netns_fd) == expected:
+            await self._take_back(detaching.attachments, netns_fd)
+        else:
+            with opened(below(self._host.root, record.netns.path), expected) as fd:
+                await self._take_back(detaching.attachments, fd)
+        left = replace(detaching, attachments=())
+        self._journal.write(left)
+        self._release(tuple(one.vf for one in record.attachments), _owner(record))
+        await self._refresh()
+        return left
+
+    def forget(self, record: Record) -> None:
+        """Remove a record whose rails are all back."""
+        self._journal.remove(record)
+
+    async def sweep(self, *, unfinished: bool) -> None:
+        """Take back what no sandbox has any more: its namespace is gone and the node shows every netdev of it again.
+
+        With `unfinished`, at start when nobody is working on them, also what was begun and not finished. A record
+        that cannot be taken back now stays.
+        """
+        for record in self._journal.records():
+            async with self.one_at_a_time.held(record.key):
+                if self._journal.get(record.key) is record and self._is_left_over(record, unfinished):
+                    await self._sweep(record)
+
+    async def _sweep(self, record: Record) -> None:
+        _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, record.pod.namespace, record.pod.name)
+        try:
+            self.forget(await self.detach(record, None))
+        except (OSError, RailnetError) as error:
+            _log.error("sandbox %s: %s; the next sweep tries again", record.key, error)
+
+    def _is_left_over(self, record: Record, unfinished: bool) -> bool:
+        return self._abandoned(record) if record.stage == "attached" else unfinished
+
+    def _abandoned(self, record: Record) -> bool:
+        with opened(
+            below(self._host.root, record.netns.path), NetnsIdentity(record.netns.dev, record.netns.inode)
+        ) as fd:
+            return fd is None and all(self._sysfs.netdev(one.vf) is not None for one in record.attachments)
+
+    async def _claim(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
+        """Claim all VFs or none, waiting for sandboxes that are being taken down.
+
+        kubelet gives a device to the next pod before the last pod's DEL has begun.
+        """
+        changed = asyncio.Event()
+        stop = self._table.observe(changed.set)
+        try:
+            async with asyncio.timeout(self._host.wait_seconds):
+                while not self._claimed(vfs, owner):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            holders = ", ".join(
+                f"{vf} by {holder.container_id}" for vf in vfs if (holder := self._table.owner(vf)) not in (None, owner)
+            )
+            raise NotReady(f"still in a sandbox that is being taken down: {holders}; kubelet tries again") from None
+        finally:
+            stop()
+
+    def _claimed(self, vfs: tuple[PciAddress, ...], owner: Owner) -> bool:
+        claimed: list[PciAddress] = []
+        try:
+            for vf in vfs:
+                self._table.claim(vf, owner)
+                claimed.append(vf)
+        except NotOurs:
+            self._release(tuple(claimed), owner)
+            return False
+        return True
+
+    def _release(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
+        for vf in vfs:
+            self._table.release(vf, owner)
+
+    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
+        on_node = {one.vf: netdev for one in attachments if (netdev := self._sysfs.netdev(one.vf)) is not None}
+        steps = plan.detach(attachments, on_node, netns_fd is not None)
+        await _to_the_end(asyncio.to_thread(perform.detach, steps, netns_fd))
+        for one in attachments:
+            vf = self._table.inventory.vf(one.vf)
+            if vf is not None and vf.driver is not None:
+                await self._netdev(one.vf)
+
+    async def _netdev(self, vf: PciAddress) -> Netdev:
+        """Read a VF's netdev, waiting a little for one that is just coming."""
+        give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
+        while (netdev := self._sysfs.netdev(vf)) is None:
+            if asyncio.get_running_loop().time() > give_up:
+                raise Unusable(f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
+            await asyncio.sleep(_LOOK_SECONDS)
+        return netdev
+
+    def _mtu(self, vf: PciAddress, netdev: Netdev) -> int:
+        found = self._table.inventory.vf(vf)
+        pf = None if found is None else self._table.inventory.pf(found.pf)
+        limit = netdev.mtu if pf is None or pf.netdev is None else pf.netdev.mtu
+        if self._network.mtu == "pf":
+            return limit
+        if self._network.mtu > limit:
+            raise Misconfigured(f"networks.default.mtu is {self._network.mtu}, but the PF of VF {vf} has {limit}")
+        return self._network.mtu
+
+    async def _refresh(self) -> None:
+        self._table.refresh(await asyncio.to_thread(self._sysfs.inventory))
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await work that cannot be stopped half-way: a cancellation is raised only after it has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
+
+
+def _owner(record: Record) -> Owner:
+    return Owner(record.container_id, record.ifname, record.pod.uid)

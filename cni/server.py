@@ -1,0 +1,132 @@
+"""The socket on which executables ask: one task per request, from REQUEST to DONE."""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from cni.add import add, undo
+from cni.assignment import Assignment
+from cni.delete import delete
+from cni.errors import as_cni_error
+from cni.hands import Hands
+from cni.host.environment import ADD
+from cni.host.frames import FrameError
+from cni.rails import Rails
+from cni.request import Request, parse
+
+_log = logging.getLogger(__name__)
+_BACKLOG = 512
+
+
+class Limits(NamedTuple):
+    """Seconds: for one delegate, and for a request in all."""
+
+    delegate: float
+    add: float
+
+
+class Server:
+    """Serves ADD and DEL on `path`, a socket of mode 0600 that only root can reach."""
+
+    def __init__(self, assignment: Assignment, rails: Rails, root: Path, limits: Limits) -> None:
+        self._assignment = assignment
+        self._rails = rails
+        self._root = root
+        self._limits = limits
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def serve(self, path: Path, ready: Callable[[], Awaitable[None]]) -> None:
+        """Listen until cancelled, then let running requests finish. `ready` is awaited when executables can connect."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listening:
+            _listen(listening, path)
+            try:
+                await ready()
+                await self._accept(listening)
+            finally:
+                _unlink(path)
+                if self._requests:
+                    await asyncio.wait(self._requests)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(listening)
+            task = asyncio.create_task(self._connection(Hands(connection, self._limits.delegate)))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+
+    async def _connection(self, hands: Hands) -> None:
+        try:
+            raw_environment, stdin = await hands.request()
+            await hands.shake(self._limits.add)
+            await self._request(raw_environment, stdin, hands)
+        except (FrameError, OSError, TimeoutError) as error:
+            # Before GO nothing has happened; after it the request undid what it had done. The runtime knows no answer.
+            _log.warning("a request ended early: %r", error)
+        finally:
+            hands.close()
+
+    async def _request(self, raw_environment: dict[bytes, bytes], stdin: bytes, hands: Hands) -> None:
+        started = time.monotonic()
+        version = "1.0.0"
+        try:
+            request = parse(raw_environment, stdin, hands.netns_fd)
+            version = request.conf.version
+            async with self._rails.one_at_a_time.held(request.environment.key):
+                await self._verb(request, hands)
+        except (ConnectionError, FrameError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the runtime is told, whatever it was
+            failure = as_cni_error(error)
+            _log.warning(
+                "%s failed with code %d: %s %s", _named(raw_environment), failure.code, failure, failure.details
+            )
+            await hands.done(1, failure.stdout(version))
+        else:
+            _log.info("%s took %.1f ms", _named(raw_environment), (time.monotonic() - started) * 1000)
+
+    async def _verb(self, request: Request, hands: Hands) -> None:
+        async with asyncio.timeout(self._limits.add):
+            if request.environment.command == ADD:
+                stdout = await add(request, hands, self._assignment, self._rails, self._root)
+            else:
+                stdout = await delete(request, hands, self._rails, self._root)
+        try:
+            await hands.done(0, stdout)
+        except (OSError, TimeoutError):
+            # The executable died: the runtime takes the ADD for failed, so its rails must not stay.
+            record = self._rails.record(request.environment.key)
+            if request.environment.command == ADD and record is not None:
+                await undo(self._rails, record, request)
+            raise
+
+
+def _listen(listening: socket.socket, path: Path) -> None:
+    """Bind under a temporary name, listen, then rename: who finds the socket finds it serving."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    listening.bind(str(temporary))
+    temporary.chmod(0o600)
+    listening.listen(_BACKLOG)
+    temporary.rename(path)
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _named(raw_environment: dict[bytes, bytes]) -> str:
+    command, container_id, arguments = (
+        raw_environment.get(name, b"?").decode(errors="replace")
+        for name in (b"CNI_COMMAND", b"CNI_CONTAINERID", b"CNI_ARGS")
+    )
+    pod = dict(pair.split("=", 1) for pair in arguments.split(";") if "=" in pair)
+    return f"{command} {container_id[:12]} of pod {pod.get('K8S_POD_NAMESPACE', '?')}/{pod.get('K8S_POD_NAME', '?')}"

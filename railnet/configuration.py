@@ -1,0 +1,269 @@
+"""The node's configuration file: strict, parsed once, frozen. An unknown key or a bad value names its path."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, ip_network
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import yaml
+
+from deviceplugin.pools import LinkType, Pool, Selector
+from vf.address import PciAddress
+from vf.errors import Misconfigured
+from vf.provision import Provision
+from vf.slice import IpNetwork
+
+_Value = TypeVar("_Value")
+_Reader = Callable[[Any, str], _Value]
+
+_API_VERSION = "railnet.io/v1alpha1"
+_KIND = "NodeConfiguration"
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
+_RANGE = IPv4Network("10.56.0.0/16")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class HostPaths:
+    """Where the daemon finds the host's things. `root` is the host's mount namespace; the rest are the daemon's paths."""
+
+    sysfs: Path = Path("/sys")
+    kubelet: Path = Path("/var/lib/kubelet")
+    flannel: Path = Path("/run/flannel/subnet.env")
+    root: Path = Path("/proc/1/root")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: one delegate; a whole request; how long an ADD waits for the daemon or for a DEL; kubelet's answers."""
+
+    delegate: float = 30.0
+    add: float = 60.0
+    daemon: float = 5.0
+    kubelet: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfiguration:
+    """net1: its MTU in bytes, or the PF's, and the range that every node takes its slice of."""
+
+    mtu: int | Literal["pf"] = "pf"
+    range: IpNetwork = _RANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything the node daemon is told. `primary` is None for `auto`: the first configuration that is not ours."""
+
+    host: HostPaths = HostPaths()
+    primary: str | None = None
+    pools: tuple[Pool, ...] = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
+    provision: tuple[Provision, ...] = ()
+    network: NetworkConfiguration = NetworkConfiguration()
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The extended resources whose devices are rails."""
+        return frozenset(pool.resource for pool in self.pools)
+
+
+def load(path: Path) -> Configuration:
+    """Read a configuration file; an absent one means all defaults.
+
+    Raises:
+        Misconfigured: it cannot be read, is no YAML, or has a key or value that is not understood.
+    """
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return Configuration()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path} cannot be read: {error}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> Configuration:
+    """Read a configuration.
+
+    Raises:
+        Misconfigured: as `load`; the message begins with `source`.
+    """
+    try:
+        document = yaml.safe_load(text)
+        return _configuration({} if document is None else document)
+    except yaml.YAMLError as error:
+        raise Misconfigured(f"{source} is no YAML: {error}") from None
+    except RecursionError:
+        raise Misconfigured(f"{source} is nested too deeply") from None
+    except Misconfigured as error:
+        raise Misconfigured(f"{source}: {error}") from None
+
+
+def _configuration(document: Any) -> Configuration:
+    read: dict[str, _Reader[Any]] = {
+        "apiVersion": _exactly(_API_VERSION),
+        "kind": _exactly(_KIND),
+        "host": lambda value, path: HostPaths(
+            **_fields(value, path, dict.fromkeys(("sysfs", "kubelet", "flannel", "root"), _path))
+        ),
+        "primary": lambda value, path: None if value == "auto" else str(_path(value, path)),
+        "rails": _exactly("auto"),
+        "pools": lambda value, path: _distinct(_list(_pool)(value, path), path),
+        "provision": _list(_provision),
+        "rdma": lambda value, path: _fields(value, path, {"netns": _exactly("shared")}),
+        "networks": _networks,
+        "timeouts": lambda value, path: Timeouts(
+            **_fields(value, path, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), _seconds))
+        ),
+    }
+    values = _fields(document, "", read)
+    if "networks" in values:
+        values["network"] = values["networks"]
+    return Configuration(
+        **{name: value for name, value in values.items() if name in Configuration.__dataclass_fields__}
+    )
+
+
+def _pool(value: Any, path: str) -> Pool:
+    fields = _fields(value, path, {"resource": _resource, "select": _selector})
+    if "resource" not in fields:
+        raise Misconfigured(f"{path}.resource is missing; it should be a name like rdma/ib_vf")
+    return Pool(fields["resource"], fields.get("select", Selector()))
+
+
+def _selector(value: Any, path: str) -> Selector:
+    read = {
+        "linkType": ("link_type", _list(_link_type)),
+        "vendor": ("vendor", _list(_text)),
+        "device": ("device", _list(_text)),
+        "pfDevice": ("pf_device", _list(_text)),
+        "driver": ("driver", _list(_text)),
+        "pf": ("pf", _list(_pci_address)),
+        "pciAddress": ("pci_address", _list(_pci_address)),
+    }
+    fields = _fields(value, path, {key: reader for key, (_, reader) in read.items()})
+    return Selector(**{read[key][0]: entry for key, entry in fields.items()})
+
+
+def _provision(value: Any, path: str) -> Provision:
+    fields = _fields(value, path, {"pf": _pci_address, "vfs": _positive, "guid": _exactly("derived")})
+    missing = [key for key in ("pf", "vfs") if key not in fields]
+    if missing:
+        raise Misconfigured(f"{path}.{missing[0]} is missing")
+    return Provision(fields["pf"], fields["vfs"])
+
+
+def _networks(value: Any, path: str) -> NetworkConfiguration:
+    default = _fields(value, path, {"default": lambda entry, _: entry}).get("default", {})
+    fields = _fields(default, f"{path}.default", {"mtu": _mtu, "ipam": _ipam})
+    return NetworkConfiguration(fields.get("mtu", "pf"), fields.get("ipam", NetworkConfiguration().range))
+
+
+def _ipam(value: Any, path: str) -> IpNetwork:
+    found: IpNetwork = _fields(value, path, {"type": _exactly("slice"), "range": _network}).get(
+        "range", NetworkConfiguration().range
+    )
+    return found
+
+
+def _fields(value: Any, path: str, read: Mapping[str, _Reader[Any]]) -> dict[str, Any]:
+    """Read an object key by key."""
+    if not isinstance(value, dict):
+        raise Misconfigured(f"{path or 'the document'} is {value!r:.60}; it should be a mapping")
+    fields = {}
+    for key, entry in value.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in read:
+            raise Misconfigured(f"{where} is an unknown key; known here: {', '.join(read)}")
+        fields[key] = read[key](entry, where)
+    return fields
+
+
+def _list(read: _Reader[_Value]) -> _Reader[tuple[_Value, ...]]:
+    def read_list(value: Any, path: str) -> tuple[_Value, ...]:
+        if not isinstance(value, list):
+            raise Misconfigured(f"{path} is {value!r:.60}; it should be a list")
+        return tuple(read(entry, f"{path}[{position}]") for position, entry in enumerate(value))
+
+    return read_list
+
+
+def _exactly(expected: str) -> _Reader[str]:
+    def read(value: Any, path: str) -> str:
+        if value != expected:
+            raise Misconfigured(f"{path} is {value!r:.60}; this version knows only {expected!r}")
+        return expected
+
+    return read
+
+
+def _distinct(pools: tuple[Pool, ...], path: str) -> tuple[Pool, ...]:
+    names = [pool.resource for pool in pools]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None or not names:
+        raise Misconfigured(
+            f"{path}: {'there is no pool' if twice is None else f'resource {twice!r} stands there twice'}"
+        )
+    return pools
+
+
+def _checked(value: Any, path: str, right: bool, should_be: str) -> None:
+    if not right:
+        raise Misconfigured(f"{path} is {value!r:.60}; it should be {should_be}")
+
+
+def _text(value: Any, path: str) -> str:
+    _checked(value, path, isinstance(value, str) and bool(value), "a string (quote numbers)")
+    return str(value)
+
+
+def _path(value: Any, path: str) -> Path:
+    _checked(value, path, isinstance(value, str) and value.startswith("/"), "an absolute path")
+    return Path(value)
+
+
+def _resource(value: Any, path: str) -> str:
+    right = isinstance(value, str) and _RESOURCE.fullmatch(value) is not None
+    _checked(value, path, right, "an extended resource's name, such as rdma/ib_vf")
+    return str(value)
+
+
+def _link_type(value: Any, path: str) -> LinkType:
+    known: Iterable[LinkType] = get_args(LinkType)
+    _checked(value, path, value in known, f"one of {', '.join(known)}")
+    found: LinkType = value
+    return found
+
+
+def _pci_address(value: Any, path: str) -> PciAddress:
+    try:
+        return PciAddress.parse(_text(value, path))
+    except ValueError as error:
+        raise Misconfigured(f"{path}: {error}") from None
+
+
+def _positive(value: Any, path: str) -> int:
+    _checked(value, path, type(value) is int and value > 0, "a number above 0")
+    return int(value)
+
+
+def _mtu(value: Any, path: str) -> int | Literal["pf"]:
+    return "pf" if value == "pf" else _positive(value, path)
+
+
+def _network(value: Any, path: str) -> IpNetwork:
+    try:
+        return ip_network(_text(value, path))
+    except ValueError as error:
+        raise Misconfigured(f"{path}: {error}; it should be a network like 10.56.0.0/16") from None
+
+
+def _seconds(value: Any, path: str) -> float:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    seconds = 0.0 if match is None else float(match[1]) * _SECONDS[match[2]]
+    _checked(value, path, seconds > 0, "a duration like 500ms, 5s or 2m")
+    return seconds

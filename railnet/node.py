@@ -1,0 +1,167 @@
+"""The node daemon, composed: journal → inventory → recover → provision → serve."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from cni.addresses import SliceAddresses
+from cni.assignment import Assignment
+from cni.host import lock
+from cni.host.daemon import SOCKET
+from cni.journal import Journal
+from cni.rails import Host, Network, Rails
+from cni.server import Limits, Server
+from deviceplugin.registration import Registration
+from deviceplugin.service import PoolService
+from kernel import perform
+from kernel.sysfs import Sysfs
+from kubelet.checkpoint_file import CheckpointFile
+from railnet import conflist
+from railnet.configuration import Configuration
+from vf import provision
+from vf.address import PciAddress
+from vf.errors import Misconfigured, NoAddress, NotReady
+from vf.table import VfTable
+
+_log = logging.getLogger(__name__)
+_RUN = Path(lock.RUN)
+# PCI and net changes come as uevents, a port's state comes as none: sysfs is read again every so often.
+_RESYNC_SECONDS = 10.0
+
+
+async def run(configuration: Configuration) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        Misconfigured: the configuration does not fit the node. NotReady: another daemon runs, or VFs do not appear.
+        OSError: the node's files or kernel refuse.
+    """
+    _make_folders()
+    sysfs = Sysfs(configuration.host.sysfs)
+    async with _alone():
+        table = VfTable(sysfs.inventory())
+        journal = Journal(_RUN / "journal", _RUN / "quarantine")
+        addresses = SliceAddresses(configuration.network.range, configuration.host.flannel)
+        host = Host(configuration.host.root, configuration.timeouts.daemon)
+        rails = Rails(table, journal, sysfs, Network(configuration.network.mtu, addresses), host)
+        await _recover(rails)
+        await _provision(configuration, table, sysfs)
+        _check_addresses(addresses, table)
+        await _serve(configuration, table, rails, sysfs)
+
+
+def _make_folders() -> None:
+    for folder in (_RUN, Path(lock.FOLDER)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@asynccontextmanager
+async def _alone() -> AsyncIterator[None]:
+    """Be the one owner of this node's VFs."""
+    fd = os.open(_RUN / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise NotReady("another railnet daemon owns this node's VFs; end it first") from None
+    finally:
+        os.close(fd)
+
+
+async def _recover(rails: Rails) -> None:
+    """Own what the journal says and take back what was left, while no slow-lane request runs."""
+    rails.restore()
+    held = await asyncio.to_thread(lock.acquire, lock.RECOVERY)
+    try:
+        await rails.sweep(unfinished=True)
+    finally:
+        os.close(held)
+
+
+async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
+    in_use = {vf.address for pf in table.inventory.pfs for vf in pf.vfs if table.owner(vf.address) is not None}
+    in_use |= _allocated(configuration)
+    create = provision.create(configuration.provision, table.inventory, in_use)
+    for step in create:
+        _log.info("PF %s: making %d VFs", step.pf, step.count)
+    await asyncio.to_thread(perform.provision, create, sysfs)
+    table.refresh(sysfs.inventory())
+    await asyncio.to_thread(perform.provision, provision.name_and_bind(configuration.provision, table.inventory), sysfs)
+    table.refresh(sysfs.inventory())
+
+
+def _allocated(configuration: Configuration) -> set[PciAddress]:
+    """Give what kubelet has allocated of our resources, as PCI addresses.
+
+    Raises:
+        NotReady: kubelet's checkpoint is there and cannot be read; then nobody knows what is in use.
+    """
+    try:
+        entries = CheckpointFile(configuration.host.kubelet).read()
+    except NotReady:
+        return set()  # kubelet has not started yet, so nothing runs
+    except ValueError as error:
+        raise NotReady(f"{error}; no VF is provisioned before it is known what is in use") from None
+    resources = configuration.resources
+    return {
+        PciAddress.parse(id_)
+        for pod in entries.values()
+        for name, ids in pod.items()
+        if name in resources
+        for id_ in ids
+    }
+
+
+def _check_addresses(addresses: SliceAddresses, table: VfTable) -> None:
+    try:
+        addresses.check(table.inventory)
+    except NoAddress as error:
+        _log.warning("pods with a rail must wait: %s", error)
+
+
+async def _serve(configuration: Configuration, table: VfTable, rails: Rails, sysfs: Sysfs) -> None:
+    kubelet, root = configuration.host.kubelet, configuration.host.root
+    assignment = Assignment(kubelet, configuration.resources, configuration.timeouts.kubelet)
+    limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
+    services = [
+        PoolService(
+            pool,
+            configuration.pools,
+            table,
+            rails.attached,
+            CheckpointFile(kubelet),
+            lambda: conflist.why_inactive(root),
+        )
+        for pool in configuration.pools
+    ]
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: this.cancel() if this is not None else None)
+    with suppress(asyncio.CancelledError):
+        async with asyncio.TaskGroup() as group:
+            for service in services:
+                group.create_task(Registration(service, kubelet).serve())
+            group.create_task(_resync(table, rails, sysfs, services))
+            group.create_task(Server(assignment, rails, root, limits).serve(Path(SOCKET), _ready))
+    _log.info("stopped; running pods keep their rails")
+
+
+async def _ready() -> None:
+    _log.info("serving on %s", SOCKET)
+
+
+async def _resync(table: VfTable, rails: Rails, sysfs: Sysfs, services: list[PoolService]) -> None:
+    while True:
+        await asyncio.sleep(_RESYNC_SECONDS)
+        try:
+            table.refresh(await asyncio.to_thread(sysfs.inventory))
+            await rails.sweep(unfinished=False)
+        except (OSError, Misconfigured) as error:
+            _log.error("resync: %s", error)
+        for service in services:
+            service.changed()
