@@ -1,0 +1,69 @@
+"""The linters are tests: what they refuse fails the build, wherever it is run."""
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SHELL = ("#!/usr/bin/env bash", "#!/bin/bash", "#!/bin/sh")
+
+
+def run(*command: str | Path) -> None:
+    """Run a linter at the root and fail with what it printed."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def shell_scripts() -> Iterator[Path]:
+    for folder in ("scripts", ".ci", "daemonset"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.read_bytes().startswith(tuple(line.encode() for line in SHELL)):
+                yield path
+
+
+def test_source_is_formatted():
+    run(sys.executable, "-m", "ruff", "format", "--no-cache", "--check", ".")
+
+
+def test_source_passes_ruff():
+    run(sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise", ".")
+
+
+def test_source_passes_mypy():
+    run(sys.executable, "-m", "mypy")
+
+
+def test_shell_scripts_pass_shellcheck():
+    run("shellcheck", "--external-sources", *shell_scripts())
+
+
+def test_every_package_is_shipped_and_typed():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    packages = tool["importlinter"]["root_packages"]
+
+    assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == packages
+    assert tool["mypy"]["packages"] == packages
+    assert [package for package in packages if not (ROOT / package / "py.typed").exists()] == []
+
+
+def test_environment_is_the_lock_file():
+    lock = [Requirement(line) for line in (ROOT / "requirements.lock").read_text().splitlines() if line[:1] != "#"]
+
+    assert {str(pin.specifier) for pin in lock if metadata.version(pin.name) not in pin.specifier} == set()
+
+
+@pytest.mark.parametrize("line", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])
+def test_lock_file_holds_every_dependency_in_range(line: str):
+    wanted = Requirement(line)
+    lock = map(Requirement, (ROOT / "requirements.lock").read_text().splitlines())
+    pins = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in lock}
+
+    assert wanted.specifier.contains(pins[canonicalize_name(wanted.name)])
