@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -85,10 +85,10 @@ class Rails:
             raise NotReady(
                 f"sandbox {request.environment.key} still has a record; the runtime must DEL it before it ADDs again"
             )
-        await self._refresh()
         owner = Owner(request.environment.container_id, request.environment.ifname, request.pod.uid)
         await self._claim(vfs, owner)
         try:
+            await self._reread(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdev(one.vf.address) for one in assigned}
             addresses = self._network.addresses.give(assigned, self._table.inventory, self._journal)
@@ -111,7 +111,6 @@ class Rails:
         steps = plan.attach(record.attachments, netdevs, mtus)
         await _to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd))
         self._journal.write(replace(record, stage="attached"))
-        await self._refresh()
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take everything back and free the VFs; gives the record that is left, which `forget` removes.
@@ -132,8 +131,9 @@ class Rails:
                 await self._take_back(detaching.attachments, fd)
         left = replace(detaching, attachments=())
         self._journal.write(left)
-        self._release(tuple(one.vf for one in record.attachments), _owner(record))
-        await self._refresh()
+        vfs = tuple(one.vf for one in record.attachments)
+        await self._reread(vfs)
+        self._release(vfs, _owner(record))
         return left
 
     def forget(self, record: Record) -> None:
@@ -203,13 +203,17 @@ class Rails:
             self._table.release(vf, owner)
 
     async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
+        """Move the netdevs out; then, as they have come back under whatever name, give them theirs."""
         on_node = {one.vf: netdev for one in attachments if (netdev := self._sysfs.netdev(one.vf)) is not None}
-        steps = plan.detach(attachments, on_node, netns_fd is not None)
-        await _to_the_end(asyncio.to_thread(perform.detach, steps, netns_fd))
-        for one in attachments:
-            vf = self._table.inventory.vf(one.vf)
-            if vf is not None and vf.driver is not None:
-                await self._netdev(one.vf)
+        await _to_the_end(
+            asyncio.to_thread(perform.detach, plan.detach(attachments, on_node, netns_fd is not None), netns_fd)
+        )
+        returned = {one.vf: await self._netdev(one.vf) for one in attachments if self._has_driver(one.vf)}
+        await _to_the_end(asyncio.to_thread(perform.detach, plan.detach(attachments, returned, False), None))
+
+    def _has_driver(self, vf: PciAddress) -> bool:
+        found = self._table.inventory.vf(vf)
+        return found is not None and found.driver is not None
 
     async def _netdev(self, vf: PciAddress) -> Netdev:
         """Read a VF's netdev, waiting a little for one that is just coming."""
@@ -230,8 +234,11 @@ class Rails:
             raise Misconfigured(f"networks.default.mtu is {self._network.mtu}, but the PF of VF {vf} has {limit}")
         return self._network.mtu
 
-    async def _refresh(self) -> None:
-        self._table.refresh(await asyncio.to_thread(self._sysfs.inventory))
+    async def _reread(self, vfs: Iterable[PciAddress]) -> None:
+        """Bring the table's facts about some VFs up to date; a whole inventory is the resync's, not a request's."""
+        known = [vf for address in vfs if (vf := self._table.inventory.vf(address)) is not None]
+        newer = await asyncio.to_thread(lambda: {vf.address: self._sysfs.reread(vf) for vf in known})
+        self._table.refresh(self._table.inventory.with_vfs(newer))
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:

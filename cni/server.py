@@ -16,6 +16,7 @@ from cni.delete import delete
 from cni.errors import as_cni_error
 from cni.hands import Hands
 from cni.host.environment import ADD
+from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.rails import Rails
 from cni.request import Request, parse
@@ -66,7 +67,11 @@ class Server:
             raw_environment, stdin = await hands.request()
             await hands.shake(self._limits.add)
             await self._request(raw_environment, stdin, hands)
-        except (FrameError, OSError, TimeoutError) as error:
+        except FrameError as error:
+            _log.warning("refused: %s", error)
+            with suppress(OSError):
+                await hands.done(1, CniError(TRY_AGAIN, f"Railnet's daemon cannot read the request: {error}").stdout())
+        except OSError as error:
             # Before GO nothing has happened; after it the request undid what it had done. The runtime knows no answer.
             _log.warning("a request ended early: %r", error)
         finally:
@@ -99,7 +104,7 @@ class Server:
                 stdout = await delete(request, hands, self._rails, self._root)
         try:
             await hands.done(0, stdout)
-        except (OSError, TimeoutError):
+        except OSError:
             # The executable died: the runtime takes the ADD for failed, so its rails must not stay.
             record = self._rails.record(request.environment.key)
             if request.environment.command == ADD and record is not None:

@@ -3,14 +3,16 @@
 import os
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from errno import EEXIST, ENODEV
 
 from kernel.netns import inside
-from kernel.rtnetlink import Links, links
+from kernel.rtnetlink import Link, Links, links
 from kernel.sysfs import Sysfs
 from vf.errors import NotReady
 from vf.step import (
+    AllowDrivers,
     AttachStep,
     BindDriver,
     ConfigureLink,
@@ -24,6 +26,7 @@ from vf.step import (
 )
 
 _APPEAR_SECONDS = 10.0
+_BINDING_AT_ONCE = 8  # mlx5 probes a VF in half a second, and probes of one PF's VFs do not wait for each other
 _LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
 
 
@@ -57,20 +60,26 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
 
 
 def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
-    """Do the steps in order; nothing is undone, since the next start takes up where this one ended.
+    """Do the steps, drivers last and several at once; nothing is undone, since the next start takes up where this ended.
 
     Raises:
         OSError: what the kernel refused.
         NotReady: VFs did not appear in time.
     """
+    binds = []
     for step in steps:
         match step:
             case CreateVfs():
                 _create_vfs(step, sysfs)
             case SetGuid():
                 sysfs.set_guid(step.pf, step.index, step.guid)
+            case AllowDrivers():
+                sysfs.set_drivers_autoprobe(step.pf, True)
             case BindDriver():
-                sysfs.bind(step.vf, step.driver)
+                binds.append(step)
+    with ThreadPoolExecutor(_BINDING_AT_ONCE) as pool:
+        for _ in pool.map(lambda step: sysfs.bind(step.vf, step.driver), binds):
+            pass  # the first failure is raised here
 
 
 def _attach(step: AttachStep, netns_fd: int) -> Callable[[], None]:
@@ -83,9 +92,19 @@ def _attach(step: AttachStep, netns_fd: int) -> Callable[[], None]:
 
 
 def _move_link_in(step: MoveLinkIn, netns_fd: int) -> Callable[[], None]:
-    with links() as node:
-        node.move(step.ifindex, netns_fd, step.ifname)
-    return lambda: _move_link_out(MoveLinkOut(step.vf, step.ifname, step.host_ifname), netns_fd)
+    def undo() -> None:
+        _move_link_out(MoveLinkOut(step.vf, step.ifname, step.host_ifname), netns_fd)
+
+    # The move cannot be refused for a taken name, only the renaming that follows it: so look first.
+    if any(link.ifname == step.ifname for link in inside(netns_fd, _listed)):
+        raise OSError(EEXIST, f"the sandbox has a link named {step.ifname} already; VF {step.vf} was not moved")
+    try:
+        with links() as node:
+            node.move(step.ifindex, netns_fd, step.ifname)
+    except OSError:
+        undo()
+        raise
+    return undo
 
 
 def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
@@ -98,23 +117,40 @@ def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
 
 def _send_back(step: MoveLinkOut, node_fd: int) -> None:
     with links() as sandbox:
-        ifindex = sandbox.ifindex(step.ifname)
-        if ifindex is None:
+        link = _find(sandbox.listed(), step)
+        if link is None:
             return
         try:
-            sandbox.move(ifindex, node_fd, step.host_ifname)
+            sandbox.move(link.ifindex, node_fd, step.host_ifname)
         except OSError as error:
-            if error.errno == ENODEV:
-                return
-            if error.errno != EEXIST:
+            # EEXIST: somebody took its name meanwhile; it is back all the same, and who detaches it renames it.
+            if error.errno not in (ENODEV, EEXIST):
                 raise
-            # Somebody took its name meanwhile. "%d" lets the kernel choose a free number (dev_alloc_name()).
-            sandbox.move(ifindex, node_fd, "vf%d")
+
+
+def _find(listed: tuple[Link, ...], step: MoveLinkOut) -> Link | None:
+    """Find a VF's netdev in a sandbox: by its PCI device, else by a name it can have, the old one if renaming failed.
+
+    A link of another PCI device is never it, whatever the pod called it.
+    """
+    ours = [link for link in listed if link.parent == str(step.vf)]
+    named = [
+        link
+        for ifname in (step.host_ifname, step.ifname)
+        for link in listed
+        if link.ifname == ifname and link.parent is None
+    ]
+    return next(iter(ours + named), None)
+
+
+def _listed() -> tuple[Link, ...]:
+    with links() as here:
+        return here.listed()
 
 
 def _configure_link(step: ConfigureLink) -> None:
     with links() as sandbox:
-        ifindex = sandbox.ifindex(step.ifname)
+        ifindex = next((link.ifindex for link in sandbox.listed() if link.ifname == step.ifname), None)
         if ifindex is None:
             raise OSError(ENODEV, f"{step.ifname} is gone from the sandbox")
         _configure(sandbox, ifindex, step)
@@ -138,8 +174,9 @@ def _rename_link(step: RenameLink) -> None:
 
 def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:
     sysfs.set_drivers_autoprobe(step.pf, False)
-    sysfs.set_numvfs(step.pf, 0)
-    _await_vfs(sysfs, step, 0)
+    if step.replaced:
+        sysfs.set_numvfs(step.pf, 0)  # the kernel knows no other way from one number to another
+        _await_vfs(sysfs, step, 0)
     sysfs.set_numvfs(step.pf, step.count)
     _await_vfs(sysfs, step, step.count)
 

@@ -7,11 +7,19 @@ affected kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Interface, IPv6Interface
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyroute2 import IPRoute, NetlinkError
 
 IpInterface = IPv4Interface | IPv6Interface
+
+
+class Link(NamedTuple):
+    """A link; `parent` is the PCI address of its device, None for virtual ones and before kernel 5.14 (00e77ed8e64d)."""
+
+    ifindex: int
+    ifname: str
+    parent: str | None
 
 
 @contextmanager
@@ -27,15 +35,19 @@ class Links:
     def __init__(self, route: Any) -> None:
         self._route = route
 
-    def ifindex(self, ifname: str) -> int | None:
-        """Find a link by its name."""
-        found: list[int] = self._route.link_lookup(ifname=ifname)
-        return found[0] if found else None
+    def listed(self) -> tuple[Link, ...]:
+        """List the links of the namespace."""
+        with _named("list links"):
+            return tuple(
+                Link(link["index"], link.get_attr("IFLA_IFNAME"), link.get_attr("IFLA_PARENT_DEV_NAME"))
+                for link in self._route.link("dump")
+            )
 
     def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
-        """Move a link into another namespace under a new name, in one message: no moment between the two.
+        """Move a link into another namespace under a new name, in one message: udev never sees it there under the old.
 
-        The kernel takes the link down, drops its addresses and may give it another ifindex.
+        The kernel takes the link down, drops its addresses and may give it another ifindex. It moves first and renames
+        then: when the name is taken there, this fails and **the link has moved**, under its old name.
 
         Raises:
             OSError: EEXIST, the name is taken there; ENODEV, the link is gone.

@@ -31,6 +31,10 @@ class Sysfs:
         addresses = sorted(PciAddress.parse(name) for name in os.listdir(self._devices))
         return Inventory(tuple(pf for pf in map(self._pf, addresses) if pf is not None))
 
+    def reread(self, vf: VirtualFunction) -> VirtualFunction:
+        """Read one VF again, without a look at any other."""
+        return self._vf(vf.address, vf.index, vf.pf, vf.numa_node)
+
     def netdev(self, function: PciAddress) -> Netdev | None:
         """Read the netdev of one function; None while it is in another namespace, or without a driver."""
         return _netdev(self._devices / str(function))
@@ -190,9 +194,9 @@ def _text(path: Path) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file of sysfs in one write(2), which is one request to the kernel."""
+    """Write a line to a file of sysfs in one write(2), which is one request to the kernel."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(fd, text.encode())
+        os.write(fd, f"{text}\n".encode())
     finally:
         os.close(fd)

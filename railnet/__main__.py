@@ -45,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
         )
     demo = commands.add_parser("demo", help="one simulated node: pods, pings, and what is left over")
     demo.add_argument("--json", action="store_true", help="print the result as JSON")
+    demo.add_argument(
+        "--inside", action="store_true", help=argparse.SUPPRESS
+    )  # the half that runs on the simulated node
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -70,7 +73,7 @@ def _install(arguments: argparse.Namespace) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     from railnet import demo  # noqa: PLC0415 - see _RUN
 
-    return demo.run(as_json=arguments.json)
+    return demo.run_inside() if arguments.inside else demo.run(as_json=arguments.json)
 
 
 def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table below calls all alike

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
-from deviceplugin.pools import LinkType, Pool, Selector
+from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector
 from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.provision import Provision
@@ -60,7 +60,7 @@ class Configuration:
 
     host: HostPaths = HostPaths()
     primary: str | None = None
-    pools: tuple[Pool, ...] = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
+    pools: tuple[Pool, ...] = DEFAULT
     provision: tuple[Provision, ...] = ()
     network: NetworkConfiguration = NetworkConfiguration()
     timeouts: Timeouts = field(default_factory=Timeouts)

@@ -5,8 +5,8 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from cni.addresses import SliceAddresses
@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 _RUN = Path(lock.RUN)
 # PCI and net changes come as uevents, a port's state comes as none: sysfs is read again every so often.
 _RESYNC_SECONDS = 10.0
+_SETTLE_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
 
 
 async def run(configuration: Configuration) -> None:
@@ -91,30 +93,44 @@ async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs)
         _log.info("PF %s: making %d VFs", step.pf, step.count)
     await asyncio.to_thread(perform.provision, create, sysfs)
     table.refresh(sysfs.inventory())
-    await asyncio.to_thread(perform.provision, provision.name_and_bind(configuration.provision, table.inventory), sysfs)
-    table.refresh(sysfs.inventory())
+    bind = provision.name_and_bind(configuration.provision, table.inventory)
+    await asyncio.to_thread(perform.provision, bind, sysfs)
+    await _settle(configuration, table, sysfs)
+
+
+async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
+    """Wait a little until the VFs that were bound have their netdevs and RDMA devices; kubelet then sees them healthy."""
+    give_up = asyncio.get_running_loop().time() + _SETTLE_SECONDS
+    wanted = {entry.pf for entry in configuration.provision}
+    while True:
+        table.refresh(await asyncio.to_thread(sysfs.inventory))
+        vfs = [
+            vf for pf in table.inventory.pfs if pf.address in wanted for vf in pf.vfs if table.owner(vf.address) is None
+        ]
+        late = [str(vf.address) for vf in vfs if vf.netdev is None or vf.rdma is None]
+        if not late:
+            return
+        if asyncio.get_running_loop().time() > give_up:
+            _log.warning("no netdev or RDMA device yet: %s", ", ".join(late))
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _allocated(configuration: Configuration) -> set[PciAddress]:
-    """Give what kubelet has allocated of our resources, as PCI addresses.
+    """Give what kubelet has allocated of our resources.
 
     Raises:
-        NotReady: kubelet's checkpoint is there and cannot be read; then nobody knows what is in use.
+        NotReady: kubelet's checkpoint is there and cannot be understood; then nobody knows what is in use.
     """
+    resources = configuration.resources
     try:
         entries = CheckpointFile(configuration.host.kubelet).read()
+        ids = {id_ for pod in entries.values() for name, held in pod.items() if name in resources for id_ in held}
+        return {PciAddress.parse(id_) for id_ in ids}
     except NotReady:
         return set()  # kubelet has not started yet, so nothing runs
     except ValueError as error:
-        raise NotReady(f"{error}; no VF is provisioned before it is known what is in use") from None
-    resources = configuration.resources
-    return {
-        PciAddress.parse(id_)
-        for pod in entries.values()
-        for name, ids in pod.items()
-        if name in resources
-        for id_ in ids
-    }
+        raise NotReady(f"no VF is provisioned before it is known what is in use: {error}") from None
 
 
 def _check_addresses(addresses: SliceAddresses, table: VfTable) -> None:
@@ -142,13 +158,24 @@ async def _serve(configuration: Configuration, table: VfTable, rails: Rails, sys
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: this.cancel() if this is not None else None)
-    with suppress(asyncio.CancelledError):
+    with suppress(asyncio.CancelledError), _first_failure():
         async with asyncio.TaskGroup() as group:
             for service in services:
                 group.create_task(Registration(service, kubelet).serve())
             group.create_task(_resync(table, rails, sysfs, services))
             group.create_task(Server(assignment, rails, root, limits).serve(Path(SOCKET), _ready))
     _log.info("stopped; running pods keep their rails")
+
+
+@contextmanager
+def _first_failure() -> Iterator[None]:
+    """Raise what ended a group of tasks rather than the group."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        for error in group.exceptions:
+            _log.error("ended by %r", error)
+        raise group.exceptions[0] from group
 
 
 async def _ready() -> None:

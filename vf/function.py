@@ -1,6 +1,7 @@
 """Facts about PFs and VFs, as read at one moment. Frozen: who wants newer facts reads again."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from vf.address import PciAddress
@@ -105,6 +106,10 @@ class Inventory:
     def vf(self, address: PciAddress) -> VirtualFunction | None:
         """Find a VF by its address."""
         return next((vf for pf in self.pfs for vf in pf.vfs if vf.address == address), None)
+
+    def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
+        """Give the same inventory with newer facts about some VFs."""
+        return Inventory(tuple(replace(pf, vfs=tuple(newer.get(vf.address, vf) for vf in pf.vfs)) for pf in self.pfs))
 
     def rail(self, pf: PciAddress) -> int | None:
         """Give the rail of a PF, counted from 0."""

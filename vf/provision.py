@@ -10,7 +10,7 @@ from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.function import Inventory, PhysicalFunction
 from vf.guid import Guid, derived
-from vf.step import BindDriver, CreateVfs, ProvisionStep, SetGuid
+from vf.step import AllowDrivers, BindDriver, CreateVfs, ProvisionStep, SetGuid
 
 
 class Provision(NamedTuple):
@@ -33,7 +33,7 @@ def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[
     for provision in wanted:
         pf = _pf(provision, inventory)
         if pf.numvfs != provision.vfs and not any(vf.address in in_use for vf in pf.vfs):
-            steps.append(CreateVfs(pf.address, provision.vfs))
+            steps.append(CreateVfs(pf.address, provision.vfs, pf.numvfs))
     return tuple(steps)
 
 
@@ -54,6 +54,7 @@ def name_and_bind(wanted: Iterable[Provision], inventory: Inventory) -> tuple[Pr
                 f"PF {pf.address} has no driver or no node GUID, so its VFs cannot get theirs; is its driver loaded?"
             )
         steps += [SetGuid(pf.address, vf.index, guids[vf.address]) for vf in unbound]
+        steps += [AllowDrivers(pf.address)] if unbound else []
         steps += [BindDriver(vf.address, str(pf.driver)) for vf in unbound]
     return tuple(steps)
 

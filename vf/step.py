@@ -47,10 +47,11 @@ class RenameLink:
 
 @dataclass(frozen=True, slots=True)
 class CreateVfs:
-    """Make VFs on a PF that has none, with no driver probing them yet."""
+    """Make VFs on a PF, with no driver probing them yet; `replaced` are removed first."""
 
     pf: PciAddress
     count: int
+    replaced: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,16 @@ class SetGuid:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowDrivers:
+    """Let a PF's VFs have drivers again; VFs that exist already are not probed by it.
+
+    Without it the kernel refuses even an explicit bind with ENODEV (pci_device_can_probe(), drivers/pci/pci-driver.c).
+    """
+
+    pf: PciAddress
+
+
+@dataclass(frozen=True, slots=True)
 class BindDriver:
     """Bind a VF to a driver, which probes it."""
 
@@ -72,4 +83,4 @@ class BindDriver:
 
 AttachStep = MoveLinkIn | ConfigureLink
 DetachStep = MoveLinkOut | RenameLink
-ProvisionStep = CreateVfs | SetGuid | BindDriver
+ProvisionStep = CreateVfs | SetGuid | AllowDrivers | BindDriver

@@ -1,0 +1,69 @@
+"""What libcni does with configurations: which file counts, and what is put into a plugin's stdin.
+
+Pure but for reading the folder; executing plugins is `runtime`'s. Source: containernetworking/cni, libcni/{api,conf}.go.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SUFFIXES = (".conf", ".conflist", ".json")  # go-cni loads these
+
+
+class NoNetwork(RuntimeError):
+    """The folder has no valid configuration: a real node is NotReady."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkList:
+    """A configuration list: the name and version every plugin gets, and the plugins' own parts."""
+
+    path: Path
+    name: str
+    version: str
+    plugins: tuple[Mapping[str, Any], ...]
+
+    @property
+    def caches_results(self) -> bool:
+        """Whether DEL gets the result of ADD as prevResult: from 0.4.0 on."""
+        return tuple(int(part) for part in self.version.split(".")) >= (0, 4, 0)
+
+
+def find(folder: Path) -> NetworkList:
+    """Give the lexically first valid configuration of a folder.
+
+    Raises:
+        NoNetwork: there is none.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in _SUFFIXES and (network := parse(path)) is not None:
+            return network
+    raise NoNetwork(f"no network config found in {folder}: cni plugin not initialized")
+
+
+def parse(path: Path) -> NetworkList | None:
+    """Read a configuration or a list of them; None if the runtime would skip it."""
+    try:
+        document = json.loads(path.read_bytes())
+        plugins = document["plugins"] if path.suffix == ".conflist" else [document]
+        if not plugins or any("type" not in plugin for plugin in plugins):
+            return None
+        return NetworkList(path, document["name"], document.get("cniVersion", "0.1.0"), tuple(plugins))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def stdin(
+    network: NetworkList, plugin: Mapping[str, Any], capability_args: Mapping[str, Any], prev_result: bytes | None
+) -> bytes:
+    """Compose what one plugin reads: its part, name, version, prevResult, and the runtimeConfig it declared to want."""
+    document = dict(plugin) | {"name": network.name, "cniVersion": network.version}
+    if prev_result is not None:
+        document["prevResult"] = json.loads(prev_result)
+    declared = plugin.get("capabilities", {})
+    wanted = {key: value for key, value in capability_args.items() if declared.get(key)}
+    if wanted:
+        document["runtimeConfig"] = wanted
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

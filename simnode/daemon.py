@@ -1,0 +1,70 @@
+"""Railnet's daemon as a process of its own, started and ended as a DaemonSet's container would be.
+
+Waiting for what it does is its user's.
+"""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from simnode.host_files import CONFIGURATION
+
+_LOG = Path("/run/simnode/railnet.log")
+_STOP_SECONDS = 10.0
+
+
+class DaemonFailed(RuntimeError):
+    """Railnet's daemon ended or did not get ready; the message has the end of its log."""
+
+
+class Daemon:
+    """At most one daemon process; its log goes on over restarts."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def install(self) -> None:
+        """Run `railnet install`.
+
+        Raises:
+            subprocess.CalledProcessError: it failed; its stderr is in the note.
+        """
+        try:
+            subprocess.run(_railnet("install"), check=True, capture_output=True)
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.stderr.decode(errors="replace"))
+            raise
+
+    def start(self) -> None:
+        """Start `railnet node`."""
+        if self.process is not None and self.process.poll() is None:
+            raise RuntimeError("the daemon runs already: stop it first")
+        with open(_LOG, "ab") as log:
+            self.process = subprocess.Popen(_railnet("node"), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def end(self, how: signal.Signals) -> int | None:
+        """End it by a signal, and by SIGKILL when that does not; its status, None if there is none."""
+        daemon, self.process = self.process, None
+        if daemon is None:
+            return None
+        daemon.send_signal(how)
+        daemon.send_signal(signal.SIGCONT)  # a stopped one must wake to be ended
+        try:
+            return daemon.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            return daemon.wait()
+
+    def failure(self, what: object) -> DaemonFailed:
+        """Say what failed, with the daemon's status and the end of its log."""
+        status = None if self.process is None else self.process.poll()
+        return DaemonFailed(f"{what}; the daemon's status is {status}; its log ends:\n{self.log()[-4000:]}")
+
+    def log(self) -> str:
+        """Give all that it has said."""
+        return _LOG.read_text(errors="replace") if _LOG.exists() else ""
+
+
+def _railnet(command: str) -> list[str]:
+    return [sys.executable, "-m", "railnet", command, "--config", str(CONFIGURATION)]

@@ -1,0 +1,146 @@
+"""The fabric: carries IP packets between its ports, learning which address is behind which.
+
+A port is whatever receives and sends packets: a netdev of this node today, an uplink to another node's fabric later.
+"""
+
+import os
+import selectors
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+# (offset of the source address, offset of the destination, length) by IP version: RFC 791 §3.1, RFC 8200 §3
+_ADDRESSES = {4: (12, 16, 4), 6: (8, 24, 16)}
+_BURST = 32  # packets taken from one port before the others get their turn
+
+
+class Port(Protocol):
+    """One end of the fabric."""
+
+    def fileno(self) -> int:
+        """Give a descriptor that is readable when a packet can be received."""
+        ...
+
+    def receive(self) -> bytes | None:
+        """Take a packet; None if there is none at the moment; OSError if the port is gone."""
+        ...
+
+    def send(self, packet: bytes) -> bool:
+        """Send a packet; False if it was dropped."""
+        ...
+
+
+class Counters(NamedTuple):
+    """What the fabric has carried: a packet counts once however many ports it was flooded to."""
+
+    packets: int
+    bytes: int
+    dropped: int
+
+
+class Fabric:
+    """A switch in a thread of its own; `close` ends it, the ports stay their owners'."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gone: dict[Port, Callable[[], None]] = {}
+        self._behind: dict[bytes, Port] = {}
+        self._counters = Counters(0, 0, 0)
+        self._carrying = True
+        self._selector = selectors.DefaultSelector()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector.register(self._wake_fd, selectors.EVENT_READ)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="fabric", daemon=True)
+        self._thread.start()
+
+    @property
+    def counters(self) -> Counters:
+        """What has been carried so far."""
+        return self._counters
+
+    def join(self, port: Port, gone: Callable[[], None]) -> None:
+        """Carry a port's packets; `gone` is called, in the fabric's thread, when the port can no longer be read."""
+        with self._lock:
+            self._gone[port] = gone
+            self._selector.register(port.fileno(), selectors.EVENT_READ, port)
+        self._wake()
+
+    def leave(self, port: Port) -> None:
+        """Stop carrying a port's packets; afterwards its descriptor may be closed."""
+        with self._lock:
+            self._forget(port)
+
+    def stop(self) -> None:
+        """Drop every packet from now on, as when all cables are pulled."""
+        self._carrying = False
+
+    def start(self) -> None:
+        """Carry packets again."""
+        self._carrying = True
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing = True
+        self._wake()
+        self._thread.join()
+        self._selector.close()
+        os.close(self._wake_fd)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
+
+    def _run(self) -> None:
+        while not self._closing:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    os.eventfd_read(self._wake_fd)
+                else:
+                    self._serve(key.data)
+
+    def _serve(self, port: Port) -> None:
+        with self._lock:
+            gone = self._gone.get(port)
+            if gone is None:  # it left after select had returned
+                return
+            try:
+                self._drain(port)
+            except OSError:
+                self._forget(port)
+            else:
+                return
+        gone()
+
+    def _drain(self, port: Port) -> None:
+        for _ in range(_BURST):
+            packet = port.receive()
+            if packet is None:
+                return
+            self._switch(port, packet)
+
+    def _switch(self, source: Port, packet: bytes) -> None:
+        offsets = _ADDRESSES.get(packet[0] >> 4) if packet else None
+        if offsets is None or not self._carrying:
+            self._count(packet, carried=False)
+            return
+        at_source, at_destination, length = offsets
+        self._behind[packet[at_source : at_source + length]] = source
+        known = self._behind.get(packet[at_destination : at_destination + length])
+        targets = [known] if known is not None else [port for port in self._gone if port is not source]
+        targets = [target for target in targets if target is not source]
+        self._count(packet, carried=bool(targets))  # first: whoever sees the packet arrive finds it counted
+        for target in targets:
+            target.send(packet)
+
+    def _count(self, packet: bytes, *, carried: bool) -> None:
+        packets, octets, dropped = self._counters
+        if carried:
+            self._counters = Counters(packets + 1, octets + len(packet), dropped)
+        else:
+            self._counters = Counters(packets, octets, dropped + 1)
+
+    def _forget(self, port: Port) -> None:
+        if self._gone.pop(port, None) is None:
+            return
+        self._selector.unregister(port.fileno())
+        self._behind = {address: behind for address, behind in self._behind.items() if behind is not port}

@@ -1,0 +1,65 @@
+"""What a simulated PF is and where PCI puts it and its VFs: ConnectX-7 unless told otherwise.
+
+Pure values; their files in sysfs are described in `sysfs`, their behaviour is in `hca`.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from vf.address import PciAddress
+from vf.guid import Guid
+
+_BUSES_PER_ROOT = 0x20  # our choice: one host bridge for 32 buses, as large machines have one per socket or quadrant
+
+
+class Model(NamedTuple):
+    """The identity of an HCA's function: PCI's device id, and what its RDMA device calls itself."""
+
+    device: int
+    hca_type: str
+
+
+PF_MODEL = Model(0x1021, "MT4129")
+VF_MODEL = Model(0x101E, "MT4126")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPf:
+    """A PF as the machine has it at boot.
+
+    Attributes:
+        address: where PCI finds it.
+        guid: its node and port GUID.
+        netdev: the name of its IPoIB netdev; its VFs' names have `v0`, `v1`… appended.
+        numa_node: -1 where firmware names none.
+        numvfs: how many VFs are enabled (and bound, without GUIDs) at the start.
+        offset: First VF Offset of the SR-IOV capability.
+        stride: VF Stride of the SR-IOV capability.
+        ofed: whether the driver is MLNX_OFED's, with `sriov/<n>/{node,port,policy}`.
+    """
+
+    address: PciAddress = PciAddress(0, 3, 0, 0)
+    guid: Guid = Guid(0xB8599F0300F98F86)
+    netdev: str = "ibs5"
+    numa_node: int = 0
+    totalvfs: int = 16
+    numvfs: int = 0
+    offset: int = 1
+    stride: int = 1
+    ofed: bool = True
+
+    def vf_address(self, index: int) -> PciAddress:
+        """Give the address of a VF: its routing id is the PF's plus offset plus index times stride (SR-IOV 1.1, 2.1.2)."""
+        routing_id = (self.address.bus << 8 | self.address.device << 3 | self.address.function) + self.offset
+        routing_id += index * self.stride
+        return PciAddress(self.address.domain, routing_id >> 8, routing_id >> 3 & 0x1F, routing_id & 7)
+
+
+def bridges(address: PciAddress) -> str:
+    """Give the devices above a function, below /sys/devices: host bridge, root port, switch upstream, switch downstream."""
+    domain, bus = f"{address.domain:04x}", address.bus
+    root = bus - bus % _BUSES_PER_ROOT
+    upstream, downstream = max(bus - 2, root), max(bus - 1, root)
+    return (
+        f"pci{domain}:{root:02x}/{domain}:{root:02x}:01.1/{domain}:{upstream:02x}:00.0/{domain}:{downstream:02x}:00.0"
+    )

@@ -1,0 +1,184 @@
+"""The kernel's and the HCA's side of a node: obeys what is written to sysfs and keeps the tree true.
+
+A thread of its own holds every PF and VF. It hears of writes by inotify (and by FIFOs where several writers may be at
+it at once), of link changes by rtnetlink, of a netdev's death by its descriptor. What the files look like is in
+`sysfs`, what a bound function has is in `bound`.
+"""
+
+import contextlib
+import os
+import queue
+import re
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from simnode import chardev, netns
+from simnode.bound import Surroundings
+from simnode.fabric import Fabric
+from simnode.function import SimulatedPf
+from simnode.inotify import IN_CLOSE_WRITE, Watch
+from simnode.pf import Numbers, PhysicalFunction, VirtualFunction
+from simnode.sysfs import DRIVER
+from simnode.tree import SysfsTree
+from vf.address import PciAddress
+
+_NETLINK_ROUTE = 0  # include/uapi/linux/netlink.h
+_RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
+_FIFO_BYTES = 65536
+_LOOK_SECONDS = 1.0
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_DRIVER_DIRECTORY = f"/bus/pci/drivers/{DRIVER}"
+# Files that are written only; as FIFOs they lose no writer's word, where a plain file keeps the last one's.
+_FIFOS = {
+    f"{_DRIVER_DIRECTORY}/bind": "bind",
+    f"{_DRIVER_DIRECTORY}/unbind": "unbind",
+    "/bus/pci/drivers_probe": "bind",
+}
+
+
+class Hca:
+    """Simulated PFs in the network namespace of the thread that makes this; `close` takes everything away.
+
+    The tree may be read as soon as this is made.
+    """
+
+    def __init__(self, pfs: Iterable[SimulatedPf], fabric: Fabric, sysfs: Path, dev: Path) -> None:
+        self._tree = SysfsTree(sysfs)
+        self._dev = dev / "infiniband"
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._closing = False
+        with contextlib.ExitStack() as made:
+            self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            made.callback(os.close, self._wake_fd)
+            self._watch = Watch()
+            made.callback(self._watch.close)
+            self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETLINK_ROUTE)
+            made.enter_context(self._links)
+            self._links.bind((0, _RTMGRP_LINK))
+            made.callback(self._tree.empty)
+            node = Surroundings(self._tree, self._dev, fabric, self.wake, netns.inode())
+            self._pfs = self._boot(pfs, node, made)
+            self._fifos = self._make_fifos(made)
+            self._owned = made.pop_all()
+        self._thread = threading.Thread(target=self._run, name="hca", daemon=True)
+        self._thread.start()
+
+    def _boot(
+        self, pfs: Iterable[SimulatedPf], node: Surroundings, made: contextlib.ExitStack
+    ) -> tuple[PhysicalFunction, ...]:
+        self._tree.fill("/", chardev.class_entries())
+        self._tree.path("/class/net").mkdir(parents=True)
+        self._dev.mkdir(parents=True, exist_ok=True)
+        chardev.make_node(self._dev, chardev.RDMA_CM)
+        made.callback((self._dev / chardev.RDMA_CM.name).unlink)
+        self._tree.path(_DRIVER_DIRECTORY).mkdir(parents=True)
+        numbers = Numbers()
+        booted = []
+        for pf in pfs:
+            function = PhysicalFunction(pf, node, self._watch_files, numbers)
+            made.callback(function.remove)
+            booted.append(function)
+        return tuple(booted)
+
+    def _make_fifos(self, made: contextlib.ExitStack) -> dict[int, str]:
+        fifos = {}
+        for path, command in _FIFOS.items():
+            os.mkfifo(self._tree.path(path), 0o200)
+            fd = os.open(self._tree.path(path), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: never at end of file
+            made.callback(os.close, fd)
+            fifos[fd] = command
+        return fifos
+
+    def _watch_files(self, directory: str) -> None:
+        self._watch.add(self._tree.path(directory), IN_CLOSE_WRITE)
+
+    def wake(self) -> None:
+        """Have the thread look at every link again."""
+        os.eventfd_write(self._wake_fd, 1)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Run a function in the HCA's thread, after all that was written before, and wait for it."""
+        done = threading.Event()
+        self._calls.put(function)
+        self._calls.put(done.set)
+        self.wake()
+        while not done.wait(_LOOK_SECONDS):
+            if not self._thread.is_alive():
+                raise RuntimeError("the HCA's thread has ended; its traceback is on stderr")
+
+    def settle(self) -> None:
+        """Wait until all that was written or moved before has had its effect."""
+        self.call(self._settle_links)
+
+    def set_port(self, address: PciAddress, *, active: bool) -> None:
+        """Pull or plug the cable of a PF, or have the subnet manager drop or bring up a VF's port."""
+        self.call(lambda: self._function(address).set_port(active=active))
+
+    def close(self) -> None:
+        """Remove every VF and PF, and empty the tree."""
+        self._closing = True
+        self.wake()
+        self._thread.join()
+        self._owned.close()
+
+    def _run(self) -> None:
+        poll = select.poll()
+        for fd in (self._wake_fd, self._watch.fileno(), self._links.fileno(), *self._fifos):
+            poll.register(fd, select.POLLIN)
+        while not self._closing:
+            poll.poll()
+            self._drain_wakes()  # before the calls are taken: a call put later then wakes the next round
+            calls = self._take_calls()  # before the files are obeyed: what was written before a call counts for it
+            self._obey_files()
+            for fd in self._fifos:
+                self._obey_fifo(fd)
+            self._settle_links()
+            for call in calls:
+                call()
+
+    def _drain_wakes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+        with contextlib.suppress(OSError):  # EAGAIN: no more; ENOBUFS: some were lost, all links are looked at anyway
+            while True:
+                self._links.recv(_FIFO_BYTES)
+
+    def _obey_files(self) -> None:
+        for event in self._watch.events():
+            for pf in self._pfs:
+                pf.obey(event.path)
+
+    def _obey_fifo(self, fd: int) -> None:
+        try:
+            text = os.read(fd, _FIFO_BYTES).decode(errors="replace")
+        except BlockingIOError:
+            return
+        self._obey_files()  # a GUID written before the bind must count
+        for found in _ADDRESS.findall(text):
+            vf = self._find_vf(PciAddress.parse(found))
+            if vf is not None:
+                vf.bind() if self._fifos[fd] == "bind" else vf.unbind()
+
+    def _settle_links(self) -> None:
+        for pf in self._pfs:
+            pf.settle()
+
+    def _take_calls(self) -> list[Callable[[], object]]:
+        calls = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                calls.append(self._calls.get_nowait())
+        return calls
+
+    def _find_vf(self, address: PciAddress) -> VirtualFunction | None:
+        return next((vf for pf in self._pfs for vf in pf.vfs if vf.address == address), None)
+
+    def _function(self, address: PciAddress) -> PhysicalFunction | VirtualFunction:
+        pf = next((pf for pf in self._pfs if pf.facts.address == address), None)
+        found = pf or self._find_vf(address)
+        if found is None:
+            raise LookupError(f"the node has no function {address}")
+        return found

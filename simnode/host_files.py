@@ -1,0 +1,69 @@
+"""The files a node has before Railnet comes: flannel's lease and configuration, the CNI plugins, the node configuration.
+
+Their content only; which paths are private to the node is `namespaces`'.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from simnode.function import SimulatedPf
+
+CONFIGURATION = Path("/etc/railnet/node.yaml")
+_SUBNET = Path("/run/flannel/subnet.env")
+_NETWORKS = Path("/etc/cni/net.d")
+_PLUGINS = Path("/opt/cni/bin")
+
+_SUBNET_ENV = """\
+FLANNEL_NETWORK=10.244.0.0/16
+FLANNEL_SUBNET=10.244.3.1/24
+FLANNEL_MTU=1450
+FLANNEL_IPMASQ=true
+"""
+# The configuration that kube-flannel's manifest installs, byte for byte.
+_FLANNEL_CONFLIST = """\
+{
+  "name": "cbr0",
+  "cniVersion": "0.3.1",
+  "plugins": [
+    {
+      "type": "flannel",
+      "delegate": {
+        "hairpinMode": true,
+        "isDefaultGateway": true
+      }
+    },
+    {
+      "type": "portmap",
+      "capabilities": {
+        "portMappings": true
+      }
+    }
+  ]
+}
+"""
+
+
+def write(plugins: Path, pfs: Iterable[SimulatedPf], vfs: int) -> None:
+    """Write them all; `plugins` is the folder of the real CNI plugins, which are copied."""
+    for plugin in plugins.iterdir():
+        shutil.copy2(plugin, _PLUGINS / plugin.name)
+    for path, text in (
+        (_SUBNET, _SUBNET_ENV),
+        (_NETWORKS / "10-flannel.conflist", _FLANNEL_CONFLIST),
+        (CONFIGURATION, node_configuration(pfs, vfs)),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def node_configuration(pfs: Iterable[SimulatedPf], vfs: int) -> str:
+    """Give the node configuration that provisions `vfs` VFs on each PF; JSON is YAML, too."""
+    document = {
+        "apiVersion": "railnet.io/v1alpha1",
+        "kind": "NodeConfiguration",
+        "host": {"root": "/"},
+        "provision": [{"pf": str(pf.address), "vfs": vfs, "guid": "derived"} for pf in pfs],
+    }
+    return json.dumps(document, indent=2) + "\n"

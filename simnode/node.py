@@ -1,0 +1,233 @@
+"""A whole node: HCA, fabric, kubelet, runtime, flannel's files, and Railnet's daemon as a process of its own.
+
+It only starts the parts and orders a pod's life as kubelet does; what each part does stands in its module.
+"""
+
+import contextlib
+import os
+import signal
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyroute2 import IPRoute
+
+from simnode import host_files, namespaces
+from simnode.daemon import Daemon
+from simnode.fabric import Fabric
+from simnode.function import SimulatedPf
+from simnode.hca import Hca
+from simnode.kubelet import Kubelet, PodIdentity
+from simnode.runtime import Added, Runtime, Sandbox
+
+RESOURCE = "rdma/ib_vf"
+_ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
+_START_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A running pod: its sandbox, what ADD answered, and what its container would be given."""
+
+    identity: PodIdentity
+    sandbox: Sandbox
+    added: Added
+    device_ids: tuple[str, ...]
+    env: Mapping[str, str]
+    device_nodes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.identity.name
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.identity.uid
+
+    @property
+    def container_id(self) -> str:
+        """The sandbox's id, CNI_CONTAINERID."""
+        return self.sandbox.container_id
+
+    @property
+    def netns(self) -> Path:
+        """The path of its network namespace."""
+        return self.sandbox.netns
+
+    @property
+    def result(self) -> bytes:
+        """ADD's answer, byte for byte."""
+        return self.added.result
+
+    @property
+    def add_ms(self) -> float:
+        """What ADD took."""
+        return self.added.milliseconds
+
+
+class Node:
+    """A node inside `simnode exec`; a context manager that leaves nothing behind.
+
+    Args:
+        plugins: the folder of the real CNI plugins.
+        pfs: the HCA's physical functions.
+        vfs: how many VFs the node configuration asks of each PF.
+    """
+
+    def __init__(self, plugins: Path, pfs: Iterable[SimulatedPf] = (SimulatedPf(),), vfs: int = 8) -> None:
+        self._plugins, self._pfs, self.vfs = plugins, tuple(pfs), vfs
+        self.fabric: Fabric
+        self.hca: Hca
+        self.kubelet = Kubelet()
+        self.runtime = Runtime()
+        self.daemon = Daemon()
+        self._pods: dict[str, Pod] = {}
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._made = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if not namespaces.inside():
+            raise RuntimeError(
+                "a node writes to /sys, /run and /etc: start this by `python -m simnode exec -- COMMAND`"
+            )
+        with contextlib.ExitStack() as made:
+            made.callback(_delete_files, frozenset(_files()))
+            made.callback(_delete_links, _link_names())
+            host_files.write(self._plugins, self._pfs, self.vfs)
+            self.fabric = Fabric()
+            made.callback(self.fabric.close)
+            self.hca = Hca(self._pfs, self.fabric, Path("/sys"), Path("/dev"))
+            made.callback(self.hca.close)
+            self.kubelet.start()
+            made.callback(self.kubelet.stop)
+            made.callback(self._remove_sandboxes)
+            made.callback(self.stop_daemon)
+            self._made = made.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._made.close()
+
+    def install(self) -> None:
+        """Install the executable and its configuration list as the DaemonSet does."""
+        self.daemon.install()
+
+    def start_daemon(self, *, wait: bool = True) -> None:
+        """Start the daemon; by default wait until all VFs are registered and healthy.
+
+        Raises:
+            DaemonFailed: it ended, or did not get so far in time.
+        """
+        self.daemon.start()
+        try:
+            if wait:
+                self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self._pfs), _START_SECONDS)
+        except TimeoutError as error:
+            raise self.daemon.failure(error) from None
+
+    def stop_daemon(self) -> int | None:
+        """End the daemon by SIGTERM, and by SIGKILL when it does not; its status, None if there is none."""
+        return self.daemon.end(signal.SIGTERM)
+
+    def kill_daemon(self) -> int | None:
+        """End the daemon by SIGKILL."""
+        return self.daemon.end(signal.SIGKILL)
+
+    def restart_kubelet(self) -> None:
+        """Restart kubelet: it finds the plugins again, pods go on."""
+        self.kubelet.stop()
+        self.kubelet.start()
+
+    def run_pod(
+        self, name: str, vfs: int = 0, namespace: str = "default", capability_args: Mapping[str, Any] | None = None
+    ) -> Pod:
+        """Run a pod: allocate, make its sandbox, ADD, PreStartContainer.
+
+        Raises:
+            UnexpectedAdmissionError: there are not enough devices.
+            CniFailed: ADD failed, DEL was run; the pod holds its devices until `forget_pod`, as for kubelet's next attempt.
+            grpc.RpcError: Allocate or PreStartContainer was refused.
+        """
+        identity = PodIdentity(name, namespace, str(uuid.uuid4()))
+        if vfs:
+            self.kubelet.allocate(identity, RESOURCE, vfs)
+        return self.run_sandbox(identity, capability_args)
+
+    def run_sandbox(self, identity: PodIdentity, capability_args: Mapping[str, Any] | None = None) -> Pod:
+        """Do all that follows admission; called again for a pod whose first attempt failed."""
+        arguments = {"io.kubernetes.cri.pod-annotations": _ANNOTATIONS, **(capability_args or {})}
+        sandbox = self.runtime.create_sandbox(identity.namespace, identity.name, identity.uid, arguments)
+        self._sandboxes[sandbox.container_id] = sandbox
+        added = self.runtime.set_up(sandbox)
+        allocations = self.kubelet.allocations(identity)
+        responses = [allocation.response for allocation in allocations]
+        pod = Pod(
+            identity,
+            sandbox,
+            added,
+            tuple(device for allocation in allocations for device in allocation.device_ids),
+            {key: value for response in responses for key, value in response.envs.items()},
+            tuple(device.host_path for response in responses for device in response.devices),
+        )
+        self._pods[pod.container_id] = pod
+        self.kubelet.pre_start(identity)
+        return pod
+
+    def remove_pod(self, pod: Pod) -> None:
+        """End a pod: kubelet frees its devices, then DEL, then its network namespace goes."""
+        self.kubelet.remove(pod.identity)
+        self.runtime.tear_down(pod.sandbox)
+        self._forget(pod)
+
+    def destroy_netns(self, pod: Pod) -> None:
+        """Let a pod's network namespace die without DEL; its devices stay its own until `remove_pod`."""
+        self.runtime.remove_sandbox(pod.sandbox)
+
+    def _forget(self, pod: Pod) -> None:
+        self._pods.pop(pod.container_id, None)
+        self._sandboxes.pop(pod.container_id, None)
+
+    def _remove_sandboxes(self) -> None:
+        for sandbox in self._sandboxes.values():
+            self.runtime.remove_sandbox(sandbox)
+        self._sandboxes.clear()
+        self._pods.clear()
+
+
+def _link_names() -> frozenset[str]:
+    with IPRoute() as route:
+        return frozenset(link.get_attr("IFLA_IFNAME") for link in route.get_links())
+
+
+def _delete_links(kept: frozenset[str]) -> None:
+    """Delete what plugins made and leave on a node for good, like the bridge cni0."""
+    with IPRoute() as route:
+        for link in route.get_links():
+            if link.get_attr("IFLA_IFNAME") not in kept:
+                with contextlib.suppress(Exception):  # a veth's other end is gone with it
+                    route.link("del", index=link["index"])
+
+
+def _files() -> Iterator[str]:
+    """Give everything below the node's private folders, children before their parents."""
+    for root in namespaces.PRIVATE_FOLDERS:
+        for folder, folders, files in os.walk(root, topdown=False):
+            for name in (*files, *folders):
+                yield os.path.join(folder, name)
+
+
+def _delete_files(kept: frozenset[str]) -> None:
+    for path in _files():
+        if path in kept:
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)

@@ -1,0 +1,78 @@
+"""One registered device plugin as kubelet's device manager holds it: its client, its options, its devices.
+
+Finding plugins and giving devices to pods is `kubelet`'s.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+import grpc
+
+from kubelet.api import deviceplugin_pb2 as api
+from kubelet.api import deviceplugin_pb2_grpc
+
+_CALL_SECONDS = 10
+
+
+class Endpoint:
+    """A connection to a device plugin with its ListAndWatch stream; `changed` is called after each update.
+
+    Raises:
+        grpc.RpcError: the plugin does not answer GetDevicePluginOptions.
+    """
+
+    def __init__(self, resource: str, socket_path: str, changed: Callable[[], None]) -> None:
+        self.resource, self.socket_path = resource, socket_path
+        self.devices: Mapping[str, api.Device] = {}
+        self._changed = changed
+        self._channel = grpc.insecure_channel(f"unix:{socket_path}")
+        self._stub = deviceplugin_pb2_grpc.DevicePluginStub(self._channel)
+        try:
+            self.options = self._stub.GetDevicePluginOptions(api.Empty(), timeout=_CALL_SECONDS, wait_for_ready=True)
+        except grpc.RpcError:
+            self._channel.close()
+            raise
+        self._stream = self._stub.ListAndWatch(api.Empty())
+        self._thread = threading.Thread(target=self._listen, name=f"ListAndWatch {resource}", daemon=True)
+        self._thread.start()
+
+    def healthy(self) -> list[str]:
+        """Give the ids of the devices that may be allocated, in order."""
+        return sorted(device_id for device_id, device in self.devices.items() if device.health == "Healthy")
+
+    def by_numa_node(self, ids: Sequence[str]) -> dict[int, list[str]]:
+        """Group ids by NUMA node, -1 where a device has no topology (nodeWithoutTopology)."""
+        grouped: dict[int, list[str]] = {}
+        for device_id in ids:
+            nodes = self.devices[device_id].topology.nodes
+            grouped.setdefault(nodes[0].ID if nodes else -1, []).append(device_id)
+        return grouped
+
+    def allocate(self, ids: Sequence[str]) -> api.ContainerAllocateResponse:
+        """Call Allocate for one container."""
+        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids)])
+        return self._stub.Allocate(request, timeout=_CALL_SECONDS).container_responses[0]
+
+    def pre_start(self, ids: Sequence[str]) -> None:
+        """Call PreStartContainer if the plugin asked for it."""
+        if self.options.pre_start_required:
+            self._stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=ids), timeout=_CALL_SECONDS)
+
+    def close(self) -> None:
+        """Disconnect; the devices are unhealthy from now on."""
+        self._stream.cancel()
+        self._channel.close()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(grpc.RpcError, ValueError):  # the stream ended; ValueError: the channel was closed
+            for update in self._stream:
+                self.devices = {device.ID: device for device in update.devices}
+                self._changed()
+        self.devices = {device_id: _unhealthy(device) for device_id, device in self.devices.items()}
+        self._changed()
+
+
+def _unhealthy(device: api.Device) -> api.Device:
+    return api.Device(ID=device.ID, health="Unhealthy", topology=device.topology)

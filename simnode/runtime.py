@@ -1,0 +1,235 @@
+"""A container runtime as a CNI plugin sees it: sandboxes, and plugins called as containerd and libcni call them.
+
+Devices and containers are not made; which pod runs when is `node`'s.
+"""
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simnode import cni_config, netns
+from simnode.cni_config import NetworkList
+
+# What containerd's systemd unit gives it, and libcni passes on.
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "INVOCATION_ID": "5a7d3b6c1e0f4d0c8f1b2a3c4d5e6f70",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A pod's sandbox; `capability_args` are what the runtime offers to plugins that declare a capability."""
+
+    container_id: str
+    netns: Path
+    namespace: str
+    pod: str
+    uid: str
+    capability_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One execution of a plugin: what it was given and what came of it; `status` is negative for a signal."""
+
+    plugin: str
+    command: str
+    env: Mapping[str, str]
+    stdin: bytes
+    stdout: bytes
+    stderr: bytes
+    status: int
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A successful ADD: the last plugin's answer, byte for byte, and each plugin's run."""
+
+    result: bytes
+    invocations: tuple[Invocation, ...]
+
+    @property
+    def milliseconds(self) -> float:
+        """What all plugins took together."""
+        return sum(invocation.milliseconds for invocation in self.invocations)
+
+
+class CniFailed(RuntimeError):
+    """A plugin failed; `code` is the CNI error code, None where it printed no valid error."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self.invocation = invocation
+        self.code, self.msg, self.details = _parse_error(invocation)
+        super().__init__(
+            f"plugin {invocation.plugin} {invocation.command} failed ({self.code}): {self.msg} {self.details}"
+        )
+
+
+def _parse_error(invocation: Invocation) -> tuple[int | None, str, str]:
+    try:
+        error = json.loads(invocation.stdout)
+        return int(error["code"]), str(error["msg"]), str(error.get("details", ""))
+    except (ValueError, KeyError, TypeError):
+        text = (invocation.stdout or invocation.stderr).decode(errors="replace")
+        return None, f"netplugin failed (status {invocation.status}): {text!r}", ""
+
+
+class Runtime:
+    """Calls the plugins of `plugins` for the network configured in `configurations`."""
+
+    def __init__(
+        self,
+        configurations: Path = Path("/etc/cni/net.d"),
+        plugins: Path = Path("/opt/cni/bin"),
+        results: Path = Path("/var/lib/cni/results"),
+        namespaces: Path = Path("/run/netns"),
+    ) -> None:
+        self._configurations, self._plugins, self._results, self._namespaces = (
+            configurations,
+            plugins,
+            results,
+            namespaces,
+        )
+
+    def create_sandbox(
+        self, namespace: str, pod: str, uid: str, capability_args: Mapping[str, Any] | None = None
+    ) -> Sandbox:
+        """Make a sandbox: an id and a network namespace with `lo` up; no plugin is called."""
+        path = self._namespaces / f"cni-{uuid.uuid4()}"
+        netns.create(path)
+        return Sandbox(uuid.uuid4().hex * 2, path, namespace, pod, uid, capability_args or {})
+
+    def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Let the sandbox's network namespace go; no plugin is called."""
+        netns.remove(sandbox.netns)
+
+    def set_up(self, sandbox: Sandbox) -> Added:
+        """Run ADD; when it fails, run DEL and remove the network namespace, as containerd does.
+
+        Raises:
+            CniFailed: of ADD; a failure of the DEL that follows is noted in it.
+        """
+        try:
+            return self.add(sandbox)
+        except CniFailed as failure:
+            try:
+                self.delete(sandbox)
+            except CniFailed as second:
+                failure.add_note(f"the DEL that followed failed, too: {second}")
+            self.remove_sandbox(sandbox)
+            raise
+
+    def tear_down(self, sandbox: Sandbox) -> tuple[Invocation, ...]:
+        """Run DEL, then remove the network namespace; a failed DEL leaves it, for the next attempt."""
+        invocations = self.delete(sandbox)
+        self.remove_sandbox(sandbox)
+        return invocations
+
+    def add(self, sandbox: Sandbox, ifname: str = "eth0") -> Added:
+        """Run ADD of each plugin in order and cache the result.
+
+        Raises:
+            CniFailed: a plugin failed; nothing is undone.
+        """
+        network = cni_config.find(self._configurations)
+        result: bytes | None = None
+        invocations = []
+        for plugin in network.plugins:
+            stdin = cni_config.stdin(network, plugin, sandbox.capability_args, result)
+            invocation = self.invoke("ADD", plugin["type"], self.environment("ADD", sandbox, ifname), stdin)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+            result = invocation.stdout
+            invocations.append(invocation)
+        assert result is not None  # noqa: S101 - a valid list has a plugin
+        self._cache(network, sandbox, ifname, result)
+        return Added(result, tuple(invocations))
+
+    def delete(self, sandbox: Sandbox, ifname: str = "eth0") -> tuple[Invocation, ...]:
+        """Run DEL of each plugin in reverse, with the cached result where the version has it; then forget the result.
+
+        Raises:
+            CniFailed: a plugin failed; those before it in the list are not run.
+        """
+        network = cni_config.find(self._configurations)
+        cached = self._cached(network, sandbox, ifname)
+        invocations = []
+        for plugin in reversed(network.plugins):
+            stdin = cni_config.stdin(network, plugin, sandbox.capability_args, cached)
+            invocation = self.invoke("DEL", plugin["type"], self.environment("DEL", sandbox, ifname), stdin)
+            invocations.append(invocation)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+        self._cache_path(network, sandbox, ifname).unlink(missing_ok=True)
+        return tuple(invocations)
+
+    def environment(self, command: str, sandbox: Sandbox, ifname: str = "eth0") -> dict[str, str]:
+        """Compose a plugin's whole environment."""
+        arguments = {
+            "IgnoreUnknown": "1",
+            "K8S_POD_NAMESPACE": sandbox.namespace,
+            "K8S_POD_NAME": sandbox.pod,
+            "K8S_POD_INFRA_CONTAINER_ID": sandbox.container_id,
+            "K8S_POD_UID": sandbox.uid,
+        }
+        return _ENVIRONMENT | {
+            "CNI_COMMAND": command,
+            "CNI_CONTAINERID": sandbox.container_id,
+            "CNI_NETNS": str(sandbox.netns) if sandbox.netns.exists() else "",
+            "CNI_ARGS": ";".join(f"{key}={value}" for key, value in arguments.items()),
+            "CNI_IFNAME": ifname,
+            "CNI_PATH": str(self._plugins),
+        }
+
+    def invoke(
+        self, command: str, plugin: str, env: Mapping[str, str], stdin: bytes, seconds: float = 120
+    ) -> Invocation:
+        """Execute a plugin with exactly this environment and stdin, whatever comes of it.
+
+        Raises:
+            subprocess.TimeoutExpired: it was killed after `seconds`.
+        """
+        executable = self._plugins / plugin
+        started = time.perf_counter()
+        done = subprocess.run(
+            [executable], input=stdin, env=dict(env), cwd="/", capture_output=True, timeout=seconds, check=False
+        )
+        took = (time.perf_counter() - started) * 1000
+        return Invocation(plugin, command, env, stdin, done.stdout, done.stderr, done.returncode, took)
+
+    def _cache_path(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> Path:
+        return self._results / f"{network.name}-{sandbox.container_id}-{ifname}"
+
+    def _cache(self, network: NetworkList, sandbox: Sandbox, ifname: str, result: bytes) -> None:
+        self._results.mkdir(parents=True, exist_ok=True)
+        document = {
+            "kind": "cniCacheV1",
+            "containerId": sandbox.container_id,
+            "ifName": ifname,
+            "networkName": network.name,
+            "result": json.loads(result),
+        }
+        self._cache_path(network, sandbox, ifname).write_text(json.dumps(document))
+
+    def _cached(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> bytes | None:
+        path = self._cache_path(network, sandbox, ifname)
+        if not network.caches_results or not path.exists():
+            return None
+        return json.dumps(json.loads(path.read_bytes())["result"]).encode()
+
+
+def supported(plugin: Path) -> Mapping[str, Any]:
+    """Ask a plugin for the versions it speaks."""
+    env = {**_ENVIRONMENT, "CNI_COMMAND": "VERSION", "CNI_PATH": os.fspath(plugin.parent)}
+    done = subprocess.run([plugin], input=b'{"cniVersion":"1.0.0"}', env=env, capture_output=True, check=True)
+    answer: Mapping[str, Any] = json.loads(done.stdout)
+    return answer

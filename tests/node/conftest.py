@@ -1,0 +1,48 @@
+"""A simulated node with the real plugin, daemon and CNI plugins; the tests of this folder run inside it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simnode.node import RESOURCE, Node
+from tests.node.primaries import OURS, left_over, remove_stubs
+
+
+@pytest.fixture(scope="module")
+def shared_node() -> Iterator[Node]:
+    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"])) as node:
+        node.install()
+        node.start_daemon()
+        yield node
+
+
+@pytest.fixture
+def node(shared_node: Node) -> Iterator[Node]:
+    """A node with a running daemon; whatever a test does to it, nothing may be left when it ends."""
+    conflist = OURS.read_bytes()
+    yield shared_node
+    OURS.write_bytes(conflist)
+    remove_stubs()
+    if shared_node.daemon.process is None:
+        shared_node.start_daemon()
+    shared_node.kubelet.wait_for_devices(RESOURCE, shared_node.vfs, 15)
+    assert left_over(shared_node) == []
+
+
+@pytest.fixture(params=["running", "absent", "stopped"])
+def daemon(request: pytest.FixtureRequest, node: Node) -> Iterator[str]:
+    """The daemon's state during a test: it serves, there is none, or SIGSTOP holds it."""
+    match request.param:
+        case "absent":
+            node.stop_daemon()
+        case "stopped":
+            node.daemon.process.send_signal(signal.SIGSTOP)
+    yield request.param
+    match request.param:
+        case "absent":
+            node.start_daemon()
+        case "stopped":
+            node.daemon.process.send_signal(signal.SIGCONT)

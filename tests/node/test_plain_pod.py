@@ -1,0 +1,98 @@
+"""A pod without a rail is untouched, whatever state the daemon is in."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simnode.kubelet import PodIdentity
+from simnode.node import RESOURCE, Node
+from tests.node.primaries import OURS, RUN, primary_of, write_stub
+
+# Odd spacing, key order, unknown keys, escapes, a number no float holds, and no newline at the end.
+ODD = '{ "ips":[ {"address" :"10.9.9.9/24","x-unknown":1.10} ],\n\t"zeta": 12345678901234567890, "cniVersion":"0.4.0" ,"name": "a\\u0062"}'
+
+
+def test_plain_pod_gets_exactly_the_primarys_bytes(node: Node, daemon: str) -> None:
+    write_stub("stub", f"cat >/dev/null; [ $CNI_COMMAND = DEL ] || printf '%s' '{ODD}'")
+    primary_of({"type": "stub"})
+
+    pod = node.run_pod("plain")
+    node.remove_pod(pod)
+
+    assert pod.result == ODD.encode()
+
+
+def test_plain_pod_gets_flannels_result_up_to_mac_veth_and_ip(node: Node, daemon: str) -> None:
+    through_railnet = node.run_pod("through-railnet")
+    node.remove_pod(through_railnet)
+    conflist = OURS.read_bytes()
+    OURS.unlink()
+
+    plain = node.run_pod("plain-chain")
+    node.remove_pod(plain)
+    OURS.write_bytes(conflist)
+
+    assert masked(through_railnet.result) == masked(plain.result)
+
+
+@pytest.fixture
+def pending(node: Node) -> Iterator[PodIdentity]:
+    """A pod that kubelet gave a device to and whose sandbox does not exist yet."""
+    identity = PodIdentity("pending", "default", "uid-pending")
+    node.kubelet.allocate(identity, RESOURCE, 1)
+    yield identity
+    node.kubelet.remove(identity)
+
+
+def test_plain_pod_makes_no_kubelet_connection_while_another_pods_device_is_pending(
+    node: Node, pending: PodIdentity, daemon: str
+) -> None:
+    before = node.kubelet.pod_resources.use
+
+    pod = node.run_pod("plain")
+    node.remove_pod(pod)
+
+    assert node.kubelet.pod_resources.use == before
+
+
+def test_plain_pod_has_no_record(node: Node, daemon: str) -> None:
+    pod = node.run_pod("plain")
+    records = list((RUN / "journal").iterdir())
+    node.remove_pod(pod)
+
+    assert records == []
+
+
+def test_plain_pod_keeps_its_port_mappings(node: Node) -> None:
+    write_stub("portmap", 'cat >/run/stub-portmap; [ $CNI_COMMAND = DEL ] || printf \'{"cniVersion":"0.4.0"}\'')
+    write_stub("stub", 'cat >/dev/null; [ $CNI_COMMAND = DEL ] || printf \'{"cniVersion":"0.4.0"}\'')
+    primary_of({"type": "stub"}, {"type": "portmap", "capabilities": {"portMappings": True}})
+    mappings = [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]
+
+    pod = node.run_pod("mapped", capability_args={"portMappings": mappings})
+    conf = json.loads(Path("/run/stub-portmap").read_text())
+    node.remove_pod(pod)
+
+    assert conf["runtimeConfig"] == {"portMappings": mappings}
+
+
+@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0"])
+def test_plain_pod_works_in_each_cni_version(node: Node, version: str) -> None:
+    write_stub("stub", f'cat >/run/stub-conf; [ $CNI_COMMAND = DEL ] || printf \'{{"cniVersion":"{version}"}}\'')
+    primary_of({"type": "stub"}, version=version)
+
+    pod = node.run_pod("versioned")
+    node.remove_pod(pod)
+
+    assert json.loads(pod.result) == {"cniVersion": version}
+
+
+def masked(result: bytes) -> str:
+    """Take MAC addresses, veth names, namespace paths and the pod's IP out of a result; spacing and order stay."""
+    text = re.sub(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "MAC", result.decode())
+    text = re.sub(r"veth[0-9a-f]+", "VETH", text)
+    text = re.sub(r"/run/netns/[-\w]+", "NETNS", text)
+    return re.sub(r"10\.244\.3\.\d+/24", "IP", text)

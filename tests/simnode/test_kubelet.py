@@ -1,0 +1,195 @@
+import base64
+import json
+import os
+import socket
+import threading
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kubelet.api import deviceplugin_pb2 as api
+from kubelet.api import (
+    deviceplugin_pb2_grpc,
+    pluginregistration_pb2,
+    pluginregistration_pb2_grpc,
+    podresources_pb2,
+    podresources_pb2_grpc,
+)
+from simnode.kubelet import Kubelet, PodIdentity, UnexpectedAdmissionError
+
+POD = PodIdentity("worker-0", "team", "11111111-2222-3333-4444-555555555555")
+
+
+class FakePlugin(deviceplugin_pb2_grpc.DevicePluginServicer, pluginregistration_pb2_grpc.RegistrationServicer):
+    """Advertises two devices on NUMA node 1 and one without topology."""
+
+    def __init__(self, folder):
+        self.statuses, self.started, self.ended = [], [], threading.Event()
+        self.socket = folder / "fake.sock"
+        self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+        deviceplugin_pb2_grpc.add_DevicePluginServicer_to_server(self, self._server)
+        pluginregistration_pb2_grpc.add_RegistrationServicer_to_server(self, self._server)
+        hidden = folder / ".fake.sock"
+        self._server.add_insecure_port(f"unix:{hidden}")
+        self._server.start()
+        os.link(hidden, self.socket)
+
+    def close(self):
+        self.socket.unlink(missing_ok=True)
+        self.ended.set()
+        self._server.stop(None).wait()
+
+    def GetInfo(self, request, context):
+        return pluginregistration_pb2.PluginInfo(
+            type="DevicePlugin", name="test/vf", endpoint=str(self.socket), supported_versions=["v1beta1"]
+        )
+
+    def NotifyRegistrationStatus(self, request, context):
+        self.statuses.append(request.plugin_registered)
+        return pluginregistration_pb2.RegistrationStatusResponse()
+
+    def GetDevicePluginOptions(self, request, context):
+        return api.DevicePluginOptions(pre_start_required=True)
+
+    def ListAndWatch(self, request, context):
+        topology = api.TopologyInfo(nodes=[api.NUMANode(ID=1)])
+        devices = [api.Device(ID=name, health="Healthy", topology=topology) for name in ("a", "b")]
+        yield api.ListAndWatchResponse(devices=[*devices, api.Device(ID="c", health="Healthy")])
+        self.ended.wait()
+
+    def Allocate(self, request, context):
+        response = api.ContainerAllocateResponse(envs={"IDS": ",".join(request.container_requests[0].devices_ids)})
+        return api.AllocateResponse(container_responses=[response])
+
+    def PreStartContainer(self, request, context):
+        self.started.append(list(request.devices_ids))
+        return api.PreStartContainerResponse()
+
+
+@pytest.fixture
+def kubelet():
+    kubelet = Kubelet()
+    kubelet.start()
+    yield kubelet
+    kubelet.stop()
+
+
+@pytest.fixture
+def plugin(kubelet):
+    plugin = FakePlugin(Path("/var/lib/kubelet/plugins_registry"))
+    yield plugin
+    plugin.close()
+
+
+def checkpoint(kubelet):
+    return json.loads(kubelet.checkpoint_path.read_bytes())
+
+
+def test_plugin_is_found_and_told_that_it_is_registered(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+
+    assert kubelet.healthy("test/vf") == ["a", "b", "c"]
+
+
+def test_hidden_socket_and_plain_file_are_left_alone(kubelet):
+    registry = Path("/var/lib/kubelet/plugins_registry")
+    (registry / "no-socket.sock").touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(registry / ".hidden.sock"))
+        with pytest.raises(TimeoutError, match="0 healthy devices"):
+            kubelet.wait_for_devices("test/vf", 3, 0.2)
+
+
+def test_checkpoint_has_the_form_that_kubelet_writes(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.allocate(POD, "test/vf", 3)
+
+    data = checkpoint(kubelet)["Data"]
+    response = api.ContainerAllocateResponse.FromString(base64.b64decode(data["PodDeviceEntries"][0].pop("AllocResp")))
+    assert data == {
+        "PodDeviceEntries": [
+            {
+                "PodUID": POD.uid,
+                "ContainerName": "main",
+                "ResourceName": "test/vf",
+                "DeviceIDs": {"-1": ["c"], "1": ["a", "b"]},
+            }
+        ],
+        "RegisteredDevices": {"test/vf": ["a", "b", "c"]},
+    }
+    assert response.envs == {"IDS": "a,b,c"}
+
+
+def test_checkpoint_without_pods_has_null_entries(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+
+    assert checkpoint(kubelet)["Data"]["PodDeviceEntries"] is None
+    assert isinstance(checkpoint(kubelet)["Checksum"], int)
+
+
+def test_device_is_given_once_and_again_after_its_pod_is_removed(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.allocate(POD, "test/vf", 2)
+    other = PodIdentity("other", "team", "uid-2")
+    with pytest.raises(UnexpectedAdmissionError, match="requested 2 of test/vf, available 1"):
+        kubelet.allocate(other, "test/vf", 2)
+    kubelet.remove(POD)
+
+    assert kubelet.allocate(other, "test/vf", 2).device_ids == ("a", "b")
+
+
+def test_unknown_resource_is_an_admission_error(kubelet):
+    with pytest.raises(UnexpectedAdmissionError, match="unregistered"):
+        kubelet.allocate(POD, "test/vf", 1)
+
+
+def test_pre_start_is_called_for_what_the_pod_holds(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.allocate(POD, "test/vf", 1)
+    kubelet.pre_start(POD)
+
+    assert plugin.started == [["a"]]
+    assert plugin.statuses == [True]
+
+
+def test_devices_are_unhealthy_when_the_socket_goes(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    plugin.socket.unlink()
+
+    kubelet.wait_for_devices("test/vf", 0, 10)
+
+
+def test_restarted_kubelet_finds_the_plugin_and_still_knows_its_pods(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.allocate(POD, "test/vf", 1)
+    kubelet.stop()
+    kubelet.start()
+    kubelet.wait_for_devices("test/vf", 3, 10)
+
+    assert [allocation.device_ids for allocation in kubelet.allocations(POD)] == [("a",)]
+    assert checkpoint(kubelet)["Data"]["PodDeviceEntries"][0]["PodUID"] == POD.uid
+
+
+def test_pod_resources_lists_pods_and_counts_who_asks(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.allocate(POD, "test/vf", 1)
+    unused = kubelet.pod_resources.use
+    with grpc.insecure_channel("unix:/var/lib/kubelet/pod-resources/kubelet.sock") as channel:
+        stub = podresources_pb2_grpc.PodResourcesListerStub(channel)
+        answer = stub.List(podresources_pb2.ListPodResourcesRequest(), timeout=5, wait_for_ready=True)
+
+    assert unused == (0, 0)
+    assert kubelet.pod_resources.use == (1, 1)
+    assert answer.pod_resources[0].name == "worker-0"
+    assert list(answer.pod_resources[0].containers[0].devices[0].device_ids) == ["a"]
+
+
+def test_connection_without_a_call_is_counted(kubelet):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("/var/lib/kubelet/pod-resources/kubelet.sock")
+        client.settimeout(5)
+        client.recv(1)
+
+    assert kubelet.pod_resources.use == (1, 0)

@@ -1,0 +1,121 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simnode import libc, netns, snapshot
+from simnode.node import Node
+
+
+def take(*roots):
+    arguments = [argument for root in roots for argument in ("--root", str(root))]
+    done = subprocess.run([sys.executable, "-m", "simnode.snapshot", *arguments], capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+def left_over(before, *roots):
+    return snapshot.difference(before, take(*roots))
+
+
+def test_nothing_happened_nothing_differs(tmp_path):
+    assert left_over(take(tmp_path), tmp_path) == []
+
+
+def test_link_is_seen(tmp_path):
+    before = take()
+    subprocess.run(["ip", "link", "add", "planted", "type", "bridge"], check=True)
+    found = left_over(before)
+    subprocess.run(["ip", "link", "del", "planted"], check=True)
+
+    assert [item.split()[:2] for item in found] == [["link", "planted"]]
+
+
+def test_named_network_namespace_is_seen_with_its_mount_and_links(pod_netns):
+    before = take()
+    pod_netns("planted")
+
+    kinds = {item.split("(")[0].split("/")[0].split()[0] for item in left_over(before)}
+    assert kinds == {"link", "mount", "network"}
+
+
+def test_network_namespace_kept_by_a_descriptor_is_seen(pod_netns):
+    before = take()
+    path = pod_netns("planted")
+    netns_fd = os.open(path, os.O_RDONLY)
+    netns.remove(path)
+    found = left_over(before)
+    os.close(netns_fd)
+
+    assert any(item.startswith("network namespace") for item in found)
+
+
+def test_mount_is_seen_also_over_another(tmp_path):
+    libc.mount("tmpfs", str(tmp_path), fstype="tmpfs")
+    before = take()
+    libc.mount("tmpfs", str(tmp_path), fstype="tmpfs")
+    found = left_over(before)
+    libc.unmount(str(tmp_path))
+    libc.unmount(str(tmp_path))
+
+    assert found == [f"mount {tmp_path} (number 2) (tmpfs) is left over"]
+
+
+def test_process_is_seen():
+    before = take()
+    planted = subprocess.Popen(["sleep", "60"])
+    found = left_over(before)
+    planted.kill()
+    planted.wait()
+
+    assert len(found) == 1
+    assert f"process {planted.pid} " in found[0]
+    assert "(sleep 60)" in found[0]
+
+
+def test_file_is_seen_and_a_missing_one_too(tmp_path):
+    (tmp_path / "old").touch()
+    before = take(tmp_path)
+    (tmp_path / "old").rename(tmp_path / "new")
+
+    assert left_over(before, tmp_path) == [
+        f"file {tmp_path}/new (below {tmp_path}) is left over",
+        f"file {tmp_path}/old (below {tmp_path}) is missing",
+    ]
+
+
+ROOTS = [
+    Path(root)
+    for root in ("/run", "/sys", "/dev", "/etc/cni", "/etc/railnet", "/var/lib/cni", "/var/lib/kubelet", "/opt/cni")
+]
+
+
+def test_node_runs_plain_pods_and_leaves_nothing(cni_plugins):
+    before = take(*ROOTS)
+    with Node(cni_plugins) as node:
+        one, two = node.run_pod("one"), node.run_pod("two")
+        address = json.loads(two.result)["ips"][0]["address"]
+        node.remove_pod(one)
+        node.destroy_netns(two)
+        node.remove_pod(two)
+        leases = [lease.name for lease in Path("/var/lib/cni/networks/cbr0").iterdir()]
+
+    assert address.startswith("10.244.3.")
+    assert sorted(leases) == ["last_reserved_ip.0", "lock"]
+    assert left_over(before, *ROOTS) == []
+
+
+def fail_midway(cni_plugins):
+    with Node(cni_plugins) as node:
+        node.run_pod("one")
+        raise RuntimeError("planted")
+
+
+def test_node_that_fails_midway_leaves_nothing(cni_plugins):
+    before = take(*ROOTS)
+    with pytest.raises(RuntimeError, match="planted"):
+        fail_midway(cni_plugins)
+
+    assert left_over(before, *ROOTS) == []

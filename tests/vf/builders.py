@@ -1,0 +1,76 @@
+"""What a sandbox has, and addresses to have, built from what a test cares about."""
+
+from dataclasses import replace
+from ipaddress import ip_interface
+from typing import Any
+
+from hypothesis import strategies as st
+
+from vf.address import PciAddress
+from vf.guid import Guid
+from vf.record import Attachment, Netns, Pod, Record
+
+FIRST = PciAddress.parse("0000:03:00.1")
+SECOND = PciAddress.parse("0000:83:00.1")
+
+pci_addresses = st.builds(
+    PciAddress,
+    st.integers(0, 0xFFFFFFFF),
+    st.integers(0, 0xFF),
+    st.integers(0, 0x1F),
+    st.integers(0, 7),
+)
+guids = st.builds(Guid, st.integers(0, (1 << 64) - 1))
+interfaces = st.builds(lambda address, bits: ip_interface((address, bits)), st.ip_addresses(), st.integers(0, 32))
+
+attachments = st.builds(
+    Attachment,
+    ifname=st.text(max_size=15),
+    vf=pci_addresses,
+    rail=st.integers(0, 127),
+    guid=st.none() | guids,
+    addresses=st.lists(interfaces, max_size=3).map(tuple),
+    host_ifname=st.text(max_size=15),
+    rdma=st.none() | st.text(max_size=15),
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+records = st.builds(
+    Record,
+    container_id=st.text(),
+    ifname=st.text(),
+    netns=st.builds(Netns, st.text(), st.integers(0), st.integers(0)),
+    pod=st.builds(Pod, st.text(), st.text(), st.text()),
+    stage=st.sampled_from(["planned", "attached", "detaching"]),
+    attachments=st.lists(attachments, max_size=3).map(tuple),
+    primary=st.dictionaries(st.text(), json_values, max_size=3),
+)
+
+
+def an_attachment(**changes: Any) -> Attachment:
+    attachment = Attachment(
+        ifname="net1",
+        vf=FIRST,
+        rail=0,
+        guid=Guid.parse("ba59:9f03:01f9:8f86"),
+        addresses=(ip_interface("10.56.3.1/16"),),
+        host_ifname="ibs5v0",
+        rdma="mlx5_4",
+    )
+    return replace(attachment, **changes)
+
+
+def a_record(*attachments: Attachment, **changes: Any) -> Record:
+    record = Record(
+        container_id="c0ffee",
+        ifname="eth0",
+        netns=Netns("/run/netns/cni-1", 4, 4026532300),
+        pod=Pod("ml", "train-0", "uid-1"),
+        stage="planned",
+        attachments=attachments,
+        primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}},
+    )
+    return replace(record, **changes)

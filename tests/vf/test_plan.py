@@ -1,0 +1,119 @@
+"""What a sandbox gets, which changes that takes, and which take it back."""
+
+from ipaddress import ip_interface
+
+import pytest
+
+from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
+from tests.vf.builders import FIRST, SECOND, an_attachment
+from vf.address import PciAddress
+from vf.errors import NotOurs, Unusable
+from vf.function import Inventory, Netdev
+from vf.guid import Guid
+from vf.plan import Assigned, assign, attach, attachments, detach
+from vf.step import ConfigureLink, DetachStep, MoveLinkIn, MoveLinkOut, RenameLink
+
+NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
+AT_HOME = {FIRST: Netdev("ibs5v0", 11, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
+
+
+def names(assigned: tuple[Assigned, ...]) -> list[tuple[str, int, str]]:
+    return [(one.ifname, one.rail, str(one.vf.address)) for one in assigned]
+
+
+def test_assign_names_vfs_by_rail_then_pci_address_whatever_kubelets_order() -> None:
+    given = [PciAddress.parse(text) for text in ("0000:83:00.1", "0000:03:00.2", "0000:83:00.2", "0000:03:00.1")]
+
+    assert names(assign(two_rails(), given)) == [
+        ("net1", 0, "0000:03:00.1"),
+        ("net2", 0, "0000:03:00.2"),
+        ("net3", 1, "0000:83:00.1"),
+        ("net4", 1, "0000:83:00.2"),
+    ]
+
+
+def test_assign_sorts_by_rail_first_when_a_vfs_address_is_far_from_its_pfs() -> None:
+    far = a_vf("0000:90:00.0", 1, pf=PciAddress.parse("0000:03:00.0"))
+    near = a_vf("0000:83:00.1", 2)
+    inventory = Inventory((a_pf(far), a_pf(near, address="0000:83:00.0")))
+
+    assert names(assign(inventory, [near.address, far.address])) == [
+        ("net1", 0, "0000:90:00.0"),
+        ("net2", 1, "0000:83:00.1"),
+    ]
+
+
+def test_assign_counts_net_from_1_on_whatever_the_rail() -> None:
+    assert names(assign(two_rails(), [SECOND])) == [("net1", 1, "0000:83:00.1")]
+
+
+def test_assign_gives_nothing_for_nothing() -> None:
+    assert assign(two_rails(), []) == ()
+
+
+@pytest.mark.parametrize("text", ["0000:99:00.1", "0000:03:00.0"], ids=["no such function", "the PF"])
+def test_assign_names_what_is_no_vf_of_this_node(text: str) -> None:
+    with pytest.raises(NotOurs, match=f"kubelet gave this pod {text}, which is no VF of this node"):
+        assign(two_rails(), [FIRST, PciAddress.parse(text)])
+
+
+def test_attachments_say_all_that_is_needed_to_go_back() -> None:
+    vf = a_vf("0000:03:00.1", rdma=an_rdma_device(4, node_guid=Guid(7)))
+    address = ip_interface("10.56.3.1/16")
+
+    (attachment,) = attachments([Assigned("net1", 0, vf)], {FIRST: Netdev("ib9", 5, 2044)}, {FIRST: (address,)})
+
+    assert attachment == an_attachment(guid=Guid(7), addresses=(address,), host_ifname="ib9", rdma="mlx5_4")
+
+
+def test_attachments_leave_guid_and_rdma_out_when_the_vf_has_no_rdma_device() -> None:
+    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], AT_HOME, {FIRST: ()})
+
+    assert (attachment.guid, attachment.rdma) == (None, None)
+
+
+@pytest.mark.parametrize("value", [0, (1 << 64) - 1], ids=["zero", "all one"])
+def test_attachments_are_refused_with_the_remedy_when_a_vf_has_no_guid(value: int) -> None:
+    vf = a_vf(rdma=an_rdma_device(1, node_guid=Guid(value)))
+
+    with pytest.raises(Unusable, match=r"VF 0000:03:00\.1 has no GUID; let Railnet provision its PF 0000:03:00\.0"):
+        attachments([Assigned("net1", 0, vf)], AT_HOME, {FIRST: ()})
+
+
+def test_attach_moves_every_link_before_it_configures_any() -> None:
+    steps = attach([NET1, NET2], AT_HOME, {FIRST: 4092, SECOND: 2044})
+
+    assert steps == (
+        MoveLinkIn(FIRST, 11, "ibs5v0", "net1"),
+        MoveLinkIn(SECOND, 12, "ibs6v0", "net2"),
+        ConfigureLink("net1", 4092, NET1.addresses),
+        ConfigureLink("net2", 2044, ()),
+    )
+
+
+OUT = MoveLinkOut(FIRST, "net1", "ibs5v0")
+DETACHED = {
+    "in the sandbox": ({}, True, (OUT,)),
+    "at home under its name": ({FIRST: Netdev("ibs5v0", 11, 4092)}, True, ()),
+    "at home under the sandbox's name": ({FIRST: Netdev("net1", 31, 4092)}, True, (RenameLink(31, "ibs5v0"),)),
+    "returned by a dead namespace under the kernel's name": (
+        {FIRST: Netdev("dev31", 31, 4092)},
+        False,
+        (RenameLink(31, "ibs5v0"),),
+    ),
+    "at home, namespace dead": ({FIRST: Netdev("ibs5v0", 11, 4092)}, False, ()),
+    "nowhere, namespace dead": ({}, False, ()),
+}
+
+
+@pytest.mark.parametrize(("on_node", "alive", "expected"), DETACHED.values(), ids=DETACHED.keys())
+def test_detach_brings_a_vf_home_from_wherever_it_is(
+    on_node: dict[PciAddress, Netdev], alive: bool, expected: tuple[DetachStep, ...]
+) -> None:
+    assert detach([NET1], on_node, alive) == expected
+
+
+def test_detach_treats_each_rail_by_itself_when_an_attach_ended_half_way() -> None:
+    on_node = {SECOND: Netdev("ibs6v0", 12, 4092)}
+
+    assert detach([NET1, NET2], on_node, netns_alive=True) == (OUT,)

@@ -1,0 +1,123 @@
+"""How VFs come to be: the number, the GUIDs, the drivers, and what is refused."""
+
+import pytest
+
+from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
+from vf.address import PciAddress
+from vf.errors import Misconfigured
+from vf.function import Inventory
+from vf.guid import Guid, derived
+from vf.provision import Provision, create, name_and_bind
+from vf.step import AllowDrivers, BindDriver, CreateVfs, SetGuid
+
+PF = PciAddress.parse("0000:03:00.0")
+FIRST, SECOND = PciAddress.parse("0000:03:00.1"), PciAddress.parse("0000:03:00.2")
+PF_GUID = Guid.parse("b859:9f03:00f9:8f86")
+
+
+def unbound(address: str, number: int) -> object:
+    return a_vf(address, number, driver=None, netdev=None, rdma=None)
+
+
+def a_new_pf(**changes: object) -> Inventory:
+    """Give a node whose one PF has two VFs that were just made."""
+    pf = a_pf(unbound("0000:03:00.1", 1), unbound("0000:03:00.2", 2), rdma=an_rdma_device(0, node_guid=PF_GUID))
+    return Inventory((a_pf(*pf.vfs, **{"rdma": pf.rdma, **changes}),))
+
+
+def test_create_makes_vfs_where_there_are_none() -> None:
+    assert create([Provision(PF, 8)], Inventory((a_pf(),)), in_use=()) == (CreateVfs(PF, 8, replaced=0),)
+
+
+def test_create_leaves_a_pf_alone_that_has_the_number() -> None:
+    assert create([Provision(PF, 2)], two_rails(), in_use=()) == ()
+
+
+def test_create_replaces_another_number_when_no_vf_is_in_use() -> None:
+    other = PciAddress.parse("0000:83:00.1")
+
+    assert create([Provision(PF, 4)], two_rails(), in_use={other}) == (CreateVfs(PF, 4, replaced=2),)
+
+
+def test_create_leaves_a_pf_alone_when_one_of_its_vfs_is_in_use() -> None:
+    assert create([Provision(PF, 4)], two_rails(), in_use={SECOND}) == ()
+
+
+def test_create_decides_for_each_pf_by_itself() -> None:
+    second = PciAddress.parse("0000:83:00.0")
+
+    steps = create([Provision(PF, 4), Provision(second, 4)], two_rails(), in_use={FIRST})
+
+    assert steps == (CreateVfs(second, 4, replaced=2),)
+
+
+@pytest.mark.parametrize("plan", [lambda *given: create(*given, in_use=()), name_and_bind], ids=["create", "bind"])
+@pytest.mark.parametrize(
+    ("inventory", "known"),
+    [(two_rails(), "0000:03:00.0, 0000:83:00.0"), (Inventory(), "none")],
+    ids=["other PFs", "no PF"],
+)
+def test_unknown_pf_is_refused_with_those_there_are(plan, inventory: Inventory, known: str) -> None:
+    with pytest.raises(Misconfigured) as raised:
+        plan([Provision(PciAddress.parse("0000:04:00.0"), 4)], inventory)
+
+    assert str(raised.value) == f"provision: this node has no PF 0000:04:00.0 (it has: {known})"
+
+
+def test_a_vf_is_no_pf_to_provision() -> None:
+    with pytest.raises(Misconfigured, match="this node has no PF"):
+        create([Provision(FIRST, 4)], two_rails(), in_use=())
+
+
+def test_more_vfs_than_the_hardware_has_are_refused() -> None:
+    with pytest.raises(Misconfigured, match=r"PF 0000:03:00\.0 has at most 16 VFs \(sriov_totalvfs\), not 17"):
+        create([Provision(PF, 17)], two_rails(), in_use=())
+
+
+def test_as_many_vfs_as_the_hardware_has_are_made() -> None:
+    assert create([Provision(PF, 16)], two_rails(), in_use=()) == (CreateVfs(PF, 16, replaced=2),)
+
+
+def test_name_and_bind_sets_all_guids_of_a_pf_before_it_binds_any_vf() -> None:
+    assert name_and_bind([Provision(PF, 2)], a_new_pf()) == (
+        SetGuid(PF, 0, derived(PF_GUID, 0)),
+        SetGuid(PF, 1, derived(PF_GUID, 1)),
+        AllowDrivers(PF),
+        BindDriver(FIRST, "mlx5_core"),
+        BindDriver(SECOND, "mlx5_core"),
+    )
+
+
+def test_name_and_bind_leaves_bound_vfs_alone() -> None:
+    pf = a_pf(a_vf("0000:03:00.1", 1), unbound("0000:03:00.2", 2), rdma=an_rdma_device(0, node_guid=PF_GUID))
+
+    steps = name_and_bind([Provision(PF, 2)], Inventory((pf,)))
+
+    assert steps == (SetGuid(PF, 1, derived(PF_GUID, 1)), AllowDrivers(PF), BindDriver(SECOND, "mlx5_core"))
+
+
+def test_name_and_bind_touches_only_what_is_provisioned() -> None:
+    assert name_and_bind([], a_new_pf()) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rdma": None}, {"rdma": an_rdma_device(0, node_guid=Guid(0))}, {"driver": None}],
+    ids=["no RDMA device", "a zero GUID", "no driver"],
+)
+def test_name_and_bind_is_refused_when_a_pf_has_nothing_to_derive_from(changes: dict[str, object]) -> None:
+    with pytest.raises(Misconfigured, match=r"PF 0000:03:00\.0 has no driver or no node GUID"):
+        name_and_bind([Provision(PF, 2)], a_new_pf(**changes))
+
+
+def test_name_and_bind_needs_no_guid_when_every_vf_is_bound() -> None:
+    assert name_and_bind([Provision(PF, 1)], Inventory((a_pf(a_vf(), rdma=None),))) == ()
+
+
+def test_name_and_bind_is_refused_when_two_vfs_would_get_one_guid() -> None:
+    twin = PciAddress.parse("0000:83:00.0")
+    second = a_pf(unbound("0000:83:00.1", 1), address=str(twin), rdma=an_rdma_device(1, node_guid=PF_GUID))
+    inventory = Inventory((*a_new_pf().pfs, second))
+
+    with pytest.raises(Misconfigured, match=r"VFs 0000:03:00\.1 and 0000:83:00\.1 would both get GUID ba:59:9f:03:01"):
+        name_and_bind([Provision(PF, 2), Provision(twin, 1)], inventory)

@@ -1,0 +1,133 @@
+"""The journal's record: what was written is read, and nothing else is taken for it."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.vf.builders import FIRST, SECOND, a_record, an_attachment, records
+from vf.record import Record, Unreadable, decode, encode
+
+RECORD = a_record(an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, guid=None, addresses=(), rdma=None))
+WRITTEN = encode(RECORD)
+CONTENT = len(WRITTEN.rstrip())  # all but the newline at the end
+
+
+def resealed(body: dict[str, Any]) -> bytes:
+    """Spell a body with the digest it should have, whatever is in it."""
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**body, "sha256": digest}).encode()
+
+
+def a_body(**changes: Any) -> dict[str, Any]:
+    body = json.loads(WRITTEN)
+    del body["sha256"]
+    return {**body, **changes}
+
+
+@given(records)
+def test_record_is_read_back_as_it_was_written(record: Record) -> None:
+    assert decode(encode(record)) == record
+
+
+def test_record_is_spelled_as_the_design_says() -> None:
+    body = json.loads(WRITTEN)
+
+    assert list(body) == ["version", "id", "ifname", "netns", "pod", "stage", "attachments", "primary", "sha256"]
+    assert body["attachments"][0] == {
+        "ifname": "net1",
+        "vf": str(FIRST),
+        "rail": 0,
+        "guid": "ba:59:9f:03:01:f9:8f:86",
+        "addresses": ["10.56.3.1/16"],
+        "host_ifname": "ibs5v0",
+        "rdma": "mlx5_4",
+    }
+
+
+def test_record_is_text_of_one_line_for_each_value() -> None:
+    assert b'\n "stage": "planned",\n' in WRITTEN
+    assert WRITTEN.endswith(b"\n}\n")
+
+
+def test_key_names_container_and_interface() -> None:
+    assert RECORD.key == "c0ffee@eth0"
+
+
+@pytest.mark.parametrize("length", range(CONTENT))
+def test_record_is_unreadable_when_it_is_truncated(length: int) -> None:
+    with pytest.raises(Unreadable):
+        decode(WRITTEN[:length])
+
+
+@given(st.integers(0, CONTENT - 1), st.integers(0, 255))
+def test_changed_byte_makes_a_record_unreadable_or_changes_nothing(position: int, byte: int) -> None:
+    changed = WRITTEN[:position] + bytes((byte,)) + WRITTEN[position + 1 :]
+
+    try:
+        record = decode(changed)
+    except Unreadable:
+        return
+    assert record == RECORD  # white space became other white space
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"planned"', b'"attached"'),
+        (b'"rail": 0', b'"rail": 1'),
+        (b"0000:03:00.1", b"0000:03:00.2"),
+        (b"10.56.3.1/16", b"10.56.3.2/16"),
+        (b'"inode": 4026532300', b'"inode": 4026532301'),
+        (b'"runtimeConfig": {}', b'"runtimeConfig": []'),
+    ],
+)
+def test_record_is_unreadable_when_a_value_was_changed(old: bytes, new: bytes) -> None:
+    assert old in WRITTEN
+
+    with pytest.raises(Unreadable, match="its SHA-256 is another"):
+        decode(WRITTEN.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, [1]], ids=repr)
+def test_record_of_another_version_is_unreadable_and_says_so(version: object) -> None:
+    with pytest.raises(Unreadable, match=r"version .*; this Railnet reads 1"):
+        decode(resealed(a_body(version=version)))
+
+
+MISSHAPED = {
+    "no netns": a_body(netns=None),
+    "netns with another key": a_body(netns={"path": "/x", "dev": 1, "inode": 2, "more": 3}),
+    "pod without a key": a_body(pod={"name": "a"}),
+    "attachments of another kind": a_body(attachments=7),
+    "attachment without keys": a_body(attachments=[{}]),
+    "VF that is no address": a_body(attachments=[{**a_body()["attachments"][0], "vf": "x"}]),
+    "GUID that is no GUID": a_body(attachments=[{**a_body()["attachments"][0], "guid": "x"}]),
+    "address that is none": a_body(attachments=[{**a_body()["attachments"][0], "addresses": ["10.0.0.1/99"]}]),
+    "attachment that is a list": a_body(attachments=[[]]),
+}
+
+
+@pytest.mark.parametrize("body", MISSHAPED.values(), ids=MISSHAPED.keys())
+def test_record_is_unreadable_when_its_shape_is_odd(body: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable):
+        decode(resealed(body))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"\xff\xfe", b"null", b"[]", b'["sha256"]', b"7", b'"x"', b"{}", b'{"sha256": 1}', b"[" * 100_000],
+    ids=lambda raw: repr(raw[:20]),
+)
+def test_record_is_unreadable_when_it_is_something_else(raw: bytes) -> None:
+    with pytest.raises(Unreadable):
+        decode(raw)
+
+
+@given(st.binary())
+def test_decode_raises_nothing_but_unreadable(raw: bytes) -> None:
+    with pytest.raises(Unreadable):
+        decode(raw)

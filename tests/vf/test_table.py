@@ -1,0 +1,158 @@
+"""The VF table: one owner for each VF, and everybody is told."""
+
+import pytest
+
+from tests.deviceplugin.builders import two_rails
+from tests.vf.builders import FIRST, SECOND
+from vf.errors import NotOurs
+from vf.function import Inventory
+from vf.table import Owner, VfTable
+
+OWNER = Owner("c0ffee", "eth0", "uid-1")
+OTHER = Owner("bad", "eth0", "uid-2")
+
+
+class Observer:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def __call__(self) -> None:
+        self.told += 1
+
+
+@pytest.fixture
+def table() -> VfTable:
+    return VfTable(two_rails())
+
+
+@pytest.fixture
+def observer(table: VfTable) -> Observer:
+    observer = Observer()
+    table.observe(observer)
+    return observer
+
+
+def test_vf_is_free_at_first(table: VfTable) -> None:
+    assert table.owner(FIRST) is None
+
+
+def test_claim_gives_the_vf_to_its_owner_alone(table: VfTable) -> None:
+    table.claim(FIRST, OWNER)
+
+    assert (table.owner(FIRST), table.owner(SECOND)) == (OWNER, None)
+
+
+def test_claim_may_be_repeated_by_the_owner(table: VfTable) -> None:
+    table.claim(FIRST, OWNER)
+
+    table.claim(FIRST, OWNER)
+
+    assert table.owner(FIRST) == OWNER
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (OTHER, r"VF 0000:03:00\.1 belongs to sandbox c0ffee \(pod UID uid-1\)"),
+        (OWNER._replace(ifname="eth1"), "belongs to sandbox c0ffee"),
+    ],
+    ids=["another sandbox", "another interface of the sandbox"],
+)
+def test_claim_names_the_owner_when_the_vf_is_anothers(table: VfTable, other: Owner, words: str) -> None:
+    table.claim(FIRST, OWNER)
+
+    with pytest.raises(NotOurs, match=words):
+        table.claim(FIRST, other)
+
+    assert table.owner(FIRST) == OWNER
+
+
+def test_claim_says_that_a_pod_uid_is_unknown(table: VfTable) -> None:
+    table.claim(FIRST, OWNER._replace(pod_uid=""))
+
+    with pytest.raises(NotOurs, match="pod UID unknown"):
+        table.claim(FIRST, OTHER)
+
+
+def test_release_frees_the_vf_for_the_next(table: VfTable) -> None:
+    table.claim(FIRST, OWNER)
+
+    table.release(FIRST, OWNER)
+    table.claim(FIRST, OTHER)
+
+    assert table.owner(FIRST) == OTHER
+
+
+def test_release_is_ignored_when_it_comes_late_and_the_vf_has_a_new_owner(table: VfTable) -> None:
+    table.claim(FIRST, OTHER)
+
+    table.release(FIRST, OWNER)
+
+    assert table.owner(FIRST) == OTHER
+
+
+def test_release_of_a_free_vf_tells_nobody(table: VfTable, observer: Observer) -> None:
+    table.release(FIRST, OWNER)
+
+    assert observer.told == 0
+
+
+def test_observers_are_told_of_claim_and_release(table: VfTable, observer: Observer) -> None:
+    table.claim(FIRST, OWNER)
+    table.release(FIRST, OWNER)
+
+    assert observer.told == 2
+
+
+def test_observers_are_not_told_of_a_refused_claim(table: VfTable) -> None:
+    table.claim(FIRST, OWNER)
+    observer = Observer()
+    table.observe(observer)
+
+    with pytest.raises(NotOurs):
+        table.claim(FIRST, OTHER)
+
+    assert observer.told == 0
+
+
+def test_observer_is_told_no_more_when_it_ended_that(table: VfTable) -> None:
+    observer = Observer()
+    stop = table.observe(observer)
+
+    stop()
+    table.claim(FIRST, OWNER)
+
+    assert observer.told == 0
+
+
+def test_observer_may_end_itself_while_it_is_told(table: VfTable) -> None:
+    def once() -> None:
+        stop()
+
+    stop, last = table.observe(once), Observer()
+    table.observe(last)
+
+    table.claim(FIRST, OWNER)
+    table.claim(SECOND, OWNER)
+
+    assert last.told == 2
+
+
+@pytest.mark.parametrize(
+    ("inventory", "told"), [(two_rails(), 0), (Inventory(), 1)], ids=["the same facts", "other facts"]
+)
+def test_refresh_tells_of_changes_only(table: VfTable, observer: Observer, inventory: Inventory, told: int) -> None:
+    table.refresh(inventory)
+
+    assert observer.told == told
+    assert table.inventory == inventory
+
+
+def test_refresh_keeps_the_owner_of_a_vf_that_is_not_seen(table: VfTable) -> None:
+    table.claim(FIRST, OWNER)
+
+    table.refresh(Inventory())
+
+    assert table.owner(FIRST) == OWNER
