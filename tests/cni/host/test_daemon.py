@@ -1,0 +1,271 @@
+"""The executable's side of the socket, against a daemon that says what it is told to."""
+
+import _socket
+import errno
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cni.host import daemon, frames
+from cni.host.daemon import Lost, Silent, ask
+from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.frames import FrameError
+from tests.cni.host.plugins import a_plugin, an_environment
+
+DONE = frames.frame(frames.DONE, b"\0" + frames.blobs(b"{}"))
+HELLO = frames.frame(frames.HELLO, frames.u32(5000))
+
+
+class Peer:
+    """The daemon's end of a connection: reads whole frames, writes any bytes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.send = connection.sendall
+        self.close = connection.close
+
+    def receive(self) -> tuple[int, bytes]:
+        kind, length = frames.parse_header(self._connection.recv(frames.HEADER_BYTES, socket.MSG_WAITALL))
+        return kind, self._connection.recv(length, socket.MSG_WAITALL) if length else b""
+
+    def execute(self, plugin: str, environ: dict[bytes, bytes] | None = None, stdin: bytes = b"") -> None:
+        blobs = frames.blobs(plugin.encode(), frames.environ_blob(environ or {b"PATH": b"/usr/bin:/bin"}), stdin)
+        self.send(frames.frame(frames.EXEC, frames.u32(7) + blobs))
+
+    def output(self) -> tuple[bytes, int, list[bytes]]:
+        kind, payload = self.receive()
+        assert kind == frames.OUTPUT
+        return payload[:4], int.from_bytes(payload[4:8], "big", signed=True), frames.parse_blobs(payload[8:], 2)
+
+
+class Executable:
+    """The executable's end, with a peer that plays the daemon on a thread."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.peer = Peer(theirs)
+        self._daemon = daemon._Daemon(1.0)
+        self._daemon.close()
+        self._daemon._socket = _socket.socket(fileno=ours.detach())
+
+    def hello(self) -> float:
+        return self._daemon.hello()
+
+    def serve(self, play: Callable[[Peer], object], path: Path, seconds: float = 20) -> tuple[int, bytes]:
+        """Obey while `play` is the daemon; `played` is what it gave."""
+
+        def run() -> None:
+            self.played = play(self.peer)
+
+        playing = threading.Thread(target=run)
+        playing.start()
+        try:
+            return self._daemon.serve([str(path)], time.monotonic() + seconds)
+        finally:
+            playing.join()
+
+    def close(self) -> None:
+        self._daemon.close()
+        self.peer.close()
+
+
+@pytest.fixture
+def executable():
+    executable = Executable()
+    yield executable
+    executable.close()
+
+
+def test_hello_is_answered_by_go_and_says_when_all_must_be_over(executable: Executable) -> None:
+    executable.peer.send(HELLO)
+
+    limit = executable.hello()
+
+    assert limit - time.monotonic() == pytest.approx(6, abs=0.5)  # what HELLO said, and a grace of 1 s
+    assert executable.peer.receive() == (frames.GO, b"")
+
+
+@pytest.mark.parametrize("sent", [b"", HELLO[:3], HELLO[:-1]], ids=["nothing", "half a header", "half a payload"])
+@pytest.mark.parametrize("ends", [True, False], ids=["gone", "stopped"])
+def test_daemon_is_silent_when_no_whole_hello_comes(executable: Executable, sent: bytes, ends: bool) -> None:
+    executable.peer.send(sent)
+    executable.peer.close() if ends else None
+
+    started = time.monotonic()
+    with pytest.raises(Silent, match="no HELLO"):
+        executable.hello()
+
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (DONE, "frame 7 came in place of HELLO"),
+        (frames.frame(frames.HELLO), "frame 2 came in place of HELLO"),
+        (b"RN\x02" + HELLO[3:], "frame version 2"),
+        (b"HTTP/1.1 400 Bad", "does not begin a frame"),
+    ],
+    ids=["DONE", "empty HELLO", "another version", "another protocol"],
+)
+def test_hello_that_is_odd_is_no_frame(executable: Executable, sent: bytes, words: str) -> None:
+    executable.peer.send(sent)
+
+    with pytest.raises(FrameError, match=words):
+        executable.hello()
+
+
+@pytest.mark.parametrize(("status", "stdout"), [(0, b' {"ips" :[ ]}\n'), (1, b'{"code": 7}'), (0, b"")])
+def test_done_is_obeyed_byte_for_byte(executable: Executable, tmp_path: Path, status: int, stdout: bytes) -> None:
+    done = frames.frame(frames.DONE, bytes((status,)) + frames.blobs(stdout))
+
+    assert executable.serve(lambda peer: peer.send(done), tmp_path) == (status, stdout)
+
+
+def test_exec_runs_the_plugin_and_sends_what_came_of_it(executable: Executable, tmp_path: Path) -> None:
+    a_plugin(tmp_path, "bridge", 'cat; echo "$CNI_COMMAND" >&2; exit 3')
+
+    def play(peer: Peer) -> object:
+        peer.execute("bridge", {b"PATH": b"/usr/bin:/bin", b"CNI_COMMAND": b"ADD"}, b' {"a":1}')
+        output = peer.output()
+        peer.send(DONE)
+        return output
+
+    executable.serve(play, tmp_path)
+
+    assert executable.played == (frames.u32(7), 3 << 8, [b' {"a":1}', b"ADD\n"])
+
+
+def test_exec_may_follow_exec(executable: Executable, tmp_path: Path) -> None:
+    a_plugin(tmp_path, "a", "echo 1")
+    a_plugin(tmp_path, "b", "echo 2")
+
+    def play(peer: Peer) -> object:
+        peer.execute("a")
+        first = peer.output()
+        peer.execute("b")
+        second = peer.output()
+        peer.send(DONE)
+        return first[2][0], second[2][0]
+
+    executable.serve(play, tmp_path)
+
+    assert executable.played == (b"1\n", b"2\n")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "number"),
+    [
+        ("missing", errno.ENOENT),
+        ("/bin/true", errno.EINVAL),
+        ("../outside", errno.EINVAL),
+        ("rubbish", errno.ENOEXEC),
+    ],
+)
+def test_exec_of_what_cannot_run_gives_the_error_number(
+    executable: Executable, tmp_path: Path, plugin: str, number: int
+) -> None:
+    a_plugin(tmp_path, "outside", "echo {}")
+    a_plugin(tmp_path / "bin", "rubbish", "")
+    (tmp_path / "bin" / "rubbish").write_bytes(b"\0\1rubbish")
+
+    def play(peer: Peer) -> object:
+        peer.execute(plugin)
+        output = peer.output()
+        peer.send(DONE)
+        return output
+
+    executable.serve(play, tmp_path / "bin")
+
+    assert executable.played[1] == -number
+
+
+def test_kill_ends_the_plugin_and_its_output_is_sent(executable: Executable, tmp_path: Path) -> None:
+    a_plugin(tmp_path, "slow", "echo begun; exec sleep 60")
+
+    def play(peer: Peer) -> object:
+        peer.execute("slow")
+        time.sleep(0.3)
+        peer.send(frames.frame(frames.KILL, frames.u32(7)))
+        output = peer.output()
+        peer.send(DONE)
+        return output
+
+    executable.serve(play, tmp_path)
+
+    assert executable.played == (frames.u32(7), 9, [b"begun\n", b""])
+
+
+def test_kill_that_crossed_the_output_is_ignored(executable: Executable, tmp_path: Path) -> None:
+    def play(peer: Peer) -> object:
+        peer.send(frames.frame(frames.KILL, frames.u32(7)) + DONE)
+        return None
+
+    assert executable.serve(play, tmp_path) == (0, b"{}")
+
+
+def gone(peer: Peer) -> None:
+    peer.close()
+
+
+def gone_while_a_plugin_runs(peer: Peer) -> None:
+    peer.execute("slow")
+    time.sleep(0.2)
+    peer.close()
+
+
+@pytest.mark.parametrize("play", [gone, gone_while_a_plugin_runs])
+def test_daemon_is_lost_when_it_goes_away(executable: Executable, tmp_path: Path, play) -> None:
+    a_plugin(tmp_path, "slow", "exec sleep 60")
+    started = time.monotonic()
+
+    with pytest.raises(Lost, match="Railnet's daemon went away while it served this request") as raised:
+        executable.serve(play, tmp_path)
+
+    assert raised.value.code == TRY_AGAIN
+    assert time.monotonic() - started < 5
+
+
+def test_daemon_is_lost_when_it_falls_silent(executable: Executable, tmp_path: Path) -> None:
+    with pytest.raises(Lost, match="fell silent"):
+        executable.serve(lambda _: None, tmp_path, seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HELLO,
+        frames.frame(frames.GO),
+        frames.frame(99),
+        frames.frame(frames.EXEC, b"abc"),
+        b"RN\x01\x07\xff\xff\xff\xff",
+    ],
+    ids=["HELLO", "GO", "unknown", "truncated EXEC", "too large"],
+)
+def test_frame_that_makes_no_sense_is_refused(executable: Executable, tmp_path: Path, sent: bytes) -> None:
+    with pytest.raises(FrameError):
+        executable.serve(lambda peer: peer.send(sent), tmp_path)
+
+
+def test_ask_finds_no_daemon_when_there_is_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
+
+    with pytest.raises(Silent, match=r"cni\.sock: No such file"):
+        ask(an_environment(tmp_path), b"{}", -1)
+
+
+def test_ask_finds_no_daemon_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(f"{tmp_path}/cni.sock")
+
+    with pytest.raises(Silent, match="refused"):
+        ask(an_environment(tmp_path), b"{}", -1)
+
+
+def test_lost_is_an_error_a_runtime_understands() -> None:
+    assert isinstance(Lost("x"), CniError)

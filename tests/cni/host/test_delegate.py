@@ -1,0 +1,158 @@
+"""Running one delegate: what it gets, what is taken from it, and that nothing of it is left."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from cni.host import frames
+from cni.host.delegate import Delegate, find
+from tests.cni.host.plugins import a_plugin, descriptors
+
+ENVIRON = {b"PATH": b"/usr/bin:/bin"}
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is alive a while later; one that nobody has reaped yet is not."""
+    give_up = time.monotonic() + 2
+    while state(pid) not in "ZX" and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return state(pid) not in "ZX"
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return "X"
+
+
+def run(executable: str, stdin: bytes = b"", environ: dict[bytes, bytes] = ENVIRON, seconds: float = 20) -> Delegate:
+    """Run a delegate to its end; `status` and `in_time` say how it ended."""
+    delegate = Delegate(executable, environ, stdin)
+    delegate.in_time = delegate.wait(time.monotonic() + seconds)
+    delegate.status = delegate.end()
+    return delegate
+
+
+@pytest.fixture
+def open_descriptors():
+    """Fail if a test leaves a descriptor open."""
+    before = set(descriptors())
+    yield
+    assert set(descriptors()) - before == set()
+
+
+pytestmark = pytest.mark.usefixtures("open_descriptors")
+
+
+def test_delegate_gets_stdin_and_environment_and_is_heard(tmp_path: Path) -> None:
+    executable = a_plugin(tmp_path, "p", 'cat; echo "$CNI_COMMAND" >&2; exit 3')
+
+    ended = run(executable, b'{"a": 1}', {**ENVIRON, b"CNI_COMMAND": b"DEL"})
+
+    assert (bytes(ended.stdout), bytes(ended.stderr), ended.status) == (b'{"a": 1}', b"DEL\n", 3 << 8)
+
+
+def test_delegate_gets_the_environment_alone(tmp_path: Path) -> None:
+    ended = run("/usr/bin/env", environ={b"A": b"\xff"})
+
+    assert bytes(ended.stdout) == b"A=\xff\n"
+
+
+def test_delegate_may_be_fed_and_heard_beyond_what_a_pipe_holds(tmp_path: Path) -> None:
+    stdin = os.urandom(400_000)
+
+    ended = run(a_plugin(tmp_path, "p", "exec cat"), stdin)
+
+    assert bytes(ended.stdout) == stdin
+
+
+def test_delegate_may_leave_stdin_unread(tmp_path: Path) -> None:
+    ended = run(a_plugin(tmp_path, "p", "exec 0<&-; echo {}"), bytes(400_000))
+
+    assert (bytes(ended.stdout), ended.status) == (b"{}\n", 0)
+
+
+def test_delegate_is_heard_no_more_than_the_limits(tmp_path: Path) -> None:
+    script = "head -c 3000000 /dev/zero; head -c 300000 /dev/zero >&2"
+
+    ended = run(a_plugin(tmp_path, "p", script))
+
+    assert (len(ended.stdout), len(ended.stderr), ended.status) == (frames.MAX_STDOUT + 1, frames.MAX_STDERR, 0)
+
+
+def test_delegate_that_dies_by_a_signal_tells_which(tmp_path: Path) -> None:
+    assert run(a_plugin(tmp_path, "p", "kill -SEGV $$")).status & 0x7F == 11
+
+
+def test_delegate_expects_the_default_of_sigpipe(tmp_path: Path) -> None:
+    script = "grep SigIgn /proc/self/status"
+
+    ended = run(a_plugin(tmp_path, "p", script))
+
+    ignored = int(ended.stdout.split()[1], 16)
+    assert ignored & (1 << 12) == 0  # signal 13
+
+
+def test_delegate_is_ended_with_its_children_when_it_takes_too_long(tmp_path: Path) -> None:
+    executable = a_plugin(tmp_path, "p", f"sleep 60 & echo $! > {tmp_path}/child; echo begun; wait")
+
+    started = time.monotonic()
+    ended = run(executable, seconds=0.5)
+
+    assert (ended.in_time, ended.status, bytes(ended.stdout)) == (False, 9, b"begun\n")
+    assert time.monotonic() - started < 5
+    assert not is_running(int((tmp_path / "child").read_text()))
+
+
+def test_delegate_does_not_wait_for_a_grandchild_that_keeps_a_pipe_open(tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    ended = run(a_plugin(tmp_path, "p", f"sleep 3 & echo $! > {tmp_path}/child; echo done"))
+
+    os.kill(int((tmp_path / "child").read_text()), 9)
+    assert bytes(ended.stdout) == b"done\n"
+    assert time.monotonic() - started < 2
+
+
+def test_wait_returns_when_there_is_something_to_read_elsewhere(tmp_path: Path) -> None:
+    delegate = Delegate(a_plugin(tmp_path, "p", "sleep 60"), ENVIRON, b"")
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+
+    interrupted = not delegate.wait(time.monotonic() + 20, reading)
+
+    os.close(reading)
+    os.close(writing)
+    assert interrupted
+    assert delegate.end() == 9
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [(b"#!/bin/sh\n", 0o644, "Permission denied"), (b"\0\1rubbish", 0o755, "Exec format error")],
+    ids=["not executable", "no program"],
+)
+def test_delegate_cannot_be_executed(tmp_path: Path, content: bytes, mode: int, words: str) -> None:
+    (tmp_path / "p").write_bytes(content)
+    (tmp_path / "p").chmod(mode)
+
+    with pytest.raises(OSError, match=words):
+        Delegate(f"{tmp_path}/p", ENVIRON, b"")
+
+
+def test_find_takes_the_first_folder_that_has_it(tmp_path: Path) -> None:
+    a_plugin(tmp_path / "b", "bridge", "")
+    a_plugin(tmp_path / "c", "bridge", "")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "bridge").touch(0o644)
+
+    assert find("bridge", [f"{tmp_path}/{name}" for name in ("none", "a", "b", "c")]) == f"{tmp_path}/b/bridge"
+
+
+@pytest.mark.parametrize("path", [[], ["/nonexistent"]])
+def test_find_names_plugin_and_folders_when_none_has_it(path: list[str]) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no folder of CNI_PATH .* has it: 'bridge'"):
+        find("bridge", path)

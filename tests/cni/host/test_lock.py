@@ -1,0 +1,103 @@
+"""The lock of one container's attachment: exclusive, inherited, and gone with its last holder."""
+
+import fcntl
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from cni.host import lock
+from cni.host.errors import TRY_AGAIN, CniError
+from tests.cni.host.plugins import descriptors
+
+
+def test_lock_is_refused_with_try_again_while_another_holds_it(tmp_path: Path) -> None:
+    held = lock.acquire(f"{tmp_path}/a")
+
+    with pytest.raises(CniError, match=rf"still holds {tmp_path}/a after 0\.05 s") as raised:
+        lock.acquire(f"{tmp_path}/a", wait_seconds=0.05)
+
+    os.close(held)
+    assert raised.value.code == TRY_AGAIN
+
+
+def test_lock_that_is_refused_leaves_no_descriptor(tmp_path: Path) -> None:
+    held = lock.acquire(f"{tmp_path}/a")
+    before = descriptors()
+
+    with pytest.raises(CniError):
+        lock.acquire(f"{tmp_path}/a", wait_seconds=0)
+
+    assert descriptors() == before
+    os.close(held)
+
+
+def test_locks_of_two_containers_do_not_meet(tmp_path: Path) -> None:
+    fds = [lock.acquire(f"{tmp_path}/{name}", wait_seconds=0) for name in "ab"]
+
+    assert len(set(fds)) == 2
+    lock.remove(f"{tmp_path}/a", fds[0])
+    lock.remove(f"{tmp_path}/b", fds[1])
+
+
+def test_shared_locks_meet_and_keep_an_exclusive_one_out(tmp_path: Path) -> None:
+    path = f"{tmp_path}/recovery"
+    first, second = (lock.acquire(path, fcntl.LOCK_SH, 0) for _ in range(2))
+
+    with pytest.raises(CniError):
+        lock.acquire(path, wait_seconds=0)
+
+    os.close(first)
+    os.close(second)
+    os.close(lock.acquire(path, wait_seconds=0))
+
+
+def test_remove_deletes_the_file_and_closes_the_descriptor(tmp_path: Path) -> None:
+    held = lock.acquire(f"{tmp_path}/a")
+
+    lock.remove(f"{tmp_path}/a", held)
+
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held)
+
+
+def test_waiting_request_gets_a_lock_of_its_own_when_the_holder_removed_the_file(tmp_path: Path) -> None:
+    path = f"{tmp_path}/a"
+    held = lock.acquire(path)
+    threading.Timer(0.1, lock.remove, (path, held)).start()
+
+    fd = lock.acquire(path, wait_seconds=5)
+
+    assert os.fstat(fd).st_ino == Path(path).stat().st_ino
+    lock.remove(path, fd)
+
+
+def test_lock_is_held_until_a_child_that_inherited_it_has_ended(tmp_path: Path) -> None:
+    path = f"{tmp_path}/a"
+    held = lock.acquire(path)
+    with subprocess.Popen(["/bin/sleep", "0.3"], close_fds=False) as child:
+        os.close(held)
+
+        fd = lock.acquire(path, wait_seconds=5)
+
+        assert child.poll() is not None or is_ended(child.pid)
+    lock.remove(path, fd)
+
+
+def is_ended(pid: int) -> bool:
+    """Tell whether a child has closed its descriptors, reaped or not."""
+    return not Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_first_lock_since_the_boot_makes_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "RUN", f"{tmp_path}/railnet")
+    monkeypatch.setattr(lock, "FOLDER", f"{tmp_path}/railnet/lock")
+
+    fd = lock.acquire(f"{tmp_path}/railnet/lock/a")
+
+    os.close(fd)
+    assert (tmp_path / "railnet").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "railnet/lock/a").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,95 @@
+"""A node's files with the daemon's server among them, for executables to connect to; its rails attach nothing."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+from cni.assignment import Assignment
+from cni.locks import PerKey
+from cni.request import Request
+from cni.server import Limits, Server
+from tests.cni.executable import PRIMARY, FakeExecutable
+from tests.vf.builders import FIRST, a_record, an_attachment
+from vf.record import Record
+
+RAIL = "rdma/ib_vf"
+PATIENT = Limits(delegate=20, add=20)
+
+
+class FakeRails:
+    """Attaches nothing; notes what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.one_at_a_time = PerKey()
+        self.log: list[str] = []
+        self._record: Record | None = None
+
+    def record(self, key: str) -> Record | None:
+        return self._record
+
+    async def plan(self, request: Request, vfs: tuple[object, ...], primary: dict[str, object]) -> Record:
+        self.log.append("plan")
+        self._record = a_record(an_attachment(vf=FIRST), primary=primary)
+        return self._record
+
+    async def attach(self, record: Record, netns_fd: int) -> None:
+        self.log.append("attach")
+
+    async def detach(self, record: Record, netns_fd: int | None) -> Record:
+        self.log.append("detach")
+        return replace(record, attachments=())
+
+    def forget(self, record: Record) -> None:
+        self.log.append("forget")
+        self._record = None
+
+
+class Node:
+    """A host's files, and the daemon's server on a socket among them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "run/cni.sock"
+        self.rails = FakeRails()
+        self.kubelet = folder / "kubelet"
+        self.kubelet_knows()
+        self.has_primary('{"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
+
+    def has_primary(self, text: str) -> None:
+        path = self.folder / PRIMARY.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def kubelet_knows(self, *entries: dict[str, object]) -> None:
+        path = self.kubelet / "device-plugins/kubelet_internal_checkpoint"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"Data": {"PodDeviceEntries": entries}}))
+
+    def serve(self, *plays: Callable[[FakeExecutable], Awaitable[object]], limits: Limits = PATIENT) -> list[object]:
+        """Serve while executables play; gives what each gave."""
+
+        async def play_on_a_connection(play: Callable[[FakeExecutable], Awaitable[object]]) -> object:
+            executable = await FakeExecutable.connected(self.socket)
+            try:
+                return await asyncio.wait_for(play(executable), 20)
+            finally:
+                executable.close()
+
+        async def main() -> list[object]:
+            ready = asyncio.Event()
+
+            async def tell() -> None:
+                ready.set()
+
+            server = Server(Assignment(self.kubelet, frozenset({RAIL}), 0.3), self.rails, self.folder, limits)
+            serving = asyncio.create_task(server.serve(self.socket, tell))
+            await ready.wait()
+            try:
+                return [await play_on_a_connection(play) for play in plays]
+            finally:
+                serving.cancel()
+                await asyncio.wait((serving,))
+
+        return asyncio.run(main())

@@ -1,0 +1,114 @@
+"""Addresses for net1, from flannel's file and the journal."""
+
+from dataclasses import replace
+from ipaddress import ip_interface, ip_network
+from pathlib import Path
+
+import pytest
+
+from cni.addresses import SliceAddresses
+from cni.journal import Journal
+from tests.deviceplugin.builders import a_pf, a_vf, two_rails
+from tests.vf.builders import a_record, an_attachment
+from vf.address import PciAddress
+from vf.errors import Misconfigured, NoAddress
+from vf.function import Inventory
+from vf.plan import assign
+from vf.slice import IpNetwork
+
+RANGE = ip_network("10.56.0.0/16")
+NODE = two_rails()
+ALL = [vf.address for pf in NODE.pfs for vf in pf.vfs]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal", tmp_path / "quarantine")
+
+
+def slices(folder: Path, range_: IpNetwork = RANGE, subnet: str = "10.244.3.1/24") -> SliceAddresses:
+    (folder / "subnet.env").write_text(f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={subnet}\nFLANNEL_MTU=1450\n")
+    return SliceAddresses(range_, folder / "subnet.env")
+
+
+def given(addresses: SliceAddresses, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE) -> list[str]:
+    found = addresses.give(assign(node, vfs), node, journal)
+    return [", ".join(map(str, found[vf])) for vf in vfs]
+
+
+def test_each_rail_gives_from_its_own_prefix(tmp_path: Path, journal: Journal) -> None:
+    # The builder's VFs have the indexes 3 and 2 on rail 0, and 1 and 0 on rail 1.
+    assert given(slices(tmp_path), journal, ALL) == [
+        "10.56.1.132/17",
+        "10.56.1.131/17",
+        "10.56.129.130/17",
+        "10.56.129.129/17",
+    ]
+
+
+def test_vf_keeps_its_address_when_nobody_else_has_it(tmp_path: Path, journal: Journal) -> None:
+    addresses = slices(tmp_path)
+
+    assert given(addresses, journal, ALL[:1]) == given(addresses, journal, ALL[:1])
+
+
+def test_address_of_a_live_sandbox_is_not_given_again(tmp_path: Path, journal: Journal) -> None:
+    journal.write(a_record(an_attachment(addresses=(ip_interface("10.56.1.132/17"),))))
+
+    assert given(slices(tmp_path), journal, ALL[:1]) == ["10.56.1.133/17"]
+
+
+def test_vfs_of_one_sandbox_do_not_share_an_address(tmp_path: Path, journal: Journal) -> None:
+    vfs = [a_vf("0000:03:00.1", 1), replace(a_vf("0000:03:00.2", 2), index=0)]
+    node = Inventory((a_pf(*vfs),))
+
+    assert given(slices(tmp_path), journal, [vf.address for vf in vfs], node) == ["10.56.3.1/16", "10.56.3.2/16"]
+
+
+def test_lease_is_read_anew_for_each_request(tmp_path: Path, journal: Journal) -> None:
+    addresses = slices(tmp_path)
+    slices(tmp_path, subnet="10.244.5.1/24")
+
+    assert given(addresses, journal, ALL[3:]) == ["10.56.130.129/17"]
+
+
+def test_there_is_no_address_when_all_are_taken(tmp_path: Path, journal: Journal) -> None:
+    addresses = slices(tmp_path, ip_network("10.56.0.0/21"))  # 2 addresses for each of 2 rails and 256 nodes
+    taken = [ip_interface("10.56.0.13/22"), ip_interface("10.56.0.14/22")]
+    journal.write(a_record(an_attachment(addresses=tuple(taken))))
+
+    with pytest.raises(NoAddress, match=r"all 2 addresses of 10\.56\.0\.12/30 are taken"):
+        given(addresses, journal, ALL[:1])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read: .*; is flanneld running"), (b"\xff\xfe", "cannot be read"), (b"", "no FLANNEL_NETWORK")],
+    ids=["missing", "not text", "empty"],
+)
+def test_there_is_no_address_when_flannels_file_is_odd(tmp_path, journal, content: bytes | None, words: str) -> None:
+    addresses = SliceAddresses(RANGE, tmp_path / "subnet.env")
+    (tmp_path / "subnet.env").write_bytes(content) if content is not None else None
+
+    with pytest.raises(NoAddress, match=words):
+        given(addresses, journal, ALL)
+
+
+def test_check_is_content_when_every_vf_can_have_an_address(tmp_path: Path) -> None:
+    slices(tmp_path, ip_network("10.56.0.0/21")).check(NODE)
+
+
+def test_check_refuses_fewer_addresses_than_vfs_with_the_arithmetic(tmp_path: Path) -> None:
+    three = a_pf(*(a_vf(f"0000:83:00.{number}", number) for number in (1, 2, 3)), address="0000:83:00.0")
+
+    with pytest.raises(Misconfigured) as raised:
+        slices(tmp_path, ip_network("10.56.0.0/21")).check(Inventory((NODE.pfs[0], three)))
+
+    assert str(raised.value) == (
+        "range 10.56.0.0/21 gives this node 10.56.4.12/30 on rail 1: 2 addresses for the 3 VFs of 0000:83:00.0; "
+        "use a larger range or fewer VFs"
+    )
+
+
+def test_check_needs_no_lease_where_there_is_no_pf(tmp_path: Path) -> None:
+    SliceAddresses(RANGE, tmp_path / "missing").check(Inventory())

@@ -1,0 +1,62 @@
+"""One translation: what is raised, as the codes a runtime is told."""
+
+import pytest
+
+from cni.errors import as_cni_error
+from cni.host.errors import CniError, DelegateError
+from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError, Unusable
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Misconfigured("why"), 7),
+        (NotReady("why"), 11),
+        (NotOurs("why"), 100),
+        (Unusable("why"), 101),
+        (NoAddress("why"), 103),
+        (OSError(16, "why"), 5),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_error_is_told_with_its_code_and_words(error: Exception, code: int) -> None:
+    told = as_cni_error(error)
+
+    assert (told.code, str(told)) == (code, "why")
+
+
+@pytest.mark.parametrize("error", [CniError(104, "x"), DelegateError("flannel", 999, "x", b"{}")], ids=["ours", "its"])
+def test_cni_error_is_told_as_it_is(error: CniError) -> None:
+    assert as_cni_error(error) is error
+
+
+def test_request_that_took_too_long_is_to_be_tried_again() -> None:
+    told = as_cni_error(TimeoutError())
+
+    assert told.code == 11
+    assert "longer than timeouts.add" in str(told)
+
+
+def test_kernels_refusal_keeps_its_notes() -> None:
+    error = OSError(16, "Device or resource busy")
+    error.add_note("move of ib0")
+    error.add_note("undo failed too")
+
+    assert as_cni_error(error).details == "move of ib0; undo failed too"
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), RailnetError("odd"), KeyError("odd"), OSError("odd")], ids=repr)
+def test_what_nobody_foresaw_is_told_in_its_own_words(error: Exception) -> None:
+    told = as_cni_error(error)
+
+    assert told.code == 5
+    assert "odd" in str(told)
+
+
+def test_every_error_of_railnet_has_a_code_of_its_own() -> None:
+    kinds = RailnetError.__subclasses__()
+
+    codes = {as_cni_error(kind("x")).code for kind in kinds}
+
+    assert len(codes) == len(kinds)
+    assert 5 not in codes

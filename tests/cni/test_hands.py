@@ -1,0 +1,295 @@
+"""The daemon's side of one connection, against an executable that says what it is told to."""
+
+import asyncio
+import os
+
+import pytest
+
+from cni import hands as hands_module
+from cni.hands import Hands
+from cni.host import chain, frames
+from cni.host.frames import FrameError
+from tests.cni.conversation import BRIDGE, converse, executing
+from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request, output
+from tests.cni.host.plugins import descriptors
+
+REQUEST = a_request()
+
+
+async def receiving(hands: Hands) -> tuple[dict[bytes, bytes], bytes, int | None]:
+    return *await hands.request(), hands.netns_fd
+
+
+@pytest.fixture(autouse=True)
+def open_descriptors():
+    """Fail if a test leaves a descriptor open."""
+    before = set(descriptors())
+    yield
+    assert set(descriptors()) - before == set()
+
+
+# REQUEST.
+
+
+def test_request_is_received_whole() -> None:
+    received, _ = converse(receiving, lambda executable: executable.send(REQUEST))
+
+    assert received == (ENVIRON, CONF, None)
+
+
+def test_request_is_received_when_it_comes_byte_by_byte() -> None:
+    received, _ = converse(receiving, lambda executable: executable.send_byte_by_byte(REQUEST))
+
+    assert received == (ENVIRON, CONF, None)
+
+
+def test_request_may_be_as_large_as_a_frame() -> None:
+    stdin = b"x" * (1 << 19)
+
+    (received, _) = converse(receiving, lambda executable: executable.send(a_request(stdin=stdin)))
+
+    assert received[1] == stdin
+
+
+@pytest.mark.parametrize("first", [1, 7, 8, 50], ids=["one byte", "part of the header", "the header", "more"])
+def test_descriptor_comes_with_the_first_bytes_however_many(first: int) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        executable.send_with_descriptors(REQUEST[:first], [0])
+        await asyncio.sleep(0.01)
+        await executable.send(REQUEST[first:])
+
+    async def serve(hands: Hands) -> bool:
+        await hands.request()
+        return os.fstat(hands.netns_fd) == os.fstat(0)
+
+    assert converse(serve, play)[0]
+
+
+@pytest.mark.parametrize("fds", [[0, 1], [0] * 50], ids=["two", "fifty"])
+def test_descriptors_beyond_the_first_are_not_kept(fds: list[int]) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        executable.send_with_descriptors(REQUEST, fds)
+
+    assert converse(receiving, play)[0][2] is not None
+
+
+def test_descriptor_that_comes_late_is_not_kept() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST[:20])
+        await asyncio.sleep(0.01)
+        executable.send_with_descriptors(REQUEST[20:], [0])
+
+    assert converse(receiving, play)[0][2] is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"RN\x02" + REQUEST[3:], "frame version 2, this side 1"),
+        (b"GET / HTTP/1.1\r\n", "does not begin a frame"),
+        (b"RN\x01\x01\x00\x10\x00\x01", "1048577 bytes is larger"),
+        (frames.frame(frames.GO), "frame 3 came in place of REQUEST"),
+        (frames.frame(frames.REQUEST), "is truncated"),
+        (frames.frame(frames.REQUEST, frames.blobs(b"A=1")), "is truncated"),
+        (frames.frame(frames.REQUEST, frames.blobs(b"A=1", b"{}") + b"x"), "1 bytes too many"),
+    ],
+    ids=["another version", "another protocol", "too large", "GO", "empty", "one blob", "a byte too many"],
+)
+def test_request_that_is_odd_is_no_frame(sent: bytes, words: str) -> None:
+    with pytest.raises(FrameError, match=words):
+        converse(receiving, lambda executable: executable.send(sent))
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, len(REQUEST) - 1])
+def test_request_that_is_cut_off_is_the_end_of_the_connection(length: int) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST[:length])
+        executable.close()
+
+    with pytest.raises(ConnectionError, match="the executable is gone"):
+        converse(receiving, play)
+
+
+def test_request_that_stops_halfway_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
+
+    with pytest.raises(TimeoutError):
+        converse(receiving, lambda executable: executable.send(REQUEST[:-1]))
+
+
+def test_descriptor_of_a_request_that_is_odd_is_closed() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        executable.send_with_descriptors(b"rubbish!", [0])
+
+    with pytest.raises(FrameError):
+        converse(receiving, play)
+
+
+# HELLO and GO.
+
+
+def test_hello_says_the_milliseconds_a_request_may_take() -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        hello = await executable.receive()
+        await executable.send(frames.frame(frames.GO))
+        return hello
+
+    assert converse(lambda hands: hands.shake(61.5), play)[1] == (frames.HELLO, frames.u32(61500))
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [(None, ConnectionError), (b"", TimeoutError), (REQUEST, FrameError)],
+    ids=["gone", "silent", "another frame"],
+)
+def test_hello_without_go_is_the_end(monkeypatch: pytest.MonkeyPatch, sent: bytes | None, error: type) -> None:
+    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
+
+    async def play(executable: FakeExecutable) -> None:
+        await executable.receive()
+        await executable.send(sent) if sent is not None else executable.close()
+
+    with pytest.raises(error):
+        converse(lambda hands: hands.shake(60), play)
+
+
+# EXEC and OUTPUT.
+
+
+def test_exec_carries_plugin_command_and_stdin_with_the_runtimes_environment() -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.send(REQUEST)
+        kind, payload = await executable.receive()
+        await executable.send(output(payload[:4], b"{}"))
+        return kind, payload
+
+    _, (kind, payload) = converse(executing(BRIDGE), play)
+
+    plugin, environ, stdin = frames.parse_blobs(payload[4:], 3)
+    assert (kind, plugin, stdin) == (frames.EXEC, b"bridge", b'{"a": 1}')
+    assert frames.parse_environ(environ) == {**ENVIRON, b"CNI_COMMAND": b"DEL"}
+
+
+@pytest.mark.parametrize("slowly", [False, True], ids=["at once", "byte by byte"])
+def test_output_is_what_came_of_it(slowly: bool) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        answer = output(number, b' {"ips":[ ]}\n', -2, b"why")
+        await (executable.send_byte_by_byte(answer) if slowly else executable.send(answer))
+
+    ((came,), _) = converse(executing(BRIDGE), play)
+
+    assert (came.status, came.stdout, came.stderr) == (-2, b' {"ips":[ ]}\n', b"why")
+
+
+def test_each_exec_has_a_number_of_its_own() -> None:
+    async def play(executable: FakeExecutable) -> set[bytes]:
+        await executable.send(REQUEST)
+        first, *_ = await executable.executed()
+        await executable.send(output(first, b"{}"))
+        second, *_ = await executable.executed()
+        await executable.send(output(second, b"{}"))
+        return {first, second}
+
+    assert len(converse(executing(BRIDGE, BRIDGE), play)[1]) == 2
+
+
+def test_delegate_is_killed_when_it_takes_too_long_and_what_it_said_is_kept() -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bool]:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        kind, payload = await executable.receive()
+        await executable.send(output(number, b"begun", 9, b"waiting"))
+        return kind, payload == number
+
+    (came,), killed = converse(executing(BRIDGE), play, delegate_seconds=0.05)
+
+    assert killed == (frames.KILL, True)
+    assert (came.status, came.stdout, came.stderr) == (chain.TIMED_OUT, b"begun", b"waiting")
+
+
+def test_delegate_is_killed_when_the_request_is_given_up() -> None:
+    async def serve(hands: Hands) -> bool:
+        try:
+            async with asyncio.timeout(0.05):
+                await executing(BRIDGE)(hands)
+        except TimeoutError:
+            return True
+        return False
+
+    async def play(executable: FakeExecutable) -> int:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        kind, _ = await executable.receive()
+        await executable.send(output(number, b"", 9))
+        return kind
+
+    assert converse(serve, play) == [True, frames.KILL]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"RN\x01", frames.frame(frames.OUTPUT, bytes(8))[:10]], ids=["no byte", "3", "10"]
+)
+def test_executable_that_goes_while_a_plugin_runs_is_the_end_of_the_connection(sent: bytes) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        await executable.executed()
+        await executable.send(sent)
+        executable.close()
+
+    with pytest.raises(ConnectionError):
+        converse(executing(BRIDGE), play)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [frames.frame(frames.GO), frames.frame(frames.OUTPUT), frames.frame(frames.OUTPUT, bytes(12)), REQUEST, b"x" * 8],
+    ids=["GO", "empty", "one blob", "REQUEST", "rubbish"],
+)
+def test_output_that_is_odd_is_no_frame(sent: bytes) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        await executable.executed()
+        await executable.send(sent)
+
+    with pytest.raises(FrameError):
+        converse(executing(BRIDGE), play)
+
+
+# DONE.
+
+
+@pytest.mark.parametrize(("status", "stdout"), [(0, b' {"ips":[ ]}\n'), (1, b"{}"), (0, b"")])
+def test_done_carries_status_and_stdout(status: int, stdout: bytes) -> None:
+    assert converse(lambda hands: hands.done(status, stdout), lambda end: end.done())[1] == (status, stdout)
+
+
+def test_descriptor_is_closed_before_done_is_sent() -> None:
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+
+    async def play(executable: FakeExecutable) -> bytes:
+        executable.send_with_descriptors(REQUEST, [writing])
+        os.close(writing)
+        await executable.done()
+        return os.read(reading, 1)  # the end of the pipe; BlockingIOError while anybody still has the other side
+
+    async def serve(hands: Hands) -> None:
+        await hands.request()
+        await hands.done(0, b"{}")
+        await asyncio.sleep(0.05)
+
+    assert converse(serve, play)[1] == b""
+    os.close(reading)
+
+
+def test_done_to_an_executable_that_is_gone_is_an_error() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        executable.close()
+
+    async def serve(hands: Hands) -> None:
+        await asyncio.sleep(0.01)
+        await hands.done(0, b"{}")
+
+    with pytest.raises(ConnectionError):
+        converse(serve, play)

@@ -1,0 +1,82 @@
+"""One operation at a time for each key."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from cni.locks import PerKey
+
+
+class Log:
+    """Operations that note when they begin and end."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def operate(self, locks: PerKey, key: str, name: str) -> None:
+        async with locks.held(key):
+            self.events.append(f"{name} begins")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.events.append(f"{name} ends")
+
+
+def run(main: Callable[[PerKey], Awaitable[None]]) -> PerKey:
+    async def whole() -> PerKey:
+        locks = PerKey()
+        await main(locks)
+        return locks
+
+    return asyncio.run(whole())
+
+
+def test_operations_of_one_key_wait_in_order_of_arrival() -> None:
+    log = Log()
+
+    run(lambda locks: asyncio.gather(*(log.operate(locks, "a", name) for name in "123")))
+
+    assert log.events == ["1 begins", "1 ends", "2 begins", "2 ends", "3 begins", "3 ends"]
+
+
+def test_operations_of_two_keys_do_not_wait() -> None:
+    log = Log()
+
+    run(lambda locks: asyncio.gather(log.operate(locks, "a", "1"), log.operate(locks, "b", "2")))
+
+    assert log.events[:2] == ["1 begins", "2 begins"]
+
+
+def test_nothing_is_kept_of_a_key_that_nobody_holds() -> None:
+    log = Log()
+
+    locks = run(lambda locks: asyncio.gather(*(log.operate(locks, "a", name) for name in "123")))
+
+    assert (locks._locks, locks._users) == ({}, {})
+
+
+def test_lock_is_free_again_when_its_operation_failed() -> None:
+    log = Log()
+
+    async def main(locks: PerKey) -> None:
+        with pytest.raises(OSError, match="odd"):
+            async with locks.held("a"):
+                raise OSError("odd")
+        await asyncio.wait_for(log.operate(locks, "a", "1"), 1)
+
+    assert run(main)._locks == {}
+
+
+def test_waiting_operation_that_is_given_up_does_not_hold_the_next_up() -> None:
+    log = Log()
+
+    async def main(locks: PerKey) -> None:
+        async with locks.held("a"):
+            waiting = asyncio.create_task(log.operate(locks, "a", "given up"))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+        await asyncio.wait_for(log.operate(locks, "a", "1"), 1)
+
+    assert run(main)._locks == {}
+    assert log.events == ["1 begins", "1 ends"]

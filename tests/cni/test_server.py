@@ -1,0 +1,267 @@
+"""The socket from REQUEST to DONE, for pods without a rail: real frames, real files, a fake executable."""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from cni import hands as hands_module
+from cni.host import frames
+from cni.server import Limits
+from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request
+from tests.cni.node import RAIL, Node
+
+REQUEST = a_request()
+BYTES = b' {"ips" :[ ]}\n'
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+async def added(executable: FakeExecutable) -> tuple[list[str], tuple[int, bytes]]:
+    """Play an ADD whose one plugin succeeds."""
+    await executable.shaken(REQUEST)
+    executed = await executable.answer(BYTES)
+    return [executed], await executable.done()
+
+
+async def refused(executable: FakeExecutable) -> tuple[int, int, str]:
+    """Play a request that is answered at once."""
+    await executable.shaken(REQUEST)
+    return error(await executable.done())
+
+
+def error(done: tuple[int, bytes]) -> tuple[int, int, str]:
+    answer = json.loads(done[1])
+    return done[0], answer["code"], answer["msg"]
+
+
+def test_socket_is_roots_alone(node: Node) -> None:
+    async def modes(_: FakeExecutable) -> list[int]:
+        return [path.stat().st_mode & 0o777 for path in (node.socket, node.socket.parent)]
+
+    assert node.serve(modes) == [[0o600, 0o700]]
+
+
+def test_socket_is_gone_when_serving_ends(node: Node) -> None:
+    node.serve()
+
+    assert list(node.socket.parent.iterdir()) == []
+
+
+def test_socket_left_by_a_dead_daemon_is_replaced(node: Node) -> None:
+    node.socket.parent.mkdir()
+    node.socket.touch()
+    (node.socket.parent / f".cni.sock.{os.getpid()}").touch()
+
+    assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
+
+
+def test_add_of_a_pod_without_a_rail_answers_the_primarys_bytes(node: Node) -> None:
+    node.kubelet_knows({"PodUID": "uid-2", "ResourceName": RAIL, "DeviceIDs": {"0": ["0000:03:00.1"]}})
+
+    assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
+    assert node.rails.log == []
+
+
+def test_del_of_a_pod_without_a_rail_runs_the_primary(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> tuple[str, tuple[int, bytes]]:
+        await executable.shaken(a_request({**ENVIRON, b"CNI_COMMAND": b"DEL", b"CNI_NETNS": b""}))
+        return await executable.answer(b""), await executable.done()
+
+    assert node.serve(play) == [("DEL flannel", (0, b""))]
+
+
+def test_request_that_comes_byte_by_byte_is_served(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.send_byte_by_byte(REQUEST)
+        await executable.receive()
+        await executable.send_byte_by_byte(frames.frame(frames.GO))
+        await executable.answer(BYTES)
+        return await executable.done()
+
+    assert node.serve(play) == [(0, BYTES)]
+
+
+ODD = {
+    "container id": (a_request({**ENVIRON, b"CNI_CONTAINERID": b"../x"}), 4, "CNI_CONTAINERID '../x' is not allowed"),
+    "no command": (a_request({}), 4, "CNI_COMMAND is ''"),
+    "broken JSON": (a_request(stdin=b"{"), 6, "is no JSON"),
+    "deep JSON": (a_request(stdin=b"[" * 200_000), 6, "nested too deeply"),
+    "version": (a_request(stdin=b'{"cniVersion": "9.0.0"}'), 1, "'9.0.0' is not supported"),
+    "no primary": (a_request(stdin=b'{"cniVersion": "1.0.0"}'), 7, "'primary' is None"),
+    "missing primary": (a_request(stdin=CONF.replace(b"flannel", b"none")), 7, "cannot be read: No such file"),
+}
+
+
+@pytest.mark.parametrize(("request_frame", "code", "words"), ODD.values(), ids=ODD.keys())
+def test_odd_request_is_answered_with_its_code(node: Node, request_frame: bytes, code: int, words: str) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, int, str]:
+        await executable.shaken(request_frame)
+        return error(await executable.done())
+
+    ((status, found, message),) = node.serve(play)
+
+    assert (status, found) == (1, code)
+    assert words in message
+
+
+def test_primary_that_names_railnet_is_refused(node: Node) -> None:
+    node.has_primary('{"type": "railnet"}')
+
+    assert node.serve(refused)[0][:2] == (1, 7)
+
+
+def test_error_is_in_the_version_of_the_request(node: Node) -> None:
+    node.has_primary("{")
+
+    async def play(executable: FakeExecutable) -> str:
+        await executable.shaken(REQUEST)
+        return json.loads((await executable.done())[1])["cniVersion"]
+
+    assert node.serve(play) == ["0.3.1"]
+
+
+def test_delegate_that_hangs_is_killed_undone_and_told(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, str, tuple[int, int, str]]:
+        await executable.shaken(REQUEST)
+        number, *_ = await executable.executed()
+        kind, _ = await executable.receive()
+        await executable.send(frames.frame(frames.OUTPUT, number + frames.i32(9) + frames.blobs(b"", b"")))
+        return kind, await executable.answer(b""), error(await executable.done())
+
+    ((kind, undone, told),) = node.serve(play, limits=Limits(0.05, 20))
+
+    assert (kind, undone, told[:2]) == (frames.KILL, "DEL flannel", (1, 106))
+
+
+def test_request_that_takes_too_long_is_ended_and_told(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, int, str]:
+        await executable.shaken(REQUEST)
+        number, *_ = await executable.executed()
+        await executable.receive()
+        await executable.send(frames.frame(frames.OUTPUT, number + frames.i32(9) + frames.blobs(b"", b"")))
+        return error(await executable.done())
+
+    assert node.serve(play, limits=Limits(20, 0.1))[0][:2] == (1, 11)
+
+
+# An executable that goes away.
+
+
+def leaving(*parts: bytes) -> Callable[[FakeExecutable], Awaitable[None]]:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(*parts)
+
+    return play
+
+
+async def leaving_without_go(executable: FakeExecutable) -> int:
+    await executable.send(REQUEST)
+    return (await executable.receive())[0]
+
+
+async def leaving_while_a_plugin_runs(executable: FakeExecutable) -> None:
+    await executable.shaken(REQUEST)
+    await executable.executed()
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        leaving(),
+        leaving(REQUEST[:5]),
+        leaving(REQUEST[:-1]),
+        leaving(b"x"),
+        leaving_without_go,
+        leaving_while_a_plugin_runs,
+    ],
+    ids=["at once", "in a header", "in a payload", "odd", "without GO", "in EXEC"],
+)
+def test_executable_that_goes_away_does_not_disturb_the_next(node: Node, play) -> None:
+    assert node.serve(play, added)[1] == (["ADD flannel"], (0, BYTES))
+    assert node.rails.log == []
+
+
+def test_nothing_happens_without_go(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.1)
+
+    async def play(executable: FakeExecutable) -> list[int]:
+        await executable.send(REQUEST)
+        return [(await executable.receive())[0], (await executable.receive())[0]]
+
+    assert node.serve(play) == [[frames.HELLO, 0]]
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [(b"RN\x02" + REQUEST[3:], "frame version 2"), (b"RN\x01\x01\xff\xff\xff\xff", "is larger than a frame")],
+    ids=["another version", "too large"],
+)
+def test_frame_that_cannot_be_read_is_told_to_try_again(node: Node, sent: bytes, words: str) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, int, str]:
+        await executable.send(sent[:8])
+        return error(await executable.done())
+
+    ((status, code, message),) = node.serve(play)
+
+    assert (status, code) == (1, 11)
+    assert words in message
+
+
+def test_descriptor_is_closed_when_the_answer_comes(node: Node) -> None:
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+
+    async def play(executable: FakeExecutable) -> bytes:
+        executable.send_with_descriptors(REQUEST, [writing])
+        os.close(writing)
+        await executable.shaken(b"")
+        await executable.answer(BYTES)
+        await executable.done()
+        return os.read(reading, 1)  # BlockingIOError while the daemon has the other side
+
+    assert node.serve(play) == [b""]
+    os.close(reading)
+
+
+# A pod with a rail.
+
+
+@pytest.fixture
+def rail_node(node: Node) -> Node:
+    node.kubelet_knows({"PodUID": "uid-1", "ResourceName": RAIL, "DeviceIDs": {"0": ["0000:03:00.1"]}})
+    return node
+
+
+def test_add_of_a_pod_with_a_rail_attaches_after_the_primary(rail_node: Node) -> None:
+    assert rail_node.serve(added) == [(["ADD flannel"], (0, BYTES))]
+    assert rail_node.rails.log == ["plan", "attach"]
+
+
+def test_rails_are_taken_back_when_the_executable_dies_while_the_primary_runs(rail_node: Node) -> None:
+    rail_node.serve(leaving_while_a_plugin_runs)
+
+    assert rail_node.rails.log == ["plan", "detach", "forget"]
+
+
+def test_requests_of_one_sandbox_wait_for_each_other(node: Node) -> None:
+    async def two(first: FakeExecutable) -> list[str]:
+        second = await FakeExecutable.connected(node.socket)
+        await first.shaken(REQUEST)
+        number, *_ = await first.executed()
+        await second.shaken(REQUEST)
+        waiting = asyncio.create_task(second.answer(BYTES))
+        await asyncio.sleep(0.05)
+        early = waiting.done()
+        await first.send(frames.frame(frames.OUTPUT, number + frames.i32(0) + frames.blobs(BYTES, b"")))
+        await first.done()
+        executed = await waiting
+        second.close()
+        return [early, executed]
+
+    assert node.serve(two) == [[False, "ADD flannel"]]

@@ -1,0 +1,230 @@
+"""PFs and VFs, read from a tree as the kernel shows it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kernel.sysfs import Sysfs
+from tests.kernel.tree import AT_HOME, IN_POD, PF, UNBOUND, Tree, netdev, rdma
+from vf.address import PciAddress
+from vf.function import DeviceNode, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from vf.guid import Guid
+
+PF_ADDRESS = PciAddress.parse(PF)
+SRIOV = {"sriov_totalvfs": "8\n", "sriov_numvfs": "0\n"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+@pytest.fixture
+def whole(tree: Tree) -> Tree:
+    tree.whole()
+    return tree
+
+
+def the_pf(tree: Tree) -> PhysicalFunction:
+    (pf,) = Sysfs(tree.root).inventory().pfs
+    return pf
+
+
+def an_rdma_device(number: int, port: Port) -> RdmaDevice:
+    return RdmaDevice(
+        name=f"mlx5_{number}",
+        node_guid=Guid.parse(f"b859:9f03:00f9:8f8{number}"),
+        port=port,
+        uverbs=DeviceNode(f"uverbs{number}", 231, 192 + number),
+        umad=DeviceNode(f"umad{number}", 231, number),
+        issm=DeviceNode(f"issm{number}", 231, 64 + number),
+    )
+
+
+def a_vf(address: str, index: int, **changes: object) -> VirtualFunction:
+    facts = {"driver": "mlx5_core", "netdev": None, "rdma": None, **changes}
+    return VirtualFunction(PciAddress.parse(address), index, PF_ADDRESS, "15b3", "101c", numa_node=1, **facts)
+
+
+def test_inventory_is_every_pf_with_every_vf(whole: Tree) -> None:
+    down = Port("1: DOWN", "3: Disabled", "InfiniBand")
+
+    assert the_pf(whole) == PhysicalFunction(
+        address=PF_ADDRESS,
+        vendor="15b3",
+        device="101b",
+        class_code=0x020700,
+        driver="mlx5_core",
+        numa_node=1,
+        totalvfs=16,
+        numvfs=3,
+        netdev=Netdev("ibs5", 4, 4092),
+        rdma=an_rdma_device(0, Port("4: ACTIVE", "5: LinkUp", "InfiniBand")),
+        ofed_guid_files=False,
+        vfs=(
+            a_vf(AT_HOME, 0, netdev=Netdev("ibs5v0", 9, 4092), rdma=an_rdma_device(4, down)),
+            a_vf(IN_POD, 1),
+            a_vf(UNBOUND, 2, driver=None),
+        ),
+    )
+
+
+def test_pfs_are_in_pci_order_whatever_their_names_order(tree: Tree) -> None:
+    addresses = ["0000:83:00.0", "10000:01:00.0", "0000:0a:00.0"]
+    for address in addresses:
+        tree.function(address, SRIOV)
+
+    pfs = Sysfs(tree.root).inventory().pfs
+
+    assert [str(pf.address) for pf in pfs] == ["0000:0a:00.0", "0000:83:00.0", "10000:01:00.0"]
+
+
+def test_vfs_are_in_index_order_also_beyond_nine(tree: Tree) -> None:
+    pf = tree.function(PF, SRIOV)
+    for index in range(12):
+        address = f"0000:03:{(index + 1) // 8:02x}.{(index + 1) % 8}"
+        tree.function(address, {})
+        (pf / f"virtfn{index}").symlink_to(f"../{address}")
+
+    assert [vf.index for vf in the_pf(tree).vfs] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        ({"class": "0x020000\n", **SRIOV}, 1),
+        ({"class": "0x020700\n"}, 0),
+        ({"class": "0x010802\n", **SRIOV}, 0),
+        ({"class": "0x030200\n", **SRIOV}, 0),
+    ],
+    ids=["Ethernet", "without SR-IOV", "NVMe", "GPU"],
+)
+def test_pf_is_a_network_controller_with_sriov(tree: Tree, files: dict[str, str], count: int) -> None:
+    tree.function(PF, files)
+
+    assert len(Sysfs(tree.root).inventory().pfs) == count
+
+
+@pytest.mark.parametrize(("text", "node"), [("-1\n", -1), ("0\n", 0), (None, -1)], ids=["none", "first", "no file"])
+def test_numa_node_is_as_firmware_says(tree: Tree, text: str | None, node: int) -> None:
+    tree.function(PF, {**SRIOV, **({} if text is None else {"numa_node": text})})
+
+    assert the_pf(tree).numa_node == node
+
+
+def test_inventory_is_empty_where_there_is_no_pci_device(tree: Tree) -> None:
+    assert Sysfs(tree.root).inventory().pfs == ()
+
+
+def test_inventory_needs_a_pci_bus(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Sysfs(tmp_path).inventory()
+
+
+@pytest.mark.parametrize("kind", ["umad", "issm", "uverbs"])
+def test_device_node_that_the_kernel_has_not_is_none(whole: Tree, kind: str) -> None:
+    family = "infiniband_verbs" if kind == "uverbs" else "infiniband_mad"
+    shutil.rmtree(whole.devices / PF / family / f"{kind}0")
+
+    assert getattr(the_pf(whole).rdma, kind) is None
+
+
+def test_port_is_none_when_the_device_shows_none(whole: Tree) -> None:
+    shutil.rmtree(whole.devices / PF / "infiniband/mlx5_0/ports")
+
+    assert the_pf(whole).rdma.port is None
+
+
+def test_link_layer_of_a_roce_port_is_ethernet(whole: Tree) -> None:
+    (whole.devices / PF / "infiniband/mlx5_0/ports/1/link_layer").write_text("Ethernet\n")
+
+    assert the_pf(whole).link_layer == "Ethernet"
+
+
+def test_rdma_device_that_is_going_away_is_none(whole: Tree) -> None:
+    (whole.devices / PF / "infiniband/mlx5_0/node_guid").unlink()
+
+    assert the_pf(whole).rdma is None
+
+
+@pytest.mark.parametrize("gone", ["ifindex", "."], ids=["its ifindex", "all of it"])
+def test_netdev_that_is_moving_is_none(whole: Tree, gone: str) -> None:
+    path = whole.devices / PF / "net/ibs5"
+    shutil.rmtree(path) if gone == "." else (path / gone).unlink()
+
+    assert the_pf(whole).netdev is None
+
+
+def test_ofed_guid_files_are_seen(whole: Tree) -> None:
+    (whole.devices / PF / "sriov/0").mkdir(parents=True)
+
+    assert the_pf(whole).ofed_guid_files
+
+
+def test_netdev_of_one_function_is_read_by_itself(whole: Tree) -> None:
+    sysfs = Sysfs(whole.root)
+
+    found = [sysfs.netdev(PciAddress.parse(address)) for address in (AT_HOME, IN_POD, UNBOUND, "0000:99:00.0")]
+
+    assert found == [Netdev("ibs5v0", 9, 4092), None, None, None]
+
+
+def test_vf_is_read_again_as_it_is_now(whole: Tree) -> None:
+    sysfs = Sysfs(whole.root)
+    before = sysfs.inventory().vf(PciAddress.parse(AT_HOME))
+    shutil.rmtree(whole.devices / AT_HOME / "net")
+    shutil.rmtree(whole.devices / AT_HOME / "infiniband")
+
+    assert sysfs.reread(before) == a_vf(AT_HOME, 0)
+
+
+# The few files that change them.
+
+
+def test_guid_is_written_to_ofeds_files(whole: Tree) -> None:
+    folder = whole.devices / PF / "sriov/2"
+    folder.mkdir(parents=True)
+    for name in ("node", "port", "policy"):
+        (folder / name).touch()
+
+    guid = "ba:59:9f:03:01:f9:8f:86"
+    Sysfs(whole.root).set_guid(PF_ADDRESS, 2, Guid.parse(guid))
+
+    written = {path.name: path.read_text() for path in folder.iterdir()}
+    assert written == {"node": f"{guid}\n", "port": f"{guid}\n", "policy": "Follow\n"}
+
+
+def test_guid_cannot_be_set_where_ofeds_files_are_missing(whole: Tree) -> None:
+    with pytest.raises(FileNotFoundError):
+        Sysfs(whole.root).set_guid(PF_ADDRESS, 2, Guid(7))
+
+
+def test_numvfs_and_autoprobe_are_written(whole: Tree) -> None:
+    sysfs = Sysfs(whole.root)
+    (whole.devices / PF / "sriov_numvfs").write_text("")
+    (whole.devices / PF / "sriov_drivers_autoprobe").write_text("")
+
+    sysfs.set_numvfs(PF_ADDRESS, 16)
+    sysfs.set_drivers_autoprobe(PF_ADDRESS, False)
+
+    assert (whole.devices / PF / "sriov_numvfs").read_text() == "16\n"
+    assert (whole.devices / PF / "sriov_drivers_autoprobe").read_text() == "0\n"
+
+
+@pytest.mark.parametrize("verb", ["bind", "unbind"])
+def test_bind_and_unbind_write_the_address_to_the_driver(whole: Tree, verb: str) -> None:
+    getattr(Sysfs(whole.root), verb)(PciAddress.parse(UNBOUND), "mlx5_core")
+
+    assert (whole.root / "bus/pci/drivers/mlx5_core" / verb).read_text() == f"{UNBOUND}\n"
+
+
+def test_bind_makes_no_file_where_the_driver_is_not_loaded(whole: Tree) -> None:
+    with pytest.raises(FileNotFoundError):
+        Sysfs(whole.root).bind(PciAddress.parse(UNBOUND), "mlx4_core")
+
+
+def test_netdev_of_several_is_the_first_that_is_whole(tree: Tree) -> None:
+    tree.function(PF, {**SRIOV, **netdev("ib0", 7), **netdev("ib0.8001", 8), **rdma(0, "4: ACTIVE", "5: LinkUp")})
+
+    assert the_pf(tree).netdev == Netdev("ib0", 7, 4092)

@@ -1,0 +1,221 @@
+"""The node's configuration: every key, every default, and the path of what is not understood."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deviceplugin.pools import Pool, Selector
+from railnet.configuration import Configuration, HostPaths, NetworkConfiguration, Timeouts, load, parse
+from vf.address import PciAddress
+from vf.errors import Misconfigured
+from vf.provision import Provision
+
+EVERYTHING = """\
+apiVersion: railnet.io/v1alpha1
+kind: NodeConfiguration
+host: {sysfs: /a, kubelet: /b, flannel: /c/subnet.env, root: /d}
+primary: /etc/cni/net.d/10-flannel.conflist
+rails: auto
+pools:
+- resource: rdma/first
+  select:
+    linkType: [infiniband]
+    vendor: ["15b3"]
+    device: ["101c", "101e"]
+    pfDevice: ["101b"]
+    driver: [mlx5_core]
+    pf: ["0000:03:00.0"]
+    pciAddress: ["0000:03:00.1"]
+- resource: rdma/rest
+provision:
+- {pf: "0000:03:00.0", vfs: 8, guid: derived}
+- {pf: "0000:83:00.0", vfs: 4}
+rdma: {netns: shared}
+networks: {default: {mtu: 2044, ipam: {type: slice, range: fd56::/64}}}
+timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
+"""
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(Misconfigured) as raised:
+        parse(text, "node.yaml")
+    return str(raised.value)
+
+
+def test_every_key_is_understood() -> None:
+    assert parse(EVERYTHING, "node.yaml") == Configuration(
+        host=HostPaths(Path("/a"), Path("/b"), Path("/c/subnet.env"), Path("/d")),
+        primary="/etc/cni/net.d/10-flannel.conflist",
+        pools=(
+            Pool(
+                "rdma/first",
+                Selector(
+                    link_type=("infiniband",),
+                    vendor=("15b3",),
+                    device=("101c", "101e"),
+                    pf_device=("101b",),
+                    driver=("mlx5_core",),
+                    pf=(PciAddress(0, 3, 0, 0),),
+                    pci_address=(PciAddress(0, 3, 0, 1),),
+                ),
+            ),
+            Pool("rdma/rest"),
+        ),
+        provision=(Provision(PciAddress(0, 3, 0, 0), 8), Provision(PciAddress(0, 0x83, 0, 0), 4)),
+        network=NetworkConfiguration(2044, ip_network("fd56::/64")),
+        timeouts=Timeouts(delegate=10.0, add=120.0, daemon=0.5, kubelet=1.5),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "\n# nothing\n", "{}", "null", "host: {}\nnetworks: {}\ntimeouts: {}\n"])
+def test_what_is_left_out_has_its_default(text: str) -> None:
+    assert parse(text, "node.yaml") == Configuration()
+
+
+def test_defaults_are_the_designs() -> None:
+    default = Configuration()
+
+    assert default.host == HostPaths(
+        Path("/sys"), Path("/var/lib/kubelet"), Path("/run/flannel/subnet.env"), Path("/proc/1/root")
+    )
+    assert (default.primary, default.provision) == (None, ())
+    assert default.pools == (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
+    assert default.network == NetworkConfiguration("pf", ip_network("10.56.0.0/16"))
+    assert default.timeouts == Timeouts(delegate=30.0, add=60.0, daemon=5.0, kubelet=2.0)
+
+
+def test_resources_are_the_pools_names() -> None:
+    assert parse(EVERYTHING, "node.yaml").resources == {"rdma/first", "rdma/rest"}
+
+
+def test_auto_and_pf_may_be_said_outright() -> None:
+    assert parse("primary: auto\nnetworks: {default: {mtu: pf}}", "node.yaml") == Configuration()
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("odd: 1", "odd"),
+        ("Pools: []", "Pools"),
+        ("1: 2", "1"),
+        ("null: 2", "None"),
+        ("host: {proc: /proc}", "host.proc"),
+        ("pools: [{resource: a/b, selector: {}}]", "pools[0].selector"),
+        ("pools: [{resource: a/b}, {resource: c/d, select: {linktype: []}}]", "pools[1].select.linktype"),
+        ("provision: [{pf: '0000:03:00.0', vfs: 8, numvfs: 8}]", "provision[0].numvfs"),
+        ("rdma: {mode: shared}", "rdma.mode"),
+        ("networks: {fast: {}}", "networks.fast"),
+        ("networks: {default: {MTU: 2044}}", "networks.default.MTU"),
+        ("networks: {default: {ipam: {subnet: x}}}", "networks.default.ipam.subnet"),
+        ("timeouts: {del: 5s}", "timeouts.del"),
+    ],
+)
+def test_unknown_key_is_named_by_its_path_with_the_known_ones(text: str, path: str) -> None:
+    assert refusal(text).startswith(f"node.yaml: {path} is an unknown key; known here: ")
+
+
+WRONG = {
+    "apiVersion: v1": "apiVersion is 'v1'; this version knows only 'railnet.io/v1alpha1'",
+    "kind: Node": "kind is 'Node'; this version knows only 'NodeConfiguration'",
+    "host: /sys": "host is '/sys'; it should be a mapping",
+    "host: {sysfs: sys}": "host.sysfs is 'sys'; it should be an absolute path",
+    "host: {sysfs: null}": "host.sysfs is None; it should be an absolute path",
+    "primary: flannel": "primary is 'flannel'; it should be an absolute path",
+    "primary: [/x]": "primary is ['/x']; it should be an absolute path",
+    "rails: ['0000:03:00.0']": "rails is ['0000:03:00.0']; this version knows only 'auto'",
+    "pools: {}": "pools is {}; it should be a list",
+    "pools: []": "pools: there is no pool",
+    "pools: [x]": "pools[0] is 'x'; it should be a mapping",
+    "pools: [{}]": "pools[0].resource is missing; it should be a name like rdma/ib_vf",
+    "pools: [{resource: ib_vf}]": "pools[0].resource is 'ib_vf'; it should be an extended resource's name",
+    "pools: [{resource: 'a/b '}]": "pools[0].resource is 'a/b '; it should be an extended resource's name",
+    "pools: [{resource: a/b}, {resource: a/b}]": "pools: resource 'a/b' stands there twice",
+    "pools: [{resource: a/b, select: {linkType: infiniband}}]": "pools[0].select.linkType is 'infiniband'; it should be a list",
+    "pools: [{resource: a/b, select: {linkType: [ib]}}]": "pools[0].select.linkType[0] is 'ib'; it should be one of infiniband, ether",
+    "pools: [{resource: a/b, select: {vendor: [5555]}}]": "pools[0].select.vendor[0] is 5555; it should be a string (quote",
+    "pools: [{resource: a/b, select: {pf: ['03:00.0']}}]": "pools[0].select.pf[0]: '03:00.0' is no PCI address",
+    "provision: [{vfs: 8}]": "provision[0].pf is missing",
+    "provision: [{pf: '0000:03:00.0'}]": "provision[0].vfs is missing",
+    "provision: [{pf: 0000:03:00.0, vfs: 8}]": "provision[0].pf is 180.0; it should be a string (quote numbers)",
+    "provision: [{pf: '0000:03:00.0', vfs: 0}]": "provision[0].vfs is 0; it should be a number above 0",
+    "provision: [{pf: '0000:03:00.0', vfs: true}]": "provision[0].vfs is True; it should be a number above 0",
+    "provision: [{pf: '0000:03:00.0', vfs: '8'}]": "provision[0].vfs is '8'; it should be a number above 0",
+    "provision: [{pf: '0000:03:00.0', vfs: 8, guid: x}]": "provision[0].guid is 'x'; this version knows only 'derived'",
+    "rdma: {netns: exclusive}": "rdma.netns is 'exclusive'; this version knows only 'shared'",
+    "networks: {default: []}": "networks.default is []; it should be a mapping",
+    "networks: {default: {mtu: -1}}": "networks.default.mtu is -1; it should be a number above 0",
+    "networks: {default: {mtu: jumbo}}": "networks.default.mtu is 'jumbo'; it should be a number above 0",
+    "networks: {default: {ipam: {type: static}}}": "networks.default.ipam.type is 'static'; this version knows only 'slice'",
+    "networks: {default: {ipam: {range: 10.56.0.1/16}}}": "networks.default.ipam.range: 10.56.0.1/16 has host bits set",
+    "networks: {default: {ipam: {range: 10.56}}}": "networks.default.ipam.range is 10.56; it should be a string",
+    "timeouts: 5s": "timeouts is '5s'; it should be a mapping",
+    "timeouts: {add: 5}": "timeouts.add is 5; it should be a duration like 500ms, 5s or 2m",
+    "timeouts: {add: 0s}": "timeouts.add is '0s'; it should be a duration",
+    "timeouts: {add: -5s}": "timeouts.add is '-5s'; it should be a duration",
+    "timeouts: {add: 5 s}": "timeouts.add is '5 s'; it should be a duration",
+    "timeouts: {add: 1h}": "timeouts.add is '1h'; it should be a duration",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG.items(), ids=WRONG.keys())
+def test_value_of_the_wrong_kind_is_named_by_its_path(text: str, words: str) -> None:
+    assert refusal(text).startswith(f"node.yaml: {words}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "is no YAML"),
+        ("a: b: c", "is no YAML"),
+        ("\ta: 1", "is no YAML"),
+        ("a: 1\n---\nb: 2", "is no YAML"),
+        ("? [1]\n: 2", "is no YAML"),
+        ("a: !!python/object/apply:os.system [id]", "is no YAML"),
+        ("a: \x00", "is no YAML"),
+        ("[" * 5000, "is nested too deeply"),
+        ("[]", "the document is []; it should be a mapping"),
+        ("words", "the document is 'words'"),
+        ("false", "the document is False"),
+    ],
+    ids=lambda value: repr(value[:24]),
+)
+def test_document_that_is_something_else_is_refused_with_its_name(text: str, words: str) -> None:
+    message = refusal(text)
+
+    assert message.startswith("node.yaml")
+    assert words in message
+
+
+def test_refusal_of_a_huge_value_is_short() -> None:
+    assert len(refusal(f"primary: {'x' * 100_000}")) < 200
+
+
+@given(st.text(alphabet="abcdehilmnoprstuvwkx:{}[],-'\" \n05/"))
+def test_parse_raises_nothing_but_misconfigured(text: str) -> None:
+    try:
+        configuration = parse(text, "node.yaml")
+    except Misconfigured:
+        return
+    assert isinstance(configuration, Configuration)
+
+
+def test_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text(EVERYTHING)
+
+    assert load(tmp_path / "node.yaml") == parse(EVERYTHING, "node.yaml")
+
+
+def test_file_that_is_absent_means_the_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path / "node.yaml") == Configuration()
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\xfd"], ids=["a folder", "not text"])
+def test_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "node.yaml"
+    path.mkdir() if content is None else path.write_bytes(content)
+
+    with pytest.raises(Misconfigured, match=rf"^{path} cannot be read: "):
+        load(path)

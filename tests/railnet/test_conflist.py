@@ -1,0 +1,207 @@
+"""Railnet's CNI configuration: what stands in it, and whether a runtime would use it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cni.host import netconf
+from deviceplugin.pools import Pool
+from railnet.configuration import Configuration, HostPaths, Timeouts
+from railnet.conflist import FOLDER, NAME, compose, find_primary, why_inactive
+from vf.errors import Misconfigured
+
+DEFAULT = Configuration()
+PATH = f"{FOLDER}/10-flannel.conflist"
+FLANNEL = {
+    "name": "cbr0",
+    "cniVersion": "0.3.1",
+    "plugins": [
+        {"type": "flannel", "delegate": {"hairpinMode": True, "isDefaultGateway": True}},
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ],
+}
+
+
+def composed(primary: dict[str, Any] = FLANNEL, configuration: Configuration = DEFAULT) -> dict[str, Any]:
+    return json.loads(compose(json.dumps(primary).encode(), PATH, configuration))
+
+
+class Host:
+    """A host's /etc/cni/net.d."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / FOLDER.lstrip("/")
+        self.folder.mkdir(parents=True)
+
+    def has(self, *names: str, content: str = '{"type": "bridge"}') -> None:
+        for name in names:
+            (self.folder / name).write_text(content)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
+    assert composed() == {
+        "cniVersion": "0.3.1",
+        "name": "cbr0",
+        "disableCheck": True,
+        "loadOnlyInlinedPlugins": True,
+        "plugins": [
+            {
+                "type": "railnet",
+                "primary": PATH,
+                "capabilities": {"portMappings": True, "io.kubernetes.cri.pod-annotations": True},
+                "resources": ["rdma/ib_vf"],
+                "kubelet": "/var/lib/kubelet",
+                "seconds": {"daemon": 5.0, "delegate": 30.0},
+            }
+        ],
+    }
+
+
+def test_conflist_carries_what_the_slow_lane_needs_of_the_configuration() -> None:
+    configuration = Configuration(
+        host=replace(HostPaths(), kubelet=Path("/k")),
+        pools=(Pool("b/b"), Pool("a/a")),
+        timeouts=Timeouts(daemon=1.5, delegate=9.0),
+    )
+
+    (plugin,) = composed(configuration=configuration)["plugins"]
+
+    assert (plugin["resources"], plugin["kubelet"]) == (["a/a", "b/b"], "/k")
+    assert plugin["seconds"] == {"daemon": 1.5, "delegate": 9.0}
+
+
+@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])
+def test_plugin_understands_what_is_composed(version: str) -> None:
+    conflist = composed({**FLANNEL, "cniVersion": version})
+    sent = {**conflist["plugins"][0], "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
+
+    assert netconf.parse(json.dumps(sent).encode()).primary == PATH
+
+
+@pytest.mark.parametrize(
+    ("primary", "ours"),
+    [
+        ("0.3.1", "0.3.1"),
+        ("0.4.0", "0.4.0"),
+        ("1.0.0", "1.0.0"),
+        ("1.1.0", "1.0.0"),
+        ("1.0.1", "1.0.0"),
+        ("2.0.0", "1.0.0"),
+    ],
+)
+def test_version_is_the_primarys_but_at_most_1_0_0(primary: str, ours: str) -> None:
+    assert composed({**FLANNEL, "cniVersion": primary})["cniVersion"] == ours
+
+
+def test_capabilities_are_the_union_of_what_is_on() -> None:
+    plugins = [
+        {"type": "a", "capabilities": {"bandwidth": True, "mac": False}},
+        {"type": "b", "capabilities": None},
+        {"type": "c"},
+        {"type": "d", "capabilities": {"portMappings": True}},
+    ]
+
+    (plugin,) = composed({**FLANNEL, "plugins": plugins})["plugins"]
+
+    assert plugin["capabilities"] == {
+        "bandwidth": True,
+        "portMappings": True,
+        "io.kubernetes.cri.pod-annotations": True,
+    }
+
+
+def test_single_plugin_may_be_the_primary() -> None:
+    assert composed({"cniVersion": "0.4.0", "name": "n", "type": "bridge"})["name"] == "n"
+
+
+@pytest.mark.parametrize(
+    "primary",
+    [b"", b"{", b"[]", b"{}", b'{"plugins": []}', b'{"type": "railnet"}', b'{"plugins": [{"type": "railnet"}]}'],
+)
+def test_primary_that_is_broken_or_railnet_is_misconfigured(primary: bytes) -> None:
+    with pytest.raises(Misconfigured, match=PATH):
+        compose(primary, PATH, Configuration())
+
+
+# Finding the primary.
+
+
+def test_primary_is_the_first_valid_configuration_that_is_not_ours(host: Host) -> None:
+    host.has(NAME, "10-b.conflist", "99-c.conf")
+    host.has("00-broken.conf", content="{")
+    host.has("01-railnet.conflist", content='{"plugins": [{"type": "railnet"}]}')
+    host.has("02-notes.txt", "05-x.conflist.bak")
+    (host.folder / "03-folder.conf").mkdir()
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
+
+
+def test_primary_may_be_any_kind_of_file_libcni_reads(host: Host) -> None:
+    host.has("c.conflist", "b.json", "a.conf")
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/a.conf"
+
+
+def test_primary_that_is_configured_is_not_looked_for(host: Host) -> None:
+    host.has("10-b.conflist")
+
+    assert find_primary(host.root, Configuration(primary="/elsewhere/x.conflist")) == "/elsewhere/x.conflist"
+
+
+@pytest.mark.parametrize("names", [(), (NAME,)], ids=["an empty folder", "ours alone"])
+def test_primary_that_is_not_there_is_misconfigured(host: Host, names: tuple[str, ...]) -> None:
+    host.has(*names)
+
+    with pytest.raises(Misconfigured, match=r"has no CNI configuration but Railnet's: install flannel first"):
+        find_primary(host.root, Configuration())
+
+
+def test_primary_is_misconfigured_where_there_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured):
+        find_primary(tmp_path, Configuration())
+
+
+# Whether a runtime would use ours.
+
+
+@pytest.mark.parametrize("others", [(), ("10-flannel.conflist", "00-z.conf")], ids=["alone", "first"])
+def test_conflist_is_active_when_it_is_the_first(host: Host, others: tuple[str, ...]) -> None:
+    host.has(NAME, *others)
+
+    assert why_inactive(host.root) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ((), "there is none"),
+        (("10-flannel.conflist",), "it takes 10-flannel.conflist"),
+        ((NAME, "00-multus.conf"), "it takes 00-multus.conf"),
+        ((NAME, "00-a.json"), "it takes 00-a.json"),
+    ],
+    ids=["no file", "not installed", "another before it", "JSON before it"],
+)
+def test_conflist_is_inactive_when_another_comes_first(host: Host, names: tuple[str, ...], found: str) -> None:
+    host.has(*names)
+
+    assert f"does not use {FOLDER}/{NAME} ({found})" in why_inactive(host.root)
+
+
+@pytest.mark.parametrize("name", ["00-a.conflist.bak", "00-README", "00-a.yaml"])
+def test_file_that_no_runtime_reads_does_not_make_it_inactive(host: Host, name: str) -> None:
+    host.has(NAME, name)
+
+    assert why_inactive(host.root) is None
+
+
+def test_conflist_is_inactive_where_there_is_no_folder(tmp_path: Path) -> None:
+    assert "there is none" in why_inactive(tmp_path)
