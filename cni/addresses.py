@@ -32,7 +32,7 @@ class SliceAddresses:
         given: dict[PciAddress, tuple[IpInterface, ...]] = {}
         for one in assigned:
             address = choose(self._slice(one.rail, inventory), one.vf.index, taken)
-            taken.add(address)
+            taken.add(address.ip)
             given[one.vf.address] = (address,)
         return given
 

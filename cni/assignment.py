@@ -54,6 +54,7 @@ class Assignment:
 
 def _addresses(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:
     try:
-        return tuple(PciAddress.parse(device) for _, device in devices)
+        # a set: the same VF may be listed for two containers, or under two resources
+        return tuple(sorted({PciAddress.parse(device) for _, device in devices}))
     except ValueError as error:
         raise NotOurs(f"kubelet names a device of another plugin under our resource: {error}") from None

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Generator
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from cni.host import chain, frames
 _Result = TypeVar("_Result")
 
 _FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
-_MAX_DESCRIPTORS = 1
+_DESCRIPTOR_BYTES = 4  # an int
 _ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
 
 
@@ -23,6 +24,7 @@ class Hands:
         self._loop = asyncio.get_running_loop()
         self._delegate_seconds = delegate_seconds
         self._number = 0
+        self._inbox = b""  # what has arrived of a frame: a wait that is cut short loses nothing
         self._raw_environment: dict[bytes, bytes] = {}
         self.netns_fd: int | None = None
 
@@ -40,8 +42,8 @@ class Hands:
             FrameError: something else came. ConnectionError, TimeoutError: the executable is gone or stuck.
         """
         async with asyncio.timeout(_FRAME_SECONDS):
-            kind, length = frames.parse_header(await self._header_with_descriptor())
-            payload = await self._read(length)
+            await self._receive_descriptor()
+            kind, payload = await self._receive()
         if kind != frames.REQUEST:
             raise frames.FrameError(f"frame {kind} came in place of REQUEST")
         environ, stdin = frames.parse_blobs(payload, 2)
@@ -110,27 +112,30 @@ class Hands:
             await self._loop.sock_sendall(self._socket, frames.frame(kind, payload))
 
     async def _receive(self) -> tuple[int, bytes]:
-        kind, length = frames.parse_header(await self._read(frames.HEADER_BYTES))
-        return kind, await self._read(length)
+        await self._fill(frames.HEADER_BYTES)
+        kind, length = frames.parse_header(self._inbox[: frames.HEADER_BYTES])
+        end = frames.HEADER_BYTES + length
+        await self._fill(end)
+        payload, self._inbox = self._inbox[frames.HEADER_BYTES : end], self._inbox[end:]
+        return kind, payload
 
-    async def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            chunk = await self._loop.sock_recv(self._socket, count - len(data))
+    async def _fill(self, count: int) -> None:
+        while len(self._inbox) < count:
+            chunk = await self._loop.sock_recv(self._socket, count - len(self._inbox))
             if not chunk:
                 raise ConnectionResetError("the executable is gone")
-            data += chunk
-        return data
+            self._inbox += chunk
 
-    async def _header_with_descriptor(self) -> bytes:
+    async def _receive_descriptor(self) -> None:
         # A descriptor arrives with the first byte it was sent with, so the first receive must be the one for it.
         await _readable(self._socket, self._loop)
-        header, descriptors, _, _ = socket.recv_fds(self._socket, frames.HEADER_BYTES, _MAX_DESCRIPTORS)
-        if descriptors:
-            self.netns_fd = descriptors[0]
-        if not header:
+        # Not socket.recv_fds: Python 3.11's drops the flags, and a child of the daemon would pin the namespace.
+        room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)  # CMSG_SPACE would round up to two
+        self._inbox, control, _, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        for _level, _kind, data in control:
+            self.netns_fd = int.from_bytes(data[:_DESCRIPTOR_BYTES], sys.byteorder)
+        if not self._inbox:
             raise ConnectionResetError("the executable is gone")
-        return header + await self._read(frames.HEADER_BYTES - len(header))
 
 
 def _parse_output(kind: int, payload: bytes) -> chain.Output:

@@ -10,7 +10,7 @@ from pathlib import Path
 from kernel.files import write_atomically
 from vf.address import PciAddress
 from vf.record import Record, Unreadable, decode, encode
-from vf.step import IpInterface
+from vf.slice import IpAddress
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +53,10 @@ class Journal:
         """Find the record that has a VF."""
         return next((record for record in self._records.values() for one in record.attachments if one.vf == vf), None)
 
-    def addresses(self) -> frozenset[IpInterface]:
+    def addresses(self) -> frozenset[IpAddress]:
         """Give every address a sandbox of this node has on its rails: this is the allocation table."""
         return frozenset(
-            address for record in self._records.values() for one in record.attachments for address in one.addresses
+            address.ip for record in self._records.values() for one in record.attachments for address in one.addresses
         )
 
     def _path(self, key: str) -> Path:

@@ -17,7 +17,7 @@ from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import plan
 from vf.address import PciAddress
-from vf.errors import Misconfigured, NotOurs, NotReady, RailnetError, Unusable
+from vf.errors import Misconfigured, NotReady, RailnetError, Unusable
 from vf.function import Netdev
 from vf.record import Attachment, Record
 from vf.table import Owner, VfTable
@@ -188,14 +188,11 @@ class Rails:
             stop()
 
     def _claimed(self, vfs: tuple[PciAddress, ...], owner: Owner) -> bool:
-        claimed: list[PciAddress] = []
-        try:
-            for vf in vfs:
-                self._table.claim(vf, owner)
-                claimed.append(vf)
-        except NotOurs:
-            self._release(tuple(claimed), owner)
+        # Looked at first: to claim some and give them back would wake whoever waits for those, and they us.
+        if any(self._table.owner(vf) not in (None, owner) for vf in vfs):
             return False
+        for vf in vfs:
+            self._table.claim(vf, owner)
         return True
 
     def _release(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
@@ -205,23 +202,27 @@ class Rails:
     async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
         """Move the netdevs out; then, as they have come back under whatever name, give them theirs."""
         on_node = {one.vf: netdev for one in attachments if (netdev := self._sysfs.netdev(one.vf)) is not None}
-        await _to_the_end(
-            asyncio.to_thread(perform.detach, plan.detach(attachments, on_node, netns_fd is not None), netns_fd)
-        )
+        moves = plan.detach(attachments, on_node, netns_fd is not None)
+        await _to_the_end(asyncio.to_thread(perform.detach, moves, netns_fd))
         returned = {one.vf: await self._netdev(one.vf) for one in attachments if self._has_driver(one.vf)}
-        await _to_the_end(asyncio.to_thread(perform.detach, plan.detach(attachments, returned, False), None))
+        renames = plan.detach(attachments, returned, False)
+        await _to_the_end(asyncio.to_thread(perform.detach, renames, None))
+        for one in attachments if renames else ():
+            await self._netdev(one.vf, one.host_ifname)
 
     def _has_driver(self, vf: PciAddress) -> bool:
         found = self._table.inventory.vf(vf)
         return found is not None and found.driver is not None
 
-    async def _netdev(self, vf: PciAddress) -> Netdev:
-        """Read a VF's netdev, waiting a little for one that is just coming."""
+    async def _netdev(self, vf: PciAddress, ifname: str | None = None) -> Netdev:
+        """Read a VF's netdev, waiting a little for one that is just coming, or is just being renamed to `ifname`."""
         give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
-        while (netdev := self._sysfs.netdev(vf)) is None:
+        while (netdev := self._sysfs.netdev(vf)) is None or ifname not in (None, netdev.name):
             if asyncio.get_running_loop().time() > give_up:
-                raise Unusable(f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
+                break
             await asyncio.sleep(_LOOK_SECONDS)
+        if netdev is None:
+            raise Unusable(f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
         return netdev
 
     def _mtu(self, vf: PciAddress, netdev: Netdev) -> int:

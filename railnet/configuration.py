@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
+from cni.host.netconf import MAX_SECONDS
 from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector
 from vf.address import PciAddress
 from vf.errors import Misconfigured
@@ -93,14 +94,30 @@ def parse(text: str, source: str) -> Configuration:
         Misconfigured: as `load`; the message begins with `source`.
     """
     try:
-        document = yaml.safe_load(text)
-        return _configuration({} if document is None else document)
-    except yaml.YAMLError as error:
+        return _configuration(_document(text))
+    except (yaml.YAMLError, ValueError, AttributeError) as error:
+        # PyYAML raises the last two for a date that is none, and for a number of thousands of digits
         raise Misconfigured(f"{source} is no YAML: {error}") from None
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
         raise Misconfigured(f"{source}: {error}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as PyYAML reads it, but a key that stands twice in one mapping is an error, as YAML 1.2 (3.2.1.3) says."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise Misconfigured(f"the key {twice!r} stands twice in one mapping (line {node.start_mark.line + 1})")
+        return super().construct_mapping(node, deep)
+
+
+def _document(text: str) -> Any:
+    document = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
+    return {} if document is None else document
 
 
 def _configuration(document: Any) -> Configuration:
@@ -113,7 +130,7 @@ def _configuration(document: Any) -> Configuration:
         "primary": lambda value, path: None if value == "auto" else str(_path(value, path)),
         "rails": _exactly("auto"),
         "pools": lambda value, path: _distinct(_list(_pool)(value, path), path),
-        "provision": _list(_provision),
+        "provision": lambda value, path: _once(_list(_provision)(value, path), path),
         "rdma": lambda value, path: _fields(value, path, {"netns": _exactly("shared")}),
         "networks": _networks,
         "timeouts": lambda value, path: Timeouts(
@@ -129,10 +146,12 @@ def _configuration(document: Any) -> Configuration:
 
 
 def _pool(value: Any, path: str) -> Pool:
-    fields = _fields(value, path, {"resource": _resource, "select": _selector})
+    fields = _fields(
+        value, path, {"resource": _resource, "select": _selector, "rdma": _boolean, "management": _boolean}
+    )
     if "resource" not in fields:
         raise Misconfigured(f"{path}.resource is missing; it should be a name like rdma/ib_vf")
-    return Pool(fields["resource"], fields.get("select", Selector()))
+    return Pool(fields.pop("resource"), fields.pop("select", Selector()), **fields)
 
 
 def _selector(value: Any, path: str) -> Selector:
@@ -211,6 +230,14 @@ def _distinct(pools: tuple[Pool, ...], path: str) -> tuple[Pool, ...]:
     return pools
 
 
+def _once(provisions: tuple[Provision, ...], path: str) -> tuple[Provision, ...]:
+    pfs = [provision.pf for provision in provisions]
+    twice = next((pf for pf in pfs if pfs.count(pf) > 1), None)
+    if twice is not None:
+        raise Misconfigured(f"{path}: PF {twice} stands there twice")
+    return provisions
+
+
 def _checked(value: Any, path: str, right: bool, should_be: str) -> None:
     if not right:
         raise Misconfigured(f"{path} is {value!r:.60}; it should be {should_be}")
@@ -222,7 +249,7 @@ def _text(value: Any, path: str) -> str:
 
 
 def _path(value: Any, path: str) -> Path:
-    _checked(value, path, isinstance(value, str) and value.startswith("/"), "an absolute path")
+    _checked(value, path, isinstance(value, str) and value.startswith("/") and "\0" not in value, "an absolute path")
     return Path(value)
 
 
@@ -251,6 +278,11 @@ def _positive(value: Any, path: str) -> int:
     return int(value)
 
 
+def _boolean(value: Any, path: str) -> bool:
+    _checked(value, path, type(value) is bool, "true or false")
+    return bool(value)
+
+
 def _mtu(value: Any, path: str) -> int | Literal["pf"]:
     return "pf" if value == "pf" else _positive(value, path)
 
@@ -265,5 +297,5 @@ def _network(value: Any, path: str) -> IpNetwork:
 def _seconds(value: Any, path: str) -> float:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     seconds = 0.0 if match is None else float(match[1]) * _SECONDS[match[2]]
-    _checked(value, path, seconds > 0, "a duration like 500ms, 5s or 2m")
+    _checked(value, path, 0 < seconds <= MAX_SECONDS, "a duration like 500ms, 5s or 2m, an hour at most")
     return seconds

@@ -6,6 +6,7 @@ from typing import Any
 
 from cni.host.chain import OURSELVES, parse
 from cni.host.errors import CniError
+from cni.host.netconf import SUPPORTED_VERSIONS
 from kernel.files import below
 from railnet.configuration import Configuration
 from vf.errors import Misconfigured
@@ -28,6 +29,12 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         chain = parse(primary, path)
     except CniError as error:
         raise Misconfigured(str(error)) from None
+    version = _version(chain.version)
+    if version not in SUPPORTED_VERSIONS or not chain.name:
+        raise Misconfigured(
+            f"{path} has name {chain.name!r} and cniVersion {chain.version!r}; "
+            f"Railnet needs a name and one of {', '.join(SUPPORTED_VERSIONS)}"
+        )
     capabilities = {
         key: True for plugin in chain.plugins for key, on in (plugin.get("capabilities") or {}).items() if on
     }
@@ -40,7 +47,7 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         "seconds": {"daemon": configuration.timeouts.daemon, "delegate": configuration.timeouts.delegate},
     }
     conflist = {
-        "cniVersion": _version(chain.version),
+        "cniVersion": version,
         "name": chain.name,
         "disableCheck": True,
         "loadOnlyInlinedPlugins": True,
@@ -75,7 +82,9 @@ def why_inactive(root: Path) -> str | None:
 
 def _in_order(folder: Path) -> list[Path]:
     # libcni's ConfFiles: .conf, .conflist and .json in lexical order.
-    return sorted(path for path in folder.glob("*") if path.suffix in (".conf", ".conflist", ".json"))
+    return sorted(
+        path for path in folder.glob("*") if path.suffix in (".conf", ".conflist", ".json") and path.is_file()
+    )
 
 
 def _is_valid(path: Path) -> bool:

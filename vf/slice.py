@@ -2,12 +2,13 @@
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 
 from vf.errors import Misconfigured, NoAddress
 from vf.step import IpInterface
 
 IpNetwork = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ def parse_subnet_env(text: str) -> tuple[Lease, ...]:
     """Read flanneld's subnet.env: a lease for each address family it names.
 
     Raises:
-        NoAddress: a line, network or subnet in it is malformed, or no network contains the subnet.
+        NoAddress: a line, network or subnet in it is malformed, or the network does not contain the subnet.
+        Misconfigured: flannel has several networks of one family.
     """
     entries = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     pairs = [("FLANNEL_NETWORK", "FLANNEL_SUBNET"), ("FLANNEL_IPV6_NETWORK", "FLANNEL_IPV6_SUBNET")]
@@ -57,16 +59,21 @@ def parse_subnet_env(text: str) -> tuple[Lease, ...]:
     return leases
 
 
-def _lease(networks: str, subnet_text: str) -> Lease:
+def _lease(networks_text: str, subnet_text: str) -> Lease:
     try:
         subnet = ip_interface(subnet_text).network
-        for network in (ip_network(text.strip()) for text in networks.split(",")):
-            # subnet_of() refuses to compare two families
-            if network.version == subnet.version and subnet.subnet_of(network):  # type: ignore[arg-type]
-                return Lease(network, subnet)
+        networks = [ip_network(text.strip()) for text in networks_text.split(",")]
     except ValueError as error:
         raise NoAddress(f"flannel's subnet.env is malformed: {error}") from None
-    raise NoAddress(f"flannel's subnet {subnet} is in none of its networks {networks}")
+    same_family = [network for network in networks if network.version == subnet.version]
+    # subnet_of() refuses to compare two families
+    network = next((network for network in same_family if subnet.subnet_of(network)), None)  # type: ignore[arg-type]
+    if network is None:
+        raise NoAddress(f"flannel's subnet {subnet} is in none of its networks {networks_text}")
+    if len(same_family) > 1:
+        # The bits below one network do not tell a node of it from a node of the other.
+        raise Misconfigured(f"flannel has several networks ({networks_text}): a slice needs exactly one of each family")
+    return Lease(network, subnet)
 
 
 def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ...]) -> Slice:
@@ -97,16 +104,16 @@ def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ..
     return Slice(prefix, _nth(prefix, used, node))
 
 
-def choose(slice_: Slice, vf_index: int, taken: Container[IpInterface]) -> IpInterface:
+def choose(slice_: Slice, vf_index: int, taken: Container[IpAddress]) -> IpInterface:
     """Choose the address of a VF: always the same one, unless a live sandbox has it.
 
-    A VF keeps its address as it keeps its GUID, so a neighbour's cache never points to the wrong VF.
+    `taken` holds addresses without a prefix length: the prefix may have changed since they were given. A VF keeps its address as it keeps its GUID, so a neighbour's cache never points to the wrong VF.
 
     Raises:
         NoAddress: every address is taken.
     """
     for address in slice_.addresses(vf_index):
-        if address not in taken:
+        if address.ip not in taken:
             return address
     raise NoAddress(f"all {slice_.capacity} addresses of {slice_.part} are taken")
 

@@ -65,13 +65,25 @@ def parse(raw: bytes, path: str) -> Primary:
         raise CniError(CONFIGURATION, f"'plugins' in {path} should be a list of at least one plugin")
     for plugin in plugins:
         kind = plugin.get("type")
-        if not isinstance(kind, str) or not kind or "/" in kind or kind.startswith("."):
+        if not isinstance(kind, str) or not kind or not _is_file_name(kind):
             raise CniError(
                 CONFIGURATION, f"a plugin in {path} has the type {kind!r}; it should be a file name in CNI_PATH"
             )
-        if kind == OURSELVES:
+        if not isinstance(plugin.get("capabilities") or {}, dict):
+            raise CniError(CONFIGURATION, f"'capabilities' of plugin {kind!r} in {path} should be an object")
+        if OURSELVES in (kind, _delegate(plugin)):
             raise CniError(CONFIGURATION, f"{path} names Railnet itself; 'primary' should be the node's other network")
     return Primary(str(conf.get("name", "")), str(conf.get("cniVersion", "0.1.0")), plugins)
+
+
+def _is_file_name(kind: str) -> bool:
+    return not kind.startswith(".") and "/" not in kind and "\0" not in kind
+
+
+def _delegate(plugin: "JsonObject") -> object:
+    """Give the type that a plugin like flannel executes in turn, if it names one."""
+    delegate = plugin.get("delegate")
+    return delegate.get("type") if isinstance(delegate, dict) else None
 
 
 def load(path: str) -> Primary:
@@ -83,13 +95,14 @@ def load(path: str) -> Primary:
     try:
         with open(path, "rb") as file:  # pathlib takes longer to import than this module may
             raw = file.read()
-    except OSError as error:
-        raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = getattr(error, "strerror", None) or error
+        raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
     return parse(raw, path)
 
 
 def _port_mappings_absent(conf: "JsonObject") -> bool:
-    return "prevResult" in conf and not conf.get("runtimeConfig", {}).get("portMappings")
+    return "prevResult" in conf and not (conf.get("runtimeConfig") or {}).get("portMappings")
 
 
 # Plugins that need not run: (type, condition on what it would get, why the result, the disk and DEL stay the same).

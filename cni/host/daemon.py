@@ -100,7 +100,7 @@ class _Daemon:
             while True:
                 kind, payload = self._receive()
                 if kind == frames.DONE:
-                    return payload[0], frames.parse_blobs(payload[1:], 1)[0]
+                    return frames.parse_done(payload)
                 if kind == frames.EXEC:
                     self._send(frames.frame(frames.OUTPUT, self._execute(payload, path)))
                 elif kind != frames.KILL:  # a KILL that crossed the OUTPUT of what it names is late, not wrong
@@ -112,8 +112,10 @@ class _Daemon:
 
     def _execute(self, payload: bytes, path: list[str]) -> bytes:
         number, (plugin, environ, stdin) = payload[:4], frames.parse_blobs(payload[4:], 3)
+        if not plugin.isascii():
+            raise frames.FrameError(f"{plugin!r} is no plugin type")
         try:
-            if b"/" in plugin:
+            if b"/" in plugin or b"\0" in plugin:
                 raise OSError(_EINVAL, "a plugin type is a name, never a path")
             delegate = Delegate(find(plugin.decode(), path), frames.parse_environ(environ), stdin)
         except OSError as error:

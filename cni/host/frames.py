@@ -88,6 +88,17 @@ def parse_blobs(payload: bytes, count: int) -> list[bytes]:
     return parts
 
 
+def parse_done(payload: bytes) -> tuple[int, bytes]:
+    """Decode DONE: the exit status and what to print.
+
+    Raises:
+        FrameError: it is empty, or no blob follows the status.
+    """
+    if not payload:
+        raise FrameError("DONE has no exit status")
+    return payload[0], parse_blobs(payload[1:], 1)[0]
+
+
 def environ_blob(environ: dict[bytes, bytes]) -> bytes:
     """Encode an environment as NUL-separated `NAME=value`."""
     return b"\0".join(name + b"=" + value for name, value in environ.items())

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 DEFAULT_RESOURCES = ["rdma/ib_vf"]
 DEFAULT_KUBELET = "/var/lib/kubelet"
+MAX_SECONDS = 3600
 DEFAULT_SECONDS = {"daemon": 5.0, "delegate": 30.0}
 
 
@@ -82,7 +83,7 @@ def parse(stdin: bytes) -> NetConf:
     _check(conf, "kubelet", isinstance(conf.get("kubelet", ""), str), "kubelet's root folder")
     _check(conf, "seconds", _numbers(conf.get("seconds", {})), 'an object like {"daemon": 5, "delegate": 30}')
     _check(conf, "runtimeConfig", isinstance(conf.get("runtimeConfig") or {}, dict), "an object")
-    _check(conf, "prevResult", isinstance(conf.get("prevResult") or {}, dict), "an object")
+    _check(conf, "prevResult", conf.get("prevResult") is None or isinstance(conf["prevResult"], dict), "an object")
     return NetConf(version, conf)
 
 
@@ -97,5 +98,6 @@ def _strings(value: object) -> bool:
 
 def _numbers(value: object) -> bool:
     return isinstance(value, dict) and all(
-        key in DEFAULT_SECONDS and type(entry) in (int, float) and entry > 0 for key, entry in value.items()
+        key in DEFAULT_SECONDS and type(entry) in (int, float) and 0 < entry <= MAX_SECONDS
+        for key, entry in value.items()
     )

@@ -293,3 +293,29 @@ def test_done_to_an_executable_that_is_gone_is_an_error() -> None:
 
     with pytest.raises(ConnectionError):
         converse(serve, play)
+
+
+def test_descriptor_is_not_inherited_by_children() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        executable.send_with_descriptors(a_request(), [0])
+
+    async def serve(hands: Hands) -> bool:
+        await hands.request()
+        return os.get_inheritable(hands.netns_fd)
+
+    assert converse(serve, play)[0] is False
+
+
+def test_output_that_has_begun_when_the_time_is_over_is_read_to_its_end() -> None:
+    async def play(executable: FakeExecutable) -> int:
+        await executable.send(a_request())
+        number, *_ = await executable.executed()
+        answer = output(number, b"x" * 100)
+        await executable.send(answer[:50])
+        kind, _ = await executable.receive()
+        await executable.send(answer[50:])
+        return kind
+
+    (came,), kind = converse(executing(BRIDGE), play, delegate_seconds=0.05)
+
+    assert (kind, came.status) == (frames.KILL, chain.TIMED_OUT)

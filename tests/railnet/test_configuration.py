@@ -219,3 +219,21 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None
 
     with pytest.raises(Misconfigured, match=rf"^{path} cannot be read: "):
         load(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "primary: 2026-99-99",
+        "primary: !!timestamp x",
+        f"networks: {{default: {{mtu: {'9' * 5000}}}}}",
+        "timeouts: {add: 80000m}",
+        "provision: [{pf: '0000:03:00.0', vfs: 8}, {pf: '0000:03:00.0', vfs: 4}]",
+        "primary: /a\nprimary: /b",
+        'primary: "/a\\0b"',
+    ],
+    ids=["no date", "no timestamp", "huge number", "50 days", "a PF twice", "a key twice", "NUL"],
+)
+def test_odd_value_is_misconfigured(text: str) -> None:
+    with pytest.raises(Misconfigured):
+        parse(text, "node.yaml")

@@ -205,3 +205,16 @@ def test_file_that_no_runtime_reads_does_not_make_it_inactive(host: Host, name: 
 
 def test_conflist_is_inactive_where_there_is_no_folder(tmp_path: Path) -> None:
     assert "there is none" in why_inactive(tmp_path)
+
+
+@pytest.mark.parametrize("version", [{}, {"cniVersion": "0.2.0"}, {"cniVersion": "latest"}], ids=repr)
+def test_primary_of_a_version_railnet_does_not_speak_is_misconfigured(version: dict[str, str]) -> None:
+    primary = {"name": "cbr0", "plugins": [{"type": "flannel"}], **version}
+
+    with pytest.raises(Misconfigured):
+        compose(json.dumps(primary).encode(), "/p", Configuration())
+
+
+def test_primary_whose_capabilities_are_no_object_is_misconfigured() -> None:
+    with pytest.raises(Misconfigured):
+        compose(b'{"cniVersion": "1.0.0", "plugins": [{"type": "a", "capabilities": ["b"]}]}', "/p", Configuration())

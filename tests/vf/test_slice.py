@@ -135,12 +135,12 @@ SMALL = Slice(IPv4Network("10.56.0.0/16"), IPv4Network("10.56.3.0/29"))
     ids=["first VF", "last VF", "more VFs than addresses", "taken", "taken up to the end"],
 )
 def test_choose_prefers_the_vfs_own_address(vf_index: int, taken: list[str], expected: str) -> None:
-    assert choose(SMALL, vf_index, {ip_interface(address) for address in taken}) == ip_interface(expected)
+    assert choose(SMALL, vf_index, {ip_interface(address).ip for address in taken}) == ip_interface(expected)
 
 
 def test_choose_has_none_when_all_are_taken() -> None:
     with pytest.raises(NoAddress, match=r"all 6 addresses of 10\.56\.3\.0/29 are taken"):
-        choose(SMALL, 2, set(SMALL.addresses(0)))
+        choose(SMALL, 2, {address.ip for address in SMALL.addresses(0)})
 
 
 def test_subnet_env_gives_the_lease() -> None:
@@ -198,3 +198,15 @@ def test_subnet_env_raises_nothing_but_no_address(text: str) -> None:
     except NoAddress:
         return
     assert leases
+
+
+def test_several_flannel_networks_of_one_family_are_refused_since_two_nodes_could_get_one_slice() -> None:
+    with pytest.raises(Misconfigured, match="several networks"):
+        parse_subnet_env("FLANNEL_NETWORK=10.244.0.0/16,10.245.0.0/16\nFLANNEL_SUBNET=10.245.3.1/24\n")
+
+
+def test_address_of_a_live_sandbox_is_not_given_again_when_the_prefix_changed() -> None:
+    slice_ = Slice(IPv4Network("10.56.0.0/17"), IPv4Network("10.56.3.0/25"))
+    taken = {ip_interface("10.56.3.1/16").ip}
+
+    assert choose(slice_, 0, taken).ip not in taken

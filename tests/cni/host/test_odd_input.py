@@ -1,4 +1,4 @@
-"""Faults of the host's side. Not collected until they are mended: then these belong into test_chain.py and test_daemon.py."""
+"""Input that is valid where it stands and nonsense where it is used: each has its own code, none a traceback."""
 
 from pathlib import Path
 
