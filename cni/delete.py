@@ -6,7 +6,6 @@ from cni.hands import Hands
 from cni.host import chain
 from cni.rails import Rails
 from cni.request import Request
-from kernel.files import below
 
 
 async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> bytes:
@@ -17,10 +16,10 @@ async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> by
     """
     record = rails.record(request.environment.key)
     if record is None:
-        primary = chain.load(str(below(root, request.conf.primary)))
+        primary = request.primary(root)
         await hands.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
         return b""
-    left = await rails.detach(record, request.netns_fd)
+    left = await rails.detach(record, hands.netns_fd)
     conf, runtime_config = left.primary["conf"], left.primary["runtimeConfig"]
     primary = chain.Primary(conf["name"], conf["cniVersion"], conf["plugins"])
     await hands.drive(chain.delete(primary, runtime_config, request.conf.prev_result))

@@ -17,10 +17,12 @@ def as_cni_error(error: Exception) -> CniError:
     """Give the error a runtime is told; what nobody foresaw is an I/O error with its own words."""
     if isinstance(error, CniError):
         return error
-    if isinstance(error, TimeoutError):
-        return CniError(errors.TRY_AGAIN, "the request took longer than timeouts.add and was undone; try again")
     for kind, code in _CODES:
         if isinstance(error, kind):
             return CniError(code, str(error))
     details = "; ".join(getattr(error, "__notes__", ()))
-    return CniError(errors.IO, f"{error.strerror or error}" if isinstance(error, OSError) else repr(error), details)
+    return CniError(
+        errors.IO,
+        f"{error.strerror or str(error) or repr(error)}" if isinstance(error, OSError) else repr(error),
+        details,
+    )

@@ -4,16 +4,23 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
 
 from cni.host import chain, frames
+from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
+from cni.host.frames import FrameError
 
 _Result = TypeVar("_Result")
 
+_CHUNK = 65536
 _FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
 _DESCRIPTOR_BYTES = 4  # an int
 _ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
+
+
+class ExecutableGone(Exception):
+    """Nobody is at the other end any more: the runtime takes the request for failed, whatever is answered."""
 
 
 class Hands:
@@ -39,13 +46,13 @@ class Hands:
         """Receive the REQUEST; gives the executable's environment and stdin, and keeps the descriptor.
 
         Raises:
-            FrameError: something else came. ConnectionError, TimeoutError: the executable is gone or stuck.
+            FrameError: something else came. ExecutableGone, TimeoutError: the executable is gone or stuck.
         """
         async with asyncio.timeout(_FRAME_SECONDS):
             await self._receive_descriptor()
             kind, payload = await self._receive()
         if kind != frames.REQUEST:
-            raise frames.FrameError(f"frame {kind} came in place of REQUEST")
+            raise FrameError(f"frame {kind} came in place of REQUEST")
         environ, stdin = frames.parse_blobs(payload, 2)
         self._raw_environment = frames.parse_environ(environ)
         return self._raw_environment, stdin
@@ -54,33 +61,49 @@ class Hands:
         """Say HELLO and wait for GO: only then does the executable still want it.
 
         Raises:
-            FrameError, ConnectionError, TimeoutError: it does not.
+            FrameError, ExecutableGone, TimeoutError: it does not.
         """
         await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)))
         async with asyncio.timeout(_FRAME_SECONDS):
             kind, _ = await self._receive()
         if kind != frames.GO:
-            raise frames.FrameError(f"frame {kind} came in place of GO")
+            raise FrameError(f"frame {kind} came in place of GO")
 
     async def drive(self, steps: Generator[chain.Exec, chain.Output, _Result]) -> _Result:
         """Have everything a chain yields executed on the host; gives the chain's result.
 
+        What cuts a step short is thrown into the chain, which undoes what ran before it is raised here. Only without
+        an executable, or with one that makes no sense, nothing can be undone.
+
         Raises:
-            CniError: what the chain raises. ConnectionError: the executable is gone.
+            CniError: what the chain raises. ExecutableGone, FrameError.
         """
+        cancelled: asyncio.CancelledError | None = None
         try:
             step = next(steps)
             while True:
-                step = steps.send(await self._execute(step))
+                try:
+                    step = steps.send(await self._execute(step))
+                except asyncio.CancelledError as error:
+                    cancelled = cancelled or error
+                    step = steps.throw(CniError(TRY_AGAIN, "the request was cancelled"))
+                except CniError as error:
+                    step = steps.throw(error)
         except StopIteration as stop:
+            if cancelled is not None:
+                raise cancelled from None
             result: _Result = stop.value
             return result
+        except CniError as error:
+            if cancelled is not None:
+                raise cancelled from error
+            raise
 
     async def done(self, status: int, stdout: bytes) -> None:
         """Have the executable print and exit; the netns descriptor is closed before it is told.
 
         Raises:
-            ConnectionError: it is gone, and nobody will know the answer.
+            ExecutableGone: nobody will know the answer.
         """
         if self.netns_fd is not None:
             os.close(self.netns_fd)
@@ -91,25 +114,45 @@ class Hands:
         self._number += 1
         number = frames.u32(self._number)
         environ = frames.environ_blob({**self._raw_environment, b"CNI_COMMAND": step.command.encode()})
-        await self._send(frames.EXEC, number + frames.blobs(step.plugin.encode(), environ, step.stdin))
+        payload = number + frames.blobs(step.plugin.encode(), environ, step.stdin)
+        if len(payload) > frames.MAX_PAYLOAD:
+            raise CniError(
+                DELEGATE_BROKE, f"configuration and prevResult for plugin {step.plugin!r} are larger than 1 MiB"
+            )
+        await self._send(frames.EXEC, payload)
         try:
             async with asyncio.timeout(self._delegate_seconds):
-                return _parse_output(*await self._receive())
+                return await self._output(number)
         except TimeoutError:
-            return await self._kill(number)
+            return await _to_the_end(self._kill(number))
         except asyncio.CancelledError:
-            await asyncio.shield(self._kill(number))
+            await _to_the_end(self._kill(number))
             raise
 
     async def _kill(self, number: bytes) -> chain.Output:
         await self._send(frames.KILL, number)
-        async with asyncio.timeout(_ENDING_SECONDS):
-            output = _parse_output(*await self._receive())
+        try:
+            async with asyncio.timeout(_ENDING_SECONDS):
+                output = await self._output(number)
+        except TimeoutError:
+            raise ExecutableGone("the executable does not end what it was told to kill") from None
         return chain.Output(chain.TIMED_OUT, output.stdout, output.stderr)
 
+    async def _output(self, number: bytes) -> chain.Output:
+        kind, payload = await self._receive()
+        if kind != frames.OUTPUT or payload[:4] != number:
+            raise FrameError(f"frame {kind} came in place of OUTPUT {int.from_bytes(number, 'big')}")
+        stdout, stderr = frames.parse_blobs(payload[8:], 2)
+        return chain.Output(int.from_bytes(payload[4:8], "big", signed=True), stdout, stderr)
+
     async def _send(self, kind: int, payload: bytes = b"") -> None:
-        async with asyncio.timeout(_FRAME_SECONDS):
-            await self._loop.sock_sendall(self._socket, frames.frame(kind, payload))
+        frame = frames.frame(kind, payload)
+        try:
+            async with asyncio.timeout(_FRAME_SECONDS):
+                # Half a frame would make nonsense of the next one: a cancellation waits for the whole.
+                await _to_the_end(self._loop.sock_sendall(self._socket, frame))
+        except OSError as error:  # TimeoutError included: it does not read
+            raise ExecutableGone(str(error) or "the executable reads nothing") from None
 
     async def _receive(self) -> tuple[int, bytes]:
         await self._fill(frames.HEADER_BYTES)
@@ -121,9 +164,16 @@ class Hands:
 
     async def _fill(self, count: int) -> None:
         while len(self._inbox) < count:
-            chunk = await self._loop.sock_recv(self._socket, count - len(self._inbox))
+            # Two steps: a wait that is cut short has read nothing, which sock_recv() cannot promise.
+            await _readable(self._socket, self._loop)
+            try:
+                chunk = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ExecutableGone(str(error)) from None
             if not chunk:
-                raise ConnectionResetError("the executable is gone")
+                raise ExecutableGone("the executable is gone")
             self._inbox += chunk
 
     async def _receive_descriptor(self) -> None:
@@ -135,19 +185,27 @@ class Hands:
         for _level, _kind, data in control:
             self.netns_fd = int.from_bytes(data[:_DESCRIPTOR_BYTES], sys.byteorder)
         if not self._inbox:
-            raise ConnectionResetError("the executable is gone")
+            raise ExecutableGone("the executable is gone")
 
 
-def _parse_output(kind: int, payload: bytes) -> chain.Output:
-    if kind != frames.OUTPUT:
-        raise frames.FrameError(f"frame {kind} came in place of OUTPUT")
-    stdout, stderr = frames.parse_blobs(payload[8:], 2)
-    return chain.Output(int.from_bytes(payload[4:8], "big", signed=True), stdout, stderr)
+async def _to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Await work that must not be cut short, however often we are cancelled meanwhile; it has a limit of its own."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,), timeout=_ENDING_SECONDS)
+        raise
 
 
 async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-    ready = loop.create_future()
-    loop.add_reader(connection, ready.set_result, None)
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():  # cancelled in the very round that reported the data
+            ready.set_result(None)
+
+    loop.add_reader(connection, tell)
     try:
         await ready
     finally:

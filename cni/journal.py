@@ -28,6 +28,8 @@ class Journal:
             needed.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._records: dict[str, Record] = {}
+        for temporary in folder.glob(".*"):  # of a write that a crash cut short
+            temporary.unlink()
         for path in sorted(folder.glob("[!.]*.json")):
             self._read(path, quarantine)
 

@@ -12,6 +12,10 @@ class PerKey:
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: dict[str, int] = {}
 
+    def is_held(self, key: str) -> bool:
+        """Tell whether somebody holds or awaits the lock of a key."""
+        return key in self._users
+
     @asynccontextmanager
     async def held(self, key: str) -> AsyncIterator[None]:
         """Hold the lock of a key; waits in order of arrival."""

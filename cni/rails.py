@@ -12,12 +12,11 @@ from cni.journal import Journal
 from cni.locks import PerKey
 from cni.request import Request
 from kernel import perform
-from kernel.files import below
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import plan
 from vf.address import PciAddress
-from vf.errors import Misconfigured, NotReady, RailnetError, Unusable
+from vf.errors import Misconfigured, NotOurs, NotReady, RailnetError, Unusable
 from vf.function import Netdev
 from vf.record import Attachment, Record
 from vf.table import Owner, VfTable
@@ -69,7 +68,10 @@ class Rails:
         """Own again what the journal says, at start and before anything else."""
         for record in self._journal.records():
             for attachment in record.attachments:
-                self._table.claim(attachment.vf, _owner(record))
+                try:
+                    self._table.claim(attachment.vf, _owner(record))
+                except NotOurs as error:
+                    _log.error("sandbox %s: %s", record.key, error)
 
     async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: dict[str, object]) -> Record:
         """Claim the VFs, decide what the sandbox gets and write it down; nothing in the kernel has changed after it.
@@ -78,7 +80,7 @@ class Rails:
             NotReady: a VF is still in a dying sandbox, or has no netdev yet. NotOurs, Unusable, NoAddress.
             Misconfigured: the MTU is larger than the PF's.
         """
-        netns = request.netns()
+        netns = request.netns
         if netns is None:
             raise NotReady(f"sandbox {request.environment.key} has no network namespace any more")
         if self._journal.get(request.environment.key) is not None:
@@ -100,16 +102,21 @@ class Rails:
             raise
         return record
 
-    async def attach(self, record: Record, netns_fd: int) -> None:
-        """Make a planned record true; a failure leaves the kernel as it was and the record planned.
+    async def attach(self, record: Record, netns_fd: int | None) -> None:
+        """Make a planned record true; a failure leaves the kernel as it was. The record stays planned until `confirm`.
 
         Raises:
-            OSError: what the kernel refused. NotReady: a netdev went away meanwhile.
+            OSError: what the kernel refused. Unusable: a netdev went away meanwhile.
         """
+        if netns_fd is None:
+            raise NotReady(f"sandbox {record.key} has no network namespace any more")
         netdevs = {one.vf: await self._netdev(one.vf) for one in record.attachments}
         mtus = {vf: self._mtu(vf, netdev) for vf, netdev in netdevs.items()}
         steps = plan.attach(record.attachments, netdevs, mtus)
         await _to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd))
+
+    def confirm(self, record: Record) -> None:
+        """Write down that all of an ADD is done: from here on its containers may start."""
         self._journal.write(replace(record, stage="attached"))
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
@@ -119,7 +126,7 @@ class Rails:
         opened, if it lives.
 
         Raises:
-            OSError: what the kernel refused. NotReady: a netdev did not come back. The record stays for another try.
+            OSError: what the kernel refused. The record stays for another try.
         """
         detaching = replace(record, stage="detaching")
         self._journal.write(detaching)
@@ -127,12 +134,13 @@ class Rails:
         if netns_fd is not None and identity(netns_fd) == expected:
             await self._take_back(detaching.attachments, netns_fd)
         else:
-            with opened(below(self._host.root, record.netns.path), expected) as fd:
+            with opened(self._host.root, record.netns.path, expected) as fd:
                 await self._take_back(detaching.attachments, fd)
-        left = replace(detaching, attachments=())
-        self._journal.write(left)
         vfs = tuple(one.vf for one in record.attachments)
         await self._reread(vfs)
+        # No await from here on: a record without VFs and VFs without an owner are one change.
+        left = replace(detaching, attachments=())
+        self._journal.write(left)
         self._release(vfs, _owner(record))
         return left
 
@@ -140,32 +148,32 @@ class Rails:
         """Remove a record whose rails are all back."""
         self._journal.remove(record)
 
-    async def sweep(self, *, unfinished: bool) -> None:
-        """Take back what no sandbox has any more: its namespace is gone and the node shows every netdev of it again.
+    async def sweep(self, *, at_start: bool) -> None:
+        """Take back what no sandbox has any more: its namespace is gone. At start also what was begun and not finished.
 
-        With `unfinished`, at start when nobody is working on them, also what was begun and not finished. A record
-        that cannot be taken back now stays.
+        A record that is not `attached` here is nobody's work in progress, since the sandbox's lock is held. One that
+        cannot be taken back now stays for the next sweep.
         """
         for record in self._journal.records():
+            if self.one_at_a_time.is_held(record.key):
+                continue  # a request is at it
             async with self.one_at_a_time.held(record.key):
-                if self._journal.get(record.key) is record and self._is_left_over(record, unfinished):
-                    await self._sweep(record)
+                if self._journal.get(record.key) is record:
+                    await self._sweep(record, at_start)
 
-    async def _sweep(self, record: Record) -> None:
-        _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, record.pod.namespace, record.pod.name)
+    async def _sweep(self, record: Record, at_start: bool) -> None:
+        pod = record.pod
         try:
-            self.forget(await self.detach(record, None))
+            if (at_start and record.stage != "attached") or self._namespace_is_gone(record):
+                _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, pod.namespace, pod.name)
+                self.forget(await self.detach(record, None))
         except (OSError, RailnetError) as error:
             _log.error("sandbox %s: %s; the next sweep tries again", record.key, error)
 
-    def _is_left_over(self, record: Record, unfinished: bool) -> bool:
-        return self._abandoned(record) if record.stage == "attached" else unfinished
-
-    def _abandoned(self, record: Record) -> bool:
-        with opened(
-            below(self._host.root, record.netns.path), NetnsIdentity(record.netns.dev, record.netns.inode)
-        ) as fd:
-            return fd is None and all(self._sysfs.netdev(one.vf) is not None for one in record.attachments)
+    def _namespace_is_gone(self, record: Record) -> bool:
+        expected = NetnsIdentity(record.netns.dev, record.netns.inode)
+        with opened(self._host.root, record.netns.path, expected) as fd:
+            return fd is None
 
     async def _claim(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
         """Claim all VFs or none, waiting for sandboxes that are being taken down.
@@ -200,29 +208,35 @@ class Rails:
             self._table.release(vf, owner)
 
     async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
-        """Move the netdevs out; then, as they have come back under whatever name, give them theirs."""
-        on_node = {one.vf: netdev for one in attachments if (netdev := self._sysfs.netdev(one.vf)) is not None}
-        moves = plan.detach(attachments, on_node, netns_fd is not None)
-        await _to_the_end(asyncio.to_thread(perform.detach, moves, netns_fd))
-        returned = {one.vf: await self._netdev(one.vf) for one in attachments if self._has_driver(one.vf)}
-        renames = plan.detach(attachments, returned, False)
+        """Move the netdevs out; then, as they have come back under whatever name, give them theirs.
+
+        A netdev that does not come back (its driver was unbound, ib_ipoib unloaded) is gone, which is no failure: its
+        VF is advertised as unhealthy until it has one again.
+        """
+        if netns_fd is not None:
+            await _to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
+        returned = {}
+        for one in attachments:
+            if self._has_driver(one.vf) and (netdev := await self._find_netdev(one.vf)) is not None:
+                returned[one.vf] = netdev
+        renames = plan.rename(attachments, returned)
         await _to_the_end(asyncio.to_thread(perform.detach, renames, None))
-        for one in attachments if renames else ():
-            await self._netdev(one.vf, one.host_ifname)
 
     def _has_driver(self, vf: PciAddress) -> bool:
         found = self._table.inventory.vf(vf)
-        return found is not None and found.driver is not None
+        return found is not None and self._sysfs.reread(found).driver is not None
 
-    async def _netdev(self, vf: PciAddress, ifname: str | None = None) -> Netdev:
-        """Read a VF's netdev, waiting a little for one that is just coming, or is just being renamed to `ifname`."""
-        give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
-        while (netdev := self._sysfs.netdev(vf)) is None or ifname not in (None, netdev.name):
-            if asyncio.get_running_loop().time() > give_up:
-                break
-            await asyncio.sleep(_LOOK_SECONDS)
+    async def _netdev(self, vf: PciAddress) -> Netdev:
+        netdev = await self._find_netdev(vf)
         if netdev is None:
             raise Unusable(f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
+        return netdev
+
+    async def _find_netdev(self, vf: PciAddress) -> Netdev | None:
+        """Read a VF's netdev, waiting a little for one that is just coming."""
+        give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
+        while (netdev := self._sysfs.netdev(vf)) is None and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - sysfs tells nobody
+            await asyncio.sleep(_LOOK_SECONDS)
         return netdev
 
     def _mtu(self, vf: PciAddress, netdev: Netdev) -> int:
@@ -236,9 +250,18 @@ class Rails:
         return self._network.mtu
 
     async def _reread(self, vfs: Iterable[PciAddress]) -> None:
-        """Bring the table's facts about some VFs up to date; a whole inventory is the resync's, not a request's."""
+        """Bring the table's facts about some free VFs up to date; a whole inventory is the resync's, not a request's.
+
+        Looks again while a VF with a driver shows no netdev: it is being renamed just then, by us or by udev.
+        """
         known = [vf for address in vfs if (vf := self._table.inventory.vf(address)) is not None]
-        newer = await asyncio.to_thread(lambda: {vf.address: self._sysfs.reread(vf) for vf in known})
+        give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
+        while True:
+            newer = {vf.address: self._sysfs.reread(vf) for vf in known}
+            coming = any(vf.driver is not None and vf.netdev is None for vf in newer.values())
+            if not coming or asyncio.get_running_loop().time() > give_up:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
         self._table.refresh(self._table.inventory.with_vfs(newer))
 
 

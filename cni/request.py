@@ -1,22 +1,25 @@
 """One request as the daemon sees it: what the executable sent, parsed and checked once."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from cni.host import netconf
+from cni.host import chain, netconf
 from cni.host.chain import Primary
 from cni.host.environment import Environment
+from cni.host.errors import CONFIGURATION, CniError
 from cni.host.netconf import NetConf
+from kernel.files import read_below
 from kernel.netns import identity
 from vf.record import Netns, Pod
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """ADD or DEL of one sandbox. `netns_fd` belongs to the connection; None: the namespace is gone."""
+    """ADD or DEL of one sandbox. `netns` names its namespace, None if it is gone; the descriptor stays with `Hands`."""
 
     environment: Environment
     conf: NetConf
-    netns_fd: int | None
+    netns: Netns | None
 
     @property
     def pod(self) -> Pod:
@@ -24,9 +27,18 @@ class Request:
         environment = self.environment
         return Pod(environment.pod_namespace(), environment.pod_name(), environment.pod_uid())
 
-    def netns(self) -> Netns | None:
-        """Name the sandbox's namespace for a record; None if it is gone."""
-        return None if self.netns_fd is None else Netns(self.environment.netns, *identity(self.netns_fd))
+    def primary(self, root: Path) -> Primary:
+        """Read the primary configuration on the host, whose mount namespace is seen at `root`.
+
+        Raises:
+            CniError: code 7, it is missing, unreadable, broken, or names Railnet itself.
+        """
+        path = self.conf.primary
+        try:
+            return chain.parse(read_below(root, path), path)
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            why = getattr(error, "strerror", None) or error
+            raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
 
 
 def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | None) -> Request:
@@ -35,7 +47,9 @@ def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | Non
     Raises:
         CniError: code 1, 4, 6 or 7, as `Environment` and `netconf.parse` say.
     """
-    return Request(Environment(raw_environment), netconf.parse(stdin), netns_fd)
+    environment = Environment(raw_environment)
+    netns = None if netns_fd is None else Netns(environment.netns, *identity(netns_fd))
+    return Request(environment, netconf.parse(stdin), netns)
 
 
 def primary_as_recorded(primary: Primary, runtime_config: dict[str, object]) -> dict[str, object]:

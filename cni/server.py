@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from cni.add import add, undo
+from cni.add import add, take_back
 from cni.assignment import Assignment
 from cni.delete import delete
 from cni.errors import as_cni_error
-from cni.hands import Hands
+from cni.hands import ExecutableGone, Hands
 from cni.host.environment import ADD
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
@@ -23,6 +23,7 @@ from cni.request import Request, parse
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
+_BREATH_SECONDS = 0.1
 
 
 class Limits(NamedTuple):
@@ -44,20 +45,25 @@ class Server:
 
     async def serve(self, path: Path, ready: Callable[[], Awaitable[None]]) -> None:
         """Listen until cancelled, then let running requests finish. `ready` is awaited when executables can connect."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listening:
-            _listen(listening, path)
-            try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listening:
+                _listen(listening, path)
                 await ready()
                 await self._accept(listening)
-            finally:
-                _unlink(path)
-                if self._requests:
-                    await asyncio.wait(self._requests)
+        finally:
+            _unlink(path)
+            if self._requests:
+                await asyncio.wait(self._requests)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            connection, _ = await loop.sock_accept(listening)
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:  # EMFILE, ENOMEM: requests that end make room
+                _log.error("no connection can be taken: %s", error)
+                await asyncio.sleep(_BREATH_SECONDS)
+                continue
             task = asyncio.create_task(self._connection(Hands(connection, self._limits.delegate)))
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
@@ -65,13 +71,14 @@ class Server:
     async def _connection(self, hands: Hands) -> None:
         try:
             raw_environment, stdin = await hands.request()
-            await hands.shake(self._limits.add)
+            # What is undone at the end of the time is undone after it, by delegates with a limit of their own.
+            await hands.shake(self._limits.add + self._limits.delegate)
             await self._request(raw_environment, stdin, hands)
         except FrameError as error:
             _log.warning("refused: %s", error)
-            with suppress(OSError):
+            with suppress(ExecutableGone):
                 await hands.done(1, CniError(TRY_AGAIN, f"Railnet's daemon cannot read the request: {error}").stdout())
-        except OSError as error:
+        except (ExecutableGone, OSError) as error:
             # Before GO nothing has happened; after it the request undid what it had done. The runtime knows no answer.
             _log.warning("a request ended early: %r", error)
         finally:
@@ -85,7 +92,7 @@ class Server:
             version = request.conf.version
             async with self._rails.one_at_a_time.held(request.environment.key):
                 await self._verb(request, hands)
-        except (ConnectionError, FrameError):
+        except (ExecutableGone, FrameError):
             raise
         except Exception as error:  # noqa: BLE001 - the runtime is told, whatever it was
             failure = as_cni_error(error)
@@ -97,18 +104,25 @@ class Server:
             _log.info("%s took %.1f ms", _named(raw_environment), (time.monotonic() - started) * 1000)
 
     async def _verb(self, request: Request, hands: Hands) -> None:
-        async with asyncio.timeout(self._limits.add):
-            if request.environment.command == ADD:
-                stdout = await add(request, hands, self._assignment, self._rails, self._root)
-            else:
-                stdout = await delete(request, hands, self._rails, self._root)
+        limit = asyncio.timeout(self._limits.add)
+        try:
+            async with limit:
+                if request.environment.command == ADD:
+                    stdout = await add(request, hands, self._assignment, self._rails, self._root)
+                else:
+                    stdout = await delete(request, hands, self._rails, self._root)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            message = f"it took longer than timeouts.add ({self._limits.add:g} s) and was undone; try again"
+            raise CniError(TRY_AGAIN, message) from None
         try:
             await hands.done(0, stdout)
-        except OSError:
-            # The executable died: the runtime takes the ADD for failed, so its rails must not stay.
+        except ExecutableGone:
+            # The runtime takes the ADD for failed, so its rails must not stay.
             record = self._rails.record(request.environment.key)
             if request.environment.command == ADD and record is not None:
-                await undo(self._rails, record, request)
+                await take_back(self._rails, record)
             raise
 
 

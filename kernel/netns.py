@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from kernel.files import open_below
+
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 
 _Result = TypeVar("_Result")
 
 
 class NetnsIdentity(NamedTuple):
-    """The device and inode of an nsfs file: equal while, and only while, it is the same namespace."""
+    """The device and inode of an nsfs file: no two living namespaces share them, but a later one may have them again."""
 
     dev: int
     inode: int
@@ -27,10 +29,10 @@ def identity(netns_fd: int) -> NetnsIdentity:
 
 
 @contextmanager
-def opened(path: Path, expected: NetnsIdentity) -> Iterator[int | None]:
-    """Open the namespace bound at `path` if it is still the expected one; None if it is gone or another's."""
+def opened(root: Path, path: str, expected: NetnsIdentity) -> Iterator[int | None]:
+    """Open the namespace bound at `path` on the host if it is still the expected one; None if it is gone or another's."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         yield None
         return

@@ -4,12 +4,12 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from errno import EEXIST, ENODEV
 
 from kernel.netns import inside
 from kernel.rtnetlink import Link, Links, links
 from kernel.sysfs import Sysfs
+from vf.address import PciAddress
 from vf.errors import NotReady
 from vf.step import (
     AllowDrivers,
@@ -27,6 +27,8 @@ from vf.step import (
 
 _APPEAR_SECONDS = 10.0
 _BINDING_AT_ONCE = 8  # mlx5 probes a VF in half a second, and probes of one PF's VFs do not wait for each other
+# IFLA_INFO_KIND of links that may be a VF's netdev: most drivers' have none.
+_VF_KINDS = (None, "ipoib", "tun")
 _LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
 
 
@@ -38,10 +40,21 @@ def attach(steps: Iterable[AttachStep], netns_fd: int) -> None:
     Raises:
         OSError: what the kernel refused, in words. A note is added if the undo failed too.
     """
-    with ExitStack() as undo:
+    undos: list[Callable[[], None]] = []
+    try:
         for step in steps:
-            undo.callback(_attach(step, netns_fd))
-        undo.pop_all()
+            undos.append(_attach(step, netns_fd))  # noqa: PERF401 - what was done before a failure must be known
+    except BaseException as error:
+        for undo in reversed(undos):
+            _undo(undo, error)
+        raise
+
+
+def _undo(undo: Callable[[], None], error: BaseException) -> None:
+    try:
+        undo()
+    except OSError as second:
+        error.add_note(f"and its undo failed: {second}")
 
 
 def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
@@ -100,9 +113,10 @@ def _move_link_in(step: MoveLinkIn, netns_fd: int) -> Callable[[], None]:
         raise OSError(EEXIST, f"the sandbox has a link named {step.ifname} already; VF {step.vf} was not moved")
     try:
         with links() as node:
+            node.set_alias(step.ifindex, _alias(step.vf))
             node.move(step.ifindex, netns_fd, step.ifname)
-    except OSError:
-        undo()
+    except OSError as error:
+        _undo(undo, error)
         raise
     return undo
 
@@ -117,7 +131,7 @@ def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
 
 def _send_back(step: MoveLinkOut, node_fd: int) -> None:
     with links() as sandbox:
-        link = _find(sandbox.listed(), step)
+        link = _find(sandbox.listed(), step.vf)
         if link is None:
             return
         try:
@@ -128,19 +142,18 @@ def _send_back(step: MoveLinkOut, node_fd: int) -> None:
                 raise
 
 
-def _find(listed: tuple[Link, ...], step: MoveLinkOut) -> Link | None:
-    """Find a VF's netdev in a sandbox: by its PCI device, else by a name it can have, the old one if renaming failed.
+def _find(listed: tuple[Link, ...], vf: PciAddress) -> Link | None:
+    """Find a VF's netdev in a sandbox: by its PCI device; where the kernel does not tell that, by what we wrote on it.
 
-    A link of another PCI device is never it, whatever the pod called it.
+    A pod may write the same on a link of its own, so a link of another device, or of a kind that has none, never is it.
     """
-    ours = [link for link in listed if link.parent == str(step.vf)]
-    named = [
-        link
-        for ifname in (step.host_ifname, step.ifname)
-        for link in listed
-        if link.ifname == ifname and link.parent is None
-    ]
-    return next(iter(ours + named), None)
+    ours = [link for link in listed if link.parent == str(vf)]
+    marked = [link for link in listed if link.parent is None and link.kind in _VF_KINDS and link.alias == _alias(vf)]
+    return next(iter(ours + marked), None)
+
+
+def _alias(vf: PciAddress) -> str:
+    return f"railnet {vf}"
 
 
 def _listed() -> tuple[Link, ...]:

@@ -15,11 +15,17 @@ IpInterface = IPv4Interface | IPv6Interface
 
 
 class Link(NamedTuple):
-    """A link; `parent` is the PCI address of its device, None for virtual ones and before kernel 5.14 (00e77ed8e64d)."""
+    """A link. `alias` is what somebody wrote on it (IFLA_IFALIAS); it stays when the link changes name or namespace.
+
+    `parent` is the PCI address of its device, None for virtual ones and before kernel 5.14 (00e77ed8e64d); `kind` is
+    IFLA_INFO_KIND, such as veth or tun, None for most drivers' links.
+    """
 
     ifindex: int
     ifname: str
+    alias: str | None
     parent: str | None
+    kind: str | None
 
 
 @contextmanager
@@ -39,7 +45,13 @@ class Links:
         """List the links of the namespace."""
         with _named("list links"):
             return tuple(
-                Link(link["index"], link.get_attr("IFLA_IFNAME"), link.get_attr("IFLA_PARENT_DEV_NAME"))
+                Link(
+                    link["index"],
+                    link.get_attr("IFLA_IFNAME"),
+                    link.get_attr("IFLA_IFALIAS"),
+                    link.get_attr("IFLA_PARENT_DEV_NAME"),
+                    link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND"),
+                )
                 for link in self._route.link("dump")
             )
 
@@ -62,6 +74,11 @@ class Links:
         with _named(f"rename link {ifindex} to {ifname!r}"):
             self._route.link("set", index=ifindex, state="down")
             self._route.link("set", index=ifindex, ifname=ifname)
+
+    def set_alias(self, ifindex: int, alias: str) -> None:
+        """Write on a link; `ip link` shows it."""
+        with _named(f"set alias {alias!r} on link {ifindex}"):
+            self._route.link("set", index=ifindex, ifalias=alias)
 
     def set_mtu(self, ifindex: int, mtu: int) -> None:
         """Set the MTU in bytes; ERANGE or EINVAL above what the driver allows."""

@@ -13,7 +13,6 @@ from vf.errors import Misconfigured
 
 FOLDER = "/etc/cni/net.d"
 NAME = "00-railnet.conflist"
-_NEWEST_VERSION = (1, 0, 0)
 _OUR_CAPABILITIES = {"io.kubernetes.cri.pod-annotations": True}
 
 
@@ -29,8 +28,7 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         chain = parse(primary, path)
     except CniError as error:
         raise Misconfigured(str(error)) from None
-    version = _version(chain.version)
-    if version not in SUPPORTED_VERSIONS or not chain.name:
+    if chain.version not in SUPPORTED_VERSIONS or not chain.name:
         raise Misconfigured(
             f"{path} has name {chain.name!r} and cniVersion {chain.version!r}; "
             f"Railnet needs a name and one of {', '.join(SUPPORTED_VERSIONS)}"
@@ -47,7 +45,7 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         "seconds": {"daemon": configuration.timeouts.daemon, "delegate": configuration.timeouts.delegate},
     }
     conflist = {
-        "cniVersion": version,
+        "cniVersion": chain.version,
         "name": chain.name,
         "disableCheck": True,
         "loadOnlyInlinedPlugins": True,
@@ -93,8 +91,3 @@ def _is_valid(path: Path) -> bool:
     except (CniError, OSError):
         return False
     return True
-
-
-def _version(text: str) -> str:
-    parts = tuple(int(part) for part in text.split(".") if part.isdecimal())
-    return text if parts <= _NEWEST_VERSION else ".".join(map(str, _NEWEST_VERSION))

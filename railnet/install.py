@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from kernel.files import below, write_atomically
+from kernel.files import below, read_below, write_atomically
 from railnet import VERSION, conflist
 from railnet.configuration import Configuration
 
@@ -19,7 +19,7 @@ _INTERPRETER = "/usr/bin/python3"  # a version manager's shim would cost 60 ms f
 _EXECUTABLE = """#!{interpreter} -ISE
 import sys
 
-sys.path.insert(0, "{bundle}/current")
+sys.path.insert(0, "{bundle}")
 from cni.host.plugin import main
 
 main()
@@ -35,16 +35,16 @@ def install(configuration: Configuration) -> list[str]:
     """
     root = configuration.host.root
     primary = conflist.find_primary(root, configuration)
-    content = conflist.compose(below(root, primary).read_bytes(), primary, configuration)
+    content = conflist.compose(read_below(root, primary), primary, configuration)
     version = _install_bundle(below(root, _BUNDLE))
-    executable = _EXECUTABLE.format(interpreter=_INTERPRETER, bundle=_BUNDLE)
+    executable = _EXECUTABLE.format(interpreter=_INTERPRETER, bundle=f"{_BUNDLE}/{version}")
     write_atomically(below(root, f"{_BIN}/railnet"), executable.encode(), 0o755)
     write_atomically(below(root, f"{conflist.FOLDER}/{conflist.NAME}"), content, 0o600)
     return [f"{_BIN}/railnet: version {version}", f"{conflist.FOLDER}/{conflist.NAME}: Railnet before {primary}"]
 
 
 def _install_bundle(folder: Path) -> str:
-    """Install the host's modules as a version of their own, named by content, and make it current."""
+    """Install the host's modules as a version of their own, named by content: who runs an older one goes on."""
     modules = dict(_modules())
     digest = hashlib.sha256(b"".join(path.encode() + content for path, content in sorted(modules.items()))).hexdigest()
     version = f"{VERSION}-{digest[:8]}"
@@ -55,9 +55,6 @@ def _install_bundle(folder: Path) -> str:
         for path, content in modules.items():
             _install_module(building / path, content, f"{_BUNDLE}/{version}/{path}")
         building.rename(folder / version)
-    link = folder / f".current.{os.getpid()}"
-    link.symlink_to(version)
-    link.replace(folder / "current")
     return version
 
 

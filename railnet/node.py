@@ -76,17 +76,15 @@ async def _alone() -> AsyncIterator[None]:
 
 
 async def _recover(rails: Rails) -> None:
-    """Own what the journal says and take back what was left, while no slow-lane request runs."""
+    """Own what the journal says and take back what was left; nobody is served before."""
     rails.restore()
-    held = await asyncio.to_thread(lock.acquire, lock.RECOVERY)
-    try:
-        await rails.sweep(unfinished=True)
-    finally:
-        os.close(held)
+    await rails.sweep(at_start=True)
 
 
 async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    in_use = {vf.address for pf in table.inventory.pfs for vf in pf.vfs if table.owner(vf.address) is not None}
+    vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
+    # A VF with a driver whose netdev is elsewhere is in some pod, whoever put it there.
+    in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
     in_use |= _allocated(configuration)
     create = provision.create(configuration.provision, table.inventory, in_use)
     for step in create:
@@ -186,9 +184,12 @@ async def _resync(table: VfTable, rails: Rails, sysfs: Sysfs, services: list[Poo
     while True:
         await asyncio.sleep(_RESYNC_SECONDS)
         try:
-            table.refresh(await asyncio.to_thread(sysfs.inventory))
-            await rails.sweep(unfinished=False)
-        except (OSError, Misconfigured) as error:
+            generation = table.generation
+            inventory = await asyncio.to_thread(sysfs.inventory)
+            if table.generation == generation:  # else a request has newer facts about its VFs; the next round comes
+                table.refresh(inventory)
+            await rails.sweep(at_start=False)
+        except (OSError, ValueError, Misconfigured) as error:
             _log.error("resync: %s", error)
         for service in services:
             service.changed()

@@ -7,7 +7,7 @@ from vf.address import PciAddress
 from vf.errors import NotOurs, Unusable
 from vf.function import Inventory, Netdev, VirtualFunction
 from vf.record import Attachment
-from vf.step import AttachStep, ConfigureLink, DetachStep, IpInterface, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.step import AttachStep, ConfigureLink, IpInterface, MoveLinkIn, MoveLinkOut, RenameLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,18 @@ def attach(
     return moves + tuple(ConfigureLink(one.ifname, mtus[one.vf], one.addresses) for one in wanted)
 
 
-def detach(
-    recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev], netns_alive: bool
-) -> tuple[DetachStep, ...]:
-    """Give the changes that take attachments back, from where the netdevs are now.
+def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
+    """Give the changes that take attachments out of a living sandbox; one that is not there any more changes nothing."""
+    return tuple(MoveLinkOut(one.vf, one.ifname, one.host_ifname) for one in recorded)
 
-    `on_node` holds the VFs whose netdev the node's namespace shows. Where neither it nor a living sandbox has a
-    netdev, nothing can be moved: its driver is unbound, or the kernel is still returning it.
-    """
-    steps: list[DetachStep] = []
-    for one in recorded:
-        netdev = on_node.get(one.vf)
-        if netdev is None and netns_alive:
-            steps.append(MoveLinkOut(one.vf, one.ifname, one.host_ifname))
-        elif netdev is not None and netdev.name != one.host_ifname:
-            steps.append(RenameLink(netdev.ifindex, one.host_ifname))
-    return tuple(steps)
+
+def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:
+    """Give netdevs that are back on the node their names: a dying namespace returns them under the pod's."""
+    return tuple(
+        RenameLink(on_node[one.vf].ifindex, one.host_ifname)
+        for one in recorded
+        if one.vf in on_node and on_node[one.vf].name != one.host_ifname
+    )
 
 
 def _attachment(one: Assigned, netdev: Netdev, addresses: tuple[IpInterface, ...]) -> Attachment:

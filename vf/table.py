@@ -29,6 +29,7 @@ class VfTable:
         self._inventory = inventory
         self._owners: dict[PciAddress, Owner] = {}
         self._observers: list[Observer] = []
+        self.generation = 0  # of the facts: who read while it changed has older ones than these
 
     @property
     def inventory(self) -> Inventory:
@@ -48,6 +49,7 @@ class VfTable:
         """Replace the facts; ownership stays, also of a VF that is not seen at the moment."""
         if inventory != self._inventory:
             self._inventory = inventory
+            self.generation += 1
             self._tell()
 
     def claim(self, vf: PciAddress, owner: Owner) -> None:

@@ -73,7 +73,7 @@ def parse(raw: bytes, path: str) -> Primary:
             raise CniError(CONFIGURATION, f"'capabilities' of plugin {kind!r} in {path} should be an object")
         if OURSELVES in (kind, _delegate(plugin)):
             raise CniError(CONFIGURATION, f"{path} names Railnet itself; 'primary' should be the node's other network")
-    return Primary(str(conf.get("name", "")), str(conf.get("cniVersion", "0.1.0")), plugins)
+    return Primary(str(conf.get("name", "")), _at_most_1_0_0(str(conf.get("cniVersion", "0.1.0"))), plugins)
 
 
 def _is_file_name(kind: str) -> bool:
@@ -234,6 +234,12 @@ def _excerpt(output: bytes) -> str:
     return output[-2000:].decode("utf-8", "backslashreplace").strip()
 
 
+def _at_most_1_0_0(version: str) -> str:
+    """Cap the version a chain is run with: Railnet's own configuration says no more, so no runtime expects more."""
+    return version if _version(version) <= (1, 0, 0) else "1.0.0"
+
+
 def _version(text: str) -> tuple[int, ...]:
     parts = text.split(".")
-    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
+    # Python refuses to read a number of thousands of digits; a version has none of more than a few.
+    return tuple(int(part[:9]) for part in parts) if all(part.isdecimal() for part in parts) else ()

@@ -21,7 +21,7 @@ def find(plugin: str, path: list[str]) -> str:
     """
     for folder in path:
         candidate = f"{folder}/{plugin}"
-        if posix.access(candidate, posix.X_OK):
+        if posix.access(candidate, posix.X_OK) and not posix.access(candidate + "/.", posix.F_OK):
             return candidate
     raise FileNotFoundError(2, f"no folder of CNI_PATH {':'.join(path)} has it", plugin)  # 2: ENOENT
 
@@ -83,9 +83,15 @@ class Delegate:
                 return False
 
     def end(self) -> int:
-        """Reap it, closing everything it owned; kills what still runs of it. Gives the wait status."""
+        """Reap it, closing everything it owned. Gives the wait status.
+
+        Whether it still runs or has failed, its children end with it: what undoes its work must not race with them.
+        """
         if not select.select([self._pidfd], (), (), 0)[0]:
             self.kill()
+        ended = posix.waitid(posix.P_PID, self._pid, posix.WEXITED | posix.WNOWAIT)
+        if ended is None or (ended.si_code, ended.si_status) != (posix.CLD_EXITED, 0):
+            self.kill()  # not reaped yet, so the process group still has its number
         _, status = posix.waitpid(self._pid, 0)
         self._drain()
         _close([fd for fd in (self._in, self._out, self._err, self._pidfd) if fd >= 0])

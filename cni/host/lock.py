@@ -13,7 +13,6 @@ from cni.host.errors import TRY_AGAIN, CniError
 
 RUN = "/run/railnet"
 FOLDER = RUN + "/lock"
-RECOVERY = FOLDER + "/recovery"
 WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.005
 
@@ -40,8 +39,12 @@ def acquire(path: str, operation: int = fcntl.LOCK_EX, wait_seconds: float = WAI
 
 def remove(path: str, fd: int) -> None:
     """Release a lock and delete its file; the descriptor is closed."""
-    posix.unlink(path)  # while it is held: who waits on it finds another file, or none, at the path
-    posix.close(fd)
+    try:
+        posix.unlink(path)  # while it is held: who waits on it finds another file, or none, at the path
+    except FileNotFoundError:
+        return  # somebody tidied up; it is gone, which is all that was wanted
+    finally:
+        posix.close(fd)
 
 
 def _open(path: str) -> int:

@@ -9,7 +9,7 @@ import fcntl
 import posix
 
 from cni.host import daemon, lock
-from cni.host.environment import ADD, DEL, VERSION, Environment
+from cni.host.environment import ADD, VERSION, Environment
 from cni.host.errors import DECODE, ENVIRONMENT, IO, CniError
 from cni.host.frames import MAX_PAYLOAD
 
@@ -53,13 +53,12 @@ def _serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, 
     try:
         return daemon.ask(environment, stdin, netns_fd)
     except daemon.Silent:
-        pass
+        begun = False
     except daemon.Lost:
-        if environment.command != DEL:
-            raise
+        begun = True
     from cni.host import slow  # imports json, which the fast lane must not pay for
 
-    return slow.serve(environment, stdin, netns_fd)
+    return slow.serve_again(environment, stdin, netns_fd) if begun else slow.serve(environment, stdin, netns_fd)
 
 
 def _open_netns(environment: Environment) -> int:
@@ -109,4 +108,6 @@ def _versions(stdin: bytes) -> bytes:
     from cni.host.netconf import SUPPORTED_VERSIONS, load_object
 
     asked = load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0") if stdin.strip() else "1.0.0"
+    if not isinstance(asked, str):
+        raise CniError(DECODE, f"cniVersion is {asked!r}; it should be a string")
     return json.dumps({"cniVersion": asked, "supportedVersions": SUPPORTED_VERSIONS}).encode() + b"\n"

@@ -4,11 +4,10 @@ A pod without a rail loses nothing: the primary chain runs here. A pod with one 
 then refused, since a training pod without its rail would fall back to TCP in silence.
 """
 
-import fcntl
 import posix
 import time
 
-from cni.host import chain, daemon, lock
+from cni.host import chain, daemon
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, Environment
 from cni.host.errors import TRY_AGAIN, CniError
@@ -35,6 +34,17 @@ def serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, b
         return 0, _run_chain(environment, conf)
     except CniError as error:
         return 1, error.stdout(version)
+
+
+def serve_again(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
+    """Serve a request that the daemon began and lost: whatever it had the chain do is undone before an ADD is tried."""
+    if environment.command == ADD:
+        try:
+            conf = parse(stdin)
+            _drive(chain.delete(chain.load(conf.primary), conf.runtime_config, None), environment, conf)
+        except CniError:
+            pass  # the ADD that follows, or the runtime's DEL after its failure, tells what is wrong
+    return serve(environment, stdin, netns_fd)
 
 
 def has_rails(environment: Environment, conf: NetConf) -> bool:
@@ -85,16 +95,11 @@ def _wait_for_daemon(environment: Environment, stdin: bytes, netns_fd: int, conf
 
 
 def _run_chain(environment: Environment, conf: NetConf) -> bytes:
-    # Recovery, in the daemon, must not look at a half-made sandbox: it takes this lock exclusively.
-    recovery = lock.acquire(lock.RECOVERY, fcntl.LOCK_SH)
-    try:
-        primary = chain.load(conf.primary)
-        if environment.command == ADD:
-            return _drive(chain.add(primary, conf.runtime_config), environment, conf) or b""
-        _drive(chain.delete(primary, conf.runtime_config, conf.prev_result), environment, conf)
-        return b""
-    finally:
-        posix.close(recovery)
+    primary = chain.load(conf.primary)
+    if environment.command == ADD:
+        return _drive(chain.add(primary, conf.runtime_config), environment, conf) or b""
+    _drive(chain.delete(primary, conf.runtime_config, conf.prev_result), environment, conf)
+    return b""
 
 
 def _drive(

@@ -19,11 +19,12 @@ PATIENT = Limits(delegate=20, add=20)
 
 
 class FakeRails:
-    """Attaches nothing; notes what it was asked to do."""
+    """Attaches nothing; notes what it was asked to do, and fails to attach where it is told to."""
 
     def __init__(self) -> None:
         self.one_at_a_time = PerKey()
         self.log: list[str] = []
+        self.refuses: Exception | None = None
         self._record: Record | None = None
 
     def record(self, key: str) -> Record | None:
@@ -34,11 +35,16 @@ class FakeRails:
         self._record = a_record(an_attachment(vf=FIRST), primary=primary)
         return self._record
 
-    async def attach(self, record: Record, netns_fd: int) -> None:
+    async def attach(self, record: Record, netns_fd: int | None) -> None:
         self.log.append("attach")
+        if self.refuses is not None:
+            raise self.refuses
+
+    def confirm(self, record: Record) -> None:
+        self.log.append("confirm")
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
-        self.log.append("detach")
+        self.log.append("detach" if netns_fd is not None else "detach by the record")
         return replace(record, attachments=())
 
     def forget(self, record: Record) -> None:

@@ -16,6 +16,7 @@ from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError,
         (Unusable("why"), 101),
         (NoAddress("why"), 103),
         (OSError(16, "why"), 5),
+        (TimeoutError(110, "why"), 5),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -28,13 +29,6 @@ def test_error_is_told_with_its_code_and_words(error: Exception, code: int) -> N
 @pytest.mark.parametrize("error", [CniError(104, "x"), DelegateError("flannel", 999, "x", b"{}")], ids=["ours", "its"])
 def test_cni_error_is_told_as_it_is(error: CniError) -> None:
     assert as_cni_error(error) is error
-
-
-def test_request_that_took_too_long_is_to_be_tried_again() -> None:
-    told = as_cni_error(TimeoutError())
-
-    assert told.code == 11
-    assert "longer than timeouts.add" in str(told)
 
 
 def test_kernels_refusal_keeps_its_notes() -> None:

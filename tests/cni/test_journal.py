@@ -108,13 +108,21 @@ def test_record_that_cannot_be_read_is_kept_aside(folder: Path, caplog, content:
     assert "c0ffee@eth0.json cannot be read" in caplog.text
 
 
-@pytest.mark.parametrize("name", [".c0ffee@eth0.json.x1y2z3", ".hidden.json", "README"])
-def test_file_that_is_no_record_is_left_alone(folder: Path, name: str) -> None:
+def test_file_that_is_no_record_is_left_alone(folder: Path) -> None:
     a_journal(folder)
-    (folder / name).write_bytes(b"half a rec")
+    (folder / "README").write_bytes(b"about")
 
     assert list(a_journal(folder).records()) == []
-    assert files(folder) == [name]
+    assert files(folder) == ["README"]
+
+
+def test_temporary_that_a_crash_left_is_removed_at_start_and_no_record_with_it(folder: Path) -> None:
+    a_journal(folder).write(RECORD)
+    (folder / ".c0ffee@eth0.json.x1y2z3").write_bytes(b"half a rec")
+    (folder / ".other@eth0.json").write_bytes(encode(OTHER))
+
+    assert [record.key for record in a_journal(folder).records()] == ["c0ffee@eth0"]
+    assert files(folder) == ["c0ffee@eth0.json"]
 
 
 @pytest.mark.parametrize(("vf", "key"), [(FIRST, "c0ffee@eth0"), (SECOND, "other@eth0")])

@@ -80,3 +80,13 @@ def test_waiting_operation_that_is_given_up_does_not_hold_the_next_up() -> None:
 
     assert run(main)._locks == {}
     assert log.events == ["1 begins", "1 ends"]
+
+
+def test_key_is_held_while_somebody_has_its_lock_or_awaits_it() -> None:
+    async def main(locks: PerKey) -> None:
+        found = [locks.is_held("a")]
+        async with locks.held("a"):
+            found += [locks.is_held("a"), locks.is_held("b")]
+        assert [*found, locks.is_held("a")] == [False, True, False, False]
+
+    run(main)

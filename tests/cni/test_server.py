@@ -1,17 +1,21 @@
 """The socket from REQUEST to DONE, for pods without a rail: real frames, real files, a fake executable."""
 
 import asyncio
+import errno
 import json
 import os
+import socket
+from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from cni import hands as hands_module
+from cni import server
 from cni.host import frames
 from cni.server import Limits
-from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request
+from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.node import RAIL, Node
 
 REQUEST = a_request()
@@ -141,14 +145,43 @@ def test_delegate_that_hangs_is_killed_undone_and_told(node: Node) -> None:
 
 
 def test_request_that_takes_too_long_is_ended_and_told(node: Node) -> None:
-    async def play(executable: FakeExecutable) -> tuple[int, int, str]:
+    async def play(executable: FakeExecutable) -> tuple[str, tuple[int, int, str]]:
         await executable.shaken(REQUEST)
         number, *_ = await executable.executed()
         await executable.receive()
-        await executable.send(frames.frame(frames.OUTPUT, number + frames.i32(9) + frames.blobs(b"", b"")))
-        return error(await executable.done())
+        await executable.send(output(number, b"", 9))
+        return await executable.answer(b""), error(await executable.done())
 
-    assert node.serve(play, limits=Limits(20, 0.1))[0][:2] == (1, 11)
+    ((undone, told),) = node.serve(play, limits=Limits(20, 0.1))
+
+    assert undone == "DEL flannel"
+    assert told == (1, 11, "it took longer than timeouts.add (0.1 s) and was undone; try again")
+
+
+def test_hello_announces_the_time_for_the_request_and_for_its_undo(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.send(REQUEST)
+        return await executable.receive()
+
+    assert node.serve(play, limits=Limits(delegate=2.5, add=20)) == [(frames.HELLO, frames.u32(22500))]
+
+
+def test_server_outlives_a_time_when_no_connection_can_be_taken(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, refusals = BaseSelectorEventLoop.sock_accept, [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    async def refusing(loop: BaseSelectorEventLoop, listening: socket.socket) -> tuple[socket.socket, object]:
+        if refusals:
+            raise refusals.pop()
+        return await accept(loop, listening)
+
+    monkeypatch.setattr(BaseSelectorEventLoop, "sock_accept", refusing)
+    monkeypatch.setattr(server, "_BREATH_SECONDS", 0.01)
+
+    assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
+    assert refusals == []
+    assert caplog.text.count("no connection can be taken: [Errno 24] Too many open files") == 2
 
 
 # An executable that goes away.
@@ -227,26 +260,6 @@ def test_descriptor_is_closed_when_the_answer_comes(node: Node) -> None:
 
     assert node.serve(play) == [b""]
     os.close(reading)
-
-
-# A pod with a rail.
-
-
-@pytest.fixture
-def rail_node(node: Node) -> Node:
-    node.kubelet_knows({"PodUID": "uid-1", "ResourceName": RAIL, "DeviceIDs": {"0": ["0000:03:00.1"]}})
-    return node
-
-
-def test_add_of_a_pod_with_a_rail_attaches_after_the_primary(rail_node: Node) -> None:
-    assert rail_node.serve(added) == [(["ADD flannel"], (0, BYTES))]
-    assert rail_node.rails.log == ["plan", "attach"]
-
-
-def test_rails_are_taken_back_when_the_executable_dies_while_the_primary_runs(rail_node: Node) -> None:
-    rail_node.serve(leaving_while_a_plugin_runs)
-
-    assert rail_node.rails.log == ["plan", "detach", "forget"]
 
 
 def test_requests_of_one_sandbox_wait_for_each_other(node: Node) -> None:

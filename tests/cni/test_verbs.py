@@ -33,6 +33,7 @@ class Sandbox:
 
     def __init__(self, vfs: tuple[PciAddress, ...] = (), fails: dict[str, Exception] | None = None) -> None:
         self.log: list[str] = []
+        self.netns_fd: int | None = None
         self.runner = Runner({("flannel", "ADD"): Output(0, BYTES, b"")})
         self.journal: dict[str, Record] = {}
         self._vfs = vfs
@@ -52,8 +53,11 @@ class Sandbox:
         self._do("plan")
         return replace(RECORD, primary=primary)
 
-    async def attach(self, record: Record, netns_fd: int) -> None:
+    async def attach(self, record: Record, netns_fd: int | None) -> None:
         self._do("attach")
+
+    def confirm(self, record: Record) -> None:
+        self._do("confirm")
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         self._do("detach")
@@ -96,11 +100,11 @@ def test_pod_without_a_rail_gets_the_primarys_bytes_and_nothing_is_written(root:
     assert sandbox.log == ["ADD flannel"]
 
 
-def test_pod_with_a_rail_gets_the_record_first_then_eth0_then_net1(root: Path) -> None:
+def test_pod_with_a_rail_gets_the_record_first_then_eth0_and_net1_then_the_record_says_so(root: Path) -> None:
     sandbox = Sandbox((FIRST,))
 
     assert run_add(sandbox, root) == BYTES
-    assert sandbox.log == ["plan", "ADD flannel", "attach"]
+    assert sandbox.log == ["plan", "ADD flannel", "attach", "confirm"]
 
 
 def test_nothing_is_done_when_the_primary_is_missing(root: Path) -> None:
@@ -146,10 +150,29 @@ def test_primary_and_rails_are_taken_back_when_attaching_fails(root: Path, undo:
 def test_record_stays_when_taking_back_fails(root: Path) -> None:
     sandbox = Sandbox((FIRST,), {"attach": OSError(16, "busy"), "detach": OSError(5, "refused")})
 
-    with pytest.raises(OSError, match="refused"):
+    with pytest.raises(OSError, match="busy") as raised:
         run_add(sandbox, root)
 
     assert "forget" not in sandbox.log
+    (note,) = raised.value.__notes__
+    assert "taking its rails back failed: [Errno 5] refused" in note
+
+
+def test_rails_are_taken_back_when_the_record_cannot_be_confirmed(root: Path) -> None:
+    sandbox = Sandbox((FIRST,), {"confirm": OSError(28, "No space left on device")})
+
+    with pytest.raises(OSError, match="No space left"):
+        run_add(sandbox, root)
+
+    assert sandbox.log == ["plan", "ADD flannel", "attach", "confirm", "detach", "forget"]
+
+
+def test_rails_whose_answer_nobody_received_are_taken_back_by_the_record() -> None:
+    sandbox = Sandbox()
+
+    asyncio.run(add.take_back(sandbox, RECORD))
+
+    assert sandbox.log == ["detach", "forget"]
 
 
 def test_del_of_a_pod_without_a_rail_runs_the_primary_as_it_is_now(root: Path) -> None:

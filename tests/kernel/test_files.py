@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel.files import below, write_atomically
+from kernel.files import below, open_below, read_below, write_atomically
+from tests.cni.host.plugins import descriptors
 
 
 def test_file_is_written_with_its_mode(tmp_path: Path) -> None:
@@ -77,3 +78,85 @@ def test_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
 )
 def test_below_finds_a_hosts_path_at_its_root(root: str, absolute: str, expected: str) -> None:
     assert below(Path(root), absolute) == Path(expected)
+
+
+# Reading on a host whose root is elsewhere.
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """A host's root with one file, and beside it a file that only we have."""
+    (tmp_path / "host/run").mkdir(parents=True)
+    (tmp_path / "host/run/a").write_bytes(b"the host's")
+    (tmp_path / "a").write_bytes(b"ours")
+    return tmp_path / "host"
+
+
+LINKS = {
+    "absolute": "/run",
+    "relative": "../run",
+    "above the root": "../../../run",
+    "to a link": "/var/again",
+}
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
+def test_link_on_the_way_leads_to_where_it_leads_on_the_host(host: Path, link: str) -> None:
+    (host / "var").mkdir()
+    (host / "var/again").symlink_to("/run")
+    (host / "var/run").symlink_to(link)
+
+    assert read_below(host, "/var/run/a") == b"the host's"
+
+
+@pytest.mark.parametrize("path", ["/run/a", "//run/a", "run/a", "/../run/a", "/run/../../../run/a"])
+def test_path_is_the_hosts_however_it_is_spelled(host: Path, path: str) -> None:
+    assert read_below(host, path) == b"the host's"
+
+
+@pytest.mark.parametrize("path", ["/../a", "/run/../../a", "/link"])
+def test_nothing_above_the_hosts_root_is_read(host: Path, path: str) -> None:
+    (host / "link").symlink_to(host.parent / "a")
+
+    with pytest.raises(FileNotFoundError) as raised:
+        read_below(host, path)
+
+    assert raised.value.filename == path
+
+
+def test_link_of_our_own_to_the_hosts_root_is_followed(host: Path) -> None:
+    (host.parent / "root").symlink_to("host")
+
+    assert read_below(host.parent / "root", "/run/a") == b"the host's"
+
+
+@pytest.mark.parametrize(
+    ("path", "error"), [("/none", FileNotFoundError), ("/run/a/b", NotADirectoryError), ("/run", IsADirectoryError)]
+)
+def test_file_that_cannot_be_read_is_an_error_of_open(host: Path, path: str, error: type[OSError]) -> None:
+    with pytest.raises(error):
+        read_below(host, path)
+
+
+def test_path_with_a_nul_is_no_path(host: Path) -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        read_below(host, "/run/a\0b")
+
+
+def test_descriptor_of_the_hosts_is_not_inherited_and_no_other_is_left(host: Path) -> None:
+    before = set(descriptors())
+
+    fd = open_below(host, "/run/a")
+
+    left, inheritable = set(descriptors()) - before, os.get_inheritable(fd)
+    os.close(fd)
+    assert (left, inheritable) == ({str(fd)}, False)
+
+
+def test_refused_open_leaves_no_descriptor(host: Path) -> None:
+    before = descriptors()
+
+    with pytest.raises(FileNotFoundError):
+        open_below(host, "/none")
+
+    assert descriptors() == before

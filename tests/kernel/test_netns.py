@@ -20,28 +20,51 @@ def test_identity_is_device_and_inode() -> None:
     assert found == NetnsIdentity(facts.st_dev, facts.st_ino)
 
 
-def test_opened_gives_the_namespace_while_it_is_the_expected_one() -> None:
-    facts = OWN.stat()
+# For `opened` a namespace is a file with a device and an inode; a file of the test's stands for it.
 
-    with opened(OWN, NetnsIdentity(facts.st_dev, facts.st_ino)) as fd:
-        assert os.fstat(fd).st_ino == facts.st_ino
+
+@pytest.fixture
+def bound(tmp_path: Path) -> Path:
+    path = tmp_path / "run/netns/cni-1"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    return path
+
+
+def known(path: Path) -> NetnsIdentity:
+    return NetnsIdentity(path.stat().st_dev, path.stat().st_ino)
+
+
+def test_opened_gives_the_namespace_while_it_is_the_expected_one(tmp_path: Path, bound: Path) -> None:
+    with opened(tmp_path, "/run/netns/cni-1", known(bound)) as fd:
+        assert identity(fd) == known(bound)
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
 
 
-@pytest.mark.parametrize("path", ["missing", "file/below", "file"], ids=["gone", "below a file", "another's"])
-def test_opened_gives_none_when_the_namespace_is_gone(tmp_path: Path, path: str) -> None:
-    (tmp_path / "file").touch()
+def test_opened_follows_an_absolute_link_on_the_host(tmp_path: Path, bound: Path) -> None:
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
 
-    with opened(tmp_path / path, NetnsIdentity(4, 4026531840)) as fd:
+    with opened(tmp_path, "/var/run/netns/cni-1", known(bound)) as fd:
+        assert fd is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["/run/netns/cni-2", "/run/netns/cni-1/x", "/run/other"], ids=["gone", "below a file", "another's"]
+)
+def test_opened_gives_none_when_the_namespace_is_gone(tmp_path: Path, bound: Path, path: str) -> None:
+    (tmp_path / "run/other").touch()
+
+    with opened(tmp_path, path, known(bound)) as fd:
         assert fd is None
 
 
 def test_opened_does_not_wait_for_a_fifo(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
 
-    with opened(tmp_path / "fifo", NetnsIdentity(4, 4026531840)) as fd:
+    with opened(tmp_path, "/fifo", NetnsIdentity(4, 4026531840)) as fd:
         assert fd is None
 
 

@@ -160,11 +160,15 @@ def test_failed_attach_undoes_eth0_and_frees_the_vf(node: Node) -> None:
     with pytest.raises(CniFailed) as failure:
         node.runtime.add(box)
     remaining = left_over(node)
+    strangers = subprocess.run(
+        ["nsenter", f"--net={box.netns}", "ip", "link", "show", "net1"], capture_output=True, check=False
+    )
 
     node.runtime.remove_sandbox(box)
     node.kubelet.remove(identity)
     assert failure.value.code == 5
     assert "net1" in failure.value.msg
+    assert strangers.returncode == 0
     assert remaining == []
 
 

@@ -10,8 +10,8 @@ from vf.address import PciAddress
 from vf.errors import NotOurs, Unusable
 from vf.function import Inventory, Netdev
 from vf.guid import Guid
-from vf.plan import Assigned, assign, attach, attachments, detach
-from vf.step import ConfigureLink, DetachStep, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.plan import Assigned, assign, attach, attachments, move_out, rename
+from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
 AT_HOME = {FIRST: Netdev("ibs5v0", 11, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
@@ -91,29 +91,26 @@ def test_attach_moves_every_link_before_it_configures_any() -> None:
     )
 
 
-OUT = MoveLinkOut(FIRST, "net1", "ibs5v0")
-DETACHED = {
-    "in the sandbox": ({}, True, (OUT,)),
-    "at home under its name": ({FIRST: Netdev("ibs5v0", 11, 4092)}, True, ()),
-    "at home under the sandbox's name": ({FIRST: Netdev("net1", 31, 4092)}, True, (RenameLink(31, "ibs5v0"),)),
-    "returned by a dead namespace under the kernel's name": (
-        {FIRST: Netdev("dev31", 31, 4092)},
-        False,
-        (RenameLink(31, "ibs5v0"),),
-    ),
-    "at home, namespace dead": ({FIRST: Netdev("ibs5v0", 11, 4092)}, False, ()),
-    "nowhere, namespace dead": ({}, False, ()),
+def test_move_out_is_asked_for_whatever_is_known_since_what_is_gone_changes_nothing() -> None:
+    assert move_out([NET1, NET2]) == (MoveLinkOut(FIRST, "net1", "ibs5v0"), MoveLinkOut(SECOND, "net2", "ibs6v0"))
+
+
+RETURNED = {
+    "under its name": ({FIRST: Netdev("ibs5v0", 11, 4092)}, ()),
+    "under the sandbox's name": ({FIRST: Netdev("net1", 31, 4092)}, (RenameLink(31, "ibs5v0"),)),
+    "under the kernel's name": ({FIRST: Netdev("dev31", 31, 4092)}, (RenameLink(31, "ibs5v0"),)),
+    "not at all": ({}, ()),
 }
 
 
-@pytest.mark.parametrize(("on_node", "alive", "expected"), DETACHED.values(), ids=DETACHED.keys())
-def test_detach_brings_a_vf_home_from_wherever_it_is(
-    on_node: dict[PciAddress, Netdev], alive: bool, expected: tuple[DetachStep, ...]
+@pytest.mark.parametrize(("on_node", "expected"), RETURNED.values(), ids=RETURNED.keys())
+def test_rename_gives_a_netdev_its_name_however_it_came_back(
+    on_node: dict[PciAddress, Netdev], expected: tuple[RenameLink, ...]
 ) -> None:
-    assert detach([NET1], on_node, alive) == expected
+    assert rename([NET1], on_node) == expected
 
 
-def test_detach_treats_each_rail_by_itself_when_an_attach_ended_half_way() -> None:
-    on_node = {SECOND: Netdev("ibs6v0", 12, 4092)}
+def test_rename_treats_each_rail_by_itself() -> None:
+    on_node = {FIRST: Netdev("net1", 31, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
 
-    assert detach([NET1, NET2], on_node, netns_alive=True) == (OUT,)
+    assert rename([NET1, NET2], on_node) == (RenameLink(31, "ibs5v0"),)

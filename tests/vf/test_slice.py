@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, ip_interface, ip_network
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vf.errors import Misconfigured, NoAddress
@@ -88,7 +88,6 @@ def test_node_slice_may_have_two_addresses_at_the_least() -> None:
     assert list(slice_.addresses(0)) == [ip_interface("10.56.0.13/22"), ip_interface("10.56.0.14/22")]
 
 
-@settings(deadline=None)  # up to 2048 slices
 @given(st.integers(16, 18), st.integers(1, 8), st.integers(1, 256))
 def test_slices_of_all_nodes_and_rails_are_in_the_range_and_do_not_overlap(bits: int, rails: int, nodes: int) -> None:
     range_ = IPv4Network(f"10.56.0.0/{bits}")
@@ -100,7 +99,6 @@ def test_slices_of_all_nodes_and_rails_are_in_the_range_and_do_not_overlap(bits:
     assert all(one.broadcast_address < other.network_address for one, other in pairwise(parts))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 8), st.integers(1, 256))
 def test_nodes_share_a_rails_prefix_and_rails_share_none(rails: int, nodes: int) -> None:
     found = slices(RANGE, rails, nodes)

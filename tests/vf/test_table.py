@@ -156,3 +156,14 @@ def test_refresh_keeps_the_owner_of_a_vf_that_is_not_seen(table: VfTable) -> Non
     table.refresh(Inventory())
 
     assert table.owner(FIRST) == OWNER
+
+
+def test_generation_counts_changes_of_the_facts_alone(table: VfTable) -> None:
+    found = [table.generation]
+    table.claim(FIRST, OWNER)
+    table.refresh(two_rails())
+    found.append(table.generation)
+    table.refresh(Inventory())
+    found.append(table.generation)
+
+    assert found == [0, 0, 1]

@@ -1,5 +1,6 @@
 """Plugins made of a line of shell, an environment that finds them, and the descriptors that running them may leak."""
 
+import time
 from pathlib import Path
 
 from cni.host.environment import Environment
@@ -31,3 +32,11 @@ def an_environment(path: Path, command: str = "ADD", **changes: str) -> Environm
 def descriptors() -> list[str]:
     """List this process's open descriptors."""
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+def left_open(before: list[str]) -> set[str]:
+    """Tell which descriptors are open that were not, a while later: gRPC's threads open and close some of their own."""
+    give_up = time.monotonic() + 1
+    while (left := set(descriptors()) - set(before)) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return left

@@ -73,3 +73,11 @@ def test_load_names_the_file_and_why_it_cannot_be_read(tmp_path: Path, name: str
         chain.load(f"{tmp_path}/{name}")
 
     assert raised.value.code == CONFIGURATION
+
+
+@pytest.mark.parametrize(
+    ("declared", "version"),
+    [("0.3.1", "0.3.1"), ("1.0.0", "1.0.0"), ("1.1.0", "1.0.0"), ("2.0.0", "1.0.0"), ("latest", "latest")],
+)
+def test_parse_takes_the_version_but_1_0_0_at_most(declared: str, version: str) -> None:
+    assert chain.parse(json.dumps({"type": "bridge", "cniVersion": declared}).encode(), "/p").version == version

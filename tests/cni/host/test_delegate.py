@@ -156,3 +156,29 @@ def test_find_takes_the_first_folder_that_has_it(tmp_path: Path) -> None:
 def test_find_names_plugin_and_folders_when_none_has_it(path: list[str]) -> None:
     with pytest.raises(FileNotFoundError, match=r"no folder of CNI_PATH .* has it: 'bridge'"):
         find("bridge", path)
+
+
+@pytest.mark.parametrize("ending", ["kill -SEGV $$", "exit 1"], ids=["dies", "fails"])
+def test_child_of_a_delegate_that_breaks_ends_with_it(tmp_path: Path, ending: str) -> None:
+    script = f"sleep 60 >/dev/null 2>&1 & echo $! > {tmp_path}/child; {ending}"
+
+    ended = run(a_plugin(tmp_path, "p", script))
+
+    assert ended.status in (11, 1 << 8)
+    assert not is_running(int((tmp_path / "child").read_text()))
+
+
+def test_child_of_a_delegate_that_succeeds_may_stay(tmp_path: Path) -> None:
+    run(a_plugin(tmp_path, "p", f"sleep 60 >/dev/null 2>&1 & echo $! > {tmp_path}/child"))
+
+    child = int((tmp_path / "child").read_text())
+    alive = state(child) not in "ZX"
+    os.kill(child, 9)
+    assert alive
+
+
+def test_find_takes_no_folder_for_a_plugin(tmp_path: Path) -> None:
+    (tmp_path / "a/bridge").mkdir(parents=True)
+    a_plugin(tmp_path / "b", "bridge", "")
+
+    assert find("bridge", [f"{tmp_path}/a", f"{tmp_path}/b"]) == f"{tmp_path}/b/bridge"

@@ -43,7 +43,7 @@ def test_locks_of_two_containers_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_shared_locks_meet_and_keep_an_exclusive_one_out(tmp_path: Path) -> None:
-    path = f"{tmp_path}/recovery"
+    path = f"{tmp_path}/a"
     first, second = (lock.acquire(path, fcntl.LOCK_SH, 0) for _ in range(2))
 
     with pytest.raises(CniError):
@@ -101,3 +101,13 @@ def test_first_lock_since_the_boot_makes_its_folders(tmp_path: Path, monkeypatch
     os.close(fd)
     assert (tmp_path / "railnet").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "railnet/lock/a").stat().st_mode & 0o777 == 0o600
+
+
+def test_remove_of_a_lock_whose_file_is_gone_closes_the_descriptor(tmp_path: Path) -> None:
+    held = lock.acquire(f"{tmp_path}/a")
+    (tmp_path / "a").unlink()
+
+    lock.remove(f"{tmp_path}/a", held)
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held)

@@ -17,7 +17,7 @@ LAUNCHER = """
 import sys
 sys.path.insert(0, {repository!r})
 from cni.host import daemon, lock, plugin
-lock.RUN, lock.FOLDER, lock.RECOVERY = {run!r}, {run!r} + "/lock", {run!r} + "/lock/recovery"
+lock.RUN, lock.FOLDER = {run!r}, {run!r} + "/lock"
 daemon.SOCKET = {run!r} + "/cni.sock"
 plugin.main()
 """
@@ -58,7 +58,7 @@ class Runtime:
         return json.dumps({**conf, **changes}).encode()
 
     def left_over(self) -> list[str]:
-        return sorted(path.name for path in self.run.rglob("*") if path.is_file() and path.name != "recovery")
+        return sorted(path.name for path in self.run.rglob("*") if path.is_file())
 
 
 @pytest.fixture
@@ -168,6 +168,14 @@ def test_version_lists_what_railnet_speaks(runtime: Runtime, stdin: bytes, versi
 
 def test_version_of_broken_stdin_is_an_error_of_code_6(runtime: Runtime) -> None:
     assert error(runtime.call("VERSION", b"{"))[0] == 6
+
+
+@pytest.mark.parametrize("version", ["7", "null", "[]", "true"])
+def test_version_that_is_no_string_is_an_error_of_code_6(runtime: Runtime, version: str) -> None:
+    code, message = error(runtime.call("VERSION", b'{"cniVersion": %s}' % version.encode()))
+
+    assert code == 6
+    assert "it should be a string" in message
 
 
 def test_del_without_a_daemon_runs_the_primary_chain_last_first_and_leaves_nothing(runtime: Runtime) -> None:

@@ -1,14 +1,14 @@
-"""The slow lane's one question: has this pod a rail? (What it runs is tested through the executable.)"""
+"""The slow lane: has this pod a rail, and what a request gets that the daemon lost."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from cni.host import netconf, slow
+from cni.host import daemon, netconf, plugin, slow
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.netconf import NetConf
-from tests.cni.host.plugins import an_environment
+from tests.cni.host.plugins import a_plugin, an_environment
 
 RAIL = "rdma/ib_vf"
 
@@ -72,3 +72,79 @@ def test_pod_must_try_again_when_the_runtime_did_not_say_its_uid(tmp_path: Path)
         slow.has_rails(an_environment(tmp_path, CNI_ARGS="K8S_POD_NAME=train-0"), a_conf(tmp_path))
 
     assert raised.value.code == TRY_AGAIN
+
+
+# A request that the daemon began and lost.
+
+
+class Host:
+    """A host with one plugin, which notes what it was run for, and no daemon."""
+
+    def __init__(self, folder: Path, script: str = "echo '{}'") -> None:
+        self.folder = folder
+        a_plugin(folder, "bridge", f'echo "$CNI_COMMAND" >> {folder}/log; {script}')
+        (folder / "primary").write_text('{"cniVersion": "1.0.0", "name": "n", "type": "bridge"}')
+        checkpoint(folder, entries("uid-1", RAIL))
+
+    def conf(self, resource: str) -> bytes:
+        paths = {"primary": f"{self.folder}/primary", "kubelet": str(self.folder)}
+        seconds = {"daemon": 0.1, "delegate": 20}
+        return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
+
+    def serve_again(self, command: str, resource: str = "a/other") -> tuple[int, bytes]:
+        return slow.serve_again(an_environment(self.folder, command), self.conf(resource), -1)
+
+    def ran(self) -> list[str]:
+        return (self.folder / "log").read_text().split()
+
+
+def test_add_of_a_plain_pod_that_was_lost_is_undone_and_served(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+
+    assert host.serve_again("ADD") == (0, b"{}\n")
+    assert host.ran() == ["DEL", "ADD"]
+
+
+def test_del_that_was_lost_is_served_once(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+
+    assert host.serve_again("DEL") == (0, b"")
+    assert host.ran() == ["DEL"]
+
+
+def test_add_that_was_lost_is_served_also_when_its_undo_fails(tmp_path: Path) -> None:
+    host = Host(tmp_path, 'test "$CNI_COMMAND" = ADD && echo "{}"')
+
+    assert host.serve_again("ADD") == (0, b"{}\n")
+    assert host.ran() == ["DEL", "ADD"]
+
+
+def test_add_of_a_pod_with_a_rail_that_was_lost_is_undone_and_to_be_tried_again(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
+    host = Host(tmp_path)
+
+    status, stdout = host.serve_again("ADD", RAIL)
+
+    assert (status, json.loads(stdout)["code"], host.ran()) == (1, TRY_AGAIN, ["DEL"])
+
+
+@pytest.mark.parametrize("stdin", [b"{", b'{"cniVersion": "1.0.0", "primary": "/nonexistent"}'], ids=["odd", "missing"])
+def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin: bytes) -> None:
+    status, stdout = slow.serve_again(an_environment(tmp_path, CNI_ARGS=""), stdin, -1)
+
+    assert status == 1
+    assert json.loads(stdout)["code"] in (6, 7)
+
+
+@pytest.mark.parametrize(
+    ("failure", "ran"), [(daemon.Silent("absent"), ["ADD"]), (daemon.Lost("went away"), ["DEL", "ADD"])]
+)
+def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkeypatch, failure, ran: list[str]) -> None:
+    def ask(*_: object) -> tuple[int, bytes]:
+        raise failure
+
+    monkeypatch.setattr(daemon, "ask", ask)
+    host = Host(tmp_path)
+
+    assert plugin._serve(an_environment(tmp_path), host.conf("a/other"), -1) == (0, b"{}\n")
+    assert host.ran() == ran

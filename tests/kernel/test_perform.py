@@ -1,0 +1,273 @@
+"""Plans become changes, on a kernel of two namespaces that is written by hand; the real one is the node tier's."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_interface
+from typing import TypeVar
+
+import pytest
+
+from kernel import perform
+from kernel.rtnetlink import IpInterface, Link
+from vf.address import PciAddress
+from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
+
+Result = TypeVar("Result")
+
+VF = PciAddress.parse("0000:03:00.1")
+OURS, MARK = str(VF), f"railnet {VF}"
+SANDBOX = -7  # the sandbox's descriptor; every other is the node's
+IN = MoveLinkIn(VF, 11, "ibs5v0", "net1")
+CONFIGURE = ConfigureLink("net1", 4092, (ip_interface("10.56.3.1/16"),))
+OUT = MoveLinkOut(VF, "net1", "ibs5v0")
+
+
+MARK = "railnet 0000:03:00.1"
+
+
+def a_link(ifindex: int, ifname: str, alias: str | None = None, parent: str | None = None, kind: str | None = None):
+    return Link(ifindex, ifname, alias, parent, kind)
+
+
+class Kernel:
+    """The links of a node and of one sandbox; refuses the operations it is told to."""
+
+    def __init__(self, node: list[Link], sandbox: list[Link]) -> None:
+        self.node = {link.ifindex: link for link in node}
+        self.sandbox = {link.ifindex: link for link in sandbox}
+        self.refuses: dict[str, OSError] = {}
+        self.log: list[str] = []
+        self._here = self.node
+
+    @contextmanager
+    def links(self) -> Iterator["Kernel"]:
+        yield self
+
+    def inside(self, netns_fd: int, function: Callable[[], Result]) -> Result:
+        before, self._here = self._here, self.sandbox if netns_fd == SANDBOX else self.node
+        try:
+            return function()
+        finally:
+            self._here = before
+
+    def listed(self) -> tuple[Link, ...]:
+        return tuple(self._here.values())
+
+    def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
+        into = self.sandbox if netns_fd == SANDBOX else self.node
+        self._check("move in" if into is self.sandbox else "move out", ifindex)
+        link = self._here.pop(ifindex)
+        taken = any(other.ifname == ifname for other in into.values())
+        into[ifindex] = link if taken else link._replace(ifname=ifname)
+        if taken:
+            raise OSError(errno.EEXIST, "File exists")
+
+    def rename(self, ifindex: int, ifname: str) -> None:
+        self._change("rename", ifindex, ifname=ifname)
+
+    def set_alias(self, ifindex: int, alias: str) -> None:
+        self._change("set_alias", ifindex, alias=alias or None)
+
+    def set_mtu(self, ifindex: int, mtu: int) -> None:
+        self._change("set_mtu", ifindex)
+
+    def add_address(self, ifindex: int, address: IpInterface) -> None:
+        self._change("add_address", ifindex)
+
+    def set_up(self, ifindex: int) -> None:
+        self._change("set_up", ifindex)
+
+    def _change(self, operation: str, ifindex: int, **changes: str | None) -> None:
+        self._check(operation, ifindex)
+        self._here[ifindex] = self._here[ifindex]._replace(**changes)
+
+    def _check(self, operation: str, ifindex: int) -> None:
+        if operation in self.refuses:
+            raise self.refuses[operation]
+        if ifindex not in self._here:
+            raise OSError(errno.ENODEV, "No such device")
+        self.log.append(operation)
+
+
+@pytest.fixture
+def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
+    def made(node: list[Link] = [], sandbox: list[Link] = []) -> Kernel:  # noqa: B006 - never changed
+        kernel = Kernel(node, sandbox)
+        monkeypatch.setattr(perform, "links", kernel.links)
+        monkeypatch.setattr(perform, "inside", kernel.inside)
+        return kernel
+
+    return made
+
+
+# Which link is the VF's.
+
+
+FOUND = {
+    "by its device": a_link(2, "net1", parent=OURS),
+    "by its device, renamed by the pod": a_link(2, "other", "anything", OURS),
+    "by our mark, where the kernel tells no device": a_link(2, "net1", MARK),
+    "by our mark, IPoIB": a_link(2, "net1", MARK, kind="ipoib"),
+    "by our mark, the simulated node's": a_link(2, "net1", MARK, kind="tun"),
+}
+STRANGERS = {
+    "our name": a_link(2, "net1"),
+    "the node's name": a_link(2, "ibs5v0"),
+    "our mark on a veth": a_link(2, "net1", MARK, kind="veth"),
+    "our mark on a bridge": a_link(2, "net1", MARK, kind="bridge"),
+    "our mark on a link of another device": a_link(2, "net1", MARK, "0000:03:00.2"),
+    "our mark on IPoIB of another device": a_link(2, "net1", MARK, "0000:03:00.2", "ipoib"),
+    "the mark of another VF": a_link(2, "net1", "railnet 0000:03:00.2"),
+    "a mark like ours": a_link(2, "net1", f"{MARK}0"),
+    "another device": a_link(2, "net1", parent="0000:83:00.1"),
+}
+
+
+@pytest.mark.parametrize("link", FOUND.values(), ids=FOUND.keys())
+def test_netdev_of_the_vf_is_found(link: Link) -> None:
+    assert perform._find((a_link(1, "lo"), link), VF) == link
+
+
+@pytest.mark.parametrize("link", STRANGERS.values(), ids=STRANGERS.keys())
+def test_link_of_the_pods_own_is_never_the_vfs_whatever_it_has_of_ours(link: Link) -> None:
+    assert perform._find((link,), VF) is None
+
+
+def test_device_counts_more_than_a_mark() -> None:
+    forged, ours = a_link(2, "net1", MARK, kind="tun"), a_link(3, "x", parent=OURS)
+
+    assert perform._find((forged, ours), VF) == ours
+
+
+# Attach.
+
+
+def test_attach_marks_moves_and_configures(a_kernel) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0")])
+
+    perform.attach((IN, CONFIGURE), SANDBOX)
+
+    assert (kernel.node, kernel.sandbox) == ({}, {11: a_link(11, "net1", MARK)})
+    assert kernel.log == ["set_alias", "move in", "set_mtu", "add_address", "set_up"]
+
+
+@pytest.mark.parametrize("operation", ["set_mtu", "add_address", "set_up"])
+@pytest.mark.parametrize("parent", [OURS, None], ids=["device known", "by the mark"])
+def test_attach_leaves_the_kernel_as_it_was_when_a_step_is_refused(a_kernel, operation: str, parent) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0", parent=parent)])
+    kernel.refuses = {operation: OSError(errno.EINVAL, "Invalid argument")}
+
+    with pytest.raises(OSError, match="Invalid argument") as raised:
+        perform.attach((IN, CONFIGURE), SANDBOX)
+
+    assert (kernel.node, kernel.sandbox) == ({11: a_link(11, "ibs5v0", alias=MARK, parent=parent)}, {})
+    assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize("operation", ["set_mtu", "move in"])
+def test_attach_raises_the_first_error_with_a_note_when_its_undo_fails_too(a_kernel, operation: str) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS)], [a_link(12, "left", parent=OURS)])
+    kernel.refuses = {operation: OSError(errno.EINVAL, "first"), "move out": OSError(errno.EBUSY, "second")}
+
+    with pytest.raises(OSError, match="first") as raised:
+        perform.attach((IN, CONFIGURE), SANDBOX)
+
+    assert raised.value.__notes__ == ["and its undo failed: [Errno 16] second"]
+
+
+def test_attach_undoes_every_move_though_the_undo_of_one_fails(a_kernel) -> None:
+    other = PciAddress.parse("0000:83:00.1")
+    kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS), a_link(12, "ibs6v0", parent=str(other))])
+    kernel.refuses = {"set_mtu": OSError(errno.EINVAL, "first")}
+    moved = kernel.move
+
+    def move(ifindex: int, netns_fd: int, ifname: str) -> None:
+        if netns_fd != SANDBOX and ifindex == 12:
+            raise OSError(errno.EBUSY, "second")
+        moved(ifindex, netns_fd, ifname)
+
+    kernel.move = move
+    with pytest.raises(OSError, match="first") as raised:
+        perform.attach((IN, MoveLinkIn(other, 12, "ibs6v0", "net2"), CONFIGURE), SANDBOX)
+
+    assert (list(kernel.node), list(kernel.sandbox)) == ([11], [12])
+    assert len(raised.value.__notes__) == 1
+
+
+def test_attach_does_not_move_where_the_name_is_taken(a_kernel) -> None:
+    strangers = a_link(2, "net1", kind="veth")
+    kernel = a_kernel([a_link(11, "ibs5v0")], [strangers])
+
+    with pytest.raises(OSError, match=r"has a link named net1 already; VF 0000:03:00\.1 was not moved") as raised:
+        perform.attach((IN,), SANDBOX)
+
+    assert raised.value.errno == errno.EEXIST
+    assert (kernel.sandbox, kernel.log) == ({2: strangers}, [])
+
+
+def test_attach_leaves_a_link_of_the_pods_alone_when_the_netdev_is_gone(a_kernel) -> None:
+    kernel = a_kernel([], [a_link(2, "ibs5v0", MARK, kind="veth")])
+
+    with pytest.raises(OSError, match="No such device"):
+        perform.attach((IN,), SANDBOX)
+
+    assert list(kernel.sandbox) == [2]
+
+
+# Detach.
+
+
+def test_detach_sends_the_netdev_home_under_its_name(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "renamed", MARK)])
+
+    perform.detach((OUT,), SANDBOX)
+
+    assert (kernel.node, kernel.sandbox) == ({31: a_link(31, "ibs5v0", alias=MARK)}, {})
+
+
+def test_detach_is_content_when_the_nodes_name_is_taken_meanwhile(a_kernel) -> None:
+    kernel = a_kernel([a_link(2, "ibs5v0")], [a_link(31, "net1", parent=OURS)])
+
+    perform.detach((OUT,), SANDBOX)
+
+    assert kernel.node[31].ifname == "net1"
+
+
+@pytest.mark.parametrize("link", STRANGERS.values(), ids=STRANGERS.keys())
+def test_detach_takes_nothing_of_the_pods_own(a_kernel, link: Link) -> None:
+    kernel = a_kernel(sandbox=[link])
+
+    perform.detach((OUT,), SANDBOX)
+
+    assert (kernel.node, kernel.sandbox, kernel.log) == ({}, {2: link}, [])
+
+
+def test_detach_does_nothing_in_a_namespace_that_is_gone(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+
+    perform.detach((OUT,), None)
+
+    assert kernel.log == []
+
+
+def test_detach_tells_what_the_kernel_refused(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    kernel.refuses = {"move out": OSError(errno.EBUSY, "Device or resource busy")}
+
+    with pytest.raises(OSError, match="busy"):
+        perform.detach((OUT,), SANDBOX)
+
+
+@pytest.mark.parametrize(("number", "fine"), [(errno.ENODEV, True), (errno.EEXIST, True), (errno.EBUSY, False)])
+def test_rename_of_what_is_gone_or_to_a_name_that_is_taken_is_fine(a_kernel, number: int, fine: bool) -> None:
+    kernel = a_kernel([a_link(31, "net1")])
+    kernel.refuses = {"rename": OSError(number, "refused")}
+    raised = []
+
+    try:
+        perform.detach((RenameLink(31, "ibs5v0"),), None)
+    except OSError as error:
+        raised.append(error)
+
+    assert (raised == []) is fine
