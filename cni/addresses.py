@@ -43,12 +43,12 @@ class SliceAddresses:
             Misconfigured: it has not; the message has the arithmetic.
             NoAddress: flannel has no lease yet.
         """
-        for rail, pf in enumerate(inventory.pfs):
-            slice_ = self._slice(rail, inventory)
-            if slice_.capacity < len(pf.vfs):
+        for number, rail in enumerate(inventory.rails):
+            slice_ = self._slice(number, inventory)
+            if slice_.capacity < len(rail.vfs):
                 raise Misconfigured(
-                    f"range {self._range} gives this node {slice_.part} on rail {rail}: {slice_.capacity} addresses for "
-                    f"the {len(pf.vfs)} VFs of {pf.address}; use a larger range or fewer VFs"
+                    f"range {self._range} gives this node {slice_.part} on rail {number}: {slice_.capacity} addresses for "
+                    f"the {len(rail.vfs)} VFs of {rail.address}; use a larger range or fewer VFs"
                 )
 
     def _slice(self, rail: int, inventory: Inventory) -> Slice:
@@ -57,4 +57,4 @@ class SliceAddresses:
         except (OSError, UnicodeDecodeError) as error:
             message = f"flannel's {self._subnet_env} cannot be read: {error}; is flanneld running on this node?"
             raise NoAddress(message) from None
-        return node_slice(self._range, rail, len(inventory.pfs), parse_subnet_env(text))
+        return node_slice(self._range, rail, len(inventory.rails), parse_subnet_env(text))

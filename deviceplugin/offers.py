@@ -13,9 +13,10 @@ from vf.table import VfTable
 
 
 class Offer(NamedTuple):
-    """One VF of a pool; `reason` is None if it is healthy."""
+    """One VF of a pool; `rail` counts from 0, `reason` is None if it is healthy."""
 
     vf: VirtualFunction
+    rail: int
     reason: str | None
 
     @property
@@ -33,12 +34,13 @@ def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str |
         table: facts and owners.
         node_reason: why no VF of this node may be used, if that is so.
     """
+    rails = {vf.address: number for number, rail in enumerate(table.inventory.rails) for vf in rail.vfs}
     vfs = assign(pools, table.inventory)[pool.resource]
-    return tuple(Offer(vf, node_reason or _reason(pool, vf, table)) for vf in vfs)
+    return tuple(Offer(vf, rails[vf.address], node_reason or _reason(pool, vf, table)) for vf in vfs)
 
 
 def _reason(pool: Pool, vf: VirtualFunction, table: VfTable) -> str | None:
     pf = table.inventory.pf(vf.pf)
-    if pf is None:
+    if pf is None and vf.pf is not None:
         return f"VF {vf.address} names PF {vf.pf}, which is not there"
     return health.reason(pf, vf, owned=table.owner(vf.address) is not None, rdma=pool.rdma)

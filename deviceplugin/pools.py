@@ -22,7 +22,7 @@ class Selector:
     """What a VF must be like: any value of each list; an empty list asks for nothing.
 
     `vendor` and `device` are the VF's PCI ids and `pf_device` its PF's, in hexadecimal with or without `0x`; `driver` is
-    the VF's; `pf` is its PF's address.
+    the VF's; `pf` is its PF's address. A VF that has no PF on this node matches no `pf` and no `pf_device`.
     """
 
     link_type: tuple[LinkType, ...] = ()
@@ -33,15 +33,15 @@ class Selector:
     pf: tuple[PciAddress, ...] = ()
     pci_address: tuple[PciAddress, ...] = ()
 
-    def matches(self, pf: PhysicalFunction, vf: VirtualFunction) -> bool:
-        """Tell whether a VF of this PF is meant."""
+    def matches(self, pf: PhysicalFunction | None, vf: VirtualFunction) -> bool:
+        """Tell whether a VF is meant; its PF says what link it has, since a pod can have the VF's RDMA device."""
         return (
-            _among(_LINK_TYPES[pf.link_layer], self.link_type)
+            _among(_LINK_TYPES[(pf or vf).link_layer], self.link_type)
             and _among(_digits(vf.vendor), map(_digits, self.vendor))
             and _among(_digits(vf.device), map(_digits, self.device))
-            and _among(_digits(pf.device), map(_digits, self.pf_device))
+            and _among(pf and _digits(pf.device), map(_digits, self.pf_device))
             and _among(vf.driver, self.driver)
-            and _among(pf.address, self.pf)
+            and _among(pf and pf.address, self.pf)
             and _among(vf.address, self.pci_address)
         )
 
@@ -68,7 +68,7 @@ DEFAULT = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
 
 
 def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[VirtualFunction, ...]]:
-    """Give each VF to the first pool that matches it; each pool's VFs are in (rail, PCI address) order."""
+    """Give each VF of a rail to the first pool that matches it; each pool's VFs are in (rail, PCI address) order."""
     assigned: dict[str, list[VirtualFunction]] = {pool.resource: [] for pool in pools}
     for pf, vf in _in_rail_order(inventory):
         first = next((pool for pool in pools if pool.selector.matches(pf, vf)), None)
@@ -77,10 +77,10 @@ def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[Virtu
     return {resource: tuple(vfs) for resource, vfs in assigned.items()}
 
 
-def _in_rail_order(inventory: Inventory) -> Iterator[tuple[PhysicalFunction, VirtualFunction]]:
-    for pf in inventory.pfs:
-        for vf in sorted(pf.vfs, key=lambda vf: vf.address):
-            yield pf, vf
+def _in_rail_order(inventory: Inventory) -> Iterator[tuple[PhysicalFunction | None, VirtualFunction]]:
+    for rail in inventory.rails:
+        for vf in sorted(rail.vfs, key=lambda vf: vf.address):
+            yield rail.pf, vf
 
 
 def _among(value: object, allowed: Iterable[object]) -> bool:

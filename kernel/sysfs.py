@@ -1,51 +1,97 @@
 """PFs and VFs as sysfs shows them, and the few files that change them.
 
 Everything is found from the PCI devices of a given root: a VF whose netdev and RDMA device are inside a pod is still
-a VF. One pass, each file opened once, no netlink and no pci.ids.
+a VF. One pass, each file opened once, no netlink and no pci.ids. Paths are plain strings, since a node can have a
+thousand VFs and joining `Path`s costs more than reading the files.
 """
 
 import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
+from kernel.folder import Folder
 from vf.address import PciAddress
 from vf.function import DeviceNode, Inventory, LinkLayer, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 from vf.guid import Guid
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
+_NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
+
+# PCI says of a function that it is a VF only where its PF is there too. In a virtual machine the device id is all there
+# is: MLX5_PCI_DEV_IS_VF in mlx5_core_pci_table, drivers/net/ethernet/mellanox/mlx5/core/main.c.
+_MELLANOX = "15b3"
+_MELLANOX_VFS = frozenset({"1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"})
 
 
 class Sysfs:
-    """A sysfs tree at `root`, usually /sys."""
+    """A sysfs tree at `root`, usually /sys; `rails` is the order of the rails, where the configuration names one."""
 
-    def __init__(self, root: Path) -> None:
-        self._devices = root / "bus/pci/devices"
-        self._drivers = root / "bus/pci/drivers"
+    def __init__(self, root: Path, rails: tuple[PciAddress, ...] | None = None) -> None:
+        self._devices = f"{root}/bus/pci/devices"
+        self._drivers = f"{root}/bus/pci/drivers"
+        self._rails = rails
 
     def inventory(self) -> Inventory:
-        """Read every SR-IOV capable PF that is a network controller, and its VFs.
+        """Read every SR-IOV capable PF that is a network controller, its VFs, and the VFs that have no PF here.
 
         Raises:
             OSError: there is no PCI bus below the root.
         """
-        addresses = sorted(PciAddress.parse(name) for name in os.listdir(self._devices))
-        return Inventory(tuple(pf for pf in map(self._pf, addresses) if pf is not None))
+        pfs: list[PhysicalFunction] = []
+        lone_vfs: list[VirtualFunction] = []
+        read: set[PciAddress] = set()
+        for address in sorted(map(PciAddress.parse, os.listdir(self._devices))):
+            if address in read:  # a VF; its PF comes first
+                continue
+            function = self._function(address)
+            if isinstance(function, PhysicalFunction):
+                pfs.append(function)
+                read.update(vf.address for vf in function.vfs)
+            elif function is not None:
+                lone_vfs.append(function)
+        return Inventory(tuple(pfs), tuple(lone_vfs), self._rails)
 
     def reread(self, vf: VirtualFunction) -> VirtualFunction:
         """Read one VF again, without a look at any other."""
-        return self._vf(vf.address, vf.index, vf.pf, vf.numa_node)
+        with suppress(FileNotFoundError), self._folder(vf.address) as folder:
+            return replace(vf, **_changing(folder))
+        return replace(vf, driver=None, netdev=None, rdma=None)
 
     def netdev(self, function: PciAddress) -> Netdev | None:
         """Read the netdev of one function; None while it is in another namespace, or without a driver."""
-        return _netdev(self._devices / str(function))
+        with suppress(FileNotFoundError), self._folder(function) as folder:
+            return _netdev(folder)
+        return None
+
+    def port(self, function: PciAddress) -> Port | None:
+        """Read port 1 of one function; None while it shows no RDMA device."""
+        with suppress(FileNotFoundError), self._folder(function) as folder:
+            ports = (_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband"))
+            return next((port for port in ports if port is not None), None)
+        return None
+
+    def pkeys(self, function: PciAddress) -> tuple[int, ...]:
+        """Read the partition keys that the subnet manager gave port 1 of one function, without the table's unused entries.
+
+        Bit 15 says full member. Empty while the function shows no RDMA device.
+        """
+        with suppress(FileNotFoundError), self._folder(function) as folder:
+            tables = [f"infiniband/{name}/ports/1/pkeys" for name in folder.names("infiniband")]
+            entries = [f"{table}/{index}" for table in tables for index in sorted(folder.names(table), key=int)]
+            return tuple(pkey for entry in entries if (pkey := folder.number(entry, 0)) & 0x7FFF)
+        return ()
 
     def set_drivers_autoprobe(self, pf: PciAddress, on: bool) -> None:
         """Say whether VFs that appear are bound to a driver at once (kernel 4.12, 0e7df22401a3)."""
-        _write(self._devices / str(pf) / "sriov_drivers_autoprobe", "1" if on else "0")
+        _write(f"{self._path(pf)}/sriov_drivers_autoprobe", "1" if on else "0")
 
     def set_numvfs(self, pf: PciAddress, count: int) -> None:
         """Make `count` VFs where there are none, or remove all with 0; EBUSY for any other change."""
-        _write(self._devices / str(pf) / "sriov_numvfs", str(count))
+        _write(f"{self._path(pf)}/sriov_numvfs", str(count))
 
     def set_guid(self, pf: PciAddress, vf_index: int, guid: Guid) -> None:
         """Set node and port GUID of one VF by MLNX_OFED's files, and let its link follow the port's.
@@ -55,145 +101,164 @@ class Sysfs:
         Raises:
             OSError: ENOENT, the PF's driver has no such files.
         """
-        folder = self._devices / str(pf) / "sriov" / str(vf_index)
+        folder = f"{self._path(pf)}/sriov/{vf_index}"
         for name, value in (("node", str(guid)), ("port", str(guid)), ("policy", "Follow")):
-            _write(folder / name, value)
+            _write(f"{folder}/{name}", value)
 
     def bind(self, function: PciAddress, driver: str) -> None:
         """Bind a function to a driver; EBUSY if it has one."""
-        _write(self._drivers / driver / "bind", str(function))
+        _write(f"{self._drivers}/{driver}/bind", str(function))
 
     def unbind(self, function: PciAddress, driver: str) -> None:
         """Take a function from its driver; its netdev and RDMA device go away."""
-        _write(self._drivers / driver / "unbind", str(function))
+        _write(f"{self._drivers}/{driver}/unbind", str(function))
 
-    def _pf(self, address: PciAddress) -> PhysicalFunction | None:
-        folder = self._devices / str(address)
-        totalvfs = _text(folder / "sriov_totalvfs")
-        class_code = int(_text(folder / "class") or "0", 16)
-        if totalvfs is None or class_code >> 16 != 0x02:  # noqa: PLR2004 - PCI base class: network controller
-            return None
-        numa_node = _number(folder / "numa_node", -1)
+    def _path(self, function: PciAddress) -> str:
+        return f"{self._devices}/{function}"
+
+    def _folder(self, function: PciAddress) -> Folder:
+        return Folder(self._path(function))
+
+    def _function(self, address: PciAddress) -> PhysicalFunction | VirtualFunction | None:
+        """Read a function that no PF before it has named as its VF; None if it is neither PF nor VF, or gone by now."""
+        with suppress(FileNotFoundError), self._folder(address) as folder:
+            kind = _kind(folder)
+            if kind["class_code"] >> 16 != _NETWORK_CONTROLLER:
+                return None
+            names = folder.names(".")
+            if "sriov_totalvfs" in names:
+                return self._pf(address, kind, folder, names)
+            lone = kind["vendor"] == _MELLANOX and kind["device"] in _MELLANOX_VFS
+            if lone and "physfn" not in names:  # else its PF is there, and names it only by now, or no longer
+                return _vf(folder, address, 0, None, folder.number("numa_node", -1), kind)
+        return None
+
+    def _pf(self, address: PciAddress, kind: "_Kind", folder: Folder, names: Iterable[str]) -> PhysicalFunction:
+        numa_node = folder.number("numa_node", -1)
         return PhysicalFunction(
             address=address,
-            vendor=_id(folder / "vendor"),
-            device=_id(folder / "device"),
-            class_code=class_code,
-            driver=_driver(folder),
+            **kind,
+            **_changing(folder),
             numa_node=numa_node,
-            totalvfs=int(totalvfs),
-            numvfs=_number(folder / "sriov_numvfs", 0),
-            netdev=_netdev(folder),
-            rdma=_rdma(folder),
-            ofed_guid_files=(folder / "sriov").is_dir(),
-            vfs=tuple(self._vf(vf, index, address, numa_node) for index, vf in _virtual_functions(folder)),
+            totalvfs=folder.number("sriov_totalvfs", 0),
+            numvfs=folder.number("sriov_numvfs", 0),
+            ofed_guid_files="sriov" in names,
+            vfs=tuple(self._vfs(address, numa_node, _virtual_functions(folder, names))),
         )
 
-    def _vf(self, address: PciAddress, index: int, pf: PciAddress, numa_node: int) -> VirtualFunction:
-        folder = self._devices / str(address)
-        return VirtualFunction(
-            address=address,
-            index=index,
-            pf=pf,
-            vendor=_id(folder / "vendor"),
-            device=_id(folder / "device"),
-            driver=_driver(folder),
-            numa_node=numa_node,  # always the PF's
-            netdev=_netdev(folder),
-            rdma=_rdma(folder),
-        )
+    def _vfs(self, pf: PciAddress, numa_node: int, vfs: Iterable[tuple[int, PciAddress]]) -> Iterator[VirtualFunction]:
+        """Read a PF's VFs. The kernel gives all of them one vendor, device and class, and the PF's NUMA node.
+
+        Source: pci_iov_scan_device() and pci_read_vf_config_common(), drivers/pci/iov.c.
+        """
+        kind: _Kind | None = None
+        for index, address in vfs:
+            with suppress(FileNotFoundError), self._folder(address) as folder:  # else it is being removed
+                kind = kind or _kind(folder)
+                yield _vf(folder, address, index, pf, numa_node, kind)
 
 
-def _virtual_functions(folder: Path) -> list[tuple[int, PciAddress]]:
+class _Kind(TypedDict):
+    """What PCI says a function is, which does not change while it exists."""
+
+    vendor: str
+    device: str
+    class_code: int
+
+
+class _Changing(TypedDict):
+    """What changes during a function's life."""
+
+    driver: str | None
+    netdev: Netdev | None
+    rdma: RdmaDevice | None
+
+
+def _kind(folder: Folder) -> _Kind:
+    vendor, device = ((folder.text(name) or "").removeprefix("0x") for name in ("vendor", "device"))
+    return _Kind(vendor=vendor, device=device, class_code=folder.number("class", 0))
+
+
+def _changing(folder: Folder) -> _Changing:
+    return _Changing(driver=folder.target("driver"), netdev=_netdev(folder), rdma=_rdma(folder))
+
+
+def _vf(
+    folder: Folder, address: PciAddress, index: int, pf: PciAddress | None, numa_node: int, kind: _Kind
+) -> VirtualFunction:
+    return VirtualFunction(address=address, index=index, pf=pf, numa_node=numa_node, **kind, **_changing(folder))
+
+
+def _virtual_functions(folder: Folder, names: Iterable[str]) -> list[tuple[int, PciAddress]]:
     found = []
-    for name in os.listdir(folder):
+    for name in names:
         if (match := _VIRTFN.fullmatch(name)) is not None:
-            target = os.path.basename(os.readlink(folder / name))
-            found.append((int(match[1]), PciAddress.parse(target)))
+            target = folder.target(name)
+            if target is not None:  # else it is being removed
+                found.append((int(match[1]), PciAddress.parse(target)))
     return sorted(found)
 
 
-def _netdev(folder: Path) -> Netdev | None:
-    for name in _names(folder / "net"):
-        ifindex, mtu = _number(folder / "net" / name / "ifindex", 0), _number(folder / "net" / name / "mtu", 0)
-        if ifindex:  # else it was renamed or moved between the two looks
-            return Netdev(name, ifindex, mtu)
-    return None
+def _netdev(folder: Folder) -> Netdev | None:
+    """Read the netdev of port 1: the lowest `dev_port`, then the oldest, of those that are there whole."""
+    found = []
+    for name in folder.names("net"):
+        ifindex = folder.number(f"net/{name}/ifindex", 0)
+        dev_port, mtu = folder.number(f"net/{name}/dev_port", 0), folder.number(f"net/{name}/mtu", 0)
+        # No ifindex: it was renamed or moved between the two looks.
+        if ifindex and not (dev_port and _has_port(folder, dev_port + 1)):
+            found.append((dev_port, ifindex, Netdev(name, ifindex, mtu)))
+    return min(found)[2] if found else None
 
 
-def _rdma(folder: Path) -> RdmaDevice | None:
-    for name in _names(folder / "infiniband"):
-        device = folder / "infiniband" / name
-        node_guid = _text(device / "node_guid")
-        if node_guid is None:
+def _has_port(folder: Folder, port: int) -> bool:
+    """Tell whether a function's RDMA device has a port of this number; mlx4 puts two ports on one function."""
+    return any(str(port) in folder.names(f"infiniband/{name}/ports") for name in folder.names("infiniband"))
+
+
+def _rdma(folder: Folder) -> RdmaDevice | None:
+    for name in folder.names("infiniband"):
+        node_guid = folder.text(f"infiniband/{name}/node_guid")
+        if node_guid is None:  # it is going away
             continue
-        mad = {kind: _device_node(folder / "infiniband_mad", kind) for kind in ("umad", "issm")}
+        mad = folder.names("infiniband_mad")
         return RdmaDevice(
             name=name,
             node_guid=Guid.parse(node_guid),
-            port=_port(device / "ports" / "1"),
-            uverbs=_device_node(folder / "infiniband_verbs", "uverbs"),
-            umad=mad["umad"],
-            issm=mad["issm"],
+            port=_port(folder, f"infiniband/{name}/ports/1"),
+            uverbs=_device_node(folder, "infiniband_verbs", folder.names("infiniband_verbs")),
+            umad=_device_node(folder, "infiniband_mad", _of_port_1(folder, mad, "umad")),
+            issm=_device_node(folder, "infiniband_mad", _of_port_1(folder, mad, "issm")),
         )
     return None
 
 
-def _port(folder: Path) -> Port | None:
-    state, phys_state, layer = (_text(folder / name) for name in ("state", "phys_state", "link_layer"))
+def _of_port_1(folder: Folder, names: Iterable[str], kind: str) -> list[str]:
+    """Choose the devices of one kind that belong to port 1; only a device of several ports has several of a kind."""
+    found = [name for name in names if name.startswith(kind)]
+    if len(found) > 1:
+        return [name for name in found if folder.number(f"infiniband_mad/{name}/port", 1) == 1]
+    return found
+
+
+def _port(folder: Folder, path: str) -> Port | None:
+    state, phys_state = folder.text(f"{path}/state"), folder.text(f"{path}/phys_state")
     if state is None or phys_state is None:
         return None
-    link_layer: LinkLayer = "Ethernet" if layer == "Ethernet" else "InfiniBand"
+    link_layer: LinkLayer = "Ethernet" if folder.text(f"{path}/link_layer") == "Ethernet" else "InfiniBand"
     return Port(state, phys_state, link_layer)
 
 
-def _device_node(folder: Path, kind: str) -> DeviceNode | None:
-    for name in _names(folder):
-        numbers = _text(folder / name / "dev") if name.startswith(kind) else None
+def _device_node(folder: Folder, path: str, names: Iterable[str]) -> DeviceNode | None:
+    for name in names:
+        numbers = folder.text(f"{path}/{name}/dev")
         if numbers is not None:
             major, minor = numbers.split(":")
             return DeviceNode(name, int(major), int(minor))
     return None
 
 
-def _driver(folder: Path) -> str | None:
-    try:
-        return os.path.basename(os.readlink(folder / "driver"))
-    except FileNotFoundError:
-        return None
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _id(path: Path) -> str:
-    return (_text(path) or "").removeprefix("0x")
-
-
-def _number(path: Path, absent: int) -> int:
-    text = _text(path)
-    return absent if text is None else int(text)
-
-
-def _text(path: Path) -> str | None:
-    """Read a file of sysfs; None where it is absent, or not to be read in the device's present state."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        return os.read(fd, 4096).decode().strip()
-    except OSError:  # EINVAL of a link that is down, ENODEV of a device that is going away
-        return None
-    finally:
-        os.close(fd)
-
-
-def _write(path: Path, text: str) -> None:
+def _write(path: str, text: str) -> None:
     """Write a line to a file of sysfs in one write(2), which is one request to the kernel."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -57,10 +57,15 @@ class NetworkConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything the node daemon is told. `primary` is None for `auto`: the first configuration that is not ours."""
+    """Everything the node daemon is told.
+
+    `primary` is None for `auto`: the first configuration that is not ours. `rails` names PFs in rail order, None for
+    `auto`: all in PCI order.
+    """
 
     host: HostPaths = HostPaths()
     primary: str | None = None
+    rails: tuple[PciAddress, ...] | None = None
     pools: tuple[Pool, ...] = DEFAULT
     provision: tuple[Provision, ...] = ()
     network: NetworkConfiguration = NetworkConfiguration()
@@ -128,7 +133,7 @@ def _configuration(document: Any) -> Configuration:
             **_fields(value, path, dict.fromkeys(("sysfs", "kubelet", "flannel", "root"), _path))
         ),
         "primary": lambda value, path: None if value == "auto" else str(_path(value, path)),
-        "rails": _exactly("auto"),
+        "rails": lambda value, path: None if value == "auto" else _list(_pci_address)(value, path),
         "pools": lambda value, path: _distinct(_list(_pool)(value, path), path),
         "provision": lambda value, path: _once(_list(_provision)(value, path), path),
         "rdma": lambda value, path: _fields(value, path, {"netns": _exactly("shared")}),

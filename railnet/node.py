@@ -18,7 +18,7 @@ from cni.rails import Host, Network, Rails
 from cni.server import Limits, Server
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
-from kernel import perform
+from kernel import perform, rdma
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
 from railnet import conflist
@@ -44,7 +44,8 @@ async def run(configuration: Configuration) -> None:
         OSError: the node's files or kernel refuse.
     """
     _make_folders()
-    sysfs = Sysfs(configuration.host.sysfs)
+    _check_rdma_netns_mode()
+    sysfs = Sysfs(configuration.host.sysfs, configuration.rails)
     async with _alone():
         table = VfTable(sysfs.inventory())
         journal = Journal(_RUN / "journal", _RUN / "quarantine")
@@ -60,6 +61,14 @@ async def run(configuration: Configuration) -> None:
 def _make_folders() -> None:
     for folder in (_RUN, Path(lock.FOLDER)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _check_rdma_netns_mode() -> None:
+    if rdma.netns_mode() == "exclusive":
+        raise Misconfigured(
+            "the kernel's RDMA netns mode is exclusive, and this version serves shared only: "
+            "`rdma system set netns shared`, or the option netns_mode=1 of module ib_core"
+        )
 
 
 @asynccontextmanager

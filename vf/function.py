@@ -1,6 +1,6 @@
 """Facts about PFs and VFs, as read at one moment. Frozen: who wants newer facts reads again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -52,17 +52,27 @@ class RdmaDevice:
 
 @dataclass(frozen=True, slots=True)
 class VirtualFunction:
-    """One VF. It exists because PCI says so; `netdev` and `rdma` are None while a pod has them."""
+    """One VF. It exists because PCI says so; `netdev` and `rdma` are None while a pod has them.
+
+    `pf` is None where its PF is not on this node: a virtual machine was given the VF alone. `index` is then 0.
+    `numa_node` and `class_code` are as a PF's.
+    """
 
     address: PciAddress
     index: int
-    pf: PciAddress
+    pf: PciAddress | None
     vendor: str
     device: str
+    class_code: int
     driver: str | None
     numa_node: int
     netdev: Netdev | None
     rdma: RdmaDevice | None
+
+    @property
+    def link_layer(self) -> LinkLayer:
+        """What its port speaks: the RDMA device knows, else the PCI class does."""
+        return _link_layer(self.rdma, self.class_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +98,73 @@ class PhysicalFunction:
     @property
     def link_layer(self) -> LinkLayer:
         """What the port speaks: the RDMA device knows, else the PCI class does."""
-        if self.rdma is not None and self.rdma.port is not None:
-            return self.rdma.port.link_layer
-        return "InfiniBand" if self.class_code == _INFINIBAND_CONTROLLER else "Ethernet"
+        return _link_layer(self.rdma, self.class_code)
+
+
+class Rail(NamedTuple):
+    """One rail: a PF with its VFs, or a VF that has no PF on this node.
+
+    `address` names it: the PF's, or the VF's own. A rail that the configuration names and the node has not is empty.
+    """
+
+    address: PciAddress
+    pf: PhysicalFunction | None
+    vfs: tuple[VirtualFunction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Every PF of a node in PCI order, which is also the order of its rails."""
+    """Every PF and VF of a node; `pfs` and `lone_vfs`, the VFs that have no PF here, are in PCI order.
+
+    `named_rails` is the order of the rails where the configuration gives one: addresses of PFs or lone VFs.
+    """
 
     pfs: tuple[PhysicalFunction, ...] = ()
+    lone_vfs: tuple[VirtualFunction, ...] = ()
+    named_rails: tuple[PciAddress, ...] | None = None
 
-    def pf(self, address: PciAddress) -> PhysicalFunction | None:
-        """Find a PF by its address."""
+    @property
+    def rails(self) -> tuple[Rail, ...]:
+        """The node's rails: those named, whether the node has them or not; else all in PCI order."""
+        found = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
+        found |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
+        order = sorted(found) if self.named_rails is None else self.named_rails
+        return tuple(found.get(address, Rail(address, None, ())) for address in order)
+
+    def vfs(self) -> Iterator[VirtualFunction]:
+        """Give every VF, whether it is on a rail or not."""
+        for pf in self.pfs:
+            yield from pf.vfs
+        yield from self.lone_vfs
+
+    def pf(self, address: PciAddress | None) -> PhysicalFunction | None:
+        """Find a PF by its address; a lone VF's None finds none."""
         return next((pf for pf in self.pfs if pf.address == address), None)
 
     def vf(self, address: PciAddress) -> VirtualFunction | None:
         """Find a VF by its address."""
-        return next((vf for pf in self.pfs for vf in pf.vfs if vf.address == address), None)
+        return next((vf for vf in self.vfs() if vf.address == address), None)
 
     def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
         """Give the same inventory with newer facts about some VFs."""
-        return Inventory(tuple(replace(pf, vfs=tuple(newer.get(vf.address, vf) for vf in pf.vfs)) for pf in self.pfs))
+        pfs = tuple(replace(pf, vfs=_newer(pf.vfs, newer)) for pf in self.pfs)
+        return replace(self, pfs=pfs, lone_vfs=_newer(self.lone_vfs, newer))
 
-    def rail(self, pf: PciAddress) -> int | None:
-        """Give the rail of a PF, counted from 0."""
-        return next((rail for rail, known in enumerate(self.pfs) if known.address == pf), None)
+    def rail(self, function: PciAddress) -> int | None:
+        """Give the rail of a PF or VF, counted from 0; None for one that is on none."""
+        for number, rail in enumerate(self.rails):
+            if rail.address == function or any(vf.address == function for vf in rail.vfs):
+                return number
+        return None
+
+
+def _newer(
+    vfs: tuple[VirtualFunction, ...], newer: Mapping[PciAddress, VirtualFunction]
+) -> tuple[VirtualFunction, ...]:
+    return tuple(newer.get(vf.address, vf) for vf in vfs)
+
+
+def _link_layer(rdma: RdmaDevice | None, class_code: int) -> LinkLayer:
+    if rdma is not None and rdma.port is not None:
+        return rdma.port.link_layer
+    return "InfiniBand" if class_code == _INFINIBAND_CONTROLLER else "Ethernet"

@@ -28,7 +28,7 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
     found = []
     for address in vfs:
         vf = inventory.vf(address)
-        rail = None if vf is None else inventory.rail(vf.pf)
+        rail = None if vf is None else inventory.rail(address)
         if vf is None or rail is None:
             raise NotOurs(f"kubelet gave this pod {address}, which is no VF of this node")
         found.append((rail, address, vf))
@@ -75,7 +75,7 @@ def _attachment(one: Assigned, netdev: Netdev, addresses: tuple[IpInterface, ...
     rdma = one.vf.rdma
     if rdma is not None and not rdma.node_guid.usable:
         raise Unusable(
-            f"VF {one.vf.address} has no GUID; let Railnet provision its PF {one.vf.pf}, or set one and rebind the VF"
+            f"VF {one.vf.address} has no GUID; let Railnet provision {one.vf.pf or 'its PF'}, or set one and rebind the VF"
         )
     return Attachment(
         ifname=one.ifname,

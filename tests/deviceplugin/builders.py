@@ -31,6 +31,7 @@ def a_vf(address: str = "0000:03:00.1", number: int = 1, **changes: Any) -> Virt
         pf=parsed._replace(function=0),
         vendor="0x15b3",
         device="0x101e",
+        class_code=0x020700,
         driver="mlx5_core",
         numa_node=0,
         netdev=Netdev(name=f"ib{number}", ifindex=100 + number, mtu=4092),

@@ -51,6 +51,18 @@ class Dialled:
         answer = await self.plugin.Allocate(api.AllocateRequest(container_requests=requests), timeout=WAIT_SECONDS)
         return list(answer.container_responses)
 
+    async def preferred(self, *containers: tuple[list[str], list[str], int]) -> list[list[str]]:
+        """Ask for containers, each with what is available, what is settled, and how many it wants."""
+        requests = [
+            api.ContainerPreferredAllocationRequest(
+                available_deviceIDs=available, must_include_deviceIDs=settled, allocation_size=size
+            )
+            for available, settled, size in containers
+        ]
+        request = api.PreferredAllocationRequest(container_requests=requests)
+        answer = await self.plugin.GetPreferredAllocation(request, timeout=WAIT_SECONDS)
+        return [list(container.deviceIDs) for container in answer.container_responses]
+
     async def pre_start(self, *ids: str) -> None:
         await self.plugin.PreStartContainer(api.PreStartContainerRequest(devices_ids=ids), timeout=WAIT_SECONDS)
 

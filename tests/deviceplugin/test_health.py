@@ -33,7 +33,36 @@ def test_reason_is_none_for(pf: PhysicalFunction, vf: VirtualFunction, owned: bo
     assert health.reason(pf, vf, owned=owned, rdma=True) is None
 
 
+LONE = a_vf("0101:00:00.0", pf=None, rdma=an_rdma_device(1, ACTIVE))
+INIT = replace(ACTIVE, state="2: INIT")
+
 UNHEALTHY = {
+    "PF without a subnet manager": (
+        a_pf(rdma=an_rdma_device(0, INIT)),
+        VF,
+        False,
+        "PF .* is '2: INIT', .*no subnet manager",
+    ),
+    "RoCE PF that is down": (
+        a_pf(rdma=an_rdma_device(0, replace(DOWN, phys_state="5: LinkUp", link_layer="Ethernet"))),
+        VF,
+        False,
+        "check its cable",
+    ),
+    "no PF, port down": (
+        None,
+        replace(LONE, rdma=an_rdma_device(1, DOWN)),
+        False,
+        "port 1 of VF 0101:00:00.0 .mlx5_1. is",
+    ),
+    "no PF, zero GUID": (
+        None,
+        replace(LONE, rdma=an_rdma_device(1, node_guid=Guid(0))),
+        False,
+        "gave this machine the VF",
+    ),
+    "no PF, no driver": (None, replace(LONE, driver=None), False, "no driver is bound"),
+    "no PF, no netdev": (None, replace(LONE, netdev=None), False, "modprobe ib_ipoib"),
     "no driver": (PF, a_vf(driver=None), False, "no driver is bound to VF 0000:03:00.1: .*drivers_probe"),
     "no driver in a pod": (PF, a_vf(driver=None), True, "no driver"),
     "no RDMA device": (PF, a_vf(rdma=None), False, "no RDMA device under driver mlx5_core: load"),
@@ -49,10 +78,19 @@ UNHEALTHY = {
 
 
 @pytest.mark.parametrize(("pf", "vf", "owned", "words"), UNHEALTHY.values(), ids=UNHEALTHY.keys())
-def test_reason_says_what_is_wrong_for(pf: PhysicalFunction, vf: VirtualFunction, owned: bool, words: str) -> None:
+def test_reason_says_what_is_wrong_for(
+    pf: PhysicalFunction | None, vf: VirtualFunction, owned: bool, words: str
+) -> None:
     reason = health.reason(pf, vf, owned=owned, rdma=True)
 
     assert re.search(words, reason or "none")
+
+
+@pytest.mark.parametrize(
+    ("vf", "owned"), [(LONE, False), (replace(LONE, netdev=None, rdma=None), True)], ids=["free", "in a pod"]
+)
+def test_reason_is_none_for_a_vf_without_a_pf(vf: VirtualFunction, owned: bool) -> None:
+    assert health.reason(None, vf, owned=owned, rdma=True) is None
 
 
 def test_reason_asks_for_no_rdma_device_when_the_pool_needs_none() -> None:

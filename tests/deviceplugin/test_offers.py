@@ -1,8 +1,10 @@
 """What a pool offers: VFs, owners and reasons put together."""
 
+from dataclasses import replace
+
 from deviceplugin.offers import offers
 from deviceplugin.pools import DEFAULT, Pool, Selector
-from tests.deviceplugin.builders import a_pf, a_vf, two_rails
+from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 from vf.address import PciAddress
 from vf.function import Inventory
 from vf.table import Owner, VfTable
@@ -39,6 +41,26 @@ def test_offers_have_the_nodes_reason_when_there_is_one() -> None:
     offered = offers(DEFAULT, POOL, VfTable(two_rails()), "our configuration is not the active one")
 
     assert {offer.reason for offer in offered} == {"our configuration is not the active one"}
+
+
+def test_vf_without_a_pf_is_offered_as_a_rail_of_its_own() -> None:
+    lone = a_vf("0101:00:00.0", pf=None, rdma=an_rdma_device(1, ACTIVE))
+
+    offered = offers(DEFAULT, POOL, VfTable(replace(two_rails(), lone_vfs=(lone,))))
+
+    assert [(offer.id, offer.rail, offer.reason) for offer in offered[2:]] == [
+        ("0000:83:00.1", 1, None),
+        ("0000:83:00.2", 1, None),
+        ("0101:00:00.0", 2, None),
+    ]
+
+
+def test_offers_leave_out_what_is_on_no_rail() -> None:
+    node = two_rails()
+
+    offered = offers(DEFAULT, POOL, VfTable(replace(node, named_rails=(node.pfs[1].address,))))
+
+    assert [(offer.id, offer.rail) for offer in offered] == [("0000:83:00.1", 0), ("0000:83:00.2", 0)]
 
 
 def test_offers_leave_out_what_an_earlier_pool_has() -> None:

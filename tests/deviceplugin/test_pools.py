@@ -51,6 +51,20 @@ def test_selector_takes_the_link_type_from_the_pf_when_a_pod_has_the_vf() -> Non
     assert Selector(link_type=("infiniband",)).matches(PF, in_a_pod)
 
 
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (Selector(link_type=("infiniband",), vendor=("15b3",), device=("101e",), driver=("mlx5_core",)), True),
+        (Selector(link_type=("ether",)), False),
+        (Selector(pf=(PF.address,)), False),
+        (Selector(pf_device=("1021",)), False),
+    ],
+    ids=["its own facts", "another link type", "a PF", "a PF's device"],
+)
+def test_selector_of_a_pf_matches_no_vf_without_one(selector: Selector, expected: bool) -> None:
+    assert selector.matches(None, replace(VF, pf=None, netdev=None, rdma=None)) is expected
+
+
 def addresses(vfs: tuple[VirtualFunction, ...]) -> list[str]:
     return [str(vf.address) for vf in vfs]
 

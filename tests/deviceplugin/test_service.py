@@ -80,11 +80,22 @@ async def streams_are(node: Node, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_options_ask_for_pre_start_and_offer_no_preference(node: Node) -> None:
+def test_options_ask_for_pre_start_and_preferred_allocation(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         options = await kubelet.plugin.GetDevicePluginOptions(api.Empty())
 
-        assert options == api.DevicePluginOptions(pre_start_required=True)
+        assert options == api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
+
+    on(node, act)
+
+
+def test_preferred_allocation_is_answered_for_each_container(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        everything = [VF, "0000:03:00.2", "0000:83:00.1", "0000:83:00.2"]
+
+        preferred = await kubelet.preferred((everything, [], 2), (everything, ["0000:83:00.2"], 2), (everything, [], 1))
+
+        assert preferred == [[VF, "0000:83:00.1"], [VF, "0000:83:00.2"], [VF]]
 
     on(node, act)
 

@@ -44,7 +44,9 @@ def an_rdma_device(number: int, port: Port) -> RdmaDevice:
 
 def a_vf(address: str, index: int, **changes: object) -> VirtualFunction:
     facts = {"driver": "mlx5_core", "netdev": None, "rdma": None, **changes}
-    return VirtualFunction(PciAddress.parse(address), index, PF_ADDRESS, "15b3", "101c", numa_node=1, **facts)
+    return VirtualFunction(
+        PciAddress.parse(address), index, PF_ADDRESS, "15b3", "101c", class_code=0x020700, numa_node=1, **facts
+    )
 
 
 def test_inventory_is_every_pf_with_every_vf(whole: Tree) -> None:

@@ -1,38 +1,47 @@
-"""A hand-written sysfs tree: one PF with a VF at home, one whose netdev and RDMA device are in a pod, one without a driver.
+"""A sysfs tree, written from values: what the kernel shows of PCI functions, with its real nesting and links.
 
-In the kernel's form: every text ends in a newline, ids have `0x`, links are relative.
+In the kernel's form: every text ends in a newline, ids have `0x`, links are relative. Which functions a node has is in
+`nodes`; below is also the small node of the first tests: one PF with a VF at home, one whose netdev and RDMA device are
+in a pod, one without a driver.
 """
 
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 PF, AT_HOME, IN_POD, UNBOUND = "0000:03:00.0", "0000:03:00.1", "0000:03:00.2", "0000:03:00.3"
+CLASSES = ("net", "infiniband", "infiniband_verbs", "infiniband_mad")
+
+
+class Function(NamedTuple):
+    """One PCI function: its files with their exact text, and its links to other functions (`physfn`, `virtfn0`)."""
+
+    address: str
+    files: Mapping[str, str]
+    driver: str | None = "mlx5_core"
+    bridges: str = "pci0000:00"
+    links: Mapping[str, str] = {}
 
 
 class Tree:
-    """Writes what a test cares about below a folder that stands for /sys."""
+    """Writes functions below a folder that stands for /sys."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.devices = root / "bus/pci/devices"
         self.devices.mkdir(parents=True)
 
+    def write(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            self._write(function)
+
     def function(self, address: str, files: dict[str, str], driver: str | None = "mlx5_core") -> Path:
-        """Write a PCI function, with its driver and the driver's own files."""
-        folder = self.root / "devices/pci0000:00" / address
-        for name, text in {"vendor": "0x15b3\n", "class": "0x020700\n", **files}.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-        (self.devices / address).symlink_to(f"../../../devices/pci0000:00/{address}")
-        if driver is not None:
-            drivers = self.root / "bus/pci/drivers" / driver
-            drivers.mkdir(parents=True, exist_ok=True)
-            (drivers / "bind").touch()
-            (drivers / "unbind").touch()
-            (folder / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
-        return folder
+        """Write an InfiniBand function of Mellanox's of which only `files` matter."""
+        return self._write(Function(address, {"vendor": "0x15b3\n", "class": "0x020700\n", **files}, driver))
 
     def whole(self) -> None:
-        """Write the node of this module's first line."""
+        """Write the node of this module's docstring."""
         sriov = {"sriov_totalvfs": "16\n", "sriov_numvfs": "3\n", "sriov_drivers_autoprobe": "1\n", "numa_node": "1\n"}
         pf = self.function(
             PF, {"device": "0x101b\n", **sriov, **netdev("ibs5", 4), **rdma(0, "4: ACTIVE", "5: LinkUp")}
@@ -43,6 +52,38 @@ class Tree:
         for index, address in enumerate((AT_HOME, IN_POD, UNBOUND)):
             (pf / f"virtfn{index}").symlink_to(f"../{address}")
             (pf.parent / address / "physfn").symlink_to(f"../{PF}")
+
+    def _write(self, function: Function) -> Path:
+        folder = self.root / "devices" / function.bridges / function.address
+        folder.mkdir(parents=True)
+        for parent in {(folder / name).parent for name in function.files}:
+            parent.mkdir(parents=True, exist_ok=True)
+        for name, text in function.files.items():
+            (folder / name).write_text(text)
+        for name, address in function.links.items():
+            (folder / name).symlink_to(f"../{address}")
+        link(self.devices / function.address, folder)
+        self._link_classes(folder)
+        if function.driver is not None:
+            link(folder / "driver", self._driver(function.driver))
+        return folder
+
+    def _link_classes(self, folder: Path) -> None:
+        for class_ in CLASSES:
+            for device in (folder / class_).glob("*"):
+                (self.root / "class" / class_).mkdir(parents=True, exist_ok=True)
+                link(self.root / "class" / class_ / device.name, device)
+
+    def _driver(self, name: str) -> Path:
+        folder = self.root / "bus/pci/drivers" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "bind").touch()
+        (folder / "unbind").touch()
+        return folder
+
+
+def link(path: Path, target: Path) -> None:
+    path.symlink_to(os.path.relpath(target, path.parent))
 
 
 def netdev(name: str, ifindex: int, mtu: int = 4092) -> dict[str, str]:

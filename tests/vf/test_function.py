@@ -1,10 +1,12 @@
 """Facts about PFs and VFs: what follows from them."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 from vf.address import PciAddress
-from vf.function import Inventory, Port, RdmaDevice
+from vf.function import Inventory, Port, Rail, RdmaDevice
 
 ROCE = Port("4: ACTIVE", "5: LinkUp", "Ethernet")
 
@@ -24,7 +26,9 @@ def test_link_layer_is_the_ports_or_else_the_pci_classs(class_code: int, rdma: R
     assert a_pf(class_code=class_code, rdma=rdma).link_layer == link_layer
 
 
-@pytest.mark.parametrize(("address", "rail"), [("0000:03:00.0", 0), ("0000:83:00.0", 1), ("0000:03:00.1", None)])
+@pytest.mark.parametrize(
+    ("address", "rail"), [("0000:03:00.0", 0), ("0000:83:00.0", 1), ("0000:83:00.2", 1), ("0000:99:00.0", None)]
+)
 def test_rail_is_the_pfs_place_in_pci_order(address: str, rail: int | None) -> None:
     assert two_rails().rail(PciAddress.parse(address)) == rail
 
@@ -56,3 +60,56 @@ def test_inventory_takes_newer_facts_about_some_vfs() -> None:
     assert [vf for pf in after.pfs for vf in pf.vfs if vf != newer] == [
         vf for pf in node.pfs for vf in pf.vfs if vf.address != newer.address
     ]
+
+
+LONE = a_vf("0101:00:00.0", pf=None)
+ANOTHER = a_vf("0000:07:00.0", pf=None)
+
+
+def test_vf_without_a_pf_is_a_rail_of_its_own_in_pci_order() -> None:
+    node = replace(two_rails(), lone_vfs=(ANOTHER, LONE))
+
+    assert [str(rail.address) for rail in node.rails] == [
+        "0000:03:00.0",
+        "0000:07:00.0",
+        "0000:83:00.0",
+        "0101:00:00.0",
+    ]
+    assert node.rails[3] == Rail(LONE.address, None, (LONE,))
+    assert (node.rail(LONE.address), node.vf(LONE.address), node.pf(LONE.pf)) == (3, LONE, None)
+
+
+def test_rails_that_are_named_keep_their_numbers_when_one_is_missing() -> None:
+    node = two_rails()
+    missing = PciAddress.parse("0000:43:00.0")
+
+    named = replace(node, named_rails=(node.pfs[1].address, missing, node.pfs[0].address))
+
+    assert [(rail.pf, len(rail.vfs)) for rail in named.rails] == [(node.pfs[1], 2), (None, 0), (node.pfs[0], 2)]
+    assert named.rail(node.pfs[0].vfs[0].address) == 2
+
+
+def test_pf_that_is_not_among_the_named_rails_is_on_none() -> None:
+    node = two_rails()
+
+    named = replace(node, named_rails=(node.pfs[1].address,))
+
+    assert named.rail(node.pfs[0].address) is None
+    assert named.rail(node.pfs[0].vfs[0].address) is None
+    assert len(list(named.vfs())) == 4
+
+
+def test_inventory_takes_newer_facts_about_a_vf_without_a_pf() -> None:
+    newer = replace(LONE, netdev=None)
+    node = replace(two_rails(), lone_vfs=(LONE,), named_rails=(LONE.address,))
+
+    assert node.with_vfs({LONE.address: newer}) == replace(node, lone_vfs=(newer,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "link_layer"),
+    [({}, "InfiniBand"), ({"rdma": None}, "InfiniBand"), ({"rdma": None, "class_code": 0x020000}, "Ethernet")],
+    ids=["its port", "in a pod", "in a pod, Ethernet"],
+)
+def test_link_layer_of_a_vf_is_its_ports_or_else_its_pci_classs(changes: dict[str, object], link_layer: str) -> None:
+    assert replace(LONE, **changes).link_layer == link_layer

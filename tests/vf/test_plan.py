@@ -76,7 +76,7 @@ def test_attachments_leave_guid_and_rdma_out_when_the_vf_has_no_rdma_device() ->
 def test_attachments_are_refused_with_the_remedy_when_a_vf_has_no_guid(value: int) -> None:
     vf = a_vf(rdma=an_rdma_device(1, node_guid=Guid(value)))
 
-    with pytest.raises(Unusable, match=r"VF 0000:03:00\.1 has no GUID; let Railnet provision its PF 0000:03:00\.0"):
+    with pytest.raises(Unusable, match=r"VF 0000:03:00\.1 has no GUID; let Railnet provision 0000:03:00\.0"):
         attachments([Assigned("net1", 0, vf)], AT_HOME, {FIRST: ()})
 
 

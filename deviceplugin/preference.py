@@ -1,0 +1,73 @@
+"""Which of a pool's free VFs a container had best get: as many rails as possible, on as few NUMA nodes as possible.
+
+Pure. Two VFs of one PF share its port, so a second VF of a PF is taken only when every PF that has a free one is used;
+crossing to another NUMA node costs less than half a port. Where a pod must stay on one NUMA node, kubelet offers that
+node's devices only. Not here: telling kubelet (`deviceplugin.service`).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from deviceplugin.offers import Offer
+
+_Rails = dict[int, list[Offer]]
+
+
+def prefer(offered: Sequence[Offer], available: Collection[str], must_include: Collection[str], size: int) -> list[str]:
+    """Choose `size` devices for one container, in (rail, PCI address) order; fewer where fewer are available.
+
+    Rails that fewer pods use come first, then the order of rails: pods of one VF each spread over the PFs too.
+
+    Args:
+        offered: what the pool offers now, in (rail, PCI address) order.
+        available: the ids to choose from; one that is not offered is never chosen.
+        must_include: the ids that kubelet has settled already. They are all in the answer, also one that is no longer
+            offered, because kubelet counts them in `size`.
+        size: how many ids the answer has.
+    """
+    settled = [offer for offer in offered if offer.id in must_include]
+    chosen = {offer.id for offer in settled}
+    free: _Rails = {}
+    load = Counter[int]()
+    for offer in offered:
+        if offer.id in available and offer.id not in chosen:
+            free.setdefault(offer.rail, []).append(offer)
+        elif offer.reason is None and offer.id not in chosen:
+            load[offer.rail] += 1
+    gone = set(must_include) - chosen
+    chosen |= _spread(free, settled, load, size - len(settled) - len(gone))
+    return [offer.id for offer in offered if offer.id in chosen] + sorted(gone)
+
+
+def _spread(free: _Rails, settled: Sequence[Offer], load: Mapping[int, int], wanted: int) -> set[str]:
+    """Take VFs one at a time, each from the best rail; a rail's VFs in their order."""
+    used = Counter(offer.rail for offer in settled)
+    nodes = _numa_order(free, settled, load, wanted)
+    queues = {rail: list(reversed(offers)) for rail, offers in free.items()}
+
+    def cost(rail: int) -> tuple[int, int, int, int]:
+        return used[rail], nodes.index(_numa_node(free[rail])), load[rail], rail
+
+    taken: set[str] = set()
+    while len(taken) < wanted and queues:
+        best = min(queues, key=cost)
+        taken.add(queues[best].pop().id)
+        used[best] += 1
+        if not queues[best]:
+            del queues[best]
+    return taken
+
+
+def _numa_order(free: _Rails, settled: Sequence[Offer], load: Mapping[int, int], wanted: int) -> list[int]:
+    """Order NUMA nodes: what is settled already, the most rails of those wanted, the least used rail, the number."""
+
+    def rank(node: int) -> tuple[int, int, int, bool, int]:
+        rails = [rail for rail, offers in free.items() if _numa_node(offers) == node]
+        here = sum(offer.vf.numa_node == node for offer in settled)
+        return -here, -min(len(rails), wanted), min(load[rail] for rail in rails), node < 0, node
+
+    return sorted({_numa_node(offers) for offers in free.values()}, key=rank)
+
+
+def _numa_node(offers: Sequence[Offer]) -> int:
+    return offers[0].vf.numa_node  # VFs have their PF's
