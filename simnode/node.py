@@ -86,8 +86,6 @@ class Node:
         self.kubelet = Kubelet()
         self.runtime = Runtime()
         self.daemon = Daemon()
-        self._pods: dict[str, Pod] = {}
-        self._sandboxes: dict[str, Sandbox] = {}
         self._made = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -105,7 +103,7 @@ class Node:
             made.callback(self.hca.close)
             self.kubelet.start()
             made.callback(self.kubelet.stop)
-            made.callback(self._remove_sandboxes)
+            made.callback(self.runtime.remove_sandboxes)
             made.callback(self.stop_daemon)
             self._made = made.pop_all()
         return self
@@ -164,11 +162,11 @@ class Node:
         """Do all that follows admission; called again for a pod whose first attempt failed."""
         arguments = {"io.kubernetes.cri.pod-annotations": _ANNOTATIONS, **(capability_args or {})}
         sandbox = self.runtime.create_sandbox(identity.namespace, identity.name, identity.uid, arguments)
-        self._sandboxes[sandbox.container_id] = sandbox
         added = self.runtime.set_up(sandbox)
         allocations = self.kubelet.allocations(identity)
         responses = [allocation.response for allocation in allocations]
-        pod = Pod(
+        self.kubelet.pre_start(identity)
+        return Pod(
             identity,
             sandbox,
             added,
@@ -176,29 +174,15 @@ class Node:
             {key: value for response in responses for key, value in response.envs.items()},
             tuple(device.host_path for response in responses for device in response.devices),
         )
-        self._pods[pod.container_id] = pod
-        self.kubelet.pre_start(identity)
-        return pod
 
     def remove_pod(self, pod: Pod) -> None:
         """End a pod: kubelet frees its devices, then DEL, then its network namespace goes."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
-        self._forget(pod)
 
     def destroy_netns(self, pod: Pod) -> None:
         """Let a pod's network namespace die without DEL; its devices stay its own until `remove_pod`."""
         self.runtime.remove_sandbox(pod.sandbox)
-
-    def _forget(self, pod: Pod) -> None:
-        self._pods.pop(pod.container_id, None)
-        self._sandboxes.pop(pod.container_id, None)
-
-    def _remove_sandboxes(self) -> None:
-        for sandbox in self._sandboxes.values():
-            self.runtime.remove_sandbox(sandbox)
-        self._sandboxes.clear()
-        self._pods.clear()
 
 
 def _link_names() -> frozenset[str]:

@@ -110,6 +110,7 @@ def test_node_runs_plain_pods_and_leaves_nothing(cni_plugins):
 def fail_midway(cni_plugins):
     with Node(cni_plugins) as node:
         node.run_pod("one")
+        node.runtime.create_sandbox("default", "made-by-a-test-itself", "uid-1")
         raise RuntimeError("planted")
 
 
