@@ -19,6 +19,7 @@ from deviceplugin.allocation import Allocation, allocate
 from deviceplugin.backstop import Attached, Holders, refusal
 from deviceplugin.offers import Offer, offers
 from deviceplugin.pools import Pool
+from deviceplugin.preference import prefer
 from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import deviceplugin_pb2_grpc as grpc_api
@@ -90,8 +91,8 @@ class PoolService(grpc_api.DevicePluginServicer):
             changed.set()
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
-        """Ask kubelet for PreStartContainer."""
-        return api.DevicePluginOptions(pre_start_required=True)
+        """Ask kubelet for PreStartContainer and GetPreferredAllocation."""
+        return api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         """Stream the devices, again whenever the list differs; ends when kubelet hangs up or the server stops."""
@@ -111,8 +112,11 @@ class PoolService(grpc_api.DevicePluginServicer):
     async def GetPreferredAllocation(
         self, request: api.PreferredAllocationRequest, context: _Context
     ) -> api.PreferredAllocationResponse:
-        """Have no preference; kubelet does not call this, since the options do not offer it."""
-        return api.PreferredAllocationResponse()
+        """Choose for each container from what kubelet would give it; kubelet follows as far as it can."""
+        offered = self.offers()
+        return api.PreferredAllocationResponse(
+            container_responses=[_preferred(offered, container) for container in request.container_requests]
+        )
 
     async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
         """Answer with each container's device nodes and environment."""
@@ -182,6 +186,15 @@ def _device(offer: Offer) -> api.Device:
         ID=offer.id,
         health="Unhealthy" if offer.reason else "Healthy",
         topology=api.TopologyInfo(nodes=[api.NUMANode(ID=node)]) if node >= 0 else None,
+    )
+
+
+def _preferred(
+    offered: Sequence[Offer], container: api.ContainerPreferredAllocationRequest
+) -> api.ContainerPreferredAllocationResponse:
+    available, settled = frozenset(container.available_deviceIDs), frozenset(container.must_include_deviceIDs)
+    return api.ContainerPreferredAllocationResponse(
+        deviceIDs=prefer(offered, available, settled, container.allocation_size)
     )
 
 

@@ -80,11 +80,11 @@ async def streams_are(node: Node, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_options_ask_for_pre_start_and_offer_no_preference(node: Node) -> None:
+def test_options_ask_for_pre_start_and_offer_a_preference(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         options = await kubelet.plugin.GetDevicePluginOptions(api.Empty())
 
-        assert options == api.DevicePluginOptions(pre_start_required=True)
+        assert options == api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 
     on(node, act)
 
