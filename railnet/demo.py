@@ -123,11 +123,11 @@ def _ping_everything(node: Node, pods: list[Pod], records: dict[str, Record], fi
     findings.fabric_bytes = carried
     findings.checks.append({"what": f"the net1 ping's {carried} bytes were on the fabric", "ok": carried > 0})
     findings.checks.append({"what": "eth0's counters stayed flat meanwhile", "ok": quiet})
-    node.fabric.stop()
+    node.fabrics[0].stop()
     findings.checks.append(
         {"what": "with the fabric stopped the net1 ping fails", "ok": not ping(train.netns, net1, ifname="net1")}
     )
-    node.fabric.start()
+    node.fabrics[0].start()
     findings.checks.append(
         {"what": "with the fabric started it succeeds again", "ok": ping(train.netns, net1, ifname="net1")}
     )
@@ -136,9 +136,9 @@ def _ping_everything(node: Node, pods: list[Pod], records: dict[str, Record], fi
 def _quiet_ping(node: Node, pod: Pod, address: str) -> tuple[int, bool, bool]:
     """Ping over net1; gives the fabric's bytes, whether eth0 was silent, and whether it was answered."""
     for attempt in range(_QUIET_ATTEMPTS):
-        fabric, eth0 = node.fabric.counters.bytes, _counters(pod, "eth0")
+        fabric, eth0 = node.fabrics[0].counters.bytes, _counters(pod, "eth0")
         ok = ping(pod.netns, address, ifname="net1")
-        carried, quiet = node.fabric.counters.bytes - fabric, _counters(pod, "eth0") == eth0
+        carried, quiet = node.fabrics[0].counters.bytes - fabric, _counters(pod, "eth0") == eth0
         if quiet or not ok or attempt == _QUIET_ATTEMPTS - 1:
             return carried, quiet, ok
     raise AssertionError("at least one attempt is made")

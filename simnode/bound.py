@@ -18,7 +18,7 @@ _IPOIB_MTU = 4092  # 4096 less the IPoIB header (RFC 4391 §4)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a bound function needs of the node: sysfs, /dev/infiniband, the fabric, and whom to wake."""
+    """What a bound function needs of the node: sysfs, /dev/infiniband, the fabric its port is cabled to, whom to wake."""
 
     tree: SysfsTree
     dev: Path

@@ -12,7 +12,7 @@ import re
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from simnode import chardev, netns
@@ -43,9 +43,14 @@ class Hca:
     """Simulated PFs in the network namespace of the thread that makes this; `close` takes everything away.
 
     The tree may be read as soon as this is made.
+
+    Args:
+        cables: each PF, with the fabric its port is cabled to; its VFs share the port.
+        sysfs: where the tree is to be.
+        dev: below which `infiniband` has the device nodes.
     """
 
-    def __init__(self, pfs: Iterable[SimulatedPf], fabric: Fabric, sysfs: Path, dev: Path) -> None:
+    def __init__(self, cables: Mapping[SimulatedPf, Fabric], sysfs: Path, dev: Path) -> None:
         self._tree = SysfsTree(sysfs)
         self._dev = dev / "infiniband"
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
@@ -59,16 +64,13 @@ class Hca:
             made.enter_context(self._links)
             self._links.bind((0, _RTMGRP_LINK))
             made.callback(self._tree.empty)
-            node = Surroundings(self._tree, self._dev, fabric, self.wake, netns.inode())
-            self._pfs = self._boot(pfs, node, made)
+            self._pfs = self._boot(cables, made)
             self._fifos = self._make_fifos(made)
             self._owned = made.pop_all()
         self._thread = threading.Thread(target=self._run, name="hca", daemon=True)
         self._thread.start()
 
-    def _boot(
-        self, pfs: Iterable[SimulatedPf], node: Surroundings, made: contextlib.ExitStack
-    ) -> tuple[PhysicalFunction, ...]:
+    def _boot(self, cables: Mapping[SimulatedPf, Fabric], made: contextlib.ExitStack) -> tuple[PhysicalFunction, ...]:
         self._tree.fill("/", chardev.class_entries())
         self._tree.path("/class/net").mkdir(parents=True)
         self._dev.mkdir(parents=True, exist_ok=True)
@@ -77,7 +79,8 @@ class Hca:
         self._tree.path(_DRIVER_DIRECTORY).mkdir(parents=True)
         numbers = Numbers()
         booted = []
-        for pf in pfs:
+        for pf, fabric in cables.items():
+            node = Surroundings(self._tree, self._dev, fabric, self.wake, netns.inode())
             function = PhysicalFunction(pf, node, self._watch_files, numbers)
             made.callback(function.remove)
             booted.append(function)
