@@ -5,7 +5,7 @@ from typing import Any
 
 from railnet.demo_scenario import Findings
 
-_HEAD = ("node", "pod", "eth0", "rail", "", "address", "VF", "GUID", "ADD ms")
+_HEAD = ("node", "pod", "eth0", "net", "address", "VF", "GUID", "rail", "ADD ms")
 _RIGHT = len(_HEAD) - 1  # numbers are aligned on the right
 
 
@@ -27,8 +27,8 @@ def _rows(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     for pod in pods:
         own = ("" if pod["node"] == node else pod["node"], pod["name"], pod["eth0"])
         node, milliseconds = pod["node"], f"{pod['add_ms']:.1f}"
-        for rail in pod["rails"] or [dict.fromkeys(("rail", "ifname", "address", "vf", "guid"), "-")]:
-            details = (str(rail["rail"]), rail["ifname"], rail["address"], rail["vf"], rail["guid"])
+        for rail in pod["rails"] or [dict.fromkeys(("ifname", "address", "vf", "guid", "rail"), "-")]:
+            details = (rail["ifname"], rail["address"], rail["vf"], rail["guid"], str(rail["rail"]))
             yield (*own, *details, milliseconds)
             own, milliseconds = ("", "", ""), ""
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from simnode import libc, netns, snapshot
+from simnode.cluster import Cluster
 from simnode.node import Node
+from simnode.remote import RemoteFailed
+from tests.simnode.machines import MACHINES, die
 
 
 def take(*roots):
@@ -118,5 +121,19 @@ def test_node_that_fails_midway_leaves_nothing(cni_plugins):
     before = take(*ROOTS)
     with pytest.raises(RuntimeError, match="planted"):
         fail_midway(cni_plugins)
+
+    assert left_over(before, *ROOTS) == []
+
+
+def lose_a_node(cni_plugins):
+    with Cluster(cni_plugins, MACHINES) as cluster:
+        cluster.nodes[0].call(Node.run_pod, "one")
+        cluster.nodes[1].call(die)
+
+
+def test_cluster_leaves_nothing_also_when_a_node_dies(cni_plugins):
+    before = take(*ROOTS)
+    with pytest.raises(RemoteFailed, match="node-b"):
+        lose_a_node(cni_plugins)
 
     assert left_over(before, *ROOTS) == []
