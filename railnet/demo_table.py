@@ -14,7 +14,7 @@ def rendered(findings: Findings) -> Iterator[str]:
     yield ""
     yield from _table(list(_rows(findings.pods)))
     yield ""
-    yield from _pings(findings.pings)
+    yield from _pings(findings)
     for entry in findings.checks:
         yield f"  {_mark(entry['ok'])} {entry['what']}"
     yield f"  {_mark(not findings.left_over)} left over: {findings.left_over}  (links, namespaces, mounts, processes, files)"
@@ -47,12 +47,18 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  " + "  ".join(padded).rstrip()
 
 
-def _pings(pings: Sequence[dict[str, Any]]) -> Iterator[str]:
-    routes = [f"{entry['from']} → {entry['to']}" for entry in pings]
-    width = max(map(len, routes), default=0)
-    for entry, route in zip(pings, routes, strict=True):
-        carried = ", ".join(f"{octets} bytes on rail {rail}" for rail, octets in enumerate(entry.get("rail_bytes", ())))
-        yield f"  {_mark(entry['ok'])} {entry['network']}  {route.ljust(width)}  {carried}".rstrip()
+def _pings(findings: Findings) -> Iterator[str]:
+    node = {pod["name"]: pod["node"] for pod in findings.pods}
+    rows = []
+    for entry in findings.pings:
+        source, target = entry["from"], entry["to"]
+        carried = [f"{octets} bytes on rail {rail}" for rail, octets in enumerate(entry.get("rail_bytes", ()))]
+        between = f"on {node[source]}" if node[source] == node[target] else f"{node[source]} → {node[target]}"
+        rows.append((entry["network"], f"{source} → {target}", between, ", ".join(carried)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for entry, row in zip(findings.pings, rows, strict=True):
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {_mark(entry['ok'])} {cells}".rstrip()
 
 
 def _mark(ok: bool) -> str:

@@ -1,7 +1,9 @@
 """`railnet demo --json` as users run it; the machine is the simulated node that these tests run in."""
 
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from railnet.demo_scenario import Findings
+from railnet.demo_table import rendered
+
+PICTURE = Path(__file__).parents[2] / "docs/demo.svg"
 DEMO = [sys.executable, "-m", "railnet", "demo"]
 PLANTED = Path("/run/planted-by-a-test")
 
@@ -83,6 +89,21 @@ def test_ping_puts_its_bytes_on_its_own_rail_only(run: Run) -> None:
 
 def test_nothing_is_left_over(run: Run) -> None:
     assert (run.shown["left_over"], run.shown["left_over_items"]) == (0, [])
+
+
+def test_picture_in_the_readme_is_what_the_demo_prints(run: Run) -> None:
+    drawn = [
+        html.unescape(re.sub("<[^>]*>", "", line))
+        for line in PICTURE.read_text().splitlines()
+        if line.startswith("<text")
+    ]
+    printed = [line.strip() for line in rendered(Findings(**run.shown)) if line]
+
+    assert [without_times(line) for line in drawn] == ["$ scripts/demo", *map(without_times, printed)]
+
+
+def without_times(line: str) -> str:
+    return re.sub(r" +\d+\.\d$", "", line)
 
 
 def test_file_that_appears_meanwhile_and_stays_is_left_over_and_the_demo_fails() -> None:

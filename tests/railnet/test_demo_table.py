@@ -37,8 +37,8 @@ def test_pod_with_two_rails_has_two_lines_and_a_node_is_named_once():
         "                               net2  10.56.128.1/17  0000:04:00.1  02::02  1",
         "  node-b  wide-1   10.244.4.4  net1  10.56.0.1/17    0000:03:00.1  02::03  0       20.0",
         "",
-        "  ✓ eth0  plain-0 → wide-0",
-        "  ✓ net1  wide-0 → wide-1   168 bytes on rail 0, 0 bytes on rail 1",
+        "  ✓ eth0  plain-0 → wide-0  on node-a",
+        "  ✓ net1  wide-0 → wide-1   node-a → node-b  168 bytes on rail 0, 0 bytes on rail 1",
         "  ✓ it is so",
         "  ✓ left over: 0  (links, namespaces, mounts, processes, files)",
         "",
@@ -55,7 +55,7 @@ def test_what_did_not_hold_is_marked_and_what_is_left_over_is_listed():
 
 
 def test_findings_hold_only_when_everything_does():
-    failed = {"from": "a", "to": "b", "network": "eth0", "ok": False}
+    failed = {"from": "plain-0", "to": "wide-0", "network": "eth0", "ok": False}
 
     assert findings().held
     assert not findings(pings=[failed]).held
