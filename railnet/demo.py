@@ -15,6 +15,7 @@ from pathlib import Path
 from railnet import demo_scenario
 from railnet.demo_scenario import Findings
 from railnet.demo_table import rendered
+from simnode import libc
 from simnode.snapshot import Snapshot, difference
 from vf.errors import Misconfigured
 
@@ -41,7 +42,8 @@ def run(*, as_json: bool) -> int:
         raise Misconfigured(
             f"{_PLUGINS} should be a folder with flannel, bridge, host-local, …; `scripts/demo` sets it"
         )
-    before = demo_scenario.snapshot(_MACHINE_FOLDERS)
+    libc.adopt_orphans()  # whatever the demo starts stays below this process, and can be told from others' programs
+    before = _look()
     nodes = subprocess.run(
         [sys.executable, "-m", "simnode", "exec", "--", sys.executable, "-m", "railnet", "demo", "--inside"],
         stdout=subprocess.PIPE,
@@ -63,9 +65,13 @@ def run_inside() -> int:
 
 
 def _left_over(before: Snapshot) -> list[str]:
-    """Say what is new on the machine, and stays: others start programs and write files meanwhile, too."""
+    """Say what is new on the machine, and stays: others write files and make links meanwhile, too."""
     for _ in range(_LOOKS):
-        if not difference(before, demo_scenario.snapshot(_MACHINE_FOLDERS)):
+        if not difference(before, _look()):
             return []
         time.sleep(_LOOK_SECONDS)
-    return difference(before, demo_scenario.snapshot(_MACHINE_FOLDERS))
+    return difference(before, _look())
+
+
+def _look() -> Snapshot:
+    return demo_scenario.snapshot(_MACHINE_FOLDERS, "--below", str(os.getpid()))

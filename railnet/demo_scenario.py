@@ -123,10 +123,11 @@ def play(plugins: Path) -> Findings:
     return findings
 
 
-def snapshot(folders: Iterable[str]) -> Snapshot:
+def snapshot(folders: Iterable[str], *options: str) -> Snapshot:
     """Look at the machine by a process that shares nothing with this one."""
     roots = [argument for folder in folders for argument in ("--root", folder)]
-    done = subprocess.run([sys.executable, "-m", "simnode.snapshot", *roots], stdout=subprocess.PIPE, check=True)
+    command = [sys.executable, "-m", "simnode.snapshot", *options, *roots]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     taken: Snapshot = json.loads(done.stdout)
     return taken
 

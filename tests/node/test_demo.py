@@ -106,13 +106,16 @@ def without_times(line: str) -> str:
     return re.sub(r" +\d+\.\d$", "", line)
 
 
-def test_file_that_appears_meanwhile_and_stays_is_left_over_and_the_demo_fails() -> None:
+def test_file_that_appears_meanwhile_is_left_over_and_fails_the_demo_and_a_strangers_process_is_not() -> None:
     with subprocess.Popen([*DEMO, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         process.stderr.readline()  # the machine has been looked at
         PLANTED.touch()
+        stranger = subprocess.Popen(["unshare", "--net", "sleep", "60"])
         stdout, _ = process.communicate()
     PLANTED.unlink()
+    stranger.kill()
+    stranger.wait()
     shown = json.loads(stdout)
 
     assert process.returncode == 1

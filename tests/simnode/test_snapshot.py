@@ -78,6 +78,27 @@ def test_process_is_seen():
     assert "(sleep 60)" in found[0]
 
 
+ORPHAN = """
+import os, subprocess, sys
+from simnode import libc
+libc.adopt_orphans()
+subprocess.run(["sh", "-c", "unshare --net sleep 60 & sleep 0.3"])
+sys.stdout.buffer.write(subprocess.run([sys.executable, "-m", "simnode.snapshot", "--below", str(os.getpid())], stdout=-1).stdout)
+subprocess.run(["kill", *open(f"/proc/self/task/{os.getpid()}/children").read().split()])
+"""
+
+
+def test_below_a_process_its_orphans_are_seen_and_strangers_are_not():
+    stranger = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, check=True)
+    stranger.kill()
+    stranger.wait()
+
+    seen = json.loads(done.stdout)
+    assert [(what, str(stranger.pid) in name) for name, what in seen["process"].items()] == [("sleep 60", False)]
+    assert len(seen["network namespace"]) == 2  # this one and the orphan's
+
+
 def test_file_is_seen_and_a_missing_one_too(tmp_path):
     (tmp_path / "old").touch()
     before = take(tmp_path)
