@@ -43,11 +43,11 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--config", type=Path, default=_CONFIGURATION, help=f"the node configuration ({_CONFIGURATION})"
         )
-    demo = commands.add_parser("demo", help="one simulated node: pods, pings, and what is left over")
+    demo = commands.add_parser("demo", help="two simulated nodes: pods, pings, and what is left over")
     demo.add_argument("--json", action="store_true", help="print the result as JSON")
     demo.add_argument(
         "--inside", action="store_true", help=argparse.SUPPRESS
-    )  # the half that runs on the simulated node
+    )  # the half that runs apart from this machine
     commands.add_parser("version", help="print the version")
     return parser
 

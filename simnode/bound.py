@@ -18,7 +18,7 @@ _IPOIB_MTU = 4092  # 4096 less the IPoIB header (RFC 4391 §4)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a bound function needs of the node: sysfs, /dev/infiniband, the fabric, and whom to wake."""
+    """What a bound function needs of the node: sysfs, /dev/infiniband, the fabric its port is cabled to, whom to wake."""
 
     tree: SysfsTree
     dev: Path
@@ -48,8 +48,15 @@ class BoundFunction:
         """The netdev as sysfs shows it; None while it is in another network namespace."""
         return self._shown
 
-    def settle(self) -> None:
-        """Make sysfs tell where the netdev is and what it is like now; one that died is made again, as a VF's returns."""
+    def settle(self, changed: frozenset[int] | None = None) -> None:
+        """Make sysfs tell where the netdev is and what it is like now; one that died is made again, as a VF's returns.
+
+        Args:
+            changed: the only ifindexes that may be new in the node's namespace, different or gone; None: any. A netdev
+                that is not in the node's namespace is always looked at.
+        """
+        if changed is not None and self._shown is not None and self._shown.ifindex not in changed:
+            return
         place = self._tun.place()
         if place is None:
             self._unplug()

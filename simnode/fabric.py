@@ -1,16 +1,19 @@
 """The fabric: carries IP packets between its ports, learning which address is behind which.
 
-A port is whatever receives and sends packets: a netdev of this node today, an uplink to another node's fabric later.
+A port is whatever receives and sends packets: a VF's netdev, or an uplink to another fabric, as between switches.
 """
 
 import os
 import selectors
+import socket
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
 
 # (offset of the source address, offset of the destination, length) by IP version: RFC 791 §3.1, RFC 8200 §3
 _ADDRESSES = {4: (12, 16, 4), 6: (8, 24, 16)}
+_PACKET_BYTES = 65535
 _BURST = 32  # packets taken from one port before the others get their turn
 
 
@@ -30,6 +33,51 @@ class Port(Protocol):
         ...
 
 
+class Uplink:
+    """One end of a cable between two fabrics; it owns its socket.
+
+    Fabrics and cables must make a tree: a fabric sends a packet for an unknown address everywhere but back.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def fileno(self) -> int:
+        """Give the descriptor for a selector; it stays this object's."""
+        return self._end.fileno()
+
+    def receive(self) -> bytes | None:
+        """Take a packet; None if there is none.
+
+        Raises:
+            ConnectionResetError: the other end was closed.
+        """
+        try:
+            packet = self._end.recv(_PACKET_BYTES)
+        except BlockingIOError:
+            return None
+        if not packet:  # no IP packet is empty
+            raise ConnectionResetError("the other end of the cable was closed")
+        return packet
+
+    def send(self, packet: bytes) -> bool:
+        """Send a packet; False if the cable is full or its other end closed."""
+        try:
+            self._end.send(packet)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Pull this end out."""
+        self._end.close()
+
+
+def cable() -> tuple[socket.socket, socket.socket]:
+    """Make both ends of a cable, each to become an `Uplink` of one fabric, also of one in another process."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+
+
 class Counters(NamedTuple):
     """What the fabric has carried: a packet counts once however many ports it was flooded to."""
 
@@ -39,7 +87,7 @@ class Counters(NamedTuple):
 
 
 class Fabric:
-    """A switch in a thread of its own; `close` ends it, the ports stay their owners'."""
+    """A switch in a thread of its own; a context manager, or `close` ends it. The ports stay their owners'."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,12 +102,20 @@ class Fabric:
         self._thread = threading.Thread(target=self._run, name="fabric", daemon=True)
         self._thread.start()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
     @property
     def counters(self) -> Counters:
         """What has been carried so far."""
         return self._counters
 
-    def join(self, port: Port, gone: Callable[[], None]) -> None:
+    def join(self, port: Port, gone: Callable[[], None] = lambda: None) -> None:
         """Carry a port's packets; `gone` is called, in the fabric's thread, when the port can no longer be read."""
         with self._lock:
             self._gone[port] = gone

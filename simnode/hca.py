@@ -11,8 +11,9 @@ import queue
 import re
 import select
 import socket
+import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from simnode import chardev, netns
@@ -27,6 +28,9 @@ from vf.address import PciAddress
 
 _NETLINK_ROUTE = 0  # include/uapi/linux/netlink.h
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
+# struct nlmsghdr: length, type, flags, sequence, port; then struct ifinfomsg: family, type, index, flags, change
+_HEADER, _LINK = struct.Struct("=IHHII"), struct.Struct("=BxHiII")
+_RTM_NEWLINK, _RTM_DELLINK = 16, 17  # include/uapi/linux/rtnetlink.h
 _FIFO_BYTES = 65536
 _LOOK_SECONDS = 1.0
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
@@ -43,13 +47,19 @@ class Hca:
     """Simulated PFs in the network namespace of the thread that makes this; `close` takes everything away.
 
     The tree may be read as soon as this is made.
+
+    Args:
+        cables: each PF, with the fabric its port is cabled to; its VFs share the port.
+        sysfs: where the tree is to be.
+        dev: below which `infiniband` has the device nodes.
     """
 
-    def __init__(self, pfs: Iterable[SimulatedPf], fabric: Fabric, sysfs: Path, dev: Path) -> None:
+    def __init__(self, cables: Mapping[SimulatedPf, Fabric], sysfs: Path, dev: Path) -> None:
         self._tree = SysfsTree(sysfs)
         self._dev = dev / "infiniband"
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._closing = False
+        self._one_died = threading.Event()
         with contextlib.ExitStack() as made:
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             made.callback(os.close, self._wake_fd)
@@ -59,16 +69,13 @@ class Hca:
             made.enter_context(self._links)
             self._links.bind((0, _RTMGRP_LINK))
             made.callback(self._tree.empty)
-            node = Surroundings(self._tree, self._dev, fabric, self.wake, netns.inode())
-            self._pfs = self._boot(pfs, node, made)
+            self._pfs = self._boot(cables, made)
             self._fifos = self._make_fifos(made)
             self._owned = made.pop_all()
         self._thread = threading.Thread(target=self._run, name="hca", daemon=True)
         self._thread.start()
 
-    def _boot(
-        self, pfs: Iterable[SimulatedPf], node: Surroundings, made: contextlib.ExitStack
-    ) -> tuple[PhysicalFunction, ...]:
+    def _boot(self, cables: Mapping[SimulatedPf, Fabric], made: contextlib.ExitStack) -> tuple[PhysicalFunction, ...]:
         self._tree.fill("/", chardev.class_entries())
         self._tree.path("/class/net").mkdir(parents=True)
         self._dev.mkdir(parents=True, exist_ok=True)
@@ -77,7 +84,8 @@ class Hca:
         self._tree.path(_DRIVER_DIRECTORY).mkdir(parents=True)
         numbers = Numbers()
         booted = []
-        for pf in pfs:
+        for pf, fabric in cables.items():
+            node = Surroundings(self._tree, self._dev, fabric, self.wake, netns.inode())
             function = PhysicalFunction(pf, node, self._watch_files, numbers)
             made.callback(function.remove)
             booted.append(function)
@@ -96,7 +104,8 @@ class Hca:
         self._watch.add(self._tree.path(directory), IN_CLOSE_WRITE)
 
     def wake(self) -> None:
-        """Have the thread look at every link again."""
+        """Have the thread look at every link again: one has died, and nothing says which."""
+        self._one_died.set()
         os.eventfd_write(self._wake_fd, 1)
 
     def call(self, function: Callable[[], object]) -> None:
@@ -104,7 +113,7 @@ class Hca:
         done = threading.Event()
         self._calls.put(function)
         self._calls.put(done.set)
-        self.wake()
+        os.eventfd_write(self._wake_fd, 1)
         while not done.wait(_LOOK_SECONDS):
             if not self._thread.is_alive():
                 raise RuntimeError("the HCA's thread has ended; its traceback is on stderr")
@@ -130,21 +139,34 @@ class Hca:
             poll.register(fd, select.POLLIN)
         while not self._closing:
             poll.poll()
-            self._drain_wakes()  # before the calls are taken: a call put later then wakes the next round
+            self._drain_wakes()
+            changed = self._changed_links()  # before the calls are taken: a call put later then wakes the next round
             calls = self._take_calls()  # before the files are obeyed: what was written before a call counts for it
             self._obey_files()
             for fd in self._fifos:
                 self._obey_fifo(fd)
-            self._settle_links()
+            self._settle_links(changed)
             for call in calls:
                 call()
 
     def _drain_wakes(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)
-        with contextlib.suppress(OSError):  # EAGAIN: no more; ENOBUFS: some were lost, all links are looked at anyway
+
+    def _changed_links(self) -> frozenset[int] | None:
+        """Give the ifindexes that rtnetlink has named since it was last asked; None if any link may have changed."""
+        changed: set[int] = set()
+        try:
             while True:
-                self._links.recv(_FIFO_BYTES)
+                changed.update(_named_links(self._links.recv(_FIFO_BYTES)))
+        except BlockingIOError:
+            pass
+        except OSError:  # ENOBUFS: messages were lost
+            self._one_died.set()
+        if self._one_died.is_set():
+            self._one_died.clear()
+            return None
+        return frozenset(changed)
 
     def _obey_files(self) -> None:
         for event in self._watch.events():
@@ -162,9 +184,9 @@ class Hca:
             if vf is not None:
                 vf.bind() if self._fifos[fd] == "bind" else vf.unbind()
 
-    def _settle_links(self) -> None:
-        for pf in self._pfs:
-            pf.settle()
+    def _settle_links(self, changed: frozenset[int] | None = None) -> None:
+        for pf in self._pfs if changed is None or changed else ():
+            pf.settle(changed)
 
     def _take_calls(self) -> list[Callable[[], object]]:
         calls = []
@@ -182,3 +204,13 @@ class Hca:
         if found is None:
             raise LookupError(f"the node has no function {address}")
         return found
+
+
+def _named_links(messages: bytes) -> Iterator[int]:
+    """Give the ifindex of each rtnetlink message about a link."""
+    at = 0
+    while at < len(messages):
+        length, kind, *_ = _HEADER.unpack_from(messages, at)
+        if kind in (_RTM_NEWLINK, _RTM_DELLINK):
+            yield _LINK.unpack_from(messages, at + _HEADER.size)[2]
+        at += length + 3 & ~3  # NLMSG_ALIGN

@@ -6,7 +6,9 @@ Their content only; which paths are private to the node is `namespaces`'.
 import json
 import shutil
 from collections.abc import Iterable
+from ipaddress import IPv4Interface
 from pathlib import Path
+from typing import NamedTuple
 
 from simnode.function import SimulatedPf
 
@@ -15,12 +17,22 @@ _SUBNET = Path("/run/flannel/subnet.env")
 _NETWORKS = Path("/etc/cni/net.d")
 _PLUGINS = Path("/opt/cni/bin")
 
-_SUBNET_ENV = """\
-FLANNEL_NETWORK=10.244.0.0/16
-FLANNEL_SUBNET=10.244.3.1/24
-FLANNEL_MTU=1450
-FLANNEL_IPMASQ=true
-"""
+
+class FlannelLease(NamedTuple):
+    """What flanneld leased to the node, as it writes it to subnet.env; the defaults are of its vxlan backend."""
+
+    subnet: IPv4Interface = IPv4Interface("10.244.3.1/24")
+    mtu: int = 1450
+
+    @property
+    def env(self) -> str:
+        """The file."""
+        return (
+            f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={self.subnet}\n"
+            f"FLANNEL_MTU={self.mtu}\nFLANNEL_IPMASQ=true\n"
+        )
+
+
 # The configuration that kube-flannel's manifest installs, byte for byte.
 _FLANNEL_CONFLIST = """\
 {
@@ -45,12 +57,12 @@ _FLANNEL_CONFLIST = """\
 """
 
 
-def write(plugins: Path, pfs: Iterable[SimulatedPf], vfs: int) -> None:
+def write(plugins: Path, pfs: Iterable[SimulatedPf], vfs: int, lease: FlannelLease) -> None:
     """Write them all; `plugins` is the folder of the real CNI plugins, which are copied."""
     for plugin in plugins.iterdir():
         shutil.copy2(plugin, _PLUGINS / plugin.name)
     for path, text in (
-        (_SUBNET, _SUBNET_ENV),
+        (_SUBNET, lease.env),
         (_NETWORKS / "10-flannel.conflist", _FLANNEL_CONFLIST),
         (CONFIGURATION, node_configuration(pfs, vfs)),
     ):

@@ -128,7 +128,7 @@ class Kubelet:
             free = [device for device in endpoint.healthy() if device not in used]
             if len(free) < count:
                 raise UnexpectedAdmissionError(f"requested {count} of {resource}, available {len(free)}")
-            ids = free[:count]
+            ids = endpoint.preferred(free, count)
             response = endpoint.allocate(ids).SerializeToString()
             entry = checkpoint.Entry(pod.uid, container, resource, endpoint.by_numa_node(ids), response)
             allocation = Allocation(pod, entry)

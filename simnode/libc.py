@@ -23,7 +23,9 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 
 MNT_DETACH = 0x2  # include/linux/fs.h
-PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+# include/uapi/linux/prctl.h
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def _check(result: int, operation: str) -> int:
@@ -57,6 +59,11 @@ def unmount(target: str) -> None:
 def die_with_parent(signal: int) -> None:
     """Have the kernel send `signal` to this process when the thread that made it ends."""
     _check(_LIBC.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below this one whose own parent ends, as process 1 is of all others."""
+    _check(_LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def inotify_init(flags: int) -> int:

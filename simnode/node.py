@@ -6,6 +6,7 @@ It only starts the parts and orders a pod's life as kubelet does; what each part
 import contextlib
 import os
 import signal
+import socket
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,15 +18,18 @@ from pyroute2 import IPRoute
 
 from simnode import host_files, namespaces
 from simnode.daemon import Daemon
-from simnode.fabric import Fabric
+from simnode.fabric import Fabric, Uplink
 from simnode.function import SimulatedPf
 from simnode.hca import Hca
+from simnode.host_files import FlannelLease
 from simnode.kubelet import Kubelet, PodIdentity
+from simnode.ping import ping
 from simnode.runtime import Added, Runtime, Sandbox
 
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
 _START_SECONDS = 20.0
+_VXLAN_LEASE = FlannelLease()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +79,28 @@ class Node:
 
     Args:
         plugins: the folder of the real CNI plugins.
-        pfs: the HCA's physical functions.
+        pfs: the HCA's physical functions; each is cabled to a fabric of its own, as rails are.
         vfs: how many VFs the node configuration asks of each PF.
+        lease: what flannel leased to the node.
+
+    Attributes:
+        fabrics: by rail, that is in the PCI order of the PFs.
     """
 
-    def __init__(self, plugins: Path, pfs: Iterable[SimulatedPf] = (SimulatedPf(),), vfs: int = 8) -> None:
-        self._plugins, self._pfs, self.vfs = plugins, tuple(pfs), vfs
-        self.fabric: Fabric
+    def __init__(
+        self,
+        plugins: Path,
+        pfs: Iterable[SimulatedPf] = (SimulatedPf(),),
+        vfs: int = 8,
+        lease: FlannelLease = _VXLAN_LEASE,
+    ) -> None:
+        self._plugins, self.vfs, self._lease = plugins, vfs, lease
+        self._pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
+        self.fabrics: tuple[Fabric, ...] = ()
         self.hca: Hca
         self.kubelet = Kubelet()
         self.runtime = Runtime()
         self.daemon = Daemon()
-        self._pods: dict[str, Pod] = {}
-        self._sandboxes: dict[str, Sandbox] = {}
         self._made = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -98,14 +111,13 @@ class Node:
         with contextlib.ExitStack() as made:
             made.callback(_delete_files, frozenset(_files()))
             made.callback(_delete_links, _link_names())
-            host_files.write(self._plugins, self._pfs, self.vfs)
-            self.fabric = Fabric()
-            made.callback(self.fabric.close)
-            self.hca = Hca(self._pfs, self.fabric, Path("/sys"), Path("/dev"))
+            host_files.write(self._plugins, self._pfs, self.vfs, self._lease)
+            self.fabrics = tuple(made.enter_context(Fabric()) for _ in self._pfs)
+            self.hca = Hca(dict(zip(self._pfs, self.fabrics, strict=True)), Path("/sys"), Path("/dev"))
             made.callback(self.hca.close)
             self.kubelet.start()
             made.callback(self.kubelet.stop)
-            made.callback(self._remove_sandboxes)
+            made.callback(self.runtime.remove_sandboxes)
             made.callback(self.stop_daemon)
             self._made = made.pop_all()
         return self
@@ -140,6 +152,13 @@ class Node:
         """End the daemon by SIGKILL."""
         return self.daemon.end(signal.SIGKILL)
 
+    def uplink(self, rail: int, end: socket.socket) -> None:
+        """Cable the fabric of a rail to another fabric; the end of the cable is the node's from now on."""
+        port = Uplink(end)
+        self._made.callback(port.close)
+        self.fabrics[rail].join(port)
+        self._made.callback(self.fabrics[rail].leave, port)
+
     def restart_kubelet(self) -> None:
         """Restart kubelet: it finds the plugins again, pods go on."""
         self.kubelet.stop()
@@ -164,11 +183,11 @@ class Node:
         """Do all that follows admission; called again for a pod whose first attempt failed."""
         arguments = {"io.kubernetes.cri.pod-annotations": _ANNOTATIONS, **(capability_args or {})}
         sandbox = self.runtime.create_sandbox(identity.namespace, identity.name, identity.uid, arguments)
-        self._sandboxes[sandbox.container_id] = sandbox
         added = self.runtime.set_up(sandbox)
         allocations = self.kubelet.allocations(identity)
         responses = [allocation.response for allocation in allocations]
-        pod = Pod(
+        self.kubelet.pre_start(identity)
+        return Pod(
             identity,
             sandbox,
             added,
@@ -176,29 +195,19 @@ class Node:
             {key: value for response in responses for key, value in response.envs.items()},
             tuple(device.host_path for response in responses for device in response.devices),
         )
-        self._pods[pod.container_id] = pod
-        self.kubelet.pre_start(identity)
-        return pod
+
+    def ping(self, pod: Pod, address: str, ifname: str) -> bool:
+        """Tell whether an address answers one ping out of a pod's interface."""
+        return ping(pod.netns, address, ifname=ifname)
 
     def remove_pod(self, pod: Pod) -> None:
         """End a pod: kubelet frees its devices, then DEL, then its network namespace goes."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
-        self._forget(pod)
 
     def destroy_netns(self, pod: Pod) -> None:
         """Let a pod's network namespace die without DEL; its devices stay its own until `remove_pod`."""
         self.runtime.remove_sandbox(pod.sandbox)
-
-    def _forget(self, pod: Pod) -> None:
-        self._pods.pop(pod.container_id, None)
-        self._sandboxes.pop(pod.container_id, None)
-
-    def _remove_sandboxes(self) -> None:
-        for sandbox in self._sandboxes.values():
-            self.runtime.remove_sandbox(sandbox)
-        self._sandboxes.clear()
-        self._pods.clear()
 
 
 def _link_names() -> frozenset[str]:

@@ -78,10 +78,10 @@ class Function:
         tree.remove(f"/bus/pci/drivers/{DRIVER}/{self.address}")
         tree.replace(f"{self.directory}/uevent", sysfs.uevent(self.address, self._model, None))
 
-    def settle(self) -> None:
-        """Make sysfs tell where the netdev is."""
+    def settle(self, changed: frozenset[int] | None = None) -> None:
+        """Make sysfs tell where the netdev is; see `BoundFunction.settle`."""
         if self.bound is not None:
-            self.bound.settle()
+            self.bound.settle(changed)
 
     def set_port(self, *, active: bool) -> None:
         """Bring the port up or down."""
@@ -152,11 +152,11 @@ class PhysicalFunction(Function):
             case _:
                 pass
 
-    def settle(self) -> None:
+    def settle(self, changed: frozenset[int] | None = None) -> None:
         """Make sysfs tell where every netdev is."""
-        super().settle()
+        super().settle(changed)
         for vf in self.vfs:
-            vf.settle()
+            vf.settle(changed)
 
     def remove(self) -> None:
         """Take the PF and its VFs away."""

@@ -49,6 +49,18 @@ class Endpoint:
             grouped.setdefault(nodes[0].ID if nodes else -1, []).append(device_id)
         return grouped
 
+    def preferred(self, available: Sequence[str], count: int) -> list[str]:
+        """Choose `count` of the available ids: those the plugin prefers first, where it has a say."""
+        wanted = self._preference(available, count) if self.options.get_preferred_allocation_available else []
+        return [*wanted, *(device_id for device_id in available if device_id not in wanted)][:count]
+
+    def _preference(self, available: Sequence[str], count: int) -> list[str]:
+        """Call GetPreferredAllocation for one container; its answer is advice, ids that are not available do not count."""
+        container = api.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=count)
+        request = api.PreferredAllocationRequest(container_requests=[container])
+        answer = self._stub.GetPreferredAllocation(request, timeout=_CALL_SECONDS).container_responses
+        return [device_id for device_id in (answer[0].deviceIDs if answer else ()) if device_id in available]
+
     def allocate(self, ids: Sequence[str]) -> api.ContainerAllocateResponse:
         """Call Allocate for one container."""
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids)])

@@ -99,6 +99,7 @@ class Runtime:
             results,
             namespaces,
         )
+        self._sandboxes: dict[str, Sandbox] = {}
 
     def create_sandbox(
         self, namespace: str, pod: str, uid: str, capability_args: Mapping[str, Any] | None = None
@@ -106,11 +107,19 @@ class Runtime:
         """Make a sandbox: an id and a network namespace with `lo` up; no plugin is called."""
         path = self._namespaces / f"cni-{uuid.uuid4()}"
         netns.create(path)
-        return Sandbox(uuid.uuid4().hex * 2, path, namespace, pod, uid, capability_args or {})
+        sandbox = Sandbox(uuid.uuid4().hex * 2, path, namespace, pod, uid, capability_args or {})
+        self._sandboxes[sandbox.container_id] = sandbox
+        return sandbox
 
     def remove_sandbox(self, sandbox: Sandbox) -> None:
         """Let the sandbox's network namespace go; no plugin is called."""
         netns.remove(sandbox.netns)
+        self._sandboxes.pop(sandbox.container_id, None)
+
+    def remove_sandboxes(self) -> None:
+        """Let every sandbox go that is still there, whoever asked for it; no plugin is called."""
+        for sandbox in tuple(self._sandboxes.values()):
+            self.remove_sandbox(sandbox)
 
     def set_up(self, sandbox: Sandbox) -> Added:
         """Run ADD; when it fails, run DEL and remove the network namespace, as containerd does.

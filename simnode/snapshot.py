@@ -1,6 +1,6 @@
 """What there is on a machine, as kernel and disk tell it; and what two such snapshots differ in.
 
-`python -m simnode.snapshot [--root FOLDER]…` prints one as JSON. Run it as a process of its own: it shares nothing with
+`python -m simnode.snapshot [--below PID] [--root FOLDER]…` prints one as JSON. Run it as a process of its own: it shares nothing with
 what is judged. It knows nothing of Railnet.
 """
 
@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from simnode import libc, netns
@@ -23,14 +23,21 @@ _NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
 _MAY_END = ("process", "network namespace", "link")  # of the rest of the machine; for these only what is new counts
 
 
-def take(roots: list[Path]) -> Snapshot:
-    """Look at links, network namespaces, mounts, processes, and files below `roots`; this process itself is left out."""
-    namespaces = dict(_namespaces())
+def take(roots: list[Path], below: int | None = None) -> Snapshot:
+    """Look at links, network namespaces, mounts, processes, and files below `roots`; this process itself is left out.
+
+    Args:
+        roots: folders.
+        below: look only at processes that this one started, and what they started, and at namespaces of theirs or with
+            a name; on a machine that does other things meanwhile. It must have adopted their orphans (`libc`).
+    """
+    processes = _process_ids(below)
+    namespaces = dict(_namespaces(processes))
     return {
         "link": dict(_links(namespaces)),
         "network namespace": {str(inode): where for inode, where in namespaces.items()},
         "mount": dict(_mounts()),
-        "process": dict(_processes()),
+        "process": dict(_processes(processes)),
         "file": dict(_files(roots)),
     }
 
@@ -52,10 +59,32 @@ def difference(before: Snapshot, after: Snapshot) -> list[str]:
     return left + missing
 
 
-def _process_ids() -> list[str]:
-    """Give all processes but this one and kernel threads, which have no executable."""
+def _process_ids(below: int | None) -> list[str]:
+    """Give processes but this one and kernel threads, which have no executable."""
     own = str(os.getpid())
-    return [pid for pid in os.listdir("/proc") if pid.isdigit() and pid != own and _read_link(f"/proc/{pid}/exe")]
+    parents = {pid: _parent(pid) for pid in os.listdir("/proc") if pid.isdigit()}
+    found = parents if below is None else _descendants(parents, str(below))
+    return [pid for pid in found if pid != own and _read_link(f"/proc/{pid}/exe")]
+
+
+def _parent(pid: str) -> str | None:
+    fields = _stat(pid)
+    return fields[1] if fields else None
+
+
+def _stat(pid: str) -> list[str]:
+    """Give the fields of /proc/<pid>/stat from the state on (proc(5)); nothing of a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _descendants(parents: Mapping[str, str | None], ancestor: str) -> list[str]:
+    below = [ancestor]
+    for pid in below:  # it grows
+        below += [child for child, parent in parents.items() if parent == pid]
+    return below[1:]
 
 
 def _read_link(path: str) -> str | None:
@@ -65,9 +94,9 @@ def _read_link(path: str) -> str | None:
         return None
 
 
-def _namespaces() -> Iterator[tuple[int, str]]:
+def _namespaces(processes: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Give each network namespace by inode, with a path by which to enter it: named ones by their mount."""
-    for pid in ("self", *_process_ids()):
+    for pid in ("self", *processes):
         for task in _tasks(pid):
             path = f"{task}/ns/net"
             if (inode := _inode(path)) is not None:
@@ -151,11 +180,11 @@ def _mounts() -> Iterator[tuple[str, str]]:
         yield mount.target + times, mount.type
 
 
-def _processes() -> Iterator[tuple[str, str]]:
-    for pid in _process_ids():
+def _processes(processes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for pid in processes:
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+            started = _stat(pid)[19]
         except (OSError, IndexError):
             continue
         yield f"{pid} started at {started}", command
@@ -172,7 +201,9 @@ def main(arguments: list[str]) -> None:
     """Print a snapshot."""
     parser = argparse.ArgumentParser(prog="python -m simnode.snapshot", description=take.__doc__)
     parser.add_argument("--root", action="append", type=Path, default=[], help="list the files below this folder")
-    json.dump(take(parser.parse_args(arguments).root), sys.stdout, indent=1)
+    parser.add_argument("--below", type=int, help="look only at what this process started")
+    asked = parser.parse_args(arguments)
+    json.dump(take(asked.root, asked.below), sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def fabric():
 
 @pytest.fixture
 def hca(fabric):
-    hca = Hca([SimulatedPf()], fabric, Path("/sys"), Path("/dev"))
+    hca = Hca({SimulatedPf(): fabric}, Path("/sys"), Path("/dev"))
     yield hca
     hca.close()
 

@@ -3,27 +3,72 @@ from pathlib import Path
 
 import pytest
 
+from simnode.fabric import Fabric, Uplink, cable
+from simnode.function import SimulatedPf
+from simnode.hca import Hca
 from simnode.ping import ping
+from vf.address import PciAddress
 
-PF = Path("/sys/bus/pci/devices/0000:03:00.0")
+PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x83, 0, 0), netdev="ibs6"))
+VFS = ("ibs5v0", "ibs6v0")  # one of each PF
 
 
 @pytest.fixture
-def pods(hca, pod_netns):
-    """Two network namespaces, each with a VF's netdev up: 10.56.0.1 and 10.56.0.2, fd00::1 and fd00::2."""
-    (PF / "sriov_numvfs").write_text("2")
-    hca.settle()
-    paths = pod_netns("one"), pod_netns("two")
-    for number, path in enumerate(paths, 1):
-        commands = (
-            f"link set ibs5v{number - 1} netns {path.name} name net1",
-            f"-n {path.name} address add 10.56.0.{number}/24 dev net1",
-            f"-n {path.name} address add fd00::{number}/64 dev net1 nodad",
+def pod(pod_netns):
+    """Put a VF's netdev into a network namespace of its own, up: 10.56.0.<host> and fd00::<host>."""
+
+    def make(netdev, host):
+        path = pod_netns(netdev)
+        for command in (
+            f"link set {netdev} netns {path.name} name net1",
+            f"-n {path.name} address add 10.56.0.{host}/24 dev net1",
+            f"-n {path.name} address add fd00::{host}/64 dev net1 nodad",
             f"-n {path.name} link set net1 up",
-        )
-        for command in commands:
+        ):
             subprocess.run(["ip", *command.split()], check=True)
-    return paths
+        return path
+
+    return make
+
+
+@pytest.fixture
+def pods(hca, pod):
+    """Two pods with a VF each of one PF: hosts 1 and 2."""
+    enable(hca, SimulatedPf(), 2)
+    return pod("ibs5v0", 1), pod("ibs5v1", 2)
+
+
+@pytest.fixture
+def other_fabric():
+    with Fabric() as other:
+        yield other
+
+
+@pytest.fixture
+def pods_on_two_fabrics(fabric, other_fabric, pod):
+    """Two pods with a VF each, of PFs that are cabled to different fabrics: hosts 1 and 2."""
+    hca = Hca(dict(zip(PFS, (fabric, other_fabric), strict=True)), Path("/sys"), Path("/dev"))
+    for pf in PFS:
+        enable(hca, pf, 1)
+    yield pod(VFS[0], 1), pod(VFS[1], 2)
+    hca.close()
+
+
+@pytest.fixture
+def joined(fabric, other_fabric):
+    """Both fabrics cabled together; gives the ends."""
+    ends = tuple(map(Uplink, cable()))
+    for switch, end in zip((fabric, other_fabric), ends, strict=True):
+        switch.join(end)
+    yield ends
+    for switch, end in zip((fabric, other_fabric), ends, strict=True):
+        switch.leave(end)
+        end.close()
+
+
+def enable(hca, pf, vfs):
+    Path(f"/sys/bus/pci/devices/{pf.address}/sriov_numvfs").write_text(str(vfs))
+    hca.settle()
 
 
 @pytest.mark.parametrize("address", ["10.56.0.2", "fd00::2"])
@@ -45,3 +90,35 @@ def test_ping_fails_while_the_fabric_is_stopped(pods, fabric):
 
 def test_address_that_nobody_has_does_not_answer(pods):
     assert not ping(pods[0], "10.56.0.99")
+
+
+def test_fabrics_that_are_not_cabled_together_are_separate(pods_on_two_fabrics, fabric, other_fabric):
+    before = other_fabric.counters
+
+    assert not ping(pods_on_two_fabrics[0], "10.56.0.2")
+    assert fabric.counters.packets > 0
+    assert other_fabric.counters == before
+
+
+def test_cable_joins_two_fabrics(joined, pods_on_two_fabrics, fabric, other_fabric):
+    assert ping(pods_on_two_fabrics[0], "10.56.0.2")
+    assert ping(pods_on_two_fabrics[1], "fd00::1")
+    assert fabric.counters == other_fabric.counters
+
+
+def test_pulled_cable_carries_nothing(joined, pods_on_two_fabrics, other_fabric):
+    other_fabric.leave(joined[1])
+    joined[1].close()
+
+    assert not ping(pods_on_two_fabrics[0], "10.56.0.2")
+
+
+def test_full_cable_drops_instead_of_waiting():
+    ends = tuple(map(Uplink, cable()))
+    taken = 0
+    while ends[0].send(bytes(4092)):
+        taken += 1
+    for end in ends:
+        end.close()
+
+    assert taken > 0

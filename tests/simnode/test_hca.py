@@ -200,6 +200,19 @@ def test_rename_and_mtu_are_followed(hca):
     assert Path("/sys/class/net/rail0/mtu").read_text() == "2044\n"
 
 
+def test_change_is_followed_without_being_asked_for(hca, pod_netns):
+    enable(hca, 3)
+    pod = pod_netns("pod")
+    subprocess.run(["ip", "link", "set", "ibs5v1", "name", "rail1"], check=True)
+    wait_until(lambda: names(PF / "virtfn1/net") == ["rail1"], 5, "the new name")
+    move("rail1", pod, "net1")
+    wait_until(lambda: names(PF / "virtfn1/net") == [], 5, "the move")
+    subprocess.run(["ip", "-n", "pod", "link", "set", "net1", "netns", str(os.getpid()), "name", "ibs5v9"], check=True)
+    wait_until(lambda: names(PF / "virtfn1/net") == ["ibs5v9"], 5, "the move back")
+
+    assert names(VF0 / "net") == ["ibs5v0"]
+
+
 def test_netdev_returns_under_the_pods_name_when_the_netns_dies(hca, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")

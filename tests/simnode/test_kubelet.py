@@ -25,8 +25,9 @@ POD = PodIdentity("worker-0", "team", "11111111-2222-3333-4444-555555555555")
 class FakePlugin(deviceplugin_pb2_grpc.DevicePluginServicer, pluginregistration_pb2_grpc.RegistrationServicer):
     """Advertises two devices on NUMA node 1 and one without topology."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, preferred=None):
         self.statuses, self.started, self.ended = [], [], threading.Event()
+        self.preferred = preferred
         self.socket = folder / "fake.sock"
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
         deviceplugin_pb2_grpc.add_DevicePluginServicer_to_server(self, self._server)
@@ -51,13 +52,19 @@ class FakePlugin(deviceplugin_pb2_grpc.DevicePluginServicer, pluginregistration_
         return pluginregistration_pb2.RegistrationStatusResponse()
 
     def GetDevicePluginOptions(self, request, context):
-        return api.DevicePluginOptions(pre_start_required=True)
+        has_preference = self.preferred is not None
+        return api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=has_preference)
 
     def ListAndWatch(self, request, context):
         topology = api.TopologyInfo(nodes=[api.NUMANode(ID=1)])
         devices = [api.Device(ID=name, health="Healthy", topology=topology) for name in ("a", "b")]
         yield api.ListAndWatchResponse(devices=[*devices, api.Device(ID="c", health="Healthy")])
         self.ended.wait()
+
+    def GetPreferredAllocation(self, request, context):
+        return api.PreferredAllocationResponse(
+            container_responses=[api.ContainerPreferredAllocationResponse(deviceIDs=self.preferred)]
+        )
 
     def Allocate(self, request, context):
         response = api.ContainerAllocateResponse(envs={"IDS": ",".join(request.container_requests[0].devices_ids)})
@@ -79,6 +86,13 @@ def kubelet():
 @pytest.fixture
 def plugin(kubelet):
     plugin = FakePlugin(Path("/var/lib/kubelet/plugins_registry"))
+    yield plugin
+    plugin.close()
+
+
+@pytest.fixture
+def choosy_plugin(kubelet):
+    plugin = FakePlugin(Path("/var/lib/kubelet/plugins_registry"), preferred=["c", "b"])
     yield plugin
     plugin.close()
 
@@ -138,6 +152,20 @@ def test_device_is_given_once_and_again_after_its_pod_is_removed(kubelet, plugin
     kubelet.remove(POD)
 
     assert kubelet.allocate(other, "test/vf", 2).device_ids == ("a", "b")
+
+
+@pytest.mark.parametrize(("count", "given"), [(1, {"c"}), (2, {"b", "c"}), (3, {"a", "b", "c"})])
+def test_preference_is_followed_as_far_as_it_goes(kubelet, choosy_plugin, count, given):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+
+    assert set(kubelet.allocate(POD, "test/vf", count).device_ids) == given
+
+
+def test_preferred_device_that_is_not_free_does_not_count(kubelet, choosy_plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.allocate(POD, "test/vf", 1)
+
+    assert kubelet.allocate(PodIdentity("other", "team", "uid-2"), "test/vf", 1).device_ids == ("b",)
 
 
 def test_unknown_resource_is_an_admission_error(kubelet):

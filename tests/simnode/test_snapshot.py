@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from simnode import libc, netns, snapshot
+from simnode.cluster import Cluster
 from simnode.node import Node
+from simnode.remote import RemoteFailed
+from tests.simnode.machines import MACHINES, die
 
 
 def take(*roots):
@@ -75,6 +78,27 @@ def test_process_is_seen():
     assert "(sleep 60)" in found[0]
 
 
+ORPHAN = """
+import os, subprocess, sys
+from simnode import libc
+libc.adopt_orphans()
+subprocess.run(["sh", "-c", "unshare --net sleep 60 & sleep 0.3"])
+sys.stdout.buffer.write(subprocess.run([sys.executable, "-m", "simnode.snapshot", "--below", str(os.getpid())], stdout=-1).stdout)
+subprocess.run(["kill", *open(f"/proc/self/task/{os.getpid()}/children").read().split()])
+"""
+
+
+def test_below_a_process_its_orphans_are_seen_and_strangers_are_not():
+    stranger = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, check=True)
+    stranger.kill()
+    stranger.wait()
+
+    seen = json.loads(done.stdout)
+    assert [(what, str(stranger.pid) in name) for name, what in seen["process"].items()] == [("sleep 60", False)]
+    assert len(seen["network namespace"]) == 2  # this one and the orphan's
+
+
 def test_file_is_seen_and_a_missing_one_too(tmp_path):
     (tmp_path / "old").touch()
     before = take(tmp_path)
@@ -110,6 +134,7 @@ def test_node_runs_plain_pods_and_leaves_nothing(cni_plugins):
 def fail_midway(cni_plugins):
     with Node(cni_plugins) as node:
         node.run_pod("one")
+        node.runtime.create_sandbox("default", "made-by-a-test-itself", "uid-1")
         raise RuntimeError("planted")
 
 
@@ -117,5 +142,19 @@ def test_node_that_fails_midway_leaves_nothing(cni_plugins):
     before = take(*ROOTS)
     with pytest.raises(RuntimeError, match="planted"):
         fail_midway(cni_plugins)
+
+    assert left_over(before, *ROOTS) == []
+
+
+def lose_a_node(cni_plugins):
+    with Cluster(cni_plugins, MACHINES) as cluster:
+        cluster.nodes[0].call(Node.run_pod, "one")
+        cluster.nodes[1].call(die)
+
+
+def test_cluster_leaves_nothing_also_when_a_node_dies(cni_plugins):
+    before = take(*ROOTS)
+    with pytest.raises(RemoteFailed, match="node-b"):
+        lose_a_node(cni_plugins)
 
     assert left_over(before, *ROOTS) == []

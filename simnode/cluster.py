@@ -1,0 +1,108 @@
+"""Several nodes: an Ethernet joins them for `eth0`, and for each rail a fabric joins their fabrics.
+
+What runs on them is their user's.
+"""
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from pathlib import Path
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar, cast
+
+from simnode import ethernet, namespaces
+from simnode.ethernet import HostRoute
+from simnode.fabric import Fabric, Uplink, cable
+from simnode.function import SimulatedPf
+from simnode.host_files import FlannelLease
+from simnode.node import Node
+from simnode.remote import NodePlan, RemoteNode
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One node of a cluster.
+
+    Attributes:
+        name: at most 15 characters, the name of its port on the Ethernet, too.
+        address: on the Ethernet.
+        subnet: the subnet that flannel leased to it, with the address of its bridge.
+        pfs: one for each rail.
+    """
+
+    name: str
+    address: IPv4Interface
+    subnet: IPv4Interface
+    pfs: tuple[SimulatedPf, ...]
+
+
+class Cluster:
+    """Nodes inside `simnode exec`; a context manager that leaves nothing behind.
+
+    Attributes:
+        nodes: in the order of the machines.
+        fabrics: what joins the nodes, by rail; packets within a node do not pass here.
+    """
+
+    def __init__(self, plugins: Path, machines: Iterable[Machine], vfs: int = 8) -> None:
+        self._plugins, self._machines, self._vfs = plugins, tuple(machines), vfs
+        self.nodes: tuple[RemoteNode, ...] = ()
+        self.fabrics: tuple[Fabric, ...] = ()
+        self._made = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if not namespaces.inside():
+            raise RuntimeError("a cluster makes links: start this by `python -m simnode exec -- COMMAND`")
+        with contextlib.ExitStack() as made:
+            rails = max(len(machine.pfs) for machine in self._machines)
+            self.fabrics = tuple(made.enter_context(Fabric()) for _ in range(rails))
+            self.nodes = tuple(self._start(machine, made) for machine in self._machines)
+            for node in self.nodes:
+                node.wait()
+            ethernet.connect((node.name, node.pid) for node in self.nodes)
+            made.callback(ethernet.disconnect)
+            self._configure()
+            self._made = made.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._made.close()
+
+    def everywhere(
+        self, function: Callable[Concatenate[Node, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> list[_T]:
+        """Call a function on all nodes at once; see `RemoteNode.call`. Gives the results in the order of the nodes."""
+        for node in self.nodes:
+            node.begin(function, *args, **kwargs)
+        return [cast(_T, node.wait()) for node in self.nodes]
+
+    def _start(self, machine: Machine, made: contextlib.ExitStack) -> RemoteNode:
+        lease = FlannelLease(machine.subnet, ethernet.MTU)  # host-gw does not encapsulate
+        plan = NodePlan(self._plugins, machine.pfs, self._vfs, lease)
+        with contextlib.ExitStack() as theirs:
+            ends = [theirs.enter_context(self._cabled(fabric, made)) for fabric in self.fabrics[: len(machine.pfs)]]
+            node = RemoteNode(machine.name, plan, ends)
+        made.callback(node.close)
+        return node
+
+    def _cabled(self, fabric: Fabric, made: contextlib.ExitStack) -> socket.socket:
+        """Plug a cable into a fabric and give its other end."""
+        ours, theirs = cable()
+        port = Uplink(ours)
+        made.callback(port.close)
+        fabric.join(port)
+        made.callback(fabric.leave, port)
+        return theirs
+
+    def _configure(self) -> None:
+        for machine, node in zip(self._machines, self.nodes, strict=True):
+            others = [other for other in self._machines if other is not machine]
+            routes = [HostRoute(other.subnet.network, other.address.ip) for other in others]
+            node.call(ethernet.configure, machine.address, routes)

@@ -1,0 +1,54 @@
+"""The network between nodes, and the routes that flanneld's host-gw backend sets on each.
+
+A bridge in the network namespace of the calling thread, and a veth pair to each node, where its end is `eth0`.
+"""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from pathlib import Path
+from typing import NamedTuple
+
+from pyroute2 import IPRoute
+
+from simnode.node import Node
+
+_BRIDGE = "lan"
+_ETH0 = "eth0"
+MTU = 1500
+_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+class HostRoute(NamedTuple):
+    """Another node: its pods' subnet, and the address at which it forwards to them."""
+
+    subnet: IPv4Network
+    gateway: IPv4Address
+
+
+def connect(nodes: Iterable[tuple[str, int]]) -> None:
+    """Make the bridge with a port for each node, given by name and a process in its network namespace."""
+    with IPRoute() as route:
+        route.link("add", ifname=_BRIDGE, kind="bridge")
+        (bridge,) = route.link_lookup(ifname=_BRIDGE)
+        route.link("set", index=bridge, state="up")
+        for name, pid in nodes:
+            route.link("add", ifname=name, kind="veth", peer={"ifname": _ETH0, "net_ns_pid": pid})
+            (port,) = route.link_lookup(ifname=name)
+            route.link("set", index=port, master=bridge, state="up")
+
+
+def disconnect() -> None:
+    """Delete the bridge; the ports go with their nodes."""
+    with IPRoute() as route:
+        route.link("del", ifname=_BRIDGE)
+
+
+def configure(_node: Node, address: IPv4Interface, routes: Iterable[HostRoute]) -> None:
+    """Do on a node what its administrator and flanneld do: address, routes to the pods of other nodes, forwarding."""
+    _FORWARD.write_text("1")
+    with IPRoute() as route:
+        (index,) = route.link_lookup(ifname=_ETH0)
+        route.addr("add", index=index, address=str(address.ip), prefixlen=address.network.prefixlen)
+        route.link("set", index=index, mtu=MTU, state="up")
+        for subnet, gateway in routes:
+            route.route("add", dst=str(subnet), gateway=str(gateway), oif=index)
