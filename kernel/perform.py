@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from errno import EEXIST, ENODEV
 
+from kernel import vf_netlink
 from kernel.netns import inside
 from kernel.rtnetlink import Link, Links, links
 from kernel.sysfs import Sysfs
@@ -15,14 +16,18 @@ from vf.step import (
     AllowDrivers,
     AttachStep,
     BindDriver,
+    BringUp,
     ConfigureLink,
     CreateVfs,
     DetachStep,
     MoveLinkIn,
     MoveLinkOut,
+    PfStep,
     ProvisionStep,
     RenameLink,
     SetGuid,
+    SetGuidByLink,
+    SetMac,
 )
 
 _APPEAR_SECONDS = 10.0
@@ -81,15 +86,10 @@ def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
     """
     binds = []
     for step in steps:
-        match step:
-            case CreateVfs():
-                _create_vfs(step, sysfs)
-            case SetGuid():
-                sysfs.set_guid(step.pf, step.index, step.guid)
-            case AllowDrivers():
-                sysfs.set_drivers_autoprobe(step.pf, True)
-            case BindDriver():
-                binds.append(step)
+        if isinstance(step, BindDriver):
+            binds.append(step)
+        else:
+            _provision(step, sysfs)
     with ThreadPoolExecutor(_BINDING_AT_ONCE) as pool:
         for _ in pool.map(lambda step: sysfs.bind(step.vf, step.driver), binds):
             pass  # the first failure is raised here
@@ -183,6 +183,23 @@ def _rename_link(step: RenameLink) -> None:
         except OSError as error:
             if error.errno not in (ENODEV, EEXIST):  # EEXIST: the name is somebody else's now; any name serves
                 raise
+
+
+def _provision(step: PfStep, sysfs: Sysfs) -> None:
+    match step:
+        case CreateVfs():
+            _create_vfs(step, sysfs)
+        case SetGuid():
+            sysfs.set_guid(step.pf, step.index, step.guid)
+        case SetGuidByLink():
+            vf_netlink.set_guids(step.pf_ifindex, step.index, step.guid)
+        case SetMac():
+            vf_netlink.set_mac(step.pf_ifindex, step.index, step.mac)
+        case BringUp():
+            with links() as node:
+                node.set_up(step.pf_ifindex)
+        case AllowDrivers():
+            sysfs.set_drivers_autoprobe(step.pf, True)
 
 
 def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:

@@ -55,6 +55,12 @@ class Links:
                 for link in self._route.link("dump")
             )
 
+    def permanent_address(self, ifindex: int) -> str:
+        """Read the hardware address a link came with, which bonding does not change; the present one where none is told."""
+        with _named(f"read link {ifindex}"):
+            (link,) = self._route.link("get", index=ifindex)
+            return str(link.get_attr("IFLA_PERM_ADDRESS") or link.get_attr("IFLA_ADDRESS"))
+
     def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
         """Move a link into another namespace under a new name, in one message: udev never sees it there under the old.
 

@@ -18,7 +18,7 @@ from cni.rails import Host, Network, Rails
 from cni.server import Limits, Server
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
-from kernel import perform, rdma
+from kernel import perform, rdma, uevents, vf_netlink
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
 from railnet import conflist
@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 _RUN = Path(lock.RUN)
 # PCI and net changes come as uevents, a port's state comes as none: sysfs is read again every so often.
 _RESYNC_SECONDS = 10.0
+_QUIET_SECONDS = 0.5  # uevents come in swarms
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
@@ -100,7 +101,9 @@ async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs)
         _log.info("PF %s: making %d VFs", step.pf, step.count)
     await asyncio.to_thread(perform.provision, create, sysfs)
     table.refresh(sysfs.inventory())
-    bind = provision.name_and_bind(configuration.provision, table.inventory)
+    pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
+    macs = await asyncio.to_thread(vf_netlink.macs, pfs)
+    bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
     await asyncio.to_thread(perform.provision, bind, sysfs)
     await _settle(configuration, table, sysfs)
 
@@ -111,10 +114,10 @@ async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
     wanted = {entry.pf for entry in configuration.provision}
     while True:
         table.refresh(await asyncio.to_thread(sysfs.inventory))
-        vfs = [
-            vf for pf in table.inventory.pfs if pf.address in wanted for vf in pf.vfs if table.owner(vf.address) is None
-        ]
-        late = [str(vf.address) for vf in vfs if vf.netdev is None or vf.rdma is None]
+        vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted]
+        free = [(pf, vf) for pf, vf in vfs if table.owner(vf.address) is None]
+        # A plain Ethernet card has no RDMA device, and then neither have its VFs.
+        late = [str(vf.address) for pf, vf in free if vf.netdev is None or (vf.rdma is None and pf.rdma is not None)]
         if not late:
             return
         if asyncio.get_running_loop().time() > give_up:
@@ -190,15 +193,23 @@ async def _ready() -> None:
 
 
 async def _resync(table: VfTable, rails: Rails, sysfs: Sysfs, services: list[PoolService]) -> None:
-    while True:
-        await asyncio.sleep(_RESYNC_SECONDS)
-        try:
-            generation = table.generation
-            inventory = await asyncio.to_thread(sysfs.inventory)
-            if table.generation == generation:  # else a request has newer facts about its VFs; the next round comes
-                table.refresh(inventory)
-            await rails.sweep(at_start=False)
-        except (OSError, ValueError, Misconfigured) as error:
-            _log.error("resync: %s", error)
-        for service in services:
-            service.changed()
+    with uevents.changes() as changed:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _RESYNC_SECONDS)
+                await asyncio.sleep(_QUIET_SECONDS)
+            changed.clear()
+            try:
+                await _look_again(table, sysfs)
+                await rails.sweep(at_start=False)
+            except (OSError, ValueError, Misconfigured) as error:
+                _log.error("resync: %s", error)
+            for service in services:
+                service.changed()
+
+
+async def _look_again(table: VfTable, sysfs: Sysfs) -> None:
+    generation = table.generation
+    inventory = await asyncio.to_thread(sysfs.inventory)
+    if table.generation == generation:  # else a request has newer facts about its VFs; the next round comes
+        table.refresh(inventory)

@@ -1,20 +1,35 @@
-"""Decide how a node's VFs come to be: how many, with which GUID, bound to which driver. Pure.
+"""Decide how a node's VFs come to be: how many, with which GUID or MAC, bound to which driver. Pure.
 
-Each plan ends where identities change: create VFs, read the facts again, then set GUIDs and bind.
+Each plan ends where identities change: create VFs, read the facts again, then set GUIDs or MACs and bind.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
+from vf import guid, mac
 from vf.address import PciAddress
 from vf.errors import Misconfigured
-from vf.function import Inventory, PhysicalFunction
-from vf.guid import Guid, derived
-from vf.step import AllowDrivers, BindDriver, CreateVfs, ProvisionStep, SetGuid
+from vf.function import Inventory, PhysicalFunction, VirtualFunction
+from vf.guid import Guid
+from vf.mac import Mac
+from vf.step import (
+    AllowDrivers,
+    BindDriver,
+    BringUp,
+    CreateVfs,
+    PfStep,
+    ProvisionStep,
+    SetGuid,
+    SetGuidByLink,
+    SetMac,
+)
+
+# Which driver a VF gets where it is not its PF's own, by the device tables of drivers/net/ethernet/intel.
+_VF_DRIVERS = {"igb": "igbvf", "ixgbe": "ixgbevf", "i40e": "iavf", "ice": "iavf"}
 
 
 class Provision(NamedTuple):
-    """One entry of `provision`: a PF and how many VFs it should have, with GUIDs derived from the PF's."""
+    """One entry of `provision`: a PF and how many VFs it should have, with GUIDs or MACs derived from the PF's."""
 
     pf: PciAddress
     vfs: int
@@ -37,38 +52,81 @@ def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[
     return tuple(steps)
 
 
-def name_and_bind(wanted: Iterable[Provision], inventory: Inventory) -> tuple[ProvisionStep, ...]:
-    """Give the changes that make unbound VFs usable: all GUIDs of a PF, then all drivers.
+def name_and_bind(
+    wanted: Iterable[Provision], inventory: Inventory, macs: Mapping[PciAddress, Mac]
+) -> tuple[ProvisionStep, ...]:
+    """Give the changes that make unbound VFs usable: all GUIDs or MACs of a PF, then all drivers.
+
+    `macs` are those of the node's Ethernet PFs.
 
     Raises:
-        Misconfigured: two VFs would get one GUID, or a PF has no GUID or driver to derive from.
+        Misconfigured: two functions would have one GUID or MAC, or a PF has no driver, none to derive from, or no way
+            to set it.
     """
     steps: list[ProvisionStep] = []
-    given: dict[Guid, PciAddress] = {}
+    given: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
     for provision in wanted:
         pf = _pf(provision, inventory)
-        guids = _guids(pf, given)
+        names = _names(pf, macs.get(pf.address))
+        _give(names, given)
         unbound = [vf for vf in pf.vfs if vf.driver is None]
-        if unbound and (not guids or pf.driver is None):
-            raise Misconfigured(
-                f"PF {pf.address} has no driver or no node GUID, so its VFs cannot get theirs; is its driver loaded?"
-            )
-        steps += [SetGuid(pf.address, vf.index, guids[vf.address]) for vf in unbound]
-        steps += [AllowDrivers(pf.address)] if unbound else []
-        steps += [BindDriver(vf.address, str(pf.driver)) for vf in unbound]
+        steps += _name(pf, unbound, names) + _bind(pf, unbound) if unbound else []
     return tuple(steps)
 
 
-def _guids(pf: PhysicalFunction, given: dict[Guid, PciAddress]) -> dict[PciAddress, Guid]:
-    """Derive the GUIDs of a PF's VFs, noting each in `given`; empty for a PF that has none to derive from."""
-    if pf.rdma is None or not pf.rdma.node_guid.usable:
-        return {}
-    guids = {vf.address: derived(pf.rdma.node_guid, vf.index) for vf in pf.vfs}
-    for address, guid in guids.items():
-        other = given.setdefault(guid, address)
+def _names(pf: PhysicalFunction, pf_mac: Mac | None) -> dict[PciAddress, Guid | Mac]:
+    """Derive the MACs or GUIDs of a PF's VFs; empty for a PF that has none to derive from."""
+    if pf_mac is not None:
+        return {vf.address: mac.derived(pf_mac, vf.index) for vf in pf.vfs}
+    if pf.rdma is not None and pf.rdma.node_guid.usable and pf.link_layer == "InfiniBand":
+        return {vf.address: guid.derived(pf.rdma.node_guid, vf.index) for vf in pf.vfs}
+    return {}
+
+
+def _give(names: Mapping[PciAddress, Guid | Mac], given: dict[Guid | Mac, PciAddress]) -> None:
+    for address, name in names.items():
+        other = given.setdefault(name, address)
         if other != address:
-            raise Misconfigured(f"VFs {other} and {address} would both get GUID {guid}: their PFs' GUIDs are too alike")
-    return guids
+            kind = type(name).__name__.upper()
+            raise Misconfigured(f"{other} and {address} would both have {kind} {name}: their PFs' are too alike")
+
+
+def _name(
+    pf: PhysicalFunction, vfs: Iterable[VirtualFunction], names: Mapping[PciAddress, Guid | Mac]
+) -> list[ProvisionStep]:
+    if not names:
+        raise Misconfigured(_why_nameless(pf))
+    bring_up = [BringUp(pf.netdev.ifindex)] if pf.link_layer == "Ethernet" and pf.netdev is not None else []
+    return [*bring_up, *(_set(pf, vf.index, names[vf.address]) for vf in vfs)]
+
+
+def _why_nameless(pf: PhysicalFunction) -> str:
+    if pf.link_layer == "InfiniBand":
+        return f"PF {pf.address} has no driver or no node GUID, so its VFs cannot get theirs; is its driver loaded?"
+    return (
+        f"PF {pf.address} has no network interface here, through which its VFs get their MACs; is its driver loaded, "
+        "and does the daemon run in the host's network namespace?"
+    )
+
+
+def _set(pf: PhysicalFunction, index: int, name: Guid | Mac) -> PfStep:
+    if isinstance(name, Guid) and pf.ofed_guid_files:
+        return SetGuid(pf.address, index, name)
+    if pf.netdev is None:
+        raise Misconfigured(
+            f"PF {pf.address} has neither MLNX_OFED's GUID files (sriov/{index}/node) nor a network interface here, so "
+            "its VFs cannot get GUIDs: modprobe ib_ipoib"
+        )
+    if isinstance(name, Guid):
+        return SetGuidByLink(pf.netdev.ifindex, index, name)
+    return SetMac(pf.netdev.ifindex, index, name)
+
+
+def _bind(pf: PhysicalFunction, vfs: Iterable[VirtualFunction]) -> list[ProvisionStep]:
+    if pf.driver is None:
+        raise Misconfigured(f"PF {pf.address} has no driver, so its VFs cannot get theirs; load it")
+    driver = _VF_DRIVERS.get(pf.driver, pf.driver)
+    return [AllowDrivers(pf.address), *(BindDriver(vf.address, driver) for vf in vfs)]
 
 
 def _pf(provision: Provision, inventory: Inventory) -> PhysicalFunction:

@@ -5,6 +5,7 @@ from ipaddress import IPv4Interface, IPv6Interface
 
 from vf.address import PciAddress
 from vf.guid import Guid
+from vf.mac import Mac
 
 IpInterface = IPv4Interface | IPv6Interface
 
@@ -56,11 +57,36 @@ class CreateVfs:
 
 @dataclass(frozen=True, slots=True)
 class SetGuid:
-    """Give a VF its node and port GUID, before its driver is bound."""
+    """Give a VF its node and port GUID by MLNX_OFED's files, before its driver is bound."""
 
     pf: PciAddress
     index: int
     guid: Guid
+
+
+@dataclass(frozen=True, slots=True)
+class SetGuidByLink:
+    """Give a VF its node and port GUID through its PF's netdev, before its driver is bound."""
+
+    pf_ifindex: int
+    index: int
+    guid: Guid
+
+
+@dataclass(frozen=True, slots=True)
+class SetMac:
+    """Give an Ethernet VF its MAC through its PF's netdev, before its driver is bound."""
+
+    pf_ifindex: int
+    index: int
+    mac: Mac
+
+
+@dataclass(frozen=True, slots=True)
+class BringUp:
+    """Bring a PF's netdev up: Intel's answer their VFs' drivers only then (igbvf_probe(), igbvf/netdev.c)."""
+
+    pf_ifindex: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +109,5 @@ class BindDriver:
 
 AttachStep = MoveLinkIn | ConfigureLink
 DetachStep = MoveLinkOut | RenameLink
-ProvisionStep = CreateVfs | SetGuid | AllowDrivers | BindDriver
+PfStep = CreateVfs | SetGuid | SetGuidByLink | BringUp | SetMac | AllowDrivers
+ProvisionStep = PfStep | BindDriver

@@ -1,18 +1,24 @@
 """How VFs come to be: the number, the GUIDs, the drivers, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
 from vf.address import PciAddress
 from vf.errors import Misconfigured
-from vf.function import Inventory
+from vf.function import Inventory, Netdev, Port
 from vf.guid import Guid, derived
+from vf.mac import Mac
+from vf.mac import derived as derived_mac
 from vf.provision import Provision, create, name_and_bind
-from vf.step import AllowDrivers, BindDriver, CreateVfs, SetGuid
+from vf.step import AllowDrivers, BindDriver, BringUp, CreateVfs, SetGuid, SetGuidByLink, SetMac
 
 PF = PciAddress.parse("0000:03:00.0")
 FIRST, SECOND = PciAddress.parse("0000:03:00.1"), PciAddress.parse("0000:03:00.2")
 PF_GUID = Guid.parse("b859:9f03:00f9:8f86")
+PF_MAC = Mac.parse("b8:59:9f:f9:8f:86")
+ETHERNET = 0x020000
 
 
 def unbound(address: str, number: int) -> object:
@@ -22,7 +28,7 @@ def unbound(address: str, number: int) -> object:
 def a_new_pf(**changes: object) -> Inventory:
     """Give a node whose one PF has two VFs that were just made."""
     pf = a_pf(unbound("0000:03:00.1", 1), unbound("0000:03:00.2", 2), rdma=an_rdma_device(0, node_guid=PF_GUID))
-    return Inventory((a_pf(*pf.vfs, **{"rdma": pf.rdma, **changes}),))
+    return Inventory((a_pf(*pf.vfs, **{"rdma": pf.rdma, "ofed_guid_files": True, **changes}),))
 
 
 def test_create_makes_vfs_where_there_are_none() -> None:
@@ -51,7 +57,11 @@ def test_create_decides_for_each_pf_by_itself() -> None:
     assert steps == (CreateVfs(second, 4, replaced=2),)
 
 
-@pytest.mark.parametrize("plan", [lambda *given: create(*given, in_use=()), name_and_bind], ids=["create", "bind"])
+@pytest.mark.parametrize(
+    "plan",
+    [lambda *given: create(*given, in_use=()), lambda *given: name_and_bind(*given, macs={})],
+    ids=["create", "bind"],
+)
 @pytest.mark.parametrize(
     ("inventory", "known"),
     [(two_rails(), "0000:03:00.0, 0000:83:00.0"), (Inventory(), "none")],
@@ -79,7 +89,7 @@ def test_as_many_vfs_as_the_hardware_has_are_made() -> None:
 
 
 def test_name_and_bind_sets_all_guids_of_a_pf_before_it_binds_any_vf() -> None:
-    assert name_and_bind([Provision(PF, 2)], a_new_pf()) == (
+    assert name_and_bind([Provision(PF, 2)], a_new_pf(), macs={}) == (
         SetGuid(PF, 0, derived(PF_GUID, 0)),
         SetGuid(PF, 1, derived(PF_GUID, 1)),
         AllowDrivers(PF),
@@ -91,13 +101,13 @@ def test_name_and_bind_sets_all_guids_of_a_pf_before_it_binds_any_vf() -> None:
 def test_name_and_bind_leaves_bound_vfs_alone() -> None:
     pf = a_pf(a_vf("0000:03:00.1", 1), unbound("0000:03:00.2", 2), rdma=an_rdma_device(0, node_guid=PF_GUID))
 
-    steps = name_and_bind([Provision(PF, 2)], Inventory((pf,)))
+    steps = name_and_bind([Provision(PF, 2)], Inventory((replace(pf, ofed_guid_files=True),)), macs={})
 
     assert steps == (SetGuid(PF, 1, derived(PF_GUID, 1)), AllowDrivers(PF), BindDriver(SECOND, "mlx5_core"))
 
 
 def test_name_and_bind_touches_only_what_is_provisioned() -> None:
-    assert name_and_bind([], a_new_pf()) == ()
+    assert name_and_bind([], a_new_pf(), macs={}) == ()
 
 
 @pytest.mark.parametrize(
@@ -106,12 +116,12 @@ def test_name_and_bind_touches_only_what_is_provisioned() -> None:
     ids=["no RDMA device", "a zero GUID", "no driver"],
 )
 def test_name_and_bind_is_refused_when_a_pf_has_nothing_to_derive_from(changes: dict[str, object]) -> None:
-    with pytest.raises(Misconfigured, match=r"PF 0000:03:00\.0 has no driver or no node GUID"):
-        name_and_bind([Provision(PF, 2)], a_new_pf(**changes))
+    with pytest.raises(Misconfigured, match=r"PF 0000:03:00\.0 has no driver"):
+        name_and_bind([Provision(PF, 2)], a_new_pf(**changes), macs={})
 
 
 def test_name_and_bind_needs_no_guid_when_every_vf_is_bound() -> None:
-    assert name_and_bind([Provision(PF, 1)], Inventory((a_pf(a_vf(), rdma=None),))) == ()
+    assert name_and_bind([Provision(PF, 1)], Inventory((a_pf(a_vf(), rdma=None),)), macs={}) == ()
 
 
 def test_name_and_bind_is_refused_when_two_vfs_would_get_one_guid() -> None:
@@ -119,5 +129,67 @@ def test_name_and_bind_is_refused_when_two_vfs_would_get_one_guid() -> None:
     second = a_pf(unbound("0000:83:00.1", 1), address=str(twin), rdma=an_rdma_device(1, node_guid=PF_GUID))
     inventory = Inventory((*a_new_pf().pfs, second))
 
-    with pytest.raises(Misconfigured, match=r"VFs 0000:03:00\.1 and 0000:83:00\.1 would both get GUID ba:59:9f:03:01"):
-        name_and_bind([Provision(PF, 2), Provision(twin, 1)], inventory)
+    with pytest.raises(Misconfigured, match=r"0000:03:00\.1 and 0000:83:00\.1 would both have GUID ba:59:9f:03:01"):
+        name_and_bind([Provision(PF, 2), Provision(twin, 1)], inventory, macs={})
+
+
+def test_guids_go_through_the_pfs_netdev_where_ofeds_files_are_missing() -> None:
+    steps = name_and_bind([Provision(PF, 2)], a_new_pf(ofed_guid_files=False, netdev=Netdev("ibs5", 7, 4092)), macs={})
+
+    assert steps[:3] == (
+        SetGuidByLink(7, 0, derived(PF_GUID, 0)),
+        SetGuidByLink(7, 1, derived(PF_GUID, 1)),
+        AllowDrivers(PF),
+    )
+
+
+def test_pf_with_no_way_to_set_guids_is_refused_with_the_remedy() -> None:
+    with pytest.raises(Misconfigured, match=r"neither MLNX_OFED's GUID files .* modprobe ib_ipoib"):
+        name_and_bind([Provision(PF, 2)], a_new_pf(ofed_guid_files=False, netdev=None), macs={})
+
+
+def an_ethernet_pf(**changes: object) -> Inventory:
+    """Give a node whose one PF is a plain Ethernet card of Intel's, with two VFs that were just made."""
+    card = {"rdma": None, "class_code": ETHERNET, "driver": "igb", "ofed_guid_files": False}
+    return a_new_pf(**{**card, "netdev": Netdev("eth0", 7, 1500), **changes})
+
+
+def test_ethernet_vfs_get_macs_through_their_pf_which_is_brought_up_first() -> None:
+    assert name_and_bind([Provision(PF, 2)], an_ethernet_pf(), {PF: PF_MAC}) == (
+        BringUp(7),
+        SetMac(7, 0, derived_mac(PF_MAC, 0)),
+        SetMac(7, 1, derived_mac(PF_MAC, 1)),
+        AllowDrivers(PF),
+        BindDriver(FIRST, "igbvf"),
+        BindDriver(SECOND, "igbvf"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pf", "vf"), [("ixgbe", "ixgbevf"), ("i40e", "iavf"), ("ice", "iavf"), ("mlx5_core", "mlx5_core")]
+)
+def test_vf_gets_the_driver_that_belongs_to_its_pfs(pf: str, vf: str) -> None:
+    steps = name_and_bind([Provision(PF, 2)], an_ethernet_pf(driver=pf), {PF: PF_MAC})
+
+    assert steps[-1] == BindDriver(SECOND, vf)
+
+
+def test_roce_vfs_get_macs_and_no_guids() -> None:
+    port = an_rdma_device(0, node_guid=PF_GUID)
+    roce = an_ethernet_pf(driver="mlx5_core", rdma=replace(port, port=Port("4: ACTIVE", "5: LinkUp", "Ethernet")))
+
+    assert SetMac(7, 0, derived_mac(PF_MAC, 0)) in name_and_bind([Provision(PF, 2)], roce, {PF: PF_MAC})
+
+
+def test_ethernet_pf_without_a_netdev_is_refused_with_the_remedy() -> None:
+    with pytest.raises(
+        Misconfigured, match=r"PF 0000:03:00\.0 has no network interface here, .* host's network namespace"
+    ):
+        name_and_bind([Provision(PF, 2)], an_ethernet_pf(netdev=None), macs={})
+
+
+def test_name_and_bind_is_refused_when_a_vf_would_get_the_mac_of_a_pf() -> None:
+    other = PciAddress.parse("0000:83:00.0")
+
+    with pytest.raises(Misconfigured, match=r"0000:83:00\.0 and 0000:03:00\.2 would both have MAC"):
+        name_and_bind([Provision(PF, 2)], an_ethernet_pf(), {PF: PF_MAC, other: derived_mac(PF_MAC, 1)})

@@ -1,0 +1,39 @@
+"""Wake up when the kernel says that a PCI device, a netdev of one or an RDMA device has changed.
+
+What has changed is read from sysfs: a uevent may be lost (ENOBUFS), may come before udev has renamed, and none tells
+of a port's state. The kernel sends them to the initial network namespace.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyudev import Context, Monitor
+
+_SUBSYSTEMS = ("pci", "net", "infiniband")
+
+
+@contextmanager
+def changes() -> Iterator[asyncio.Event]:
+    """Give an event that is set by every uevent of hardware, in the running loop; whoever waits clears it.
+
+    Raises:
+        OSError: the kernel gives no netlink socket.
+    """
+    # Not udev's own events: those need /run/udev in a container, and come after rules that do not matter here.
+    monitor = Monitor.from_netlink(Context(), source="kernel")
+    for subsystem in _SUBSYSTEMS:
+        monitor.filter_by(subsystem)
+    monitor.start()
+    changed, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(monitor.fileno(), _read, monitor, changed)
+    try:
+        yield changed
+    finally:
+        loop.remove_reader(monitor.fileno())
+
+
+def _read(monitor: Monitor, changed: asyncio.Event) -> None:
+    while (device := monitor.poll(timeout=0)) is not None:
+        if not device.device_path.startswith("/devices/virtual/"):  # a plain pod's veth
+            changed.set()

@@ -1,0 +1,166 @@
+"""The guest of scripts/vm as a node: two real PFs, stand-ins for kubelet and the runtime, the real daemon and plugins."""
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from simnode import host_files
+from simnode.daemon import Daemon
+from simnode.kubelet import Kubelet, PodIdentity
+from simnode.namespaces import MARK
+from simnode.runtime import Runtime, Sandbox
+
+RESOURCE = "vm/vf"
+PFS = ("0000:01:00.0", "0000:02:00.0")
+VFS = 3  # of each PF
+DEVICES = Path("/sys/bus/pci/devices")
+JOURNAL = Path("/run/railnet/journal")
+_CONFIGURATION = {
+    "apiVersion": "railnet.io/v1alpha1",
+    "kind": "NodeConfiguration",
+    "pools": [{"resource": RESOURCE, "select": {"linkType": ["ether"]}, "rdma": False}],
+    "provision": [{"pf": pf, "vfs": VFS} for pf in PFS],
+}
+_START_SECONDS = 60.0  # of an emulated processor
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as kubelet and runtime know it."""
+
+    identity: PodIdentity
+    sandbox: Sandbox
+
+    @property
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((JOURNAL / f"{self.sandbox.container_id}@eth0.json").read_text())
+        return found
+
+    @property
+    def rails(self) -> list[dict[str, Any]]:
+        """What the record says it has."""
+        found: list[dict[str, Any]] = self.record["attachments"]
+        return found
+
+    @property
+    def address(self) -> str:
+        """The address of its first rail."""
+        return str(self.rails[0]["addresses"][0]).split("/")[0]
+
+    def links(self) -> dict[str, dict[str, Any]]:
+        """What `ip address` shows inside, by name."""
+        shown = self.output("ip", "-json", "-details", "address")
+        return {link["ifname"]: link for link in json.loads(shown)}
+
+    def output(self, *command: str) -> str:
+        """Run a command inside."""
+        run = ["nsenter", f"--net={self.sandbox.netns}", *command]
+        return subprocess.run(run, capture_output=True, check=True, text=True).stdout
+
+
+class Guest:
+    """The whole node; a context manager, for its stand-ins have threads."""
+
+    def __init__(self) -> None:
+        self.kubelet = Kubelet()
+        self.runtime = Runtime()
+        self.daemon: Daemon = Daemon()
+        self.uevents: list[tuple[str, str]] = []  # of the daemon's first start: action and path below /sys
+        self._made = ExitStack()
+
+    def __enter__(self) -> Self:
+        if "railnet.run=" not in Path("/proc/cmdline").read_text():
+            raise RuntimeError(
+                "these tests write to /etc, /run, /opt and to network cards: start them by scripts/test vm"
+            )
+        MARK.mkdir(exist_ok=True)
+        host_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, host_files.FlannelLease())
+        host_files.CONFIGURATION.write_text(json.dumps(_CONFIGURATION))
+        self.kubelet.start()
+        self._made.callback(self.kubelet.stop)
+        self.daemon.install()
+        self._made.callback(self.stop_daemon)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._made.close()
+
+    def start_daemon(self) -> None:
+        """Start the daemon and wait until kubelet has seen every VF healthy."""
+        self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # it has noticed the end of the last one
+        self.daemon.start()
+        self.wait_until_healthy()
+
+    def await_death(self) -> None:
+        """Wait until the daemon has been killed."""
+        assert self.daemon.process is not None
+        assert self.daemon.process.wait(10) == -signal.SIGKILL
+
+    def stop_daemon(self) -> None:
+        self.daemon.end(signal.SIGTERM)
+
+    def wait_until_healthy(self, vfs: int = VFS * len(PFS), seconds: float = _START_SECONDS) -> None:
+        try:
+            self.kubelet.wait_for_devices(RESOURCE, vfs, seconds)
+        except TimeoutError as error:
+            raise self.daemon.failure(error) from None
+
+    def admit(self, name: str, vfs: int) -> Pod:
+        """Do what comes before ADD: kubelet chooses VFs, the runtime makes the network namespace."""
+        identity = PodIdentity(name, "default", str(uuid.uuid4()))
+        if vfs:
+            self.kubelet.allocate(identity, RESOURCE, vfs)
+        return Pod(identity, self.runtime.create_sandbox("default", name, identity.uid))
+
+    def run(self, name: str, vfs: int = 1) -> Pod:
+        """Run a pod."""
+        pod = self.admit(name, vfs)
+        self.runtime.add(pod.sandbox)
+        self.kubelet.pre_start(pod.identity)
+        return pod
+
+    def remove(self, pod: Pod) -> None:
+        """End a pod: kubelet frees its VFs, then DEL, then its network namespace goes."""
+        self.kubelet.remove(pod.identity)
+        self.runtime.tear_down(pod.sandbox)
+
+
+def netdevs() -> dict[str, str]:
+    """Name the netdev of every VF that has one in the node's network namespace, by PCI address."""
+    return {address: name for address in vfs() for name in _names(DEVICES / address / "net")}
+
+
+def vfs() -> list[str]:
+    """Give the PCI addresses of all VFs."""
+    return [link.resolve().name for pf in PFS for link in sorted((DEVICES / pf).glob("virtfn*"))]
+
+
+def mac_of(name: str) -> str:
+    return Path(f"/sys/class/net/{name}/address").read_text().strip()
+
+
+def driver_of(vf: str) -> str | None:
+    link = DEVICES / vf / "driver"
+    return link.resolve().name if link.exists() else None
+
+
+def left_over() -> list[str]:
+    """Say what pods left on the node, from kernel and disk."""
+    found = [f"record {path.name}" for path in JOURNAL.iterdir()]
+    found += [f"lock {path.name}" for path in Path("/run/railnet/lock").iterdir() if path.name != "recovery"]
+    found += [f"address {path.name}" for path in Path("/var/lib/cni").glob("networks/*/*.*.*.*")]
+    found += [f"flannel state {path.name}" for path in Path("/var/lib/cni").glob("flannel/*")]
+    return found + [f"link {path.name}" for path in Path("/sys/class/net").glob("veth*")]
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []

@@ -1,0 +1,180 @@
+"""What kernel/ and vf/ say of Linux, asked of a real one."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EEXIST, EINVAL, ENODEV, EOPNOTSUPP
+from ipaddress import ip_interface
+from pathlib import Path
+
+import pytest
+
+from kernel import uevents, vf_netlink
+from kernel.netns import inside
+from kernel.rtnetlink import Link, links
+from kernel.sysfs import Sysfs
+from simnode import netns
+from simnode.kubelet import wait_until
+from simnode.ping import ping
+from tests.vm.guest import PFS, Guest, netdevs, vfs
+from vf.address import PciAddress
+from vf.guid import Guid
+from vf.mac import Mac
+
+SYSFS = Sysfs(Path("/sys"))
+
+
+def test_vf_is_not_bound_even_explicitly_while_its_pf_forbids_drivers(guest: Guest) -> None:
+    pf, vf = PciAddress.parse(PFS[0]), PciAddress.parse(vfs()[0])
+    SYSFS.unbind(vf, "igbvf")
+    SYSFS.set_drivers_autoprobe(pf, False)
+    with pytest.raises(OSError, match="No such device") as refused:
+        SYSFS.bind(vf, "igbvf")
+    SYSFS.set_drivers_autoprobe(pf, True)
+    SYSFS.bind(vf, "igbvf")
+
+    assert refused.value.errno == ENODEV
+
+
+def test_other_number_of_vfs_is_refused_while_there_are_some(guest: Guest) -> None:
+    with pytest.raises(OSError, match="Device or resource busy"):
+        SYSFS.set_numvfs(PciAddress.parse(PFS[0]), 2)
+
+
+def test_netlink_names_the_pci_device_of_a_netdev_here_and_in_another_namespace(guest: Guest) -> None:
+    vf, name = first()
+    with links() as node, namespace() as there:
+        here = find(node.listed(), vf)
+        node.move(here.ifindex, there, "net1")
+        moved = find(inside(there, listed), vf)
+        inside(there, lambda: send_back(moved.ifindex, name))
+
+    assert (here.ifname, moved.ifname, moved.parent) == (name, "net1", vf)
+
+
+def test_move_to_a_taken_name_fails_and_has_moved_under_the_old_name(guest: Guest) -> None:
+    vf, name = first()
+    with links() as node, namespace() as there:
+        inside(there, lambda: subprocess.run(["ip", "link", "add", "net1", "type", "bridge"], check=True))
+        with pytest.raises(OSError, match="to another namespace as 'net1'") as refused:
+            node.move(find(node.listed(), vf).ifindex, there, "net1")
+        moved = find(inside(there, listed), vf)
+        inside(there, lambda: send_back(moved.ifindex, name))
+
+    assert refused.value.errno == EEXIST
+    assert moved.ifname == name
+
+
+def test_netdev_of_a_namespace_that_dies_returns_under_the_name_it_had_there(guest: Guest) -> None:
+    vf, name = first()
+    with links() as node:
+        ifindex = find(node.listed(), vf).ifindex
+        with namespace() as there:
+            node.move(ifindex, there, "net1")
+        wait_until(lambda: vf in netdevs(), 5, "its return")
+        returned = netdevs()[vf]
+        node.rename(find(node.listed(), vf).ifindex, name)
+
+    assert returned == "net1"
+
+
+def test_vfs_of_two_cards_reach_each_other_over_the_cable(guest: Guest) -> None:
+    names, ends = netdevs(), (vfs()[0], vfs()[-1])
+    with namespace() as here, namespace() as there:
+        for vf, fd, address in zip(ends, (here, there), ("192.0.2.1/24", "192.0.2.2/24"), strict=True):
+            with links() as node:
+                node.move(find(node.listed(), vf).ifindex, fd, "net1")
+            inside(fd, lambda address=address: plug_in(address))
+        answered = ping(Path(f"/proc/{os.getpid()}/fd/{here}"), "192.0.2.2")
+        for vf, fd in zip(ends, (here, there), strict=True):
+            moved = find(inside(fd, listed), vf)
+            inside(fd, lambda moved=moved, vf=vf: send_back(moved.ifindex, names[vf]))
+
+    assert answered
+
+
+def test_card_without_infiniband_refuses_a_guid(guest: Guest) -> None:
+    with pytest.raises(OSError, match="set GUID") as refused:
+        vf_netlink.set_guids(pf_ifindex(), 0, Guid.parse("ba59:9f03:01f9:8f86"))
+
+    assert refused.value.errno == EOPNOTSUPP
+
+
+def test_pf_refuses_the_mac_of_a_vf_that_is_not_there(guest: Guest) -> None:
+    with pytest.raises(OSError, match=r"set MAC 52:54:09:00:00:01 of VF 99 through PF link \d+: ") as refused:
+        vf_netlink.set_mac(pf_ifindex(), 99, Mac.parse("52:54:09:00:00:01"))
+
+    assert refused.value.errno == EINVAL
+
+
+def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
+    macs = vf_netlink.macs(SYSFS.inventory().pfs)
+
+    assert {str(pf): str(mac) for pf, mac in macs.items()} == {
+        "0000:01:00.0": "52:54:00:00:00:01",
+        "0000:02:00.0": "52:54:00:00:00:02",
+    }
+
+
+@pytest.mark.parametrize(("path", "tells"), [(f"/sys/bus/pci/devices/{PFS[0]}", True), ("/sys/class/net/lo", False)])
+def test_uevents_of_hardware_wake_and_those_of_virtual_links_do_not(guest: Guest, path: str, tells: bool) -> None:
+    async def woken() -> bool:
+        with uevents.changes() as changed:
+            await asyncio.to_thread(Path(path, "uevent").write_text, "change")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), 0.5)
+            return changed.is_set()
+
+    assert asyncio.run(woken()) is tells
+
+
+def first() -> tuple[str, str]:
+    """Give a VF and the name of its netdev."""
+    return next(iter(netdevs().items()))
+
+
+def pf_ifindex() -> int:
+    netdev = SYSFS.netdev(PciAddress.parse(PFS[0]))
+    assert netdev is not None
+    return netdev.ifindex
+
+
+@contextmanager
+def namespace() -> Iterator[int]:
+    """Make a network namespace; it dies at the end."""
+    path = Path(f"/run/netns/test-{os.urandom(4).hex()}")
+    netns.create(path)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+        netns.remove(path)
+
+
+def listed() -> tuple[Link, ...]:
+    with links() as here:
+        return here.listed()
+
+
+def find(found: tuple[Link, ...], vf: str) -> Link:
+    (link,) = (link for link in found if link.parent == vf)
+    return link
+
+
+def send_back(ifindex: int, name: str) -> None:
+    node = os.open("/proc/1/ns/net", os.O_RDONLY)
+    try:
+        with links() as here:
+            here.move(ifindex, node, name)
+    finally:
+        os.close(node)
+
+
+def plug_in(address: str) -> None:
+    with links() as here:
+        ifindex = next(link.ifindex for link in here.listed() if link.ifname == "net1")
+        here.add_address(ifindex, ip_interface(address))
+        here.set_up(ifindex)

@@ -1,0 +1,71 @@
+"""The daemon makes the VFs: with its MACs, with the right driver, and it sees what becomes of them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from kernel.sysfs import Sysfs
+from tests.vm.guest import DEVICES, PFS, VFS, Guest, driver_of, mac_of, netdevs, vfs
+from vf.address import PciAddress
+
+DERIVED = {  # of 52:54:00:00:00:01 and :02
+    "0000:01:10.0": "52:54:01:00:00:01",
+    "0000:01:10.2": "52:54:02:00:00:01",
+    "0000:01:10.4": "52:54:03:00:00:01",
+    "0000:02:10.0": "52:54:01:00:00:02",
+    "0000:02:10.2": "52:54:02:00:00:02",
+    "0000:02:10.4": "52:54:03:00:00:02",
+}
+
+
+def test_every_vf_has_its_mac_and_driver(guest: Guest) -> None:
+    assert {vf: mac_of(name) for vf, name in netdevs().items()} == DERIVED
+    assert {driver_of(vf) for vf in vfs()} == {"igbvf"}
+
+
+def test_pf_holds_the_macs_and_lets_later_vfs_have_drivers(guest: Guest) -> None:
+    held = [vf["address"] for pf in PFS for vf in link_of(pf)["vfinfo_list"]]
+
+    assert held == list(DERIVED.values())
+    assert {(DEVICES / pf / "sriov_drivers_autoprobe").read_text() for pf in PFS} == {"1\n"}
+    assert {(DEVICES / pf / "sriov_numvfs").read_text() for pf in PFS} == {f"{VFS}\n"}
+
+
+def test_inventory_of_the_real_sysfs_is_two_rails_of_ethernet(guest: Guest) -> None:
+    pfs = Sysfs(Path("/sys")).inventory().pfs
+
+    assert [(str(pf.address), pf.link_layer, pf.driver, pf.numvfs, pf.numa_node) for pf in pfs] == [
+        (address, "Ethernet", "igb", VFS, -1) for address in PFS
+    ]
+
+
+def test_pyudev_saw_every_vf_come_be_bound_once_and_get_its_netdev(guest: Guest) -> None:
+    for vf, name in netdevs().items():
+        path = str((DEVICES / vf).resolve()).removeprefix("/sys")
+        seen = [guest.uevents.index(event) for event in (("add", path), ("add", f"{path}/net/{name}"), ("bind", path))]
+        assert seen == sorted(seen)
+        assert guest.uevents.count(("bind", path)) == 1
+
+
+def test_vf_without_a_driver_is_unhealthy_at_once_and_healthy_when_it_has_one_again(guest: Guest) -> None:
+    sysfs, vf = Sysfs(Path("/sys")), PciAddress.parse(vfs()[0])
+
+    sysfs.unbind(vf, "igbvf")
+    guest.wait_until_healthy(len(DERIVED) - 1, seconds=4)  # the timer of the daemon needs ten
+    sysfs.bind(vf, "igbvf")
+    guest.wait_until_healthy(seconds=4)
+
+
+def test_restart_of_the_daemon_leaves_vfs_as_they_are(guest: Guest) -> None:
+    before = {vf: (name, Path(f"/sys/class/net/{name}/ifindex").read_text()) for vf, name in netdevs().items()}
+    guest.stop_daemon()
+    guest.start_daemon()
+
+    assert before == {vf: (name, Path(f"/sys/class/net/{name}/ifindex").read_text()) for vf, name in netdevs().items()}
+
+
+def link_of(pf: str) -> dict[str, list[dict[str, str]]]:
+    (name,) = (path.name for path in (DEVICES / pf / "net").iterdir())
+    shown = subprocess.run(["ip", "-json", "link", "show", name], capture_output=True, check=True).stdout
+    (link,) = json.loads(shown)
+    return dict(link)

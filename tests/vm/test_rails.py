@@ -1,0 +1,53 @@
+"""The real executable and daemon move real VFs in and out of pods."""
+
+import time
+
+from simnode.kubelet import wait_until
+from simnode.ping import ping
+from tests.vm.guest import JOURNAL, Guest, left_over, mac_of, netdevs
+
+
+def test_rail_is_the_vf_with_its_mac_mtu_and_address_and_is_up(guest: Guest) -> None:
+    macs = {vf: mac_of(name) for vf, name in netdevs().items()}
+    pod = guest.run("train")
+    vf, address, net1 = pod.rails[0]["vf"], pod.address, pod.links()["net1"]
+    guest.remove(pod)
+
+    assert (net1["parentdev"], net1["address"], net1["mtu"], "UP" in net1["flags"]) == (vf, macs[vf], 1500, True)
+    assert address in [entry["local"] for entry in net1["addr_info"]]
+
+
+def test_del_returns_the_netdevs_under_their_old_names(guest: Guest) -> None:
+    before = netdevs()
+    pod = guest.run("train", vfs=2)
+    missing = before.items() - netdevs().items()
+    guest.remove(pod)
+
+    assert len(missing) == 2
+    assert netdevs() == before
+    assert left_over() == []
+
+
+def test_two_vfs_of_one_card_reach_each_other(guest: Guest) -> None:
+    # A pod with one VF gets it on the card that fewer pods use: the second goes to the other one.
+    one, elsewhere, other = (guest.run(name) for name in ("one", "elsewhere", "other"))
+    answered = ping(one.sandbox.netns, other.address, ifname="net1")
+    for pod in (one, elsewhere, other):
+        guest.remove(pod)
+
+    assert answered
+
+
+def test_vfs_of_a_namespace_that_died_without_del_are_back_within_five_seconds(guest: Guest) -> None:
+    before = netdevs()
+    pod = guest.run("train", vfs=2)
+    began = time.monotonic()
+    guest.runtime.remove_sandbox(pod.sandbox)
+    wait_until(lambda: netdevs() == before and not list(JOURNAL.iterdir()), 10, "the return of netdevs and VFs")
+    took = time.monotonic() - began
+
+    again = guest.runtime.create_sandbox("default", "again", pod.identity.uid)  # with the same VFs
+    guest.runtime.add(again)
+    guest.runtime.tear_down(again)
+    guest.remove(pod)
+    assert took < 5

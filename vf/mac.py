@@ -1,0 +1,55 @@
+"""MAC addresses of Ethernet VFs: read, spell, derive."""
+
+import re
+from typing import NamedTuple, Self
+
+_OCTETS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+# The first octet's two lowest bits (IEEE 802, clause 8.2).
+_GROUP = 0x01 << 40
+_LOCALLY_ADMINISTERED = 0x02 << 40
+_VF_INDEX_SHIFT = 24  # octets 2 and 3, the end of the vendor's OUI; the serial number below it stays
+_VF_INDEXES = 0xFFFF
+
+
+class Mac(NamedTuple):
+    """One MAC address; `value` is the EUI-48 as a number, most significant octet first."""
+
+    value: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `b8:59:9f:f9:8f:86`, as the kernel and `ip link` write it.
+
+        Raises:
+            ValueError: any other text.
+        """
+        if _OCTETS.fullmatch(text) is None:
+            raise ValueError(f"{text!r} is no MAC address of the form b8:59:9f:f9:8f:86")
+        return cls(int(text.replace(":", ""), 16))
+
+    @property
+    def usable(self) -> bool:
+        """Whether a station may have it: not zero, and no group address (`is_valid_ether_addr()` of the kernel)."""
+        return self.value != 0 and not self.value & _GROUP
+
+    def __bytes__(self) -> bytes:
+        return self.value.to_bytes(6, "big")
+
+    def __str__(self) -> str:
+        return bytes(self).hex(":")
+
+
+def derived(pf_mac: Mac, vf_index: int) -> Mac:
+    """Give the MAC of one VF from its PF's: the same after every reboot, with no store and no controller.
+
+    The VF's index, counted from 1 so that it differs from the PF's own, is added (XOR) into octets 2 and 3, where all
+    of a vendor's cards are alike; the three octets that tell two of them apart stay. The result is
+    locally administered, so it cannot equal a MAC burnt into any card.
+
+    Raises:
+        ValueError: PCI knows no VF of that index.
+    """
+    if not 0 <= vf_index < _VF_INDEXES:
+        raise ValueError(f"a VF's index is from 0 to {_VF_INDEXES - 1}, not {vf_index}")
+    return Mac((pf_mac.value ^ ((vf_index + 1) << _VF_INDEX_SHIFT)) & ~_GROUP | _LOCALLY_ADMINISTERED)
