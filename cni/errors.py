@@ -2,13 +2,14 @@
 
 from cni.host import errors
 from cni.host.errors import CniError
-from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError, Unusable
+from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, PortInactive, RailnetError, Unusable
 
 _CODES: tuple[tuple[type[RailnetError], int], ...] = (
     (Misconfigured, errors.CONFIGURATION),
     (NotReady, errors.TRY_AGAIN),
     (Unusable, errors.UNUSABLE),
     (NotOurs, errors.NOT_OURS),
+    (PortInactive, errors.PORT_INACTIVE),
     (NoAddress, errors.NO_ADDRESS),
 )
 

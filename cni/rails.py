@@ -16,7 +16,7 @@ from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import plan
 from vf.address import PciAddress
-from vf.errors import Misconfigured, NotOurs, NotReady, RailnetError, Unusable
+from vf.errors import Misconfigured, NotOurs, NotReady, PortInactive, RailnetError, Unusable
 from vf.function import Netdev
 from vf.record import Attachment, Record
 from vf.table import Owner, VfTable
@@ -26,14 +26,16 @@ _log = logging.getLogger(__name__)
 # bound takes up to two (reference measurements of mlx5: 0.3 to 0.7 s).
 _NETDEV_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
+_ACTIVE = "4: ACTIVE"  # /sys/class/infiniband/<dev>/ports/1/state
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What net1 is like: its MTU in bytes, or the PF's, and where its addresses come from."""
+    """What net1 is like: its MTU in bytes, or the PF's, where its addresses come from, how long its port may take."""
 
     mtu: int | Literal["pf"]
     addresses: SliceAddresses
+    port_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ class Rails:
         """Make a planned record true; a failure leaves the kernel as it was. The record stays planned until `confirm`.
 
         Raises:
-            OSError: what the kernel refused. Unusable: a netdev went away meanwhile.
+            OSError: what the kernel refused. Unusable: a netdev went away meanwhile. PortInactive: the record's VFs are
+                in the sandbox, and the fabric did not make one's port active in time.
         """
         if netns_fd is None:
             raise NotReady(f"sandbox {record.key} has no network namespace any more")
@@ -114,6 +117,23 @@ class Rails:
         mtus = {vf: self._mtu(vf, netdev) for vf, netdev in netdevs.items()}
         steps = plan.attach(record.attachments, netdevs, mtus)
         await _to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd))
+        await self._await_ports(record.attachments)
+
+    async def _await_ports(self, attachments: tuple[Attachment, ...]) -> None:
+        """Wait for the ports of VFs that have an RDMA device: the subnet manager notices them in its own time."""
+        give_up = asyncio.get_running_loop().time() + self._network.port_seconds
+        for one in attachments:
+            while one.rdma is not None and not self._port_is_active(one.vf):
+                if asyncio.get_running_loop().time() > give_up:
+                    raise PortInactive(
+                        f"the port of VF {one.vf} ({one.rdma}) is not ACTIVE after {self._network.port_seconds:g} s: does a subnet "
+                        "manager with virtualization run on its fabric? kubelet tries again"
+                    )
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def _port_is_active(self, vf: PciAddress) -> bool:
+        port = self._sysfs.port(vf)
+        return port is not None and port.state == _ACTIVE
 
     def confirm(self, record: Record) -> None:
         """Write down that all of an ADD is done: from here on its containers may start."""

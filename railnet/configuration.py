@@ -49,10 +49,11 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfiguration:
-    """net1: its MTU in bytes, or the PF's, and the range that every node takes its slice of."""
+    """net1: its MTU in bytes, or the PF's; the range that every node takes its slice of; seconds a port may take."""
 
     mtu: int | Literal["pf"] = "pf"
     range: IpNetwork = _RANGE
+    wait: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +184,10 @@ def _provision(value: Any, path: str) -> Provision:
 
 def _networks(value: Any, path: str) -> NetworkConfiguration:
     default = _fields(value, path, {"default": lambda entry, _: entry}).get("default", {})
-    fields = _fields(default, f"{path}.default", {"mtu": _mtu, "ipam": _ipam})
-    return NetworkConfiguration(fields.get("mtu", "pf"), fields.get("ipam", NetworkConfiguration().range))
+    fields = _fields(default, f"{path}.default", {"mtu": _mtu, "wait": _seconds, "ipam": _ipam})
+    if "ipam" in fields:
+        fields["range"] = fields.pop("ipam")
+    return NetworkConfiguration(**fields)
 
 
 def _ipam(value: Any, path: str) -> IpNetwork:

@@ -52,7 +52,9 @@ async def run(configuration: Configuration) -> None:
         journal = Journal(_RUN / "journal", _RUN / "quarantine")
         addresses = SliceAddresses(configuration.network.range, configuration.host.flannel)
         host = Host(configuration.host.root, configuration.timeouts.daemon)
-        rails = Rails(table, journal, sysfs, Network(configuration.network.mtu, addresses), host)
+        rails = Rails(
+            table, journal, sysfs, Network(configuration.network.mtu, addresses, configuration.network.wait), host
+        )
         await _recover(rails)
         await _provision(configuration, table, sysfs)
         _check_addresses(addresses, table)

@@ -137,8 +137,9 @@ class Node:
         Raises:
             DaemonFailed: it ended, or did not get so far in time.
         """
-        self.daemon.start()
         try:
+            self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # it has noticed the end of the last daemon
+            self.daemon.start()
             if wait:
                 self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self._pfs), _START_SECONDS)
         except TimeoutError as error:

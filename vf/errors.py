@@ -24,5 +24,9 @@ class NotOurs(RailnetError):
     """The VF belongs to another sandbox, or is no device of Railnet's."""
 
 
+class PortInactive(RailnetError):
+    """The fabric did not make a VF's port active in time: its subnet manager, or the cable, must be looked at."""
+
+
 class NoAddress(RailnetError):
     """No address can be given on net1: the slice is unknown or exhausted."""

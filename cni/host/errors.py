@@ -10,6 +10,7 @@ TRY_AGAIN = 11
 # Railnet's own; the specification leaves 100 and above to plugins.
 NOT_OURS = 100
 UNUSABLE = 101
+PORT_INACTIVE = 102
 NO_ADDRESS = 103
 DELEGATE_BROKE = 105
 DELEGATE_TIMED_OUT = 106

@@ -58,6 +58,10 @@ class Node:
         self.kernel = kernel
         self.tree = Tree(folder / "sys")
         self.tree.whole()
+        for device in self.tree.root.glob("devices/**/infiniband/*"):
+            for name, text in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("link_layer", "InfiniBand")):
+                (device / "ports" / "1").mkdir(parents=True, exist_ok=True)
+                (device / "ports" / "1" / name).write_text(f"{text}\n")
         self.netns = folder / NETNS
         self.netns.parent.mkdir(parents=True)
         self.netns.touch()
@@ -69,7 +73,9 @@ class Node:
 
     def rails(self) -> Rails:
         """Build rails, as a daemon that starts does."""
-        return Rails(self.table, self.journal, self.sysfs, Network(self.mtu, NoAddresses()), Host(self._folder, 0.1))
+        return Rails(
+            self.table, self.journal, self.sysfs, Network(self.mtu, NoAddresses(), 0.1), Host(self._folder, 0.1)
+        )
 
     def run(self, main: Callable[[Rails, int], Awaitable[Result]]) -> Result:
         """Run with rails and the sandbox's descriptor."""

@@ -16,6 +16,9 @@ from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from simnode.runtime import CniFailed
 from tests.node.primaries import OURS, RUN, left_over, node_links, set_seconds
+from vf.address import PciAddress
+
+FIRST = PciAddress.parse("0000:03:00.1")
 
 
 def test_rail_is_net1_with_mtu_address_and_link_type(node: Node) -> None:
@@ -207,6 +210,35 @@ def test_rail_without_flannels_lease_is_refused_with_code_103_and_nothing_done(
     node.kubelet.remove(identity)
     assert failure.value.code == 103
     assert says in failure.value.msg
+
+
+def test_add_waits_for_the_port_of_its_vf(node: Node) -> None:
+    node.hca.set_port(FIRST, active=False)
+    timer = threading.Timer(0.7, lambda: node.hca.set_port(FIRST, active=True))
+    timer.start()
+
+    pod = node.run_pod("train", vfs=1)
+    timer.join()
+    node.remove_pod(pod)
+
+    assert pod.add_ms > 600
+
+
+def test_add_of_a_vf_whose_port_stays_down_is_code_102_and_undone(node: Node) -> None:
+    node.hca.set_port(FIRST, active=False)
+    identity = allocated(node)
+    box = node.runtime.create_sandbox(identity.namespace, identity.name, identity.uid)
+
+    with pytest.raises(CniFailed) as failure:
+        node.runtime.add(box)
+
+    remaining = left_over(node)
+    node.hca.set_port(FIRST, active=True)
+    node.runtime.tear_down(box)
+    node.kubelet.remove(identity)
+    assert failure.value.code == 102
+    assert "subnet manager" in failure.value.msg
+    assert remaining == []
 
 
 def allocated(node: Node, count: int = 1) -> PodIdentity:
