@@ -106,7 +106,7 @@ def _attach(step: AttachStep, netns_fd: int) -> Callable[[], None]:
 
 def _move_link_in(step: MoveLinkIn, netns_fd: int) -> Callable[[], None]:
     def undo() -> None:
-        _move_link_out(MoveLinkOut(step.vf, step.ifname, step.host_ifname), netns_fd)
+        _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
 
     # The move cannot be refused for a taken name, only the renaming that follows it: so look first.
     if any(link.ifname == step.ifname for link in inside(netns_fd, _listed)):

@@ -59,7 +59,7 @@ def attach(
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
     """Give the changes that take attachments out of a living sandbox; one that is not there any more changes nothing."""
-    return tuple(MoveLinkOut(one.vf, one.ifname, one.host_ifname) for one in recorded)
+    return tuple(MoveLinkOut(one.vf, one.host_ifname) for one in recorded)
 
 
 def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:

@@ -34,7 +34,6 @@ class MoveLinkOut:
     """Move a VF's netdev back to the node's namespace under the name it had there."""
 
     vf: PciAddress
-    ifname: str
     host_ifname: str
 
 

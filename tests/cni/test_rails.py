@@ -145,7 +145,7 @@ async def detached(rails: Rails, netns_fd: int | None) -> Record:
     return await rails.detach(rails.record(KEY), netns_fd)
 
 
-OUT, NAMED = MoveLinkOut(VF, "net1", "ibs5v0"), RenameLink(31, "ibs5v0")
+OUT, NAMED = MoveLinkOut(VF, "ibs5v0"), RenameLink(31, "ibs5v0")
 
 
 @pytest.mark.parametrize("by", ["descriptor", "record"])

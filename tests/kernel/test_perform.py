@@ -20,7 +20,7 @@ OURS, MARK = str(VF), f"railnet {VF}"
 SANDBOX = -7  # the sandbox's descriptor; every other is the node's
 IN = MoveLinkIn(VF, 11, "ibs5v0", "net1")
 CONFIGURE = ConfigureLink("net1", 4092, (ip_interface("10.56.3.1/16"),))
-OUT = MoveLinkOut(VF, "net1", "ibs5v0")
+OUT = MoveLinkOut(VF, "ibs5v0")
 
 
 MARK = "railnet 0000:03:00.1"

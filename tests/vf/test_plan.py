@@ -92,7 +92,7 @@ def test_attach_moves_every_link_before_it_configures_any() -> None:
 
 
 def test_move_out_is_asked_for_whatever_is_known_since_what_is_gone_changes_nothing() -> None:
-    assert move_out([NET1, NET2]) == (MoveLinkOut(FIRST, "net1", "ibs5v0"), MoveLinkOut(SECOND, "net2", "ibs6v0"))
+    assert move_out([NET1, NET2]) == (MoveLinkOut(FIRST, "ibs5v0"), MoveLinkOut(SECOND, "ibs6v0"))
 
 
 RETURNED = {
