@@ -55,7 +55,9 @@ async def _undo(rails: Rails, record: Record, hands: Hands, error: BaseException
     try:
         rails.forget(await rails.detach(record, hands.netns_fd))
     except (OSError, RailnetError) as second:
-        error.add_note(f"and taking its rails back failed: {second}; the next sweep tries again")
+        error.add_note(
+            f"and taking its rails back failed: {second}; DEL tries again, or the sweep when the namespace is gone"
+        )
 
 
 async def _undo_primary(hands: Hands, primary: chain.Primary, request: Request) -> None:

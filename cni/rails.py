@@ -79,8 +79,8 @@ class Rails:
         """Claim the VFs, decide what the sandbox gets and write it down; nothing in the kernel has changed after it.
 
         Raises:
-            NotReady: a VF is still in a dying sandbox, or has no netdev yet. NotOurs, Unusable, NoAddress.
-            Misconfigured: the MTU is larger than the PF's.
+            NotReady: a VF is still in a dying sandbox, or this sandbox has a record already. NotOurs: no VF of this node.
+            Unusable: it has no netdev or no GUID. NoAddress, Misconfigured: as `SliceAddresses.give`.
         """
         netns = request.netns
         if netns is None:
@@ -108,7 +108,8 @@ class Rails:
         """Make a planned record true; a failure leaves the kernel as it was. The record stays planned until `confirm`.
 
         Raises:
-            OSError: what the kernel refused. Unusable: a netdev went away meanwhile. PortInactive: the record's VFs are
+            OSError: what the kernel refused. Unusable: a netdev went away meanwhile. NotReady: the namespace did.
+            Misconfigured: the MTU is larger than the PF's. PortInactive: the record's VFs are
                 in the sandbox, and the fabric did not make one's port active in time.
         """
         if netns_fd is None:

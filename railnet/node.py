@@ -79,10 +79,11 @@ async def _alone() -> AsyncIterator[None]:
     """Be the one owner of this node's VFs."""
     fd = os.open(_RUN / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotReady("another railnet daemon owns this node's VFs; end it first") from None
         yield
-    except BlockingIOError:
-        raise NotReady("another railnet daemon owns this node's VFs; end it first") from None
     finally:
         os.close(fd)
 
