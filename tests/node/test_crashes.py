@@ -12,8 +12,10 @@ from simnode.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
 from simnode.runtime import CniFailed, Sandbox
 from tests.node.primaries import OURS, PLUGINS, RUN, left_over, node_links, primary_of, write_stub
+from vf.address import PciAddress
 
 SLOW = "cat >/dev/null; echo $CNI_COMMAND >>/run/stub-calls; [ $CNI_COMMAND = DEL ] && exit 0; echo >/run/stub-runs; sleep 1; "
+FIRST = PciAddress.parse("0000:03:00.1")
 CONF, PRINTED = Path("/run/stub-conf"), Path("/run/stub-printed")
 StartAdd = Callable[[int], tuple[Sandbox, subprocess.Popen[bytes]]]
 ANSWER = 'printf \'{"cniVersion":"0.4.0"}\''
@@ -31,23 +33,28 @@ def test_rails_come_back_when_the_executable_dies_during_add(node: Node, start_a
     until(lambda: left_over(node) == [f"lock {box.container_id}@eth0"])
 
 
-def test_record_is_planned_until_the_whole_add_is_done(node: Node, start_add: StartAdd) -> None:
-    write_stub("stub", SLOW + ANSWER)
-    primary_of({"type": "stub"})
+@pytest.fixture
+def port_down(node: Node) -> Iterator[None]:
+    """The first VF's port is down: an ADD stops where the netdev is in the sandbox and the port is waited for."""
+    node.hca.set_port(FIRST, active=False)
+    yield
+    node.hca.set_port(FIRST, active=True)
+
+
+def test_record_is_planned_until_the_whole_add_is_done(node: Node, port_down: None, start_add: StartAdd) -> None:
     box, process = start_add(1)
-    until(Path("/run/stub-runs").exists)
     until(lambda: "ibs5v0" not in node_links())
 
     during = stage(box)
+    node.hca.set_port(FIRST, active=True)
     process.wait(10)
-    after = stage(box)
 
-    assert (during, after) == ("planned", "attached")
+    assert (during, stage(box)) == ("planned", "attached")
 
 
-def test_daemon_killed_during_add_takes_the_rail_back_at_its_next_start(node: Node, start_add: StartAdd) -> None:
-    write_stub("stub", SLOW + ANSWER)
-    primary_of({"type": "stub"})
+def test_daemon_killed_during_add_takes_the_rail_back_at_its_next_start(
+    node: Node, port_down: None, start_add: StartAdd
+) -> None:
     _, process = start_add(1)
     until(lambda: "ibs5v0" not in node_links())
 
