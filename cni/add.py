@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from cni import answered, ipam
 from cni.assignment import Assignment
 from cni.hands import ExecutableGone, Hands
 from cni.host import chain
-from cni.host.errors import CniError
+from cni.host.errors import CniError, NotExecuted
 from cni.rails import Rails
-from cni.request import Request, primary_as_recorded
+from cni.request import Request
 from vf.errors import RailnetError
 from vf.record import Record
 
@@ -22,39 +23,41 @@ async def add(request: Request, hands: Hands, assignment: Assignment, rails: Rai
     vfs = await assignment.vfs(request)
     if not vfs:
         return await hands.drive(chain.add(primary, request.conf.runtime_config))
-    record = await rails.plan(request, vfs, primary_as_recorded(primary, request.conf.runtime_config))
+    record = await rails.plan(request, vfs, primary)
     try:
-        result = await _eth0_then_net1(request, hands, primary, rails, record)
-        rails.confirm(record)
+        answered.check(assignment.answers(request), record.attachments, root)
+        return await _eth0_then_net1(request, hands, primary, assignment, rails, record)
     except BaseException as error:
         await _undo(rails, record, hands, error)
         raise
-    return result
-
-
-async def take_back(rails: Rails, record: Record) -> None:
-    """Take back the rails of an ADD whose answer nobody received; its descriptor is closed, the record names its namespace."""
-    rails.forget(await rails.detach(record, None))
 
 
 async def _eth0_then_net1(
-    request: Request, hands: Hands, primary: chain.Primary, rails: Rails, record: Record
+    request: Request, hands: Hands, primary: chain.Primary, assignment: Assignment, rails: Rails, record: Record
 ) -> bytes:
     """One order, one undo; docs/decisions/0008 says why they are not overlapped."""
     result = await hands.drive(chain.add(primary, request.conf.runtime_config))
     try:
+        if record.ipam is not None:
+            record = rails.address(record, await hands.drive(ipam.add(record.ipam)))
         await rails.attach(record, hands.netns_fd)
+        await assignment.until_watched()
+        rails.confirm(record)
     except BaseException:
         await _undo_primary(hands, primary, request)
         raise
+    rails.announce(record)
     return result
 
 
 async def _undo(rails: Rails, record: Record, hands: Hands, error: BaseException) -> None:
     """Take the rails of a failed ADD back; the runtime is told the first error, not that of its undo."""
     try:
-        rails.forget(await rails.detach(record, hands.netns_fd))
-    except (OSError, RailnetError) as second:
+        left = await rails.detach(record, hands.netns_fd)
+        if left.ipam is not None and not isinstance(error, NotExecuted):
+            await hands.drive(ipam.delete(left.ipam))
+        rails.forget(left)
+    except (OSError, RailnetError, CniError, ExecutableGone) as second:
         error.add_note(
             f"and taking its rails back failed: {second}; DEL tries again, or the sweep when the namespace is gone"
         )

@@ -1,60 +1,94 @@
-"""Addresses for net1: what vf.slice computes, from flannel's subnet.env and the journal as the allocation table."""
+"""Addresses for net1 that need nobody's answer: a slice of a range, from flannel's subnet.env, or the pod's own words.
 
-from collections.abc import Iterable
+The journal is the allocation table.
+"""
+
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cni.journal import Journal
 from vf.address import PciAddress
 from vf.errors import Misconfigured, NoAddress
 from vf.function import Inventory
+from vf.network import Chosen, Networks, SliceIpam, StaticIpam
 from vf.plan import Assigned
-from vf.slice import IpNetwork, Slice, choose, node_slice, parse_subnet_env
+from vf.slice import Slice, choose, node_slice, parse_subnet_env
 from vf.step import IpInterface
 
 
-class SliceAddresses:
-    """The node's slices of one network's `range`, a slice per rail."""
+class Addresses:
+    """What this node gives to its sandboxes."""
 
-    def __init__(self, range_: IpNetwork, subnet_env: Path) -> None:
-        self._range = range_
+    def __init__(self, subnet_env: Path) -> None:
         self._subnet_env = subnet_env
 
     def give(
-        self, assigned: Iterable[Assigned], inventory: Inventory, journal: Journal
+        self, chosen: Chosen, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
     ) -> dict[PciAddress, tuple[IpInterface, ...]]:
         """Choose the addresses of a sandbox's VFs; they are taken once the record with them is written.
 
+        None where the network has none, or where its IPAM plugin gives them later.
+
         Raises:
-            NoAddress: flannel has no lease, its file is malformed, or the slice is used up.
+            NoAddress: flannel has no lease, its file is malformed, the slice is used up, or another sandbox has it.
             Misconfigured: the range is too small.
         """
-        taken = set(journal.addresses())
-        given: dict[PciAddress, tuple[IpInterface, ...]] = {}
-        for one in assigned:
-            address = choose(self._slice(one.rail, inventory), one.vf.index, taken)
-            taken.add(address.ip)
-            given[one.vf.address] = (address,)
-        return given
+        ipam = chosen.network.ipam
+        if isinstance(ipam, SliceIpam):
+            return self._sliced(ipam, assigned, inventory, journal)
+        if isinstance(ipam, StaticIpam):
+            return _static(chosen.static, assigned, journal)
+        return {one.vf.address: () for one in assigned}
 
-    def check(self, inventory: Inventory) -> None:
-        """Make sure that each rail's slice has an address for each of its VFs.
+    def check(self, networks: Networks, inventory: Inventory) -> None:
+        """Make sure that in every network each rail's slice has an address for each of its VFs.
 
         Raises:
             Misconfigured: it has not; the message has the arithmetic.
             NoAddress: flannel has no lease yet.
         """
+        for network in networks:
+            if isinstance(network.ipam, SliceIpam):
+                self._check(network.name, network.ipam, inventory)
+
+    def _check(self, network: str, ipam: SliceIpam, inventory: Inventory) -> None:
         for number, rail in enumerate(inventory.rails):
-            slice_ = self._slice(number, inventory)
+            slice_ = self._slice(ipam, number, inventory)
             if slice_.capacity < len(rail.vfs):
                 raise Misconfigured(
-                    f"range {self._range} gives this node {slice_.part} on rail {number}: {slice_.capacity} addresses for "
-                    f"the {len(rail.vfs)} VFs of {rail.address}; use a larger range or fewer VFs"
+                    f"networks.{network}: range {ipam.range} gives this node {slice_.part} on rail {number}: "
+                    f"{slice_.capacity} addresses for the {len(rail.vfs)} VFs of {rail.address}; "
+                    "use a larger range or fewer VFs"
                 )
 
-    def _slice(self, rail: int, inventory: Inventory) -> Slice:
+    def _sliced(
+        self, ipam: SliceIpam, assigned: Iterable[Assigned], inventory: Inventory, journal: Journal
+    ) -> dict[PciAddress, tuple[IpInterface, ...]]:
+        taken = set(journal.addresses())
+        given: dict[PciAddress, tuple[IpInterface, ...]] = {}
+        for one in assigned:
+            address = choose(self._slice(ipam, one.rail, inventory), one.vf.index, taken)
+            taken.add(address.ip)
+            given[one.vf.address] = (address,)
+        return given
+
+    def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> Slice:
+        rails = ipam.rails or len(inventory.rails)
+        if rail >= rails:
+            raise Misconfigured(f"ipam.rails is {rails}, but this node has {len(inventory.rails)} rails")
         try:
             text = self._subnet_env.read_text()
         except (OSError, UnicodeDecodeError) as error:
             message = f"flannel's {self._subnet_env} cannot be read: {error}; is flanneld running on this node?"
             raise NoAddress(message) from None
-        return node_slice(self._range, rail, len(inventory.rails), parse_subnet_env(text))
+        return node_slice(ipam.range, rail, rails, parse_subnet_env(text))
+
+
+def _static(
+    addresses: Sequence[IpInterface], assigned: Sequence[Assigned], journal: Journal
+) -> dict[PciAddress, tuple[IpInterface, ...]]:
+    taken = journal.addresses()
+    for address in addresses:
+        if address.ip in taken:
+            raise NoAddress(f"{address.ip}, which the pod asks for, belongs to another pod of this node")
+    return {one.vf.address: (address,) for one, address in zip(assigned, addresses, strict=True)}

@@ -1,22 +1,34 @@
 """Which VFs kubelet gave to this pod: a file read; kubelet itself is asked only where the file cannot answer."""
 
+import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.request import Request
 from kubelet import checkpoint, podresources
+from kubelet.answers import Answer
 from kubelet.checkpoint_file import CheckpointFile
 from vf.address import PciAddress
 from vf.errors import NotOurs, NotReady
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.02
 
 
 class Assignment:
     """Kubelet's knowledge of devices: its checkpoint, and its pod-resources socket as the fallback."""
 
-    def __init__(self, kubelet: Path, resources: frozenset[str], kubelet_seconds: float) -> None:
+    def __init__(
+        self,
+        kubelet: Path,
+        resources: frozenset[str],
+        kubelet_seconds: float,
+        watched: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Look below kubelet's folder; `watched` tells whether kubelet's streams are open."""
+        self._watched = watched
         self._checkpoint = CheckpointFile(kubelet)
         self._socket = kubelet / "pod-resources" / "kubelet.sock"
         self._resources = resources
@@ -45,6 +57,30 @@ class Assignment:
             )
             raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
         return _addresses(found)
+
+    async def until_watched(self) -> None:
+        """Wait until kubelet has found a daemon that has just started, or for `kubelet_seconds`.
+
+        kubelet looks for plugins once a second. Before it has, it calls no PreStartContainer: the container fails, and is
+        started again only ten seconds later.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._seconds
+        while True:
+            if self._watched() or loop.time() > give_up:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def answers(self, request: Request) -> tuple[Answer, ...]:
+        """Give what kubelet was answered for the pod's containers; nothing where it cannot be told.
+
+        Only kubelet's checkpoint has it: where that is not understood, VFs are attached without this comparison.
+        """
+        try:
+            return self._checkpoint.answers(request.pod.uid, self._resources)
+        except (OSError, ValueError) as error:
+            _log.warning("pod %s/%s: %s; its devices are not compared", request.pod.namespace, request.pod.name, error)
+            return ()
 
     def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
         if not pod_uid:

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from cni import ipam
 from cni.hands import Hands
 from cni.host import chain
 from cni.rails import Rails
-from cni.request import Request
+from cni.request import Request, recorded_primary
 
 
 async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> bytes:
@@ -20,8 +21,11 @@ async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> by
         await hands.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
         return b""
     left = await rails.detach(record, hands.netns_fd)
-    conf, runtime_config = left.primary["conf"], left.primary["runtimeConfig"]
-    primary = chain.Primary(conf["name"], conf["cniVersion"], conf["plugins"])
-    await hands.drive(chain.delete(primary, runtime_config, request.conf.prev_result))
+    primary, runtime_config = recorded_primary(left)
+    try:
+        if left.ipam is not None:
+            await hands.drive(ipam.delete(left.ipam))
+    finally:  # an IPAM plugin that fails for ever must not keep eth0's address too
+        await hands.drive(chain.delete(primary, runtime_config, request.conf.prev_result))
     rails.forget(left)
     return b""

@@ -2,7 +2,17 @@
 
 from cni.host import errors
 from cni.host.errors import CniError
-from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, PortInactive, RailnetError, Unusable
+from vf.errors import (
+    Differs,
+    Misconfigured,
+    NoAddress,
+    NotOurs,
+    NotPermitted,
+    NotReady,
+    PortInactive,
+    RailnetError,
+    Unusable,
+)
 
 _CODES: tuple[tuple[type[RailnetError], int], ...] = (
     (Misconfigured, errors.CONFIGURATION),
@@ -11,6 +21,8 @@ _CODES: tuple[tuple[type[RailnetError], int], ...] = (
     (NotOurs, errors.NOT_OURS),
     (PortInactive, errors.PORT_INACTIVE),
     (NoAddress, errors.NO_ADDRESS),
+    (NotPermitted, errors.NOT_PERMITTED),
+    (Differs, errors.DIFFERS),
 )
 
 

@@ -4,6 +4,7 @@ The daemon is the only writer, so memory and disk are the same; the disk is read
 """
 
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Journal:
             needed.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._records: dict[str, Record] = {}
+        self._written_at: dict[str, float] = {}
         for temporary in folder.glob(".*"):  # of a write that a crash cut short
             temporary.unlink()
         for path in sorted(folder.glob("[!.]*.json")):
@@ -44,12 +46,17 @@ class Journal:
     def write(self, record: Record) -> None:
         """Keep a record; it is on disk when this returns."""
         write_atomically(self._path(record.key), encode(record))
-        self._records[record.key] = record
+        self._keep(record)
+
+    def age(self, record: Record) -> float:
+        """Give how many seconds ago a record was written, or read at start."""
+        return time.monotonic() - self._written_at[record.key]
 
     def remove(self, record: Record) -> None:
         """Forget a record; one that is not there is forgotten already."""
         self._path(record.key).unlink(missing_ok=True)
         self._records.pop(record.key, None)
+        self._written_at.pop(record.key, None)
 
     def holder(self, vf: PciAddress) -> Record | None:
         """Find the record that has a VF."""
@@ -71,4 +78,8 @@ class Journal:
             path.replace(quarantine / path.name)
             _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, quarantine / path.name)
             return
+        self._keep(record)
+
+    def _keep(self, record: Record) -> None:
         self._records[record.key] = record
+        self._written_at[record.key] = time.monotonic()

@@ -2,23 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
-from cni.addresses import SliceAddresses
+from cni import ipam, on_host, ports
+from cni.addresses import Addresses
+from cni.announcements import Announcements
+from cni.host import lock
+from cni.host.chain import Primary
+from cni.host.errors import CniError
 from cni.journal import Journal
 from cni.locks import PerKey
-from cni.request import Request
+from cni.request import Request, primary_as_recorded
+from cni.uncut import to_the_end
 from kernel import perform
+from kernel.link_state import link_states
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
-from vf import plan
+from vf import difference, plan
 from vf.address import PciAddress
-from vf.errors import Misconfigured, NotOurs, NotReady, PortInactive, RailnetError, Unusable
-from vf.function import Netdev
-from vf.record import Attachment, Record
+from vf.errors import Misconfigured, NotOurs, NotReady, RailnetError, Unusable
+from vf.function import Netdev, RdmaDevice
+from vf.network import Network, Networks, PluginIpam
+from vf.record import Attachment, Ipam, Netns, Record
 from vf.table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
@@ -26,35 +33,33 @@ _log = logging.getLogger(__name__)
 # bound takes up to two (reference measurements of mlx5: 0.3 to 0.7 s).
 _NETDEV_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
-_ACTIVE = "4: ACTIVE"  # /sys/class/infiniband/<dev>/ports/1/state
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """What net1 is like: its MTU in bytes, or the PF's, where its addresses come from, how long its port may take."""
-
-    mtu: int | Literal["pf"]
-    addresses: SliceAddresses
-    port_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where the host's mount namespace is seen, for records' netns paths, and how long an ADD waits for a DEL."""
+    """Where the host's mount namespace is seen, and flannel's file; how long an ADD waits for a DEL; what a delegate may take.
+
+    `locks` is the folder of the executables' locks.
+    """
 
     root: Path
+    flannel: Path
     wait_seconds: float
+    delegate_seconds: float
+    locks: Path = Path(lock.FOLDER)
 
 
 class Rails:
     """Attach and detach the VFs of sandboxes. Runs on the event loop; what blocks goes to threads."""
 
-    def __init__(self, table: VfTable, journal: Journal, sysfs: Sysfs, network: Network, host: Host) -> None:
+    def __init__(self, table: VfTable, journal: Journal, sysfs: Sysfs, networks: Networks, host: Host) -> None:
         self._table = table
         self._journal = journal
         self._sysfs = sysfs
-        self._network = network
+        self._networks = networks
         self._host = host
+        self._addresses = Addresses(host.flannel)
+        self._announcements = Announcements(host.root)
         self.one_at_a_time = PerKey()  # requests and the sweep: one of them at a time for each sandbox
 
     def attached(self, vf: PciAddress) -> Owner | None:
@@ -75,12 +80,13 @@ class Rails:
                 except NotOurs as error:
                     _log.error("sandbox %s: %s", record.key, error)
 
-    async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: dict[str, object]) -> Record:
+    async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         """Claim the VFs, decide what the sandbox gets and write it down; nothing in the kernel has changed after it.
 
         Raises:
             NotReady: a VF is still in a dying sandbox, or this sandbox has a record already. NotOurs: no VF of this node.
-            Unusable: it has no netdev or no GUID. NoAddress, Misconfigured: as `SliceAddresses.give`.
+            Unusable: it has no netdev or no GUID. NotPermitted, Misconfigured: as `Networks.choose`; the MTU is larger
+                than the PF's. NoAddress, Misconfigured: as `Addresses.give`.
         """
         netns = request.netns
         if netns is None:
@@ -89,56 +95,86 @@ class Rails:
             raise NotReady(
                 f"sandbox {request.environment.key} still has a record; the runtime must DEL it before it ADDs again"
             )
+        chosen = self._networks.choose(request.pod.namespace, request.conf.annotations, len(vfs))
         owner = Owner(request.environment.container_id, request.environment.ifname, request.pod.uid)
         await self._claim(vfs, owner)
         try:
             await self._reread(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdev(one.vf.address) for one in assigned}
-            addresses = self._network.addresses.give(assigned, self._table.inventory, self._journal)
-            attachments = plan.attachments(assigned, netdevs, addresses)
-            record = Record(owner.container_id, owner.ifname, netns, request.pod, "planned", attachments, primary)
+            addresses = self._addresses.give(chosen, assigned, self._table.inventory, self._journal)
+            mtus = {vf: self._mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
+            record = Record(
+                owner.container_id,
+                owner.ifname,
+                netns,
+                request.pod,
+                "planned",
+                plan.attachments(assigned, netdevs, mtus, addresses),
+                primary_as_recorded(primary, request.conf.runtime_config),
+                chosen.network.name,
+                _ipam(request, chosen.network, primary, assigned),
+            )
             self._journal.write(record)
         except BaseException:
             self._release(vfs, owner)
             raise
         return record
 
+    def address(self, record: Record, given: Mapping[str, ipam.Given]) -> Record:
+        """Write down what an IPAM plugin gave, by interface name; gives the record that says so."""
+        attachments = tuple(
+            replace(one, addresses=given[one.ifname].addresses, routes=given[one.ifname].routes)
+            for one in record.attachments
+        )
+        addressed = replace(record, attachments=attachments)
+        self._journal.write(addressed)
+        return addressed
+
     async def attach(self, record: Record, netns_fd: int | None) -> None:
         """Make a planned record true; a failure leaves the kernel as it was. The record stays planned until `confirm`.
 
         Raises:
             OSError: what the kernel refused. Unusable: a netdev went away meanwhile. NotReady: the namespace did.
-            Misconfigured: the MTU is larger than the PF's. PortInactive: the record's VFs are
-                in the sandbox, and the fabric did not make one's port active in time.
+            PortInactive: the record's VFs are in the sandbox, and the fabric did not make one's port active in time, or
+                not a member of the network's partition (Unusable).
         """
         if netns_fd is None:
             raise NotReady(f"sandbox {record.key} has no network namespace any more")
+        network = self._networks.by_name[record.network]
         netdevs = {one.vf: await self._netdev(one.vf) for one in record.attachments}
-        mtus = {vf: self._mtu(vf, netdev) for vf, netdev in netdevs.items()}
-        steps = plan.attach(record.attachments, netdevs, mtus)
-        await _to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd))
-        await self._await_ports(record.attachments)
-
-    async def _await_ports(self, attachments: tuple[Attachment, ...]) -> None:
-        """Wait for the ports of VFs that have an RDMA device: the subnet manager notices them in its own time."""
-        give_up = asyncio.get_running_loop().time() + self._network.port_seconds
-        for one in attachments:
-            while one.rdma is not None and not self._port_is_active(one.vf):
-                if asyncio.get_running_loop().time() > give_up:
-                    raise PortInactive(
-                        f"the port of VF {one.vf} ({one.rdma}) is not ACTIVE after {self._network.port_seconds:g} s: does a subnet "
-                        "manager with virtualization run on its fabric? kubelet tries again"
-                    )
-                await asyncio.sleep(_LOOK_SECONDS)
-
-    def _port_is_active(self, vf: PciAddress) -> bool:
-        port = self._sysfs.port(vf)
-        return port is not None and port.state == _ACTIVE
+        steps = plan.attach(record.attachments, netdevs)
+        await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._host.root))
+        await ports.wait(network, record.attachments, self._sysfs)
 
     def confirm(self, record: Record) -> None:
         """Write down that all of an ADD is done: from here on its containers may start."""
         self._journal.write(replace(record, stage="attached"))
+
+    def announce(self, record: Record) -> None:
+        """Have the neighbours told of the addresses of attached rails, as soon as there is a carrier; nobody waits for it."""
+        seconds = self._networks.by_name[record.network].wait
+        self._announcements.begin(record, seconds, lambda: self.attached(record.attachments[0].vf) == _owner(record))
+
+    async def difference(self, record: Record, netns: Netns | None, netns_fd: int | None) -> str | None:
+        """Compare a sandbox with its record; gives the first difference in words, None if there is none.
+
+        `netns` names the namespace that `netns_fd` is open on; both are None if it is gone.
+
+        Raises:
+            OSError: the kernel does not tell.
+        """
+        wrong = difference.of_sandbox(record, netns)
+        if wrong is not None or netns_fd is None:
+            return wrong
+        vfs = tuple(one.vf for one in record.attachments)
+        states = await to_the_end(asyncio.to_thread(link_states, vfs, netns_fd))
+        found = ((one, states.get(one.vf), self._rdma(one.vf)) for one in record.attachments)
+        return next(filter(None, (difference.of_rail(*each) for each in found)), None)
+
+    def _rdma(self, vf: PciAddress) -> RdmaDevice | None:
+        known = self._table.inventory.vf(vf)
+        return None if known is None else self._sysfs.reread(known).rdma
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take everything back and free the VFs; gives the record that is left, which `forget` removes.
@@ -166,28 +202,97 @@ class Rails:
         return left
 
     def forget(self, record: Record) -> None:
-        """Remove a record whose rails are all back."""
+        """Remove a record whose rails are all back and whose IPAM plugin, if any, was told."""
         self._journal.remove(record)
+
+    async def take_back(self, record: Record) -> None:
+        """Take back the rails of a sandbox whose executable has gone away, or which has died itself.
+
+        Raises:
+            OSError: as `detach`. CniError: the IPAM plugin failed, or another one that was begun for this sandbox still runs.
+                The record stays for another try.
+        """
+        await self._tell_ipam(await self.detach(record, None))
+
+    async def give_back(self) -> None:
+        """Have IPAM plugins told of rails that the sweep took back; what fails now is for the next time.
+
+        Not the sweep's: a plugin may hang, and neither VFs nor requests wait for it. Not while the namespace lives: then the
+        runtime's DEL does it, with the primary as it was recorded.
+        """
+        for record in self._journal.records():
+            if not _waits_for_ipam(record) or self.one_at_a_time.is_held(record.key):
+                continue
+            async with self.one_at_a_time.held(record.key):
+                if self._journal.get(record.key) is record:
+                    await self._give_back(record)
+
+    async def _give_back(self, record: Record) -> None:
+        try:
+            if self._namespace_is_gone(record):
+                await self._tell_ipam(record)
+        except (OSError, CniError) as error:
+            _log.error("sandbox %s: %s; it is tried again", record.key, error)
+
+    async def _tell_ipam(self, left: Record) -> None:
+        """Have the plugin take its addresses back, once nothing that a killed executable began runs any more; then forget."""
+        if left.ipam is not None:
+            path = str(self._host.locks / left.key)
+            held = lock.acquire(path, wait_seconds=0)
+            try:
+                root, seconds = self._host.root, self._host.delegate_seconds
+                steps = ipam.delete(left.ipam)
+                await to_the_end(asyncio.to_thread(on_host.drive, steps, left, left.ipam.path, root, seconds))
+            finally:
+                lock.remove(path, held)
+        self.forget(left)
 
     async def sweep(self, *, at_start: bool) -> None:
         """Take back what no sandbox has any more: its namespace is gone. At start also what was begun and not finished.
 
         A record that is not `attached` here is nobody's work in progress, since the sandbox's lock is held. One that
-        cannot be taken back now stays for the next sweep.
+        cannot be taken back now stays for the next sweep; one that an IPAM plugin must be told of is for `give_back`.
         """
         for record in self._journal.records():
-            if self.one_at_a_time.is_held(record.key):
-                continue  # a request is at it
+            if self.one_at_a_time.is_held(record.key) or _waits_for_ipam(record):
+                continue  # a request is at it, or only its IPAM plugin is to be told
             async with self.one_at_a_time.held(record.key):
                 if self._journal.get(record.key) is record:
                     await self._sweep(record, at_start)
+
+    async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
+        """Take back what sandboxes have that the runtime does not list; gives what failed, in words. The others are done.
+
+        Who lives may have come after the runtime made its list: one that a request is at, or whose namespace is there and
+        whose record is younger than an ADD may take (seconds).
+        """
+        failures = []
+        for record in self._journal.records():
+            if record.key in valid or self.one_at_a_time.is_held(record.key):
+                continue
+            async with self.one_at_a_time.held(record.key):
+                if self._journal.get(record.key) is record:
+                    failures += await self._collect(record, younger_than)
+        return failures
+
+    async def _collect(self, record: Record, younger_than: float) -> list[str]:
+        try:
+            if self._journal.age(record) >= younger_than or self._namespace_is_gone(record):
+                _log.warning("the runtime has no sandbox %s of pod %s/%s any more", record.key, *record.pod[:2])
+                await self.take_back(record)
+        except (OSError, RailnetError, CniError) as error:
+            _log.error("sandbox %s: %s; the next GC tries again", record.key, error)
+            return [f"sandbox {record.key}: {error}"]
+        return []
 
     async def _sweep(self, record: Record, at_start: bool) -> None:
         pod = record.pod
         try:
             if (at_start and record.stage != "attached") or self._namespace_is_gone(record):
                 _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, pod.namespace, pod.name)
-                self.forget(await self.detach(record, None))
+                left = await self.detach(record, None)
+                if left.ipam is None:
+                    self.forget(left)
         except (OSError, RailnetError) as error:
             _log.error("sandbox %s: %s; the next sweep tries again", record.key, error)
 
@@ -235,13 +340,13 @@ class Rails:
         VF is advertised as unhealthy until it has one again.
         """
         if netns_fd is not None:
-            await _to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
+            await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
         returned = {}
         for one in attachments:
             if self._has_driver(one.vf) and (netdev := await self._find_netdev(one.vf)) is not None:
                 returned[one.vf] = netdev
         renames = plan.rename(attachments, returned)
-        await _to_the_end(asyncio.to_thread(perform.detach, renames, None))
+        await to_the_end(asyncio.to_thread(perform.detach, renames, None))
 
     def _has_driver(self, vf: PciAddress) -> bool:
         found = self._table.inventory.vf(vf)
@@ -260,15 +365,15 @@ class Rails:
             await asyncio.sleep(_LOOK_SECONDS)
         return netdev
 
-    def _mtu(self, vf: PciAddress, netdev: Netdev) -> int:
+    def _mtu(self, network: Network, vf: PciAddress, netdev: Netdev) -> int:
         found = self._table.inventory.vf(vf)
         pf = None if found is None else self._table.inventory.pf(found.pf)
         limit = netdev.mtu if pf is None or pf.netdev is None else pf.netdev.mtu
-        if self._network.mtu == "pf":
+        if network.mtu == "pf":
             return limit
-        if self._network.mtu > limit:
-            raise Misconfigured(f"networks.default.mtu is {self._network.mtu}, but the PF of VF {vf} has {limit}")
-        return self._network.mtu
+        if network.mtu > limit:
+            raise Misconfigured(f"networks.{network.name}.mtu is {network.mtu}, but the PF of VF {vf} has {limit}")
+        return network.mtu
 
     async def _reread(self, vfs: Iterable[PciAddress]) -> None:
         """Bring the table's facts about some free VFs up to date; a whole inventory is the resync's, not a request's.
@@ -286,14 +391,16 @@ class Rails:
         self._table.refresh(self._table.inventory.with_vfs(newer))
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await work that cannot be stopped half-way: a cancellation is raised only after it has ended."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise
+def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterable[plan.Assigned]) -> Ipam | None:
+    if not isinstance(network.ipam, PluginIpam):
+        return None
+    ifnames, path = tuple(one.ifname for one in assigned), ":".join(request.environment.path)
+    return ipam.as_recorded(network.name, network.ipam, primary.version, ifnames, path)
+
+
+def _waits_for_ipam(record: Record) -> bool:
+    """Tell whether its rails are back already, and all that is left is to tell its IPAM plugin."""
+    return not record.attachments and record.ipam is not None
 
 
 def _owner(record: Record) -> Owner:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cni.host import chain, netconf
 from cni.host.chain import Primary
@@ -10,12 +11,14 @@ from cni.host.errors import CONFIGURATION, CniError
 from cni.host.netconf import NetConf
 from kernel.files import read_below
 from kernel.netns import identity
-from vf.record import Netns, Pod
+from vf.record import Netns, Pod, Record
+
+_CONFIG_SOURCE = "kubernetes.io/config.source"  # kubelet says it of every pod
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """ADD or DEL of one sandbox. `netns` names its namespace, None if it is gone; the descriptor stays with `Hands`."""
+    """One verb for one sandbox. `netns` names its namespace, None if it is gone; the descriptor stays with `Hands`."""
 
     environment: Environment
     conf: NetConf
@@ -27,6 +30,16 @@ class Request:
         environment = self.environment
         return Pod(environment.pod_namespace(), environment.pod_name(), environment.pod_uid())
 
+    @property
+    def static(self) -> bool:
+        """Tell whether kubelet has the pod from a file or URL of its own, where the runtime passes annotations.
+
+        Its UID is then a hash of its configuration, and not that of its mirror in the API server.
+        Source: kubernetes/kubernetes, pkg/kubelet/types/pod_update.go and pkg/kubelet/config/common.go.
+        """
+        source: str = self.conf.annotations.get(_CONFIG_SOURCE, "api")
+        return source != "api"
+
     def primary(self, root: Path) -> Primary:
         """Read the primary configuration on the host, whose mount namespace is seen at `root`.
 
@@ -35,7 +48,7 @@ class Request:
         """
         path = self.conf.primary
         try:
-            return chain.parse(read_below(root, path), path)
+            return chain.parse(read_below(root, path), path, self.conf.version)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             why = getattr(error, "strerror", None) or error
             raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
@@ -49,10 +62,22 @@ def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | Non
     """
     environment = Environment(raw_environment)
     netns = None if netns_fd is None else Netns(environment.netns, *identity(netns_fd))
-    return Request(environment, netconf.parse(stdin), netns)
+    return Request(environment, netconf.parse(stdin, environment.command), netns)
 
 
 def primary_as_recorded(primary: Primary, runtime_config: dict[str, object]) -> dict[str, object]:
-    """Spell the primary for a record, so that DEL runs what ADD ran whatever the file says by then."""
-    conf = {"name": primary.name, "cniVersion": primary.version, "plugins": primary.plugins}
+    """Spell the primary for a record, so that CHECK and DEL run what ADD ran whatever the file says by then."""
+    conf = {
+        "name": primary.name,
+        "cniVersion": primary.version,
+        "plugins": primary.plugins,
+        "disableCheck": primary.disable_check,
+    }
     return {"conf": conf, "runtimeConfig": runtime_config}
+
+
+def recorded_primary(record: Record) -> tuple[Primary, dict[str, Any]]:
+    """Read what `primary_as_recorded` spelled: the primary and its `runtimeConfig`."""
+    conf = record.primary["conf"]
+    primary = Primary(conf["name"], conf["cniVersion"], conf["plugins"], conf["disableCheck"])
+    return primary, record.primary["runtimeConfig"]

@@ -10,16 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from cni.add import add, take_back
+from cni.add import add
 from cni.assignment import Assignment
+from cni.check import check
 from cni.delete import delete
 from cni.errors import as_cni_error
+from cni.gc import collect
 from cni.hands import ExecutableGone, Hands
-from cni.host.environment import ADD
-from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.environment import ADD, CHECK, GC
+from cni.host.errors import TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
+from cni.outcome import Attached, Observer, Refused, ignore
 from cni.rails import Rails
 from cni.request import Request, parse
+from vf.errors import RailnetError
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
@@ -34,10 +38,16 @@ class Limits(NamedTuple):
 
 
 class Server:
-    """Serves ADD and DEL on `path`, a socket of mode 0600 that only root can reach."""
+    """Serves ADD, CHECK, DEL and GC on `path`, a socket of mode 0600 that only root can reach.
 
-    def __init__(self, assignment: Assignment, rails: Rails, root: Path, limits: Limits) -> None:
+    `observe` is told what came of an ADD with rails, after the runtime.
+    """
+
+    def __init__(
+        self, assignment: Assignment, rails: Rails, root: Path, limits: Limits, observe: Observer = ignore
+    ) -> None:
         self._assignment = assignment
+        self._observe = observe
         self._rails = rails
         self._root = root
         self._limits = limits
@@ -86,12 +96,11 @@ class Server:
 
     async def _request(self, raw_environment: dict[bytes, bytes], stdin: bytes, hands: Hands) -> None:
         started = time.monotonic()
-        version = "1.0.0"
+        request = None
         try:
             request = parse(raw_environment, stdin, hands.netns_fd)
-            version = request.conf.version
             async with self._rails.one_at_a_time.held(request.environment.key):
-                await self._verb(request, hands)
+                attached = await self._verb(request, hands)
         except (ExecutableGone, FrameError):
             raise
         except Exception as error:  # noqa: BLE001 - the runtime is told, whatever it was
@@ -99,16 +108,36 @@ class Server:
             _log.warning(
                 "%s failed with code %d: %s %s", _named(raw_environment), failure.code, failure, failure.details
             )
-            await hands.done(1, failure.stdout(version))
+            await hands.done(1, failure.stdout("1.0.0" if request is None else request.conf.version))
+            if request is not None and await self._lacks_rails(request, failure):
+                self._observe(Refused(request.pod, failure))
         else:
             _log.info("%s took %.1f ms", _named(raw_environment), (time.monotonic() - started) * 1000)
+            if attached is not None:
+                self._observe(attached)
 
-    async def _verb(self, request: Request, hands: Hands) -> None:
+    async def _lacks_rails(self, request: Request, failure: CniError) -> bool:
+        """Tell whether this failure was an ADD of a pod with rails, and not its primary's, which says it itself."""
+        if request.environment.command != ADD or isinstance(failure, DelegateError):
+            return False
+        try:
+            return bool(await self._assignment.vfs(request))
+        except RailnetError:
+            return True  # kubelet names devices, and they are none
+        except CniError:
+            return False  # nobody can tell
+
+    async def _verb(self, request: Request, hands: Hands) -> Attached | None:
+        """Do what is asked and answer it; gives what an ADD attached."""
         limit = asyncio.timeout(self._limits.add)
         try:
             async with limit:
                 if request.environment.command == ADD:
                     stdout = await add(request, hands, self._assignment, self._rails, self._root)
+                elif request.environment.command == CHECK:
+                    stdout = await check(request, hands, self._assignment, self._rails, self._root)
+                elif request.environment.command == GC:
+                    stdout = await collect(request, hands, self._rails, self._root, self._limits.add)
                 else:
                     stdout = await delete(request, hands, self._rails, self._root)
         except TimeoutError:
@@ -116,14 +145,15 @@ class Server:
                 raise
             message = f"it took longer than timeouts.add ({self._limits.add:g} s) and was undone; try again"
             raise CniError(TRY_AGAIN, message) from None
+        record = self._rails.record(request.environment.key) if request.environment.command == ADD else None
         try:
             await hands.done(0, stdout)
         except ExecutableGone:
             # The runtime takes the ADD for failed, so its rails must not stay.
-            record = self._rails.record(request.environment.key)
-            if request.environment.command == ADD and record is not None:
-                await take_back(self._rails, record)
+            if record is not None:
+                await self._rails.take_back(record)
             raise
+        return None if record is None else Attached(record, stdout, request.static)
 
 
 def _listen(listening: socket.socket, path: Path) -> None:
@@ -147,5 +177,7 @@ def _named(raw_environment: dict[bytes, bytes]) -> str:
         raw_environment.get(name, b"?").decode(errors="replace")
         for name in (b"CNI_COMMAND", b"CNI_CONTAINERID", b"CNI_ARGS")
     )
+    if not container_id:
+        return command
     pod = dict(pair.split("=", 1) for pair in arguments.split(";") if "=" in pair)
     return f"{command} {container_id[:12]} of pod {pod.get('K8S_POD_NAMESPACE', '?')}/{pod.get('K8S_POD_NAME', '?')}"

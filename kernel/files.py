@@ -11,10 +11,11 @@ _SYS_OPENAT2 = 437  # the same on every architecture (include/uapi/asm-generic/u
 _RESOLVE_IN_ROOT = 0x10
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
+def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
     """Replace a file by rename(2) within its folder.
 
-    No fsync: what Railnet writes so lives on a tmpfs, or can be derived again after a power cut.
+    With `durable` it has survived a power cut when this returns. Records on a tmpfs need none: a reboot ends what they
+    are about.
 
     Raises:
         OSError: the folder is missing or full; the old content stays and no temporary file is left.
@@ -24,10 +25,32 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
         with open(fd, "wb") as file:
             file.write(content)
             os.fchmod(fd, mode)
+            if durable:
+                file.flush()
+                os.fsync(fd)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+    if durable:
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Put a file's content, or which names a folder has, on disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_tree(folder: Path) -> None:
+    """Put a folder with all that is below it on disk."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            sync(Path(parent, name))
+        sync(Path(parent))
 
 
 def below(root: Path, absolute: str) -> Path:

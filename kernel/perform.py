@@ -4,9 +4,12 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from errno import EEXIST, ENODEV
+from pathlib import Path
 
 from kernel import vf_netlink
+from kernel.files import below
 from kernel.netns import inside
 from kernel.rtnetlink import Link, Links, links
 from kernel.sysfs import Sysfs
@@ -37,8 +40,8 @@ _VF_KINDS = (None, "ipoib", "tun")
 _LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
 
 
-def attach(steps: Iterable[AttachStep], netns_fd: int) -> None:
-    """Do the steps in order; if one fails, undo those before it and raise.
+def attach(steps: Iterable[AttachStep], netns_fd: int, root: Path) -> None:
+    """Do the steps in order; if one fails, undo those before it and raise. `root` is where the host is seen.
 
     The descriptor stays the caller's. Blocks for some milliseconds: not for an event loop's thread.
 
@@ -46,13 +49,14 @@ def attach(steps: Iterable[AttachStep], netns_fd: int) -> None:
         OSError: what the kernel refused, in words. A note is added if the undo failed too.
     """
     undos: list[Callable[[], None]] = []
-    try:
-        for step in steps:
-            undos.append(_attach(step, netns_fd))  # noqa: PERF401 - what was done before a failure must be known
-    except BaseException as error:
-        for undo in reversed(undos):
-            _undo(undo, error)
-        raise
+    with links() as node, links(netns_fd) as sandbox:
+        try:
+            for step in steps:
+                undos.append(_attach(step, node, sandbox, netns_fd, root))  # noqa: PERF401 - what was done must be known
+        except BaseException as error:
+            for undo in reversed(undos):
+                _undo(undo, error)
+            raise
 
 
 def _undo(undo: Callable[[], None], error: BaseException) -> None:
@@ -95,54 +99,78 @@ def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
             pass  # the first failure is raised here
 
 
-def _attach(step: AttachStep, netns_fd: int) -> Callable[[], None]:
+def _attach(step: AttachStep, node: Links, sandbox: Links, netns_fd: int, root: Path) -> Callable[[], None]:
     match step:
         case MoveLinkIn():
-            return _move_link_in(step, netns_fd)
+            return _move_link_in(step, node, sandbox, netns_fd)
         case ConfigureLink():
-            inside(netns_fd, lambda: _configure_link(step))
-            return lambda: None  # the kernel drops addresses and takes the link down when it is moved out
+            if any(address.version == 6 for address in step.addresses):  # noqa: PLR2004
+                inside(netns_fd, lambda: _announce_by_itself(step.ifname, root))
+            _configure_link(step, sandbox)
+            return lambda: None  # the kernel drops them when the link is moved out
 
 
-def _move_link_in(step: MoveLinkIn, netns_fd: int) -> Callable[[], None]:
+def _move_link_in(step: MoveLinkIn, node: Links, sandbox: Links, netns_fd: int) -> Callable[[], None]:
     def undo() -> None:
         _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
 
     # The move cannot be refused for a taken name, only the renaming that follows it: so look first.
-    if any(link.ifname == step.ifname for link in inside(netns_fd, _listed)):
+    if sandbox.ifindex(step.ifname) is not None:
         raise OSError(EEXIST, f"the sandbox has a link named {step.ifname} already; VF {step.vf} was not moved")
     try:
-        with links() as node:
-            node.set_alias(step.ifindex, _alias(step.vf))
-            node.move(step.ifindex, netns_fd, step.ifname)
+        node.set_alias(step.ifindex, _alias(step.vf))
+        node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
     except OSError as error:
         _undo(undo, error)
         raise
     return undo
 
 
+def _configure_link(step: ConfigureLink, sandbox: Links) -> None:
+    ifindex = sandbox.ifindex(step.ifname)
+    if ifindex is None:
+        raise OSError(ENODEV, f"{step.ifname} is gone from the sandbox")
+    for address in step.addresses:
+        sandbox.add_address(ifindex, address)
+    for route in step.routes:
+        # The first one wins, as for the CNI plugins' own interfaces: net1 never takes eth0's default route away.
+        with suppress(FileExistsError):
+            sandbox.add_route(ifindex, route)
+
+
+def _announce_by_itself(ifname: str, root: Path) -> None:
+    """Have the kernel tell the neighbours of IPv6 addresses, once there is a carrier and nobody else has them.
+
+    In the host's /proc, since a container's own is read-only; wherever it is mounted, its sys/net is that of the calling
+    thread's namespace.
+
+    Source: addrconf_dad_completed(), net/ipv6/addrconf.c.
+    """
+    below(root, f"/proc/sys/net/ipv6/conf/{ifname}/ndisc_notify").write_text("1\n", encoding="ascii")
+
+
 def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
     node_fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        inside(netns_fd, lambda: _send_back(step, node_fd))
+        with links(netns_fd) as sandbox:
+            _send_back(step, sandbox, node_fd)
     finally:
         os.close(node_fd)
 
 
-def _send_back(step: MoveLinkOut, node_fd: int) -> None:
-    with links() as sandbox:
-        link = _find(sandbox.listed(), step.vf)
-        if link is None:
-            return
-        try:
-            sandbox.move(link.ifindex, node_fd, step.host_ifname)
-        except OSError as error:
-            # EEXIST: somebody took its name meanwhile; it is back all the same, and who detaches it renames it.
-            if error.errno not in (ENODEV, EEXIST):
-                raise
+def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
+    link = find(sandbox.listed(), step.vf)
+    if link is None:
+        return
+    try:
+        sandbox.move(link.ifindex, node_fd, step.host_ifname)
+    except OSError as error:
+        # EEXIST: somebody took its name meanwhile; it is back all the same, and who detaches it renames it.
+        if error.errno not in (ENODEV, EEXIST):
+            raise
 
 
-def _find(listed: tuple[Link, ...], vf: PciAddress) -> Link | None:
+def find(listed: Iterable[Link], vf: PciAddress) -> Link | None:
     """Find a VF's netdev in a sandbox: by its PCI device; where the kernel does not tell that, by what we wrote on it.
 
     A pod may write the same on a link of its own, so a link of another device, or of a kind that has none, never is it.
@@ -154,26 +182,6 @@ def _find(listed: tuple[Link, ...], vf: PciAddress) -> Link | None:
 
 def _alias(vf: PciAddress) -> str:
     return f"railnet {vf}"
-
-
-def _listed() -> tuple[Link, ...]:
-    with links() as here:
-        return here.listed()
-
-
-def _configure_link(step: ConfigureLink) -> None:
-    with links() as sandbox:
-        ifindex = next((link.ifindex for link in sandbox.listed() if link.ifname == step.ifname), None)
-        if ifindex is None:
-            raise OSError(ENODEV, f"{step.ifname} is gone from the sandbox")
-        _configure(sandbox, ifindex, step)
-
-
-def _configure(sandbox: Links, ifindex: int, step: ConfigureLink) -> None:
-    sandbox.set_mtu(ifindex, step.mtu)
-    for address in step.addresses:
-        sandbox.add_address(ifindex, address)
-    sandbox.set_up(ifindex)
 
 
 def _rename_link(step: RenameLink) -> None:

@@ -31,6 +31,7 @@ class Sysfs:
     """A sysfs tree at `root`, usually /sys; `rails` is the order of the rails, where the configuration names one."""
 
     def __init__(self, root: Path, rails: tuple[PciAddress, ...] | None = None) -> None:
+        self._buses = f"{root}/bus"
         self._devices = f"{root}/bus/pci/devices"
         self._drivers = f"{root}/bus/pci/drivers"
         self._rails = rails
@@ -39,12 +40,12 @@ class Sysfs:
         """Read every SR-IOV capable PF that is a network controller, its VFs, and the VFs that have no PF here.
 
         Raises:
-            OSError: there is no PCI bus below the root.
+            OSError: the root is no sysfs.
         """
         pfs: list[PhysicalFunction] = []
         lone_vfs: list[VirtualFunction] = []
         read: set[PciAddress] = set()
-        for address in sorted(map(PciAddress.parse, os.listdir(self._devices))):
+        for address in self._addresses():
             if address in read:  # a VF; its PF comes first
                 continue
             function = self._function(address)
@@ -112,6 +113,13 @@ class Sysfs:
     def unbind(self, function: PciAddress, driver: str) -> None:
         """Take a function from its driver; its netdev and RDMA device go away."""
         _write(f"{self._drivers}/{driver}/unbind", str(function))
+
+    def _addresses(self) -> list[PciAddress]:
+        try:
+            return sorted(map(PciAddress.parse, os.listdir(self._devices)))
+        except FileNotFoundError:
+            os.stat(self._buses)  # a machine without PCI has other buses; what has none is no sysfs
+            return []
 
     def _path(self, function: PciAddress) -> str:
         return f"{self._devices}/{function}"

@@ -1,16 +1,16 @@
 """What a PF's netdev is told of its VFs, in the network namespace of the calling thread: MAC, GUIDs, link state.
 
-The messages are those of `ip link set PF vf N …`, byte for byte (`iplink_parse_vf()` in iproute2's ip/iplink.c). pyroute2
-has them too, but its GUID is longer than the kernel's struct. Numbers and structures: include/uapi/linux/if_link.h.
+The messages are those of `ip link set PF vf N …`, byte for byte (`iplink_parse_vf()` in iproute2's ip/iplink.c).
+Numbers and structures: include/uapi/linux/if_link.h.
 """
 
-import os
 import socket
 import struct
 from collections.abc import Iterable
 from typing import Literal
 
-from kernel.rtnetlink import links
+from kernel.netlink import Netlink, attributes, opened
+from kernel.rtnetlink import NEWLINK, link_message, links
 from vf.address import PciAddress
 from vf.function import PhysicalFunction
 from vf.guid import Guid
@@ -18,18 +18,10 @@ from vf.mac import Mac
 
 LinkState = Literal["auto", "enable", "disable"]
 
-_RTM_NEWLINK = 16  # include/uapi/linux/rtnetlink.h
-_NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_ACK_TLVS = 0x1, 0x4, 0x200  # include/uapi/linux/netlink.h
-_SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 270, 10, 11
-_NLMSGERR_ATTR_MSG = 1
-_ERRNO, _ERROR_ATTRIBUTES = 16, 36  # where struct nlmsgerr begins, and what follows it and the request's header
-
 _IFLA_VFINFO_LIST, _IFLA_VF_INFO = 22, 1
 _IFLA_VF_MAC, _IFLA_VF_LINK_STATE, _IFLA_VF_IB_NODE_GUID, _IFLA_VF_IB_PORT_GUID = 1, 5, 10, 11
 _LINK_STATES: dict[LinkState, int] = {"auto": 0, "enable": 1, "disable": 2}
 
-_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
-_IFINFOMSG = struct.Struct("=BxHiII")
 _VF_MAC = struct.Struct("=I32s")  # struct ifla_vf_mac: MAX_ADDR_LEN octets
 _VF_GUID = struct.Struct("=I4xQ")  # struct ifla_vf_guid, the GUID as a number of this machine
 _VF_LINK_STATE = struct.Struct("=II")  # struct ifla_vf_link_state
@@ -53,7 +45,7 @@ def set_mac(pf_ifindex: int, vf: int, mac: Mac) -> None:
     Raises:
         OSError: EINVAL, no such VF or no unicast MAC; EOPNOTSUPP, the driver cannot; ENODEV, the PF's netdev is gone.
     """
-    _send(pf_ifindex, vf, f"MAC {mac}", _attribute(_IFLA_VF_MAC, _VF_MAC.pack(vf, bytes(mac))))
+    _send(pf_ifindex, vf, f"MAC {mac}", attributes((_IFLA_VF_MAC, _VF_MAC.pack(vf, bytes(mac)))))
 
 
 def set_guids(pf_ifindex: int, vf: int, guid: Guid) -> None:
@@ -63,7 +55,7 @@ def set_guids(pf_ifindex: int, vf: int, guid: Guid) -> None:
         OSError: EINVAL, no such VF; EOPNOTSUPP, the driver cannot; ENODEV, the PF's netdev is gone.
     """
     value = _VF_GUID.pack(vf, guid.value)
-    guids = _attribute(_IFLA_VF_IB_NODE_GUID, value) + _attribute(_IFLA_VF_IB_PORT_GUID, value)
+    guids = attributes((_IFLA_VF_IB_NODE_GUID, value), (_IFLA_VF_IB_PORT_GUID, value))
     _send(pf_ifindex, vf, f"GUID {guid}", guids + _link_state(vf, "auto"))
 
 
@@ -77,36 +69,10 @@ def set_link_state(pf_ifindex: int, vf: int, state: LinkState) -> None:
 
 
 def _link_state(vf: int, state: LinkState) -> bytes:
-    return _attribute(_IFLA_VF_LINK_STATE, _VF_LINK_STATE.pack(vf, _LINK_STATES[state]))
+    return attributes((_IFLA_VF_LINK_STATE, _VF_LINK_STATE.pack(vf, _LINK_STATES[state])))
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
-    """Give a netlink attribute; all values here are multiples of four, so none is padded."""
-    return struct.pack("=HH", 4 + len(value), kind) + value
-
-
-def _send(pf_ifindex: int, vf: int, what: str, attributes: bytes) -> None:
-    body = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, pf_ifindex, 0, 0)
-    body += _attribute(_IFLA_VFINFO_LIST, _attribute(_IFLA_VF_INFO, attributes))
-    header = _HEADER.pack(_HEADER.size + len(body), _RTM_NEWLINK, _NLM_F_REQUEST | _NLM_F_ACK, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
-        route.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
-        route.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
-        route.sendto(header + body, (0, 0))
-        answer = route.recv(1 << 16)
-    (error,) = struct.unpack_from("=i", answer, _ERRNO)
-    if error:
-        because = _message(answer) or os.strerror(-error)
-        raise OSError(-error, f"set {what} of VF {vf} through PF link {pf_ifindex}: {because}")
-
-
-def _message(answer: bytes) -> str:
-    """Find what the kernel says in words; most drivers say nothing."""
-    _, _, flags, _, _ = _HEADER.unpack_from(answer)
-    attributes = answer[_ERROR_ATTRIBUTES:] if flags & _NLM_F_ACK_TLVS else b""
-    while attributes:
-        length, kind = struct.unpack_from("=HH", attributes)
-        if kind == _NLMSGERR_ATTR_MSG:
-            return attributes[4:length].rstrip(b"\0").decode(errors="replace")
-        attributes = attributes[(length + 3) & ~3 :]
-    return ""
+def _send(pf_ifindex: int, vf: int, what: str, told: bytes) -> None:
+    message = link_message(pf_ifindex) + attributes((_IFLA_VFINFO_LIST, attributes((_IFLA_VF_INFO, told))))
+    with opened(socket.NETLINK_ROUTE) as route:
+        Netlink(route).ask(f"set {what} of VF {vf} through PF link {pf_ifindex}", NEWLINK, message)

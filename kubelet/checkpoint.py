@@ -17,15 +17,25 @@ def parse(raw: bytes) -> Entries:
     Raises:
         ValueError: anything not understood; the message says what.
     """
-    data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
     entries: Entries = {}
-    for entry in _listed(data):
-        _mapping(entry, "an entry of its PodDeviceEntries")
-        pod_uid, resource = _name(entry, "PodUID"), _name(entry, "ResourceName")
-        ids = _device_ids(entry.get("DeviceIDs"))
+    for pod_uid, resource, ids, _ in _entries(raw):
         if ids:
             entries.setdefault(pod_uid, {}).setdefault(resource, set()).update(ids)
     return entries
+
+
+def responses(raw: bytes, pod_uid: str) -> list[tuple[set[str], str, str]]:
+    """Give one pod's device ids, resource and AllocResp ("" if there is none), container by container.
+
+    Raises:
+        ValueError: as for `parse`.
+    """
+    found = []
+    for uid, resource, ids, entry in _entries(raw):
+        response = entry.get("AllocResp") or ""
+        if uid == pod_uid and isinstance(response, str):
+            found.append((ids, resource, response))
+    return found
 
 
 def devices(
@@ -41,11 +51,21 @@ def holders(entries: Entries, resource: str, device: str) -> set[str]:
     return {pod_uid for pod_uid, pod in entries.items() if device in pod.get(resource, ())}
 
 
+def _entries(raw: bytes) -> list[tuple[str, str, set[str], dict[str, object]]]:
+    """Give each entry's pod UID, resource and device ids, and the entry itself."""
+    data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
+    found = []
+    for entry in _listed(data):
+        _mapping(entry, "an entry of its PodDeviceEntries")
+        found.append((_name(entry, "PodUID"), _name(entry, "ResourceName"), _device_ids(entry.get("DeviceIDs")), entry))
+    return found
+
+
 def _document(raw: bytes) -> object:
     import json  # late: most requests on the host never come here
 
     try:
-        return json.loads(raw)
+        return json.loads(raw.decode())  # given bytes it would guess, and want codecs the bundle has not
     except RecursionError:
         raise _not_understood("it is nested too deeply") from None
     except ValueError as error:  # also UnicodeDecodeError, and an integer of thousands of digits

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from kubelet import checkpoint
+from kubelet import answers, checkpoint
+from kubelet.answers import Answer
 from vf.errors import NotReady
 
 # The kernel stamps a file with its coarse clock, 1 to 10 ms a tick (CONFIG_HZ): two writes within one tick can look
@@ -45,6 +46,17 @@ class CheckpointFile:
             return self._current()
         except FileNotFoundError:
             return self._absent()
+
+    def answers(self, pod_uid: str, resources: frozenset[str]) -> tuple[Answer, ...]:
+        """Give what was answered for one pod's containers; nothing where there is no file.
+
+        Raises:
+            ValueError: the file is not understood. OSError: it cannot be read.
+        """
+        try:
+            return answers.parse(self.path.read_bytes(), pod_uid, resources)
+        except FileNotFoundError:
+            return ()
 
     def _current(self) -> checkpoint.Entries:
         if self._version == _version(self.path.stat()):

@@ -11,6 +11,7 @@ from railnet import VERSION
 from vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
+_HEALTH_PORT = 9474
 _FAILED, _MISCONFIGURED, _NO_PRIVILEGE = 1, 3, 4
 
 
@@ -35,13 +36,24 @@ def _fail(error: Exception, status: int) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="railnet", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, about in (
-        ("node", "serve this node until SIGTERM"),
-        ("install", "put the plugin and its configuration on this host"),
-    ):
-        command = commands.add_parser(name, help=about)
+    node = commands.add_parser("node", help="serve this node until SIGTERM")
+    install = commands.add_parser(
+        "install", help="put the plugin executable on this host; the daemon has the runtime use it"
+    )
+    uninstall = commands.add_parser(
+        "uninstall", help="give the runtime back to its primary network, and go when no sandbox needs the executable"
+    )
+    uninstall.add_argument("--stay", action="store_true", help="when all is done, wait for SIGTERM")
+    for command in (node, install, uninstall):
         command.add_argument(
             "--config", type=Path, default=_CONFIGURATION, help=f"the node configuration ({_CONFIGURATION})"
+        )
+    for command in (node, uninstall):
+        command.add_argument(
+            "--health-port",
+            type=int,
+            default=_HEALTH_PORT,
+            help=f"answer /healthz and /readyz here, on 127.0.0.1 ({_HEALTH_PORT})",
         )
     demo = commands.add_parser("demo", help="two simulated nodes: pods, pings, and what is left over")
     demo.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -56,8 +68,8 @@ def _node(arguments: argparse.Namespace) -> int:
     from railnet import configuration, node  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet node")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(node.run(configuration.load(arguments.config)))
+    _log_to_stderr()
+    asyncio.run(node.run(configuration.load(arguments.config), arguments.health_port))
     return 0
 
 
@@ -68,6 +80,20 @@ def _install(arguments: argparse.Namespace) -> int:
     for line in install.install(configuration.load(arguments.config)):
         print(line)
     return 0
+
+
+def _uninstall(arguments: argparse.Namespace) -> int:
+    from railnet import configuration, node  # noqa: PLC0415 - see _RUN
+
+    _require_root("railnet uninstall")
+    _log_to_stderr()
+    loaded = configuration.load(arguments.config)
+    done = asyncio.run(node.uninstall(loaded, arguments.health_port, stay=arguments.stay))
+    return 0 if done else _FAILED
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -87,7 +113,7 @@ def _require_root(what: str) -> None:
 
 
 # Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither.
-_RUN = {"node": _node, "install": _install, "demo": _demo, "version": _version}
+_RUN = {"node": _node, "install": _install, "uninstall": _uninstall, "demo": _demo, "version": _version}
 
 
 if __name__ == "__main__":

@@ -1,18 +1,35 @@
 """The node's configuration file: strict, parsed once, frozen. An unknown key or a bad value names its path."""
 
+import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
+from cni.host.chain import OURSELVES
 from cni.host.netconf import MAX_SECONDS
 from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector
 from vf.address import PciAddress
 from vf.errors import Misconfigured
+from vf.network import (
+    DEFAULT as DEFAULT_NETWORK,
+)
+from vf.network import (
+    EVERYWHERE,
+    Ipam,
+    Limit,
+    Network,
+    Networks,
+    NoIpam,
+    PluginIpam,
+    SliceIpam,
+    StaticIpam,
+)
 from vf.provision import Provision
 from vf.slice import IpNetwork
 
@@ -22,7 +39,10 @@ _Reader = Callable[[Any, str], _Value]
 _API_VERSION = "railnet.io/v1alpha1"
 _KIND = "NodeConfiguration"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
-_RANGE = IPv4Network("10.56.0.0/16")
+_NETWORK = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # also a folder's name, of host-local
+_NAMESPACE = re.compile(r"\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
+_PKEY = re.compile(r"0x[0-9a-fA-F]{4}")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -48,12 +68,11 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkConfiguration:
-    """net1: its MTU in bytes, or the PF's; the range that every node takes its slice of; seconds a port may take."""
+class Publish:
+    """What the API server is told of pods with rails, where the daemon has a service account's token."""
 
-    mtu: int | Literal["pf"] = "pf"
-    range: IpNetwork = _RANGE
-    wait: float = 5.0
+    network_status: bool = True
+    events: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +88,9 @@ class Configuration:
     rails: tuple[PciAddress, ...] | None = None
     pools: tuple[Pool, ...] = DEFAULT
     provision: tuple[Provision, ...] = ()
-    network: NetworkConfiguration = NetworkConfiguration()
+    networks: Networks = field(default_factory=Networks)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    publish: Publish = Publish()
 
     @property
     def resources(self) -> frozenset[str]:
@@ -138,14 +158,15 @@ def _configuration(document: Any) -> Configuration:
         "pools": lambda value, path: _distinct(_list(_pool)(value, path), path),
         "provision": lambda value, path: _once(_list(_provision)(value, path), path),
         "rdma": lambda value, path: _fields(value, path, {"netns": _exactly("shared")}),
-        "networks": _networks,
+        "networks": _named(_NETWORK, "network", _network),
+        "limits": _named(_NAMESPACE, "namespace", _limit),
         "timeouts": lambda value, path: Timeouts(
             **_fields(value, path, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), _seconds))
         ),
+        "publish": _publish,
     }
     values = _fields(document, "", read)
-    if "networks" in values:
-        values["network"] = values["networks"]
+    values["networks"] = _networks(values.get("networks", {}), values.get("limits", {}))
     return Configuration(
         **{name: value for name, value in values.items() if name in Configuration.__dataclass_fields__}
     )
@@ -182,19 +203,70 @@ def _provision(value: Any, path: str) -> Provision:
     return Provision(fields["pf"], fields["vfs"])
 
 
-def _networks(value: Any, path: str) -> NetworkConfiguration:
-    default = _fields(value, path, {"default": lambda entry, _: entry}).get("default", {})
-    fields = _fields(default, f"{path}.default", {"mtu": _mtu, "wait": _seconds, "ipam": _ipam})
-    if "ipam" in fields:
-        fields["range"] = fields.pop("ipam")
-    return NetworkConfiguration(**fields)
+def _networks(networks: dict[str, Network], limits: dict[str, Limit]) -> Networks:
+    by_name = {DEFAULT_NETWORK: Network(), **networks}
+    for namespace, limit in limits.items():
+        unknown = next((name for name in limit.networks if name not in by_name), None)
+        if unknown is not None:
+            raise Misconfigured(
+                f"limits.{namespace}.networks names {unknown!r}; 'networks' has: {', '.join(sorted(by_name))}"
+            )
+    _disjoint({name: network.ipam.range for name, network in by_name.items() if isinstance(network.ipam, SliceIpam)})
+    return Networks(by_name, {EVERYWHERE: Limit(), **limits})
 
 
-def _ipam(value: Any, path: str) -> IpNetwork:
-    found: IpNetwork = _fields(value, path, {"type": _exactly("slice"), "range": _network}).get(
-        "range", NetworkConfiguration().range
+def _disjoint(ranges: dict[str, IpNetwork]) -> None:
+    """Make sure that no two networks slice the same addresses: each splits its range in its own way."""
+    for (one, first), (other, second) in itertools.combinations(ranges.items(), 2):
+        if first.overlaps(second):
+            raise Misconfigured(
+                f"networks.{one}.ipam.range {first} and networks.{other}.ipam.range {second} overlap; "
+                f"the default network has {SliceIpam().range} where nothing else is said"
+            )
+
+
+def _network(value: Any, path: str) -> Network:
+    fields = _fields(value, path, {"mtu": _mtu, "wait": _seconds, "pkey": _pkey, "ipam": _ipam})
+    return Network(path.rpartition(".")[2], **fields)
+
+
+def _ipam(value: Any, path: str) -> Ipam:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind in _OWN_IPAM:
+        make, read = _OWN_IPAM[kind]
+        fields = _fields(value, path, {"type": _text, **read})
+        return make(**{key: entry for key, entry in fields.items() if key != "type"})
+    should_be = f"a mapping whose type is one of {', '.join(_OWN_IPAM)}, or the file name of a CNI IPAM plugin"
+    _checked(
+        value, path, isinstance(kind, str) and _PLUGIN.fullmatch(kind) is not None and kind != OURSELVES, should_be
     )
-    return found
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:  # YAML knows dates and sets
+        raise Misconfigured(f"{path} cannot be given to plugin {kind!r} as JSON: {error}") from None
+    return PluginIpam(value)
+
+
+def _publish(value: Any, path: str) -> Publish:
+    fields = _fields(value, path, {"networkStatus": _boolean, "events": _boolean})
+    return Publish(fields.get("networkStatus", True), fields.get("events", True))
+
+
+def _limit(value: Any, path: str) -> Limit:
+    return Limit(**_fields(value, path, {"networks": _list(_text), "static": _boolean}))
+
+
+def _named(pattern: re.Pattern[str], what: str, read: _Reader[_Value]) -> _Reader[dict[str, _Value]]:
+    """Read a mapping from names, which the pattern describes, to values."""
+
+    def read_named(value: Any, path: str) -> dict[str, _Value]:
+        _checked(value, path, isinstance(value, dict), f"a mapping with the name of a {what} as each key")
+        for name in value:
+            if not isinstance(name, str) or pattern.fullmatch(name) is None:
+                raise Misconfigured(f"{path} has the key {name!r:.80}, which is no name of a {what}")
+        return {name: read(entry, f"{path}.{name}") for name, entry in value.items()}
+
+    return read_named
 
 
 def _fields(value: Any, path: str, read: Mapping[str, _Reader[Any]]) -> dict[str, Any]:
@@ -295,7 +367,14 @@ def _mtu(value: Any, path: str) -> int | Literal["pf"]:
     return "pf" if value == "pf" else _positive(value, path)
 
 
-def _network(value: Any, path: str) -> IpNetwork:
+def _pkey(value: Any, path: str) -> int:
+    text = f"0x{value:04x}" if type(value) is int else value  # YAML reads 0xffff as a number
+    right = isinstance(text, str) and _PKEY.fullmatch(text) is not None and int(text, 16) & 0x7FFF != 0
+    _checked(value, path, right, 'a PKey from "0x0001" to "0xffff"')
+    return int(text, 16)
+
+
+def _range(value: Any, path: str) -> IpNetwork:
     try:
         return ip_network(_text(value, path))
     except ValueError as error:
@@ -307,3 +386,10 @@ def _seconds(value: Any, path: str) -> float:
     seconds = 0.0 if match is None else float(match[1]) * _SECONDS[match[2]]
     _checked(value, path, 0 < seconds <= MAX_SECONDS, "a duration like 500ms, 5s or 2m, an hour at most")
     return seconds
+
+
+_OWN_IPAM: dict[str, tuple[Callable[..., Ipam], dict[str, _Reader[Any]]]] = {
+    "slice": (SliceIpam, {"range": _range, "rails": _positive}),
+    "none": (NoIpam, {}),
+    "static": (StaticIpam, {"range": _range}),
+}

@@ -1,36 +1,41 @@
-"""Railnet's own CNI configuration: what stands in it, and whether a runtime would pick it. Pure but for two reads."""
+"""Railnet's own CNI configuration: what stands in it, and whether a runtime would pick it. It reads, and writes nothing."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from cni.host.chain import OURSELVES, parse
+from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, parse
 from cni.host.errors import CniError
-from cni.host.netconf import SUPPORTED_VERSIONS
+from cni.host.netconf import SUPPORTED_VERSIONS, load_object
+from cni.host.versions import chosen
 from kernel.files import below
 from railnet.configuration import Configuration
 from vf.errors import Misconfigured
 
 FOLDER = "/etc/cni/net.d"
 NAME = "00-railnet.conflist"
+_LISTED_VERSIONS = ["1.0.0", "1.1.0"]
 _OUR_CAPABILITIES = {"io.kubernetes.cri.pod-annotations": True}
 
 
 def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
     """Spell the conflist that puts Railnet before the primary configuration at `path`.
 
-    The version is the primary's, at most 1.0.0: with 1.1.0 containerd 1.6 runs ADD and then fails every DEL.
+    The version is the primary's, at most 1.0.0: with 1.1.0 containerd 1.6 runs ADD and then fails every DEL. A libcni that
+    reads `cniVersions` takes the newest it knows of those, which has STATUS and GC; to an older one they are nothing.
 
     Raises:
         Misconfigured: the primary is broken, or is Railnet.
     """
     try:
         chain = parse(primary, path)
+        declared = str(load_object(primary, path).get("cniVersion", "0.1.0"))
     except CniError as error:
         raise Misconfigured(str(error)) from None
-    if chain.version not in SUPPORTED_VERSIONS or not chain.name:
+    version = chosen(declared, [], NEWEST_WITHOUT_LISTS)
+    if version not in SUPPORTED_VERSIONS or not chain.name:
         raise Misconfigured(
-            f"{path} has name {chain.name!r} and cniVersion {chain.version!r}; "
+            f"{path} has name {chain.name!r} and cniVersion {version!r}; "
             f"Railnet needs a name and one of {', '.join(SUPPORTED_VERSIONS)}"
         )
     capabilities = {
@@ -45,9 +50,11 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         "seconds": {"daemon": configuration.timeouts.daemon, "delegate": configuration.timeouts.delegate},
     }
     conflist = {
-        "cniVersion": chain.version,
+        "cniVersion": version,
+        "cniVersions": _LISTED_VERSIONS,
         "name": chain.name,
-        "disableCheck": True,
+        # Whose network others share, as its author said: their attachments are stale to this runtime, and are not to be deleted.
+        **({"disableGC": True} if chain.disable_gc else {}),
         "loadOnlyInlinedPlugins": True,
         "plugins": [plugin],
     }
@@ -57,16 +64,31 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
 def find_primary(root: Path, configuration: Configuration) -> str:
     """Give the path of the primary configuration: the configured one, or the first valid file that is not ours.
 
+    A file that Railnet's own configuration names already is not passed over because it is broken at the moment: who
+    writes it anew may be half-way.
+
     Raises:
-        Misconfigured: there is none.
+        Misconfigured: there is none, or the one in use is broken.
     """
     if configuration.primary is not None:
         return configuration.primary
-    folder = below(root, FOLDER)
-    for path in _in_order(folder):
-        if path.name != NAME and _is_valid(path):
-            return f"{FOLDER}/{path.name}"
-    raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's: install flannel first, or set 'primary'")
+    used = _named_primary(root)
+    for path in _in_order(below(root, FOLDER)):
+        found = f"{FOLDER}/{path.name}"
+        broken = None if path.name == NAME else _why_broken(path)
+        if broken is not None and found == used:
+            raise Misconfigured(f"{broken}; Railnet's configuration stays as it is")
+        if path.name != NAME and broken is None:
+            return found
+    raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's: install flannel, or set 'primary'")
+
+
+def read(root: Path) -> bytes | None:
+    """Read Railnet's configuration on the host; None if there is none."""
+    try:
+        return below(root, f"{FOLDER}/{NAME}").read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def why_inactive(root: Path) -> str | None:
@@ -75,7 +97,21 @@ def why_inactive(root: Path) -> str | None:
     if first is not None and first.name == NAME:
         return None
     found = "there is none" if first is None else f"it takes {first.name}"
-    return f"the container runtime does not use {FOLDER}/{NAME} ({found}): pods would start without their rails; run `railnet install`"
+    remedy = "; remove or rename what sorts before it" if first is not None and first.name < NAME else ""
+    return f"the container runtime does not use {FOLDER}/{NAME} ({found}): pods would start without their rails{remedy}"
+
+
+def copies(root: Path) -> list[Path]:
+    """Find Railnet's configuration and what other tools have made of its name, such as `….cilium_bak`."""
+    return sorted(below(root, FOLDER).glob(f"{NAME}*"))
+
+
+def _named_primary(root: Path) -> str | None:
+    """Give the primary that Railnet's configuration on the host names."""
+    try:
+        return str(json.loads(read(root) or b"")["plugins"][0]["primary"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
 
 
 def _in_order(folder: Path) -> list[Path]:
@@ -85,9 +121,9 @@ def _in_order(folder: Path) -> list[Path]:
     )
 
 
-def _is_valid(path: Path) -> bool:
+def _why_broken(path: Path) -> str | None:
     try:
-        parse(path.read_bytes(), str(path))
-    except (CniError, OSError):
-        return False
-    return True
+        parse(path.read_bytes(), f"{FOLDER}/{path.name}")
+    except (CniError, OSError) as error:
+        return str(error)
+    return None

@@ -1,75 +1,144 @@
-"""Put the plugin executable, its modules and Railnet's CNI configuration on the host. Each file appears whole."""
+"""Put the plugin executable and the modules it runs on the host, under the runtime's requests, and leave no request without.
 
-import hashlib
+Not here: Railnet's CNI configuration, which the daemon writes once it serves (`railnet.activation`).
+"""
+
+import fcntl
+import json
 import os
-import py_compile
 import shutil
-from collections.abc import Iterator
-from importlib.resources import files
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from kernel.files import below, read_below, write_atomically
-from railnet import VERSION, conflist
+from kernel.files import below, sync, sync_tree, write_atomically
+from kernel.host_process import execute
+from railnet import bundle, in_flight
 from railnet.configuration import Configuration
+from vf.errors import NotReady
 
-_BIN = "/opt/cni/bin"
-_BUNDLE = f"{_BIN}/.railnet"
-_INTERPRETER = "/usr/bin/python3"  # a version manager's shim would cost 60 ms for every pod
+EXECUTABLE = "/opt/cni/bin/railnet"
+_CANDIDATE = f"{bundle.FOLDER}/.candidate"
+_ANSWER_SECONDS = 10.0
+_END_SECONDS = 5.0
 
-_EXECUTABLE = """#!{interpreter} -ISE
-import sys
-
-sys.path.insert(0, "{bundle}")
+_EXECUTABLE = """#!{interpreter} {flags}
 from cni.host.plugin import main
 
 main()
 """
 
 
-def install(configuration: Configuration) -> list[str]:
+class DoesNotAnswer(NotReady):
+    """The new executable does not work on this host; the one before it stays in its place."""
+
+
+def install(configuration: Configuration, try_out: Callable[[Path, str], None] | None = None) -> list[str]:
     """Install on the host seen at `host.root`; gives a line for each thing done.
 
+    The executable takes its place by rename, after it has answered: no request finds a file that is busy, half or broken.
+    Older bundles go when no request runs from them any more; the next installation looks again at those that stay.
+
+    Args:
+        configuration: of it, `host.root` alone.
+        try_out: raises `DoesNotAnswer` if the executable at the host's path does not work on the host at that root.
+
     Raises:
-        Misconfigured: there is no primary configuration, or it is broken; nothing has been written then.
-        OSError: a folder is missing or cannot be written.
+        DoesNotAnswer: nothing has changed for the runtime.
+        OSError: the CNI plugins' folder is missing or cannot be written.
     """
     root = configuration.host.root
-    primary = conflist.find_primary(root, configuration)
-    content = conflist.compose(read_below(root, primary), primary, configuration)
-    version = _install_bundle(below(root, _BUNDLE))
-    executable = _EXECUTABLE.format(interpreter=_INTERPRETER, bundle=f"{_BUNDLE}/{version}")
-    write_atomically(below(root, f"{_BIN}/railnet"), executable.encode(), 0o755)
-    write_atomically(below(root, f"{conflist.FOLDER}/{conflist.NAME}"), content, 0o600)
-    return [f"{_BIN}/railnet: version {version}", f"{conflist.FOLDER}/{conflist.NAME}: Railnet before {primary}"]
+    with locked(root):
+        version = bundle.install(below(root, bundle.FOLDER))
+        sync_tree(below(root, f"{bundle.FOLDER}/{version}"))
+        text = _EXECUTABLE.format(interpreter=bundle.interpreter(version), flags=bundle.FLAGS)
+        _put(root, text.encode(), try_out or answers)
+        return [f"{EXECUTABLE}: version {version}", *_remove_older(root, version)]
 
 
-def _install_bundle(folder: Path) -> str:
-    """Install the host's modules as a version of their own, named by content: who runs an older one goes on."""
-    modules = dict(_modules())
-    digest = hashlib.sha256(b"".join(path.encode() + content for path, content in sorted(modules.items()))).hexdigest()
-    version = f"{VERSION}-{digest[:8]}"
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Be the only one that changes what is installed on the host; the bundles' folder is made if it is absent."""
+    folder = below(root, bundle.FOLDER)
+    while (fd := _locked(folder)) is None:
+        pass  # who waited with us has removed it; there is another one now, or ours to make
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _locked(folder: Path) -> int | None:
+    """Lock a folder, made if it is absent; None if its last holder has removed it meanwhile. The caller owns the descriptor."""
     folder.mkdir(mode=0o755, exist_ok=True)
-    if not (folder / version).is_dir():
-        building = folder / f".{version}.{os.getpid()}"
-        shutil.rmtree(building, ignore_errors=True)
-        for path, content in modules.items():
-            _install_module(building / path, content, f"{_BUNDLE}/{version}/{path}")
-        building.rename(folder / version)
-    return version
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.path.samestat(os.fstat(fd), folder.stat()):
+            return fd
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
 
 
-def _modules() -> Iterator[tuple[str, bytes]]:
-    """Give what runs on the host: the packages' docstrings, all of cni.host, and kubelet's checkpoint."""
-    for package, wanted in (("cni", "__init__"), ("cni.host", "*"), ("kubelet", "__init__"), ("kubelet", "checkpoint")):
-        for entry in files(package).iterdir():
-            stem, _, suffix = entry.name.partition(".")
-            if suffix == "py" and wanted in (stem, "*"):
-                yield f"{package.replace('.', '/')}/{entry.name}", entry.read_bytes()
+def answers(root: Path, executable: str) -> None:
+    """Have an executable of the host's answer VERSION there.
+
+    Raises:
+        DoesNotAnswer: it does not, with what it said.
+    """
+    try:
+        done = execute(root, executable, {"CNI_COMMAND": "VERSION"}, b"", _ANSWER_SECONDS, chroot=True)
+    except OSError as error:  # TimeoutError included
+        raise DoesNotAnswer(f"the new executable cannot be run on this host: {error}") from None
+    if not _is_answer(done.stdout):
+        said = (done.stderr or done.stdout)[-2000:].decode(errors="replace").strip()
+        raise DoesNotAnswer(f"the new executable does not answer VERSION on this host: {said!r}")
 
 
-def _install_module(path: Path, content: bytes, final: str) -> None:
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.write_bytes(content)
-    # Never compared with the source at start; another Python than ours compiles the source itself.
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(str(path), dfile=final, doraise=True, invalidation_mode=mode)
+def _is_answer(stdout: bytes) -> bool:
+    try:
+        return bool(json.loads(stdout)["supportedVersions"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> None:
+    candidate, executable = below(root, _CANDIDATE), below(root, EXECUTABLE)
+    write_atomically(candidate, content, 0o755, durable=True)
+    try:
+        try_out(root, _CANDIDATE)
+        candidate.replace(executable)
+    except BaseException:
+        candidate.unlink()
+        raise
+    sync(executable.parent)
+
+
+def _remove_older(root: Path, version: str) -> Iterator[str]:
+    """Remove every bundle but one, unless a request may still load from it.
+
+    Who has read an older executable has been a process of its own before the new one took its place: once those that are
+    seen now have ended, nobody is left.
+    """
+    older = [path for path in below(root, bundle.FOLDER).iterdir() if path.name != version]
+    if not older:
+        return
+    left = in_flight.await_end(root, in_flight.requests(root), _END_SECONDS)
+    if left:
+        yield f"{bundle.FOLDER}: {len(left)} requests still run, so older versions stay until the next installation"
+        return
+    for path in older:
+        _remove(path)
+        yield f"{path.name}: removed, nothing runs from it any more"
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

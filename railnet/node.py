@@ -5,24 +5,32 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from cni.addresses import SliceAddresses
+from cni.addresses import Addresses
 from cni.assignment import Assignment
 from cni.host import lock
 from cni.host.daemon import SOCKET
 from cni.journal import Journal
-from cni.rails import Host, Network, Rails
+from cni.outcome import Observer
+from cni.rails import Host, Rails
 from cni.server import Limits, Server
+from deviceplugin.pools import Pool
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from kernel import perform, rdma, uevents, vf_netlink
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
-from railnet import conflist
+from railnet.activation import Activation
 from railnet.configuration import Configuration
+from railnet.health import Health
+from railnet.publish import publishing
+from railnet.uninstall import Leaving
 from vf import provision
 from vf.address import PciAddress
 from vf.errors import Misconfigured, NoAddress, NotReady
@@ -35,30 +43,81 @@ _RESYNC_SECONDS = 10.0
 _QUIET_SECONDS = 0.5  # uevents come in swarms
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
+_SAY_AGAIN_SECONDS = 5.0
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-async def run(configuration: Configuration) -> None:
-    """Serve until SIGTERM or SIGINT.
+class Presence(Protocol):
+    """Railnet in the runtime's configuration: what is done about it while the daemon serves, and what is wrong with it."""
+
+    why_inactive: str | None
+    trouble: str | None
+
+    async def serve(self, changed: Callable[[], None]) -> None:
+        """Do it; the daemon ends when this returns. `changed` is called when `why_inactive` has."""
+
+
+async def run(configuration: Configuration, health_port: int) -> None:
+    """Serve until SIGTERM or SIGINT, which change nothing for the runtime: they look alike for upgrade and removal.
 
     Raises:
-        Misconfigured: the configuration does not fit the node. NotReady: another daemon runs, or VFs do not appear.
+        Misconfigured: the configuration does not fit the node. NotReady: VFs do not appear.
         OSError: the node's files or kernel refuse.
     """
-    _make_folders()
+    health = Health()
+    async with health.serving(health_port), _alone(health):
+        await _own(configuration, Activation(configuration), health)
+
+
+async def uninstall(configuration: Configuration, health_port: int, *, stay: bool) -> bool:
+    """Take Railnet away from this node; gives whether nothing is left.
+
+    The runtime uses the primary at once. The rest goes when the last sandbox that was made through Railnet has ended;
+    until then this serves their DELs, or SIGTERM ends it, and the executable stays. With `stay` it goes on answering
+    for its health when all is done, as a container of a DaemonSet must.
+
+    Raises:
+        Misconfigured, NotReady, OSError: as `run`; the runtime uses the primary already.
+    """
+    health, leaving = Health(), Leaving(configuration.host.root)
+    async with health.serving(health_port):
+        async with _alone(health):
+            leaving.deactivate()
+            await _own(replace(configuration, provision=()), leaving, health)
+            if leaving.done:
+                leaving.forget()
+        if leaving.done and stay:
+            health.reasons = list
+            with _ended_by_signals(), suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+    return leaving.done
+
+
+async def _own(configuration: Configuration, presence: Presence, health: Health) -> None:
+    """Be the daemon, from the journal to the last request."""
+    health.reasons = lambda: ["it recovers and provisions"]
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails)
-    async with _alone():
-        table = VfTable(sysfs.inventory())
-        journal = Journal(_RUN / "journal", _RUN / "quarantine")
-        addresses = SliceAddresses(configuration.network.range, configuration.host.flannel)
-        host = Host(configuration.host.root, configuration.timeouts.daemon)
-        rails = Rails(
-            table, journal, sysfs, Network(configuration.network.mtu, addresses, configuration.network.wait), host
-        )
-        await _recover(rails)
-        await _provision(configuration, table, sysfs)
-        _check_addresses(addresses, table)
-        await _serve(configuration, table, rails, sysfs)
+    table = VfTable(sysfs.inventory())
+    journal = Journal(_RUN / "journal", _RUN / "quarantine")
+    timeouts = configuration.timeouts
+    host = Host(configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate)
+    rails = Rails(table, journal, sysfs, configuration.networks, host)
+    await _recover(rails)
+    await _provision(configuration, table, sysfs)
+    _check_addresses(configuration, table)
+    async with publishing(configuration) as observe:
+        await _serve(configuration, _Node(table, rails, sysfs, observe), presence, health)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What there is one of on the node, for all who serve it."""
+
+    table: VfTable
+    rails: Rails
+    sysfs: Sysfs
+    observe: Observer
 
 
 def _make_folders() -> None:
@@ -75,17 +134,41 @@ def _check_rdma_netns_mode() -> None:
 
 
 @asynccontextmanager
-async def _alone() -> AsyncIterator[None]:
-    """Be the one owner of this node's VFs."""
-    fd = os.open(_RUN / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+async def _alone(health: Health) -> AsyncIterator[None]:
+    """Be the one owner of this node's VFs, as soon as the one before has ended.
+
+    The lock is in the host's /run/railnet, so it counts for every container and for none. To wait for it, rather than to
+    end, saves the pause that kubelet would make before another start.
+    """
+    health.reasons = lambda: ["another railnet daemon owns this node's VFs; this one waits for its end"]
+    fd = await _lock(_RUN / "daemon.lock")
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotReady("another railnet daemon owns this node's VFs; end it first") from None
         yield
     finally:
         os.close(fd)
+
+
+async def _lock(path: Path) -> int:
+    """Lock a file; the caller owns the descriptor."""
+    said_at = -_SAY_AGAIN_SECONDS
+    while (fd := _try_lock(path)) is None:
+        if time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
+            _log.warning("another railnet daemon owns this node's VFs: waiting for its end")
+            said_at = time.monotonic()
+        await asyncio.sleep(_LOOK_SECONDS)
+    return fd
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock a file, made if it is absent; None if another holds it, or its last holder has deleted it meanwhile."""
+    _make_folders()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), path.stat()):
+            return fd
+    os.close(fd)
+    return None
 
 
 async def _recover(rails: Rails) -> None:
@@ -95,6 +178,9 @@ async def _recover(rails: Rails) -> None:
 
 
 async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
+    if _is_for_other_nodes(configuration, table):
+        _log.info("provision: this node has no InfiniBand card, so there is nothing to make")
+        return
     vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
     # A VF with a driver whose netdev is elsewhere is in some pod, whoever put it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
@@ -109,6 +195,13 @@ async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs)
     bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
     await asyncio.to_thread(perform.provision, bind, sysfs)
     await _settle(configuration, table, sysfs)
+
+
+def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
+    """Tell whether `provision` names only PFs of other nodes: one configuration may serve those without a card, too."""
+    pfs = table.inventory.pfs
+    named = {entry.pf for entry in configuration.provision}
+    return not any(pf.address in named or pf.link_layer == "InfiniBand" for pf in pfs)
 
 
 async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
@@ -146,38 +239,81 @@ def _allocated(configuration: Configuration) -> set[PciAddress]:
         raise NotReady(f"no VF is provisioned before it is known what is in use: {error}") from None
 
 
-def _check_addresses(addresses: SliceAddresses, table: VfTable) -> None:
+def _check_addresses(configuration: Configuration, table: VfTable) -> None:
     try:
-        addresses.check(table.inventory)
+        Addresses(configuration.host.flannel).check(configuration.networks, table.inventory)
     except NoAddress as error:
         _log.warning("pods with a rail must wait: %s", error)
 
 
-async def _serve(configuration: Configuration, table: VfTable, rails: Rails, sysfs: Sysfs) -> None:
+async def _serve(configuration: Configuration, node: _Node, presence: Presence, health: Health) -> None:
     kubelet, root = configuration.host.kubelet, configuration.host.root
-    assignment = Assignment(kubelet, configuration.resources, configuration.timeouts.kubelet)
+    services = [_service(pool, configuration, node, presence) for pool in configuration.pools]
+    assignment = Assignment(
+        kubelet,
+        configuration.resources,
+        configuration.timeouts.kubelet,
+        lambda: all(service.streams for service in services),
+    )
     limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
-    services = [
-        PoolService(
-            pool,
-            configuration.pools,
-            table,
-            rails.attached,
-            CheckpointFile(kubelet),
-            lambda: conflist.why_inactive(root),
-        )
-        for pool in configuration.pools
-    ]
-    loop, this = asyncio.get_running_loop(), asyncio.current_task()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: this.cancel() if this is not None else None)
-    with suppress(asyncio.CancelledError), _first_failure():
+    server = Server(assignment, node.rails, root, limits, node.observe)
+    registrations = [Registration(service, kubelet) for service in services]
+    health.reasons = lambda: _reasons(services, registrations, presence)
+    with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
         async with asyncio.TaskGroup() as group:
-            for service in services:
-                group.create_task(Registration(service, kubelet).serve())
-            group.create_task(_resync(table, rails, sysfs, services))
-            group.create_task(Server(assignment, rails, root, limits).serve(Path(SOCKET), _ready))
+
+            async def ready() -> None:
+                _log.info("serving on %s", SOCKET)
+                group.create_task(_be_present(presence, services, end))
+
+            for registration in registrations:
+                group.create_task(registration.serve())
+            swept = asyncio.Event()
+            group.create_task(_resync(node.table, node.rails, node.sysfs, services, swept))
+            group.create_task(_give_back(node.rails, swept))
+            group.create_task(server.serve(Path(SOCKET), ready))
     _log.info("stopped; running pods keep their rails")
+
+
+def _service(pool: Pool, configuration: Configuration, node: _Node, presence: Presence) -> PoolService:
+    checkpoint = CheckpointFile(configuration.host.kubelet)
+    return PoolService(
+        pool, configuration.pools, node.table, node.rails.attached, checkpoint, lambda: presence.why_inactive
+    )
+
+
+def _reasons(services: list[PoolService], registrations: list[Registration], presence: Presence) -> list[str]:
+    """Say why this node is not served, for /readyz."""
+    unknown = [
+        f"kubelet does not watch {registration.resource}"
+        for service, registration in zip(services, registrations, strict=True)
+        if not registration.registered or not service.streams
+    ]
+    return [*unknown, *filter(None, (presence.trouble, presence.why_inactive))]
+
+
+async def _be_present(presence: Presence, services: list[PoolService], end: Callable[[], object]) -> None:
+    def changed() -> None:
+        for service in services:
+            service.changed()
+
+    await presence.serve(changed)
+    end()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[Callable[[], object]]:
+    """Have SIGTERM and SIGINT cancel the current task; gives what they do."""
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    if this is None:
+        raise RuntimeError("only a task can be ended")
+    for number in _ENDING:
+        loop.add_signal_handler(number, this.cancel)
+    try:
+        yield this.cancel
+    finally:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
 
 
 @contextmanager
@@ -191,11 +327,9 @@ def _first_failure() -> Iterator[None]:
         raise group.exceptions[0] from group
 
 
-async def _ready() -> None:
-    _log.info("serving on %s", SOCKET)
-
-
-async def _resync(table: VfTable, rails: Rails, sysfs: Sysfs, services: list[PoolService]) -> None:
+async def _resync(
+    table: VfTable, rails: Rails, sysfs: Sysfs, services: list[PoolService], swept: asyncio.Event
+) -> None:
     with uevents.changes() as changed:
         while True:
             with suppress(TimeoutError):
@@ -207,8 +341,17 @@ async def _resync(table: VfTable, rails: Rails, sysfs: Sysfs, services: list[Poo
                 await rails.sweep(at_start=False)
             except (OSError, ValueError, Misconfigured) as error:
                 _log.error("resync: %s", error)
+            swept.set()
             for service in services:
                 service.changed()
+
+
+async def _give_back(rails: Rails, swept: asyncio.Event) -> None:
+    """Tell IPAM plugins at the start and after each sweep, in a task of its own: they may hang."""
+    while True:
+        await rails.give_back()
+        await swept.wait()
+        swept.clear()
 
 
 async def _look_again(table: VfTable, sysfs: Sysfs) -> None:

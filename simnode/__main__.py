@@ -1,4 +1,4 @@
-"""`python -m simnode exec -- COMMAND…`: run a command in the namespaces of a simulated node.
+"""`python -m simnode exec [--cgroups] -- COMMAND…`: run a command in the namespaces of a simulated node.
 
 Only the command line; the namespaces are made in `namespaces`.
 """
@@ -7,19 +7,21 @@ import sys
 
 from simnode import namespaces
 
-_USAGE = "usage: python -m simnode exec -- COMMAND [ARGUMENT…]\n"
+_USAGE = "usage: python -m simnode exec [--cgroups] -- COMMAND [ARGUMENT…]\n"
 
 
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status; 2 for wrong usage, 4 where the kernel refuses namespaces."""
     match arguments:
-        case ["exec", "--", _, *_]:
-            command = arguments[2:]
+        case ["exec", "--", *command] if command:
+            cgroups = False
+        case ["exec", "--cgroups", "--", *command] if command:
+            cgroups = True
         case _:
             sys.stderr.write(_USAGE)
             return 2
     try:
-        return namespaces.run(command)
+        return namespaces.run(command, cgroups=cgroups)
     except namespaces.NamespacesRefused as refusal:
         sys.stderr.write(f"simnode: {refusal}\n")
         return 4

@@ -18,16 +18,17 @@ class NoNetwork(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class NetworkList:
-    """A configuration list: the name and version every plugin gets, and the plugins' own parts."""
+    """A configuration list: the name and version every plugin gets, and the plugins' own parts; `raw` is a list's bytes."""
 
-    path: Path
+    raw: bytes
     name: str
     version: str
     plugins: tuple[Mapping[str, Any], ...]
+    disable_check: bool = False
 
     @property
     def caches_results(self) -> bool:
-        """Whether DEL gets the result of ADD as prevResult: from 0.4.0 on."""
+        """Whether there is CHECK, and DEL gets the result of ADD as prevResult: from 0.4.0 on."""
         return tuple(int(part) for part in self.version.split(".")) >= (0, 4, 0)
 
 
@@ -45,12 +46,27 @@ def find(folder: Path) -> NetworkList:
 
 def parse(path: Path) -> NetworkList | None:
     """Read a configuration or a list of them; None if the runtime would skip it."""
+    raw = path.read_bytes()
+    if path.suffix == ".conflist":
+        return parse_list(raw)
     try:
-        document = json.loads(path.read_bytes())
-        plugins = document["plugins"] if path.suffix == ".conflist" else [document]
+        plugin = json.loads(raw)
+        # libcni's ConfListFromConf: from here on it is a list of one
+        head = {key: plugin[key] for key in ("cniVersion", "name") if key in plugin}
+    except (ValueError, TypeError):
+        return None
+    return parse_list(json.dumps({**head, "plugins": [plugin]}).encode())
+
+
+def parse_list(raw: bytes) -> NetworkList | None:
+    """Read a configuration list; None if the runtime would skip it."""
+    try:
+        document = json.loads(raw)
+        plugins = document["plugins"]
         if not plugins or any("type" not in plugin for plugin in plugins):
             return None
-        return NetworkList(path, document["name"], document.get("cniVersion", "0.1.0"), tuple(plugins))
+        version, disable_check = document.get("cniVersion", "0.1.0"), document.get("disableCheck", False)
+        return NetworkList(raw, document["name"], version, tuple(plugins), disable_check)
     except (ValueError, KeyError, TypeError):
         return None
 

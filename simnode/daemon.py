@@ -3,6 +3,7 @@
 Waiting for what it does is its user's.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -19,10 +20,15 @@ class DaemonFailed(RuntimeError):
 
 
 class Daemon:
-    """At most one daemon process; its log goes on over restarts."""
+    """At most one daemon process; its log goes on over restarts.
+
+    Attributes:
+        environment: what kubelet would give it; nothing of the cluster that this machine may be a pod of.
+    """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
 
     def install(self) -> None:
         """Run `railnet install`.
@@ -41,7 +47,14 @@ class Daemon:
         if self.process is not None and self.process.poll() is None:
             raise RuntimeError("the daemon runs already: stop it first")
         with open(_LOG, "ab") as log:
-            self.process = subprocess.Popen(_railnet("node"), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+            self.process = subprocess.Popen(
+                _railnet("node"),
+                env={**environment, **self.environment},
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
 
     def end(self, how: signal.Signals) -> int | None:
         """End it by a signal, and by SIGKILL when that does not; its status, None if there is none."""

@@ -57,25 +57,25 @@ _FLANNEL_CONFLIST = """\
 """
 
 
-def write(plugins: Path, pfs: Iterable[SimulatedPf], vfs: int, lease: FlannelLease) -> None:
-    """Write them all; `plugins` is the folder of the real CNI plugins, which are copied."""
+def write(plugins: Path, pfs: Iterable[SimulatedPf], vfs: int, lease: FlannelLease, sysfs: Path = Path("/sys")) -> None:
+    """Write them all; `plugins` is the folder of the real CNI plugins, which are copied, `sysfs` the simulated tree's."""
     for plugin in plugins.iterdir():
         shutil.copy2(plugin, _PLUGINS / plugin.name)
     for path, text in (
         (_SUBNET, lease.env),
         (_NETWORKS / "10-flannel.conflist", _FLANNEL_CONFLIST),
-        (CONFIGURATION, node_configuration(pfs, vfs)),
+        (CONFIGURATION, node_configuration(pfs, vfs, sysfs)),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
-def node_configuration(pfs: Iterable[SimulatedPf], vfs: int) -> str:
+def node_configuration(pfs: Iterable[SimulatedPf], vfs: int, sysfs: Path = Path("/sys")) -> str:
     """Give the node configuration that provisions `vfs` VFs on each PF; JSON is YAML, too."""
     document = {
         "apiVersion": "railnet.io/v1alpha1",
         "kind": "NodeConfiguration",
-        "host": {"root": "/"},
+        "host": {"root": "/", "sysfs": str(sysfs)},
         "provision": [{"pf": str(pf.address), "vfs": vfs, "guid": "derived"} for pf in pfs],
     }
     return json.dumps(document, indent=2) + "\n"

@@ -18,7 +18,8 @@ def mount_empty(path: Path, mode: int = 0o755) -> None:
     if not path.is_dir():
         _cover_nearest_parent(path)
         path.mkdir(parents=True)
-    libc.mount("tmpfs", str(path), fstype="tmpfs", flags=libc.MS_NOSUID, data=f"mode={mode:o}")
+    # Each by a name of its own: kubelet's cadvisor takes file systems of one name for one.
+    libc.mount(str(path), str(path), fstype="tmpfs", flags=libc.MS_NOSUID, data=f"mode={mode:o}")
 
 
 def _cover_nearest_parent(path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from simnode import libc, mounts, netns
+from simnode.cgroups import Cgroups
 
 # Every folder that a node writes to: private to the simulated node, empty at its start.
 PRIVATE_FOLDERS = (
@@ -38,21 +39,40 @@ def inside() -> bool:
     return MARK.is_dir()
 
 
-def run(command: Sequence[str]) -> int:
+def run(command: Sequence[str], *, cgroups: bool = False) -> int:
     """Run a command in new namespaces and return its exit status (128 + N for signal N).
 
     Everything the command left running is killed when it ends, and when this process ends.
 
+    Args:
+        command: with its arguments.
+        cgroups: give the node control groups of its own and, at /sys, the kernel's own view of it, as a real kubelet
+            and a real runtime need; the simulated tree then has its place elsewhere. Needs root.
+
     Raises:
         NamespacesRefused: neither this user nor a user namespace of ours may do it.
     """
+    if not cgroups:
+        return _run(command, None)
+    with _own_cgroups() as own:
+        return _run(command, own)
+
+
+def _own_cgroups() -> Cgroups:
+    try:
+        return Cgroups(f"simnode-{os.getpid()}")
+    except OSError as error:
+        raise NamespacesRefused(f"the kernel refuses a control group ({error}): run as root") from error
+
+
+def _run(command: Sequence[str], cgroups: Cgroups | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, (*_FORWARDED, signal.SIGCHLD))
     _unshare()
     alive_read, alive_write = os.pipe()  # the write end is held by this process alone: end of file means it is gone
     init = os.fork()
     if init == 0:
         os.close(alive_write)
-        _run_init(alive_read, command)
+        _run_init(alive_read, command, cgroups)
     os.close(alive_read)
     try:
         return _wait(init)
@@ -84,14 +104,14 @@ def _unshare_as_user(own: int) -> None:
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
 
 
-def _run_init(alive_fd: int, command: Sequence[str]) -> NoReturn:
+def _run_init(alive_fd: int, command: Sequence[str], cgroups: Cgroups | None) -> NoReturn:
     """Be process 1 of the node: prepare it, run the command, reap, and end with the command's status."""
     status = _REFUSED
     try:
         libc.die_with_parent(signal.SIGKILL)
         if not _parent_is_alive(alive_fd):
             os._exit(_REFUSED)
-        _prepare()
+        _prepare(cgroups)
         child = os.fork()
         if child == 0:
             os.close(alive_fd)
@@ -111,11 +131,16 @@ def _parent_is_alive(alive_fd: int) -> bool:
         return True
 
 
-def _prepare() -> None:
+def _prepare(cgroups: Cgroups | None) -> None:
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    if cgroups is not None:
+        cgroups.enter()
     libc.mount("proc", "/proc", fstype="proc", flags=libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
     for folder in PRIVATE_FOLDERS:
         mounts.mount_empty(folder)
+    if cgroups is not None:
+        libc.mount("sysfs", "/sys", fstype="sysfs", flags=libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
+        cgroups.mount()
     mounts.mount_dev()
     MARK.mkdir()
     netns.set_up("lo")

@@ -82,6 +82,7 @@ class Node:
         pfs: the HCA's physical functions; each is cabled to a fabric of its own, as rails are.
         vfs: how many VFs the node configuration asks of each PF.
         lease: what flannel leased to the node.
+        sysfs: where the simulated tree stands; elsewhere than /sys where a real runtime needs the kernel's own there.
 
     Attributes:
         fabrics: by rail, that is in the PCI order of the PFs.
@@ -93,8 +94,11 @@ class Node:
         pfs: Iterable[SimulatedPf] = (SimulatedPf(),),
         vfs: int = 8,
         lease: FlannelLease = _VXLAN_LEASE,
+        sysfs: Path = Path("/sys"),
     ) -> None:
-        self._plugins, self.vfs, self._lease = plugins, vfs, lease
+        self._plugins, self.vfs, self._lease, self._sysfs = plugins, vfs, lease, sysfs
+        kernels_own = {Path("/sys")} - {sysfs}
+        self._folders = [folder for folder in namespaces.PRIVATE_FOLDERS if folder not in kernels_own]
         self._pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
         self.fabrics: tuple[Fabric, ...] = ()
         self.hca: Hca
@@ -109,11 +113,11 @@ class Node:
                 "a node writes to /sys, /run and /etc: start this by `python -m simnode exec -- COMMAND`"
             )
         with contextlib.ExitStack() as made:
-            made.callback(_delete_files, frozenset(_files()))
+            made.callback(_delete_files, self._folders, frozenset(_files(self._folders)))
             made.callback(_delete_links, _link_names())
-            host_files.write(self._plugins, self._pfs, self.vfs, self._lease)
+            host_files.write(self._plugins, self._pfs, self.vfs, self._lease, self._sysfs)
             self.fabrics = tuple(made.enter_context(Fabric()) for _ in self._pfs)
-            self.hca = Hca(dict(zip(self._pfs, self.fabrics, strict=True)), Path("/sys"), Path("/dev"))
+            self.hca = Hca(dict(zip(self._pfs, self.fabrics, strict=True)), self._sysfs, Path("/dev"))
             made.callback(self.hca.close)
             self.kubelet.start()
             made.callback(self.kubelet.stop)
@@ -225,16 +229,16 @@ def _delete_links(kept: frozenset[str]) -> None:
                     route.link("del", index=link["index"])
 
 
-def _files() -> Iterator[str]:
+def _files(roots: Iterable[Path]) -> Iterator[str]:
     """Give everything below the node's private folders, children before their parents."""
-    for root in namespaces.PRIVATE_FOLDERS:
+    for root in roots:
         for folder, folders, files in os.walk(root, topdown=False):
             for name in (*files, *folders):
                 yield os.path.join(folder, name)
 
 
-def _delete_files(kept: frozenset[str]) -> None:
-    for path in _files():
+def _delete_files(roots: Iterable[Path], kept: frozenset[str]) -> None:
+    for path in _files(roots):
         if path in kept:
             continue
         if os.path.isdir(path) and not os.path.islink(path):

@@ -3,6 +3,7 @@
 Devices and containers are not made; which pod runs when is `node`'s.
 """
 
+import base64
 import json
 import os
 import subprocess
@@ -74,6 +75,10 @@ class CniFailed(RuntimeError):
         )
 
 
+class CheckUnsupported(RuntimeError):
+    """The network's version has no CHECK, as libcni says before any plugin is called."""
+
+
 def _parse_error(invocation: Invocation) -> tuple[int | None, str, str]:
     try:
         error = json.loads(invocation.stdout)
@@ -84,7 +89,13 @@ def _parse_error(invocation: Invocation) -> tuple[int | None, str, str]:
 
 
 class Runtime:
-    """Calls the plugins of `plugins` for the network configured in `configurations`."""
+    """Calls the plugins of `plugins` for the network configured in `configurations`.
+
+    Attributes:
+        configurations: the folder of CNI configurations; whoever changes it has the runtime read another.
+        remembers: whether DEL takes the configuration that ADD was made with, out of the cache, as CRI-O does
+            (cri-o/ocicni, pkg/ocicni/ocicni.go, loadNetworkFromCache); containerd takes the one that is there now.
+    """
 
     def __init__(
         self,
@@ -93,12 +104,8 @@ class Runtime:
         results: Path = Path("/var/lib/cni/results"),
         namespaces: Path = Path("/run/netns"),
     ) -> None:
-        self._configurations, self._plugins, self._results, self._namespaces = (
-            configurations,
-            plugins,
-            results,
-            namespaces,
-        )
+        self.configurations, self.remembers = configurations, False
+        self._plugins, self._results, self._namespaces = plugins, results, namespaces
         self._sandboxes: dict[str, Sandbox] = {}
 
     def create_sandbox(
@@ -149,7 +156,7 @@ class Runtime:
         Raises:
             CniFailed: a plugin failed; nothing is undone.
         """
-        network = cni_config.find(self._configurations)
+        network = cni_config.find(self.configurations)
         result: bytes | None = None
         invocations = []
         for plugin in network.plugins:
@@ -163,13 +170,33 @@ class Runtime:
         self._cache(network, sandbox, ifname, result)
         return Added(result, tuple(invocations))
 
+    def check(self, sandbox: Sandbox, ifname: str = "eth0") -> tuple[Invocation, ...]:
+        """Run CHECK of each plugin in order, with the cached result.
+
+        Raises:
+            CniFailed: a plugin failed; those behind it in the list are not run.
+            CheckUnsupported: the configuration's version has no CHECK; no plugin is called.
+        """
+        network = cni_config.find(self.configurations)
+        if not network.caches_results:
+            raise CheckUnsupported(f"configuration version {network.version} does not support CHECK command")
+        cached = self._cached(network, sandbox, ifname)
+        invocations = []
+        for plugin in () if network.disable_check else network.plugins:
+            stdin = cni_config.stdin(network, plugin, sandbox.capability_args, cached)
+            invocation = self.invoke("CHECK", plugin["type"], self.environment("CHECK", sandbox, ifname), stdin)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+            invocations.append(invocation)
+        return tuple(invocations)
+
     def delete(self, sandbox: Sandbox, ifname: str = "eth0") -> tuple[Invocation, ...]:
         """Run DEL of each plugin in reverse, with the cached result where the version has it; then forget the result.
 
         Raises:
             CniFailed: a plugin failed; those before it in the list are not run.
         """
-        network = cni_config.find(self._configurations)
+        network = self._network_of(sandbox, ifname) or cni_config.find(self.configurations)
         cached = self._cached(network, sandbox, ifname)
         invocations = []
         for plugin in reversed(network.plugins):
@@ -223,11 +250,18 @@ class Runtime:
         document = {
             "kind": "cniCacheV1",
             "containerId": sandbox.container_id,
+            "config": base64.b64encode(network.raw).decode(),
             "ifName": ifname,
             "networkName": network.name,
             "result": json.loads(result),
         }
         self._cache_path(network, sandbox, ifname).write_text(json.dumps(document))
+
+    def _network_of(self, sandbox: Sandbox, ifname: str) -> NetworkList | None:
+        """Give what a runtime that remembers made the sandbox with."""
+        paths = self._results.glob(f"*-{sandbox.container_id}-{ifname}") if self.remembers else ()
+        configurations = [base64.b64decode(json.loads(path.read_bytes())["config"]) for path in paths]
+        return cni_config.parse_list(configurations[0]) if configurations else None
 
     def _cached(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> bytes | None:
         path = self._cache_path(network, sandbox, ifname)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from railnet.bundle import STANDARD_MODULES
+
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = ROOT / "cni/host/plugin.py"
 CHECKPOINT = ROOT / "kubelet/checkpoint.py"
@@ -19,7 +21,7 @@ PARENTS = [ROOT / "cni/__init__.py", ROOT / "kubelet/__init__.py"]  # imported b
 PACKAGES = ("cni", "cni.host", "kubelet")
 OURS = ("cni.host", "kubelet.checkpoint")
 BUILT_IN = frozenset(sys.builtin_module_names)
-SLOW_LANE = BUILT_IN | {"__future__", "collections", "hashlib", "json", "os", "stat", "struct"}
+SLOW_LANE = BUILT_IN | frozenset(STANDARD_MODULES)
 
 
 def is_guard(node: ast.AST) -> bool:

@@ -30,3 +30,11 @@ class PortInactive(RailnetError):
 
 class NoAddress(RailnetError):
     """No address can be given on net1: the slice is unknown or exhausted."""
+
+
+class NotPermitted(RailnetError):
+    """The pod asks for what its namespace may not have; whoever sets the node's limits can permit it."""
+
+
+class Differs(RailnetError):
+    """A sandbox is not what its record says; the message names the first difference. Its pod must be made anew."""

@@ -38,6 +38,7 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
 def attachments(
     assigned: Sequence[Assigned],
     netdevs: Mapping[PciAddress, Netdev],
+    mtus: Mapping[PciAddress, int],
     addresses: Mapping[PciAddress, tuple[IpInterface, ...]],
 ) -> tuple[Attachment, ...]:
     """Say what the sandbox will have, as the record keeps it.
@@ -45,16 +46,17 @@ def attachments(
     Raises:
         Unusable: a VF's GUID is zero; the fabric would never make its port active.
     """
-    return tuple(_attachment(one, netdevs[one.vf.address], addresses[one.vf.address]) for one in assigned)
+    return tuple(
+        _attachment(one, netdevs[one.vf.address], mtus[one.vf.address], addresses[one.vf.address]) for one in assigned
+    )
 
 
-def attach(
-    planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev], mtus: Mapping[PciAddress, int]
-) -> tuple[AttachStep, ...]:
-    """Give the changes that make planned attachments true: all moves, then all that is done inside the sandbox."""
+def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) -> tuple[AttachStep, ...]:
+    """Give the changes that make planned attachments true: all moves, then what else is done inside the sandbox."""
     wanted = tuple(planned)
-    moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname) for one in wanted)
-    return moves + tuple(ConfigureLink(one.ifname, mtus[one.vf], one.addresses) for one in wanted)
+    moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname, one.mtu) for one in wanted)
+    addressed = (one for one in wanted if one.addresses)
+    return moves + tuple(ConfigureLink(one.ifname, one.addresses, one.routes) for one in addressed)
 
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
@@ -71,7 +73,7 @@ def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev])
     )
 
 
-def _attachment(one: Assigned, netdev: Netdev, addresses: tuple[IpInterface, ...]) -> Attachment:
+def _attachment(one: Assigned, netdev: Netdev, mtu: int, addresses: tuple[IpInterface, ...]) -> Attachment:
     rdma = one.vf.rdma
     if rdma is not None and not rdma.node_guid.usable:
         raise Unusable(
@@ -81,8 +83,11 @@ def _attachment(one: Assigned, netdev: Netdev, addresses: tuple[IpInterface, ...
         ifname=one.ifname,
         vf=one.vf.address,
         rail=one.rail,
+        link_layer=one.vf.link_layer,
         guid=None if rdma is None else rdma.node_guid,
+        mtu=mtu,
         addresses=addresses,
         host_ifname=netdev.name,
         rdma=None if rdma is None else rdma.name,
+        uverbs=None if rdma is None else rdma.uverbs,
     )

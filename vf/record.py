@@ -3,14 +3,15 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Literal, NamedTuple
 
 from vf.address import PciAddress
+from vf.function import DeviceNode, LinkLayer
 from vf.guid import Guid
-from vf.step import IpInterface
+from vf.step import IpInterface, Route
 
-_VERSION = 1
+_VERSION = 2  # raised whenever a key comes or goes
 
 # planned: written, perhaps begun. attached: all of it is there. detaching: begun to be taken back.
 Stage = Literal["planned", "attached", "detaching"]
@@ -36,24 +37,40 @@ class Pod(NamedTuple):
     uid: str
 
 
+class Ipam(NamedTuple):
+    """An IPAM plugin's network configuration, the interfaces it is asked for one by one, and the CNI_PATH it is in."""
+
+    conf: dict[str, Any]
+    ifnames: tuple[str, ...]
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One rail of one sandbox: which VF is there as `ifname`, and what its netdev was called on the node."""
+    """One rail of one sandbox: which VF is there as `ifname`, and what its netdev was called on the node.
+
+    `mtu` is in bytes. `guid`, `rdma` and `uverbs` are of the VF's RDMA device, None where it has none.
+    """
 
     ifname: str
     vf: PciAddress
     rail: int
+    link_layer: LinkLayer
     guid: Guid | None
+    mtu: int
     addresses: tuple[IpInterface, ...]
     host_ifname: str
     rdma: str | None
+    uverbs: DeviceNode | None
+    routes: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """Everything needed to take a sandbox's rails back, whoever has died in between.
 
-    `primary` is the primary's configuration as it was at ADD (`conf`), with the `runtimeConfig` it was run with.
+    `primary` is the primary's configuration as it was at ADD (`conf`), with the `runtimeConfig` it was run with. `network`
+    names the rails' network; `ipam` is what its IPAM plugin was configured with, None where there is none.
     """
 
     container_id: str
@@ -63,6 +80,8 @@ class Record:
     stage: Stage
     attachments: tuple[Attachment, ...]
     primary: dict[str, Any] = field(default_factory=dict)
+    network: str = ""
+    ipam: Ipam | None = None
 
     @property
     def key(self) -> str:
@@ -81,6 +100,8 @@ def encode(record: Record) -> bytes:
         "stage": record.stage,
         "attachments": [_encode_attachment(attachment) for attachment in record.attachments],
         "primary": record.primary,
+        "network": record.network,
+        "ipam": None if record.ipam is None else record.ipam._asdict(),
     }
     return json.dumps({**body, "sha256": _digest(body)}, indent=1).encode() + b"\n"
 
@@ -106,11 +127,17 @@ def decode(raw: bytes) -> Record:
             stage=body["stage"],
             attachments=tuple(_decode_attachment(attachment) for attachment in body["attachments"]),
             primary=body["primary"],
+            network=body["network"],
+            ipam=None if body["ipam"] is None else _decode_ipam(body["ipam"]),
         )
     except Unreadable:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from None
+
+
+def _decode_ipam(body: dict[str, Any]) -> Ipam:
+    return Ipam(body["conf"], tuple(body["ifnames"]), body["path"])
 
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
@@ -119,6 +146,11 @@ def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
         "vf": str(attachment.vf),
         "guid": None if attachment.guid is None else str(attachment.guid),
         "addresses": [str(address) for address in attachment.addresses],
+        "uverbs": None if attachment.uverbs is None else attachment.uverbs._asdict(),
+        "routes": [
+            {"dst": str(destination), "gw": None if gateway is None else str(gateway)}
+            for destination, gateway in attachment.routes
+        ],
     }
 
 
@@ -127,10 +159,17 @@ def _decode_attachment(body: dict[str, Any]) -> Attachment:
         ifname=body["ifname"],
         vf=PciAddress.parse(body["vf"]),
         rail=body["rail"],
+        link_layer=body["link_layer"],
         guid=None if body["guid"] is None else Guid.parse(body["guid"]),
+        mtu=body["mtu"],
         addresses=tuple(ip_interface(address) for address in body["addresses"]),
         host_ifname=body["host_ifname"],
         rdma=body["rdma"],
+        uverbs=None if body["uverbs"] is None else DeviceNode(**body["uverbs"]),
+        routes=tuple(
+            Route(ip_network(route["dst"]), None if route["gw"] is None else ip_address(route["gw"]))
+            for route in body["routes"]
+        ),
     )
 
 

@@ -1,7 +1,8 @@
 """Changes of the kernel's state, as values: what a plan consists of and `kernel.perform` does."""
 
 from dataclasses import dataclass
-from ipaddress import IPv4Interface, IPv6Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from typing import NamedTuple
 
 from vf.address import PciAddress
 from vf.guid import Guid
@@ -10,23 +11,34 @@ from vf.mac import Mac
 IpInterface = IPv4Interface | IPv6Interface
 
 
+class Route(NamedTuple):
+    """A route of a sandbox through one of its rails; on-link where there is no gateway."""
+
+    destination: IPv4Network | IPv6Network
+    gateway: IPv4Address | IPv6Address | None
+
+
 @dataclass(frozen=True, slots=True)
 class MoveLinkIn:
-    """Move a VF's netdev from the node's namespace into the sandbox's, as `ifname`. Undone by `MoveLinkOut`."""
+    """Move a VF's netdev from the node's namespace into the sandbox's, as `ifname`, with this MTU (bytes), and bring it up.
+
+    Undone by `MoveLinkOut`.
+    """
 
     vf: PciAddress
     ifindex: int
     host_ifname: str
     ifname: str
+    mtu: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigureLink:
-    """Give the moved netdev its MTU (bytes) and addresses, and bring it up; moving it out undoes all that matters."""
+    """Give the moved netdev its addresses and routes; moving it out undoes all of it."""
 
     ifname: str
-    mtu: int
     addresses: tuple[IpInterface, ...]
+    routes: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,16 @@ Each function is a generator: it yields what to execute and takes what came of i
 executable run it) and the slow lane (which runs it itself) drive the same code.
 """
 
-from cni.host.errors import CONFIGURATION, DELEGATE_BROKE, DELEGATE_TIMED_OUT, CniError, DelegateError
+from cni.host.errors import (
+    CONFIGURATION,
+    DELEGATE_BROKE,
+    DELEGATE_TIMED_OUT,
+    CniError,
+    DelegateError,
+    NotExecuted,
+)
 from cni.host.netconf import load_object
+from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
@@ -14,19 +22,26 @@ if TYPE_CHECKING:
     from cni.host.netconf import JsonObject
 
 OURSELVES = "railnet"
+NEWEST_WITHOUT_LISTS = "1.0.0"  # libcni that knows no `cniVersions` knows no newer version, either
 TIMED_OUT = -110  # -ETIMEDOUT in place of a wait status: it was ended at its deadline
 
 
 class Exec:
-    """Run plugin `plugin` (a type, looked up in CNI_PATH) for `command` with `stdin`."""
+    """Run plugin `plugin` (a type, looked up in CNI_PATH) for `command` with `stdin`; "" is the request's own ifname."""
 
-    __slots__ = ("command", "plugin", "stdin")
+    __slots__ = ("command", "ifname", "plugin", "stdin")
 
-    def __init__(self, plugin: str, command: str, stdin: bytes) -> None:
+    def __init__(self, plugin: str, command: str, stdin: bytes, ifname: str = "") -> None:
         """Trust the arguments; `parse` has checked them."""
         self.plugin = plugin
         self.command = command
         self.stdin = stdin
+        self.ifname = ifname
+
+    def environ(self) -> "dict[bytes, bytes]":
+        """Give what differs from the request's own environment."""
+        command = {b"CNI_COMMAND": self.command.encode()}
+        return {**command, b"CNI_IFNAME": self.ifname.encode()} if self.ifname else command
 
 
 class Output:
@@ -42,19 +57,31 @@ class Output:
 
 
 class Primary:
-    """A parsed primary configuration: the network's name, its CNI version and its plugins in order."""
+    """A parsed primary configuration: the network's name, the CNI version it is run with, and its plugins in order.
 
-    __slots__ = ("name", "plugins", "version")
+    `disable_check`, `disable_gc`: its author wants no CHECK or GC of it, and to a runtime those succeed.
+    """
 
-    def __init__(self, name: str, version: str, plugins: "list[JsonObject]") -> None:
+    __slots__ = ("disable_check", "disable_gc", "name", "plugins", "version")
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        plugins: "list[JsonObject]",
+        disable_check: bool = False,
+        disable_gc: bool = False,
+    ) -> None:
         """Trust the arguments; `parse` has checked them."""
+        self.disable_check = disable_check
+        self.disable_gc = disable_gc
         self.name = name
         self.version = version
         self.plugins = plugins
 
 
-def parse(raw: bytes, path: str) -> Primary:
-    """Read a primary configuration, a list of plugins or a single one.
+def parse(raw: bytes, path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
+    """Read a primary configuration, a list of plugins or a single one, to be run at version `asked` at most.
 
     Raises:
         CniError: code 7, it is broken, or names Railnet itself.
@@ -73,7 +100,17 @@ def parse(raw: bytes, path: str) -> Primary:
             raise CniError(CONFIGURATION, f"'capabilities' of plugin {kind!r} in {path} should be an object")
         if OURSELVES in (kind, _delegate(plugin)):
             raise CniError(CONFIGURATION, f"{path} names Railnet itself; 'primary' should be the node's other network")
-    return Primary(str(conf.get("name", "")), _at_most_1_0_0(str(conf.get("cniVersion", "0.1.0"))), plugins)
+    listed = conf.get("cniVersions", [])
+    if not isinstance(listed, list) or not all(isinstance(version, str) for version in listed):
+        raise CniError(CONFIGURATION, f"'cniVersions' in {path} should be a list of versions")
+    version = chosen(str(conf.get("cniVersion", "0.1.0")), listed, asked)
+    disable_check, disable_gc = _is_set(conf, "disableCheck"), _is_set(conf, "disableGC")
+    return Primary(str(conf.get("name", "")), version, plugins, disable_check, disable_gc)
+
+
+def _is_set(conf: "JsonObject", key: str) -> bool:
+    # Only a list has such keys, and newer libcni reads them from a string, too (libcni/conf.go).
+    return "plugins" in conf and (conf.get(key) is True or str(conf.get(key)).lower() == "true")
 
 
 def _is_file_name(kind: str) -> bool:
@@ -86,8 +123,8 @@ def _delegate(plugin: "JsonObject") -> object:
     return delegate.get("type") if isinstance(delegate, dict) else None
 
 
-def load(path: str) -> Primary:
-    """Read a primary configuration from the host's disk.
+def load(path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
+    """Read a primary configuration from the host's disk, as `parse` does.
 
     Raises:
         CniError: code 7, it is missing, unreadable, broken, or names Railnet itself.
@@ -98,7 +135,7 @@ def load(path: str) -> Primary:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         why = getattr(error, "strerror", None) or error
         raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
-    return parse(raw, path)
+    return parse(raw, path, asked)
 
 
 def _port_mappings_absent(conf: "JsonObject") -> bool:
@@ -110,7 +147,7 @@ _OMISSIONS = (
     (
         "portmap",
         _port_mappings_absent,
-        "without mappings its ADD prints prevResult and returns, and its DEL returns (plugins/meta/portmap/main.go, cmdAdd, cmdDel)",
+        "without mappings its ADD prints prevResult and returns, its CHECK and DEL return (plugins/meta/portmap/main.go)",
     ),
 )
 
@@ -128,7 +165,7 @@ def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, Outp
         if _omitted(plugin, conf):
             continue
         try:
-            result = _result(plugin["type"], (yield _exec(plugin, "ADD", conf)))
+            result = result_of(plugin["type"], (yield _exec(plugin, "ADD", conf)))
         except CniError:
             yield from _undo(primary, position, runtime_config)
             raise
@@ -145,19 +182,77 @@ def delete(
     Raises:
         CniError: as for `add`.
     """
-    # Before 0.4.0 there is no prevResult on DEL (CNI specification 0.4.0, "DEL").
-    previous = prev_result if _version(primary.version) >= (0, 4, 0) else None
+    previous = _previous(primary, prev_result)
     failure = None
     for plugin in reversed(primary.plugins):
         conf = _plugin_conf(primary, plugin, runtime_config, previous)
         if plugin is not primary.plugins[0] and _omitted(plugin, {**conf, "prevResult": previous}):
             continue
         try:
-            _succeeded(plugin["type"], (yield _exec(plugin, "DEL", conf)))
+            check_success(plugin["type"], (yield _exec(plugin, "DEL", conf)))
         except CniError as error:
             failure = failure or error
     if failure is not None:
         raise failure
+
+
+def check(
+    primary: Primary, runtime_config: "JsonObject", prev_result: "JsonObject | None"
+) -> "Generator[Exec, Output, None]":
+    """Run CHECK through the chain in the order of ADD, each plugin with ADD's last result; the first failure ends it.
+
+    A primary whose version has no CHECK, or whose author disabled it, is not asked. Yields `Exec`, takes `Output`.
+
+    Raises:
+        CniError: as for `add`.
+    """
+    if not _has(primary, CHECK_SINCE) or primary.disable_check:
+        return
+    previous = _previous(primary, prev_result)
+    for plugin in primary.plugins:
+        conf = _plugin_conf(primary, plugin, runtime_config, previous)
+        if not _omitted(plugin, conf):
+            check_success(plugin["type"], (yield _exec(plugin, "CHECK", conf)))
+
+
+def status(primary: Primary) -> "Generator[Exec, Output, None]":
+    """Run STATUS through the chain, as far as the primary's version has it; the first failure ends it.
+
+    Yields `Exec`, takes `Output`.
+
+    Raises:
+        CniError: as for `add`.
+    """
+    for plugin in primary.plugins if _has(primary, STATUS_AND_GC_SINCE) else ():
+        check_success(plugin["type"], (yield _exec(plugin, "STATUS", _plugin_conf(primary, plugin, {}, None))))
+
+
+def collect(primary: Primary, attachments: "JsonObject") -> "Generator[Exec, Output, None]":
+    """Run GC through the chain, as far as the primary's version has it; goes on after a failure, then raises the first one.
+
+    `attachments` is what the runtime said of those that live, key and list. Yields `Exec`, takes `Output`.
+
+    Raises:
+        CniError: as for `add`.
+    """
+    failure = None
+    for plugin in primary.plugins if _has(primary, STATUS_AND_GC_SINCE) and not primary.disable_gc else ():
+        conf = {**_plugin_conf(primary, plugin, {}, None), **attachments}
+        try:
+            check_success(plugin["type"], (yield _exec(plugin, "GC", conf)))
+        except CniError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _has(primary: Primary, since: "tuple[int, ...]") -> bool:
+    return number(primary.version) >= since
+
+
+def _previous(primary: Primary, prev_result: "JsonObject | None") -> "JsonObject | None":
+    """Give what plugins get as prevResult on DEL and CHECK: nothing before version 0.4.0, else in the primary's version."""
+    return None if prev_result is None or not _has(primary, CHECK_SINCE) else result_in(primary.version, prev_result)
 
 
 def _undo(primary: Primary, position: int, runtime_config: "JsonObject") -> "Generator[Exec, Output, None]":
@@ -193,8 +288,13 @@ def _omitted(plugin: "JsonObject", conf: "JsonObject") -> bool:
     return any(plugin["type"] == kind and condition(conf) for kind, condition, _ in _OMISSIONS)
 
 
-def _result(plugin: str, output: Output) -> bytes:
-    _succeeded(plugin, output)
+def result_of(plugin: str, output: Output) -> bytes:
+    """Give what a plugin printed, a JSON object.
+
+    Raises:
+        CniError: its own error; 105, it printed rubbish or died; 106, it took too long; 7, it cannot be executed.
+    """
+    check_success(plugin, output)
     try:
         load_object(output.stdout, f"what plugin {plugin!r} printed", DELEGATE_BROKE)
     except CniError as error:
@@ -202,14 +302,19 @@ def _result(plugin: str, output: Output) -> bytes:
     return output.stdout
 
 
-def _succeeded(plugin: str, output: Output) -> None:
+def check_success(plugin: str, output: Output) -> None:
+    """Make sure that a plugin succeeded.
+
+    Raises:
+        CniError: as for `result_of`.
+    """
     if output.status == 0:
         return
     if output.status == TIMED_OUT:
         message = f"plugin {plugin!r} took longer than its time limit and was ended"
         raise CniError(DELEGATE_TIMED_OUT, message, _excerpt(output.stderr))
     if output.status < 0:
-        raise CniError(CONFIGURATION, f"plugin {plugin!r} cannot be executed", _excerpt(output.stderr))
+        raise NotExecuted(CONFIGURATION, f"plugin {plugin!r} cannot be executed", _excerpt(output.stderr))
     _raise_its_own(plugin, output)
     raise CniError(
         DELEGATE_BROKE, f"plugin {plugin!r} {_ending(output.status)}", _excerpt(output.stderr or output.stdout)
@@ -232,14 +337,3 @@ def _ending(status: int) -> str:
 
 def _excerpt(output: bytes) -> str:
     return output[-2000:].decode("utf-8", "backslashreplace").strip()
-
-
-def _at_most_1_0_0(version: str) -> str:
-    """Cap the version a chain is run with: Railnet's own configuration says no more, so no runtime expects more."""
-    return version if _version(version) <= (1, 0, 0) else "1.0.0"
-
-
-def _version(text: str) -> tuple[int, ...]:
-    parts = text.split(".")
-    # Python refuses to read a number of thousands of digits; a version has none of more than a few.
-    return tuple(int(part[:9]) for part in parts) if all(part.isdecimal() for part in parts) else ()

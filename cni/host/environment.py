@@ -2,12 +2,15 @@
 
 from cni.host.errors import ENVIRONMENT, CniError
 
-ADD, DEL, VERSION = "ADD", "DEL", "VERSION"
+ADD, CHECK, DEL, GC, STATUS, VERSION = "ADD", "CHECK", "DEL", "GC", "STATUS", "VERSION"
 
 _REQUIRED = {
     # CNI specification 1.1.0, section 2, "Protocol parameters" and the section of each command.
     ADD: ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"),
+    CHECK: ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"),
     DEL: ("CNI_CONTAINERID", "CNI_IFNAME", "CNI_PATH"),
+    GC: ("CNI_PATH",),
+    STATUS: ("CNI_PATH",),
     VERSION: (),
 }
 
@@ -18,7 +21,10 @@ _MAX_IFNAME = 15  # IFNAMSIZ less the NUL, include/uapi/linux/if.h
 
 
 class Environment:
-    """The checked environment of one request. `path` holds folders; `args` is CNI_ARGS as a dict."""
+    """The checked environment of one request. `path` holds folders; `args` is CNI_ARGS as a dict.
+
+    GC, STATUS and VERSION are of no sandbox: their `container_id` and `ifname` are "".
+    """
 
     __slots__ = ("args", "command", "container_id", "ifname", "netns", "path", "raw")
 
@@ -35,12 +41,12 @@ class Environment:
         missing = [name for name in _REQUIRED[self.command] if not raw.get(name.encode())]
         if missing:
             raise CniError(ENVIRONMENT, f"{self.command} needs {', '.join(missing)} in its environment")
-        self.container_id = _text(raw, "CNI_CONTAINERID")
-        self.ifname = _text(raw, "CNI_IFNAME")
         self.netns = _text(raw, "CNI_NETNS")
         self.path = [folder for folder in _text(raw, "CNI_PATH").split(":") if folder]
         self.args = dict(pair.split("=", 1) for pair in _text(raw, "CNI_ARGS").split(";") if "=" in pair)
-        if self.command != VERSION:
+        self.container_id = self.ifname = ""
+        if "CNI_CONTAINERID" in _REQUIRED[self.command]:
+            self.container_id, self.ifname = _text(raw, "CNI_CONTAINERID"), _text(raw, "CNI_IFNAME")
             _check_container_id(self.container_id)
             _check_ifname(self.ifname)
 

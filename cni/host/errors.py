@@ -7,13 +7,16 @@ IO = 5
 DECODE = 6
 CONFIGURATION = 7
 TRY_AGAIN = 11
+NOT_AVAILABLE = 50  # of STATUS
 # Railnet's own; the specification leaves 100 and above to plugins.
 NOT_OURS = 100
 UNUSABLE = 101
 PORT_INACTIVE = 102
 NO_ADDRESS = 103
+NOT_PERMITTED = 104
 DELEGATE_BROKE = 105
 DELEGATE_TIMED_OUT = 106
+DIFFERS = 107
 
 
 class CniError(Exception):
@@ -32,6 +35,10 @@ class CniError(Exception):
         if self.details:
             answer["details"] = self.details
         return json.dumps(answer).encode() + b"\n"
+
+
+class NotExecuted(CniError):
+    """A delegate could not be executed at all: nothing came of it, so there is nothing to undo."""
 
 
 class DelegateError(CniError):

@@ -9,11 +9,12 @@ import fcntl
 import posix
 
 from cni.host import daemon, lock
-from cni.host.environment import ADD, VERSION, Environment
+from cni.host.environment import ADD, GC, STATUS, VERSION, Environment
 from cni.host.errors import DECODE, ENVIRONMENT, IO, CniError
 from cni.host.frames import MAX_PAYLOAD
 
 _NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
+_NO_NETNS = -1
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 _MAX_STDIN = MAX_PAYLOAD // 2  # leaves the environment its share of a REQUEST
 
@@ -33,6 +34,12 @@ def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
         stdin = _read_stdin()
         if environment.command == VERSION:
             return 0, _versions(stdin)
+        if environment.command == STATUS:
+            from cni.host import slow  # its time is not an ADD's, and the daemon's state must not show in it
+
+            return slow.serve(environment, stdin, _NO_NETNS)
+        if environment.command == GC:
+            return _serve(environment, stdin, _NO_NETNS)
         return _locked(environment, stdin)
     except CniError as error:
         return 1, error.stdout()
@@ -62,7 +69,7 @@ def _serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, 
 
 
 def _open_netns(environment: Environment) -> int:
-    """Open CNI_NETNS; the descriptor lives as long as the process. -1: DEL of a sandbox whose namespace is gone.
+    """Open CNI_NETNS; the descriptor lives as long as the process. `_NO_NETNS`: DEL of a sandbox whose namespace is gone.
 
     Raises:
         CniError: code 4, ADD into something that is no network namespace, or into the node's own.
@@ -90,7 +97,7 @@ def _no_netns(environment: Environment, why: str) -> int:
         raise CniError(
             ENVIRONMENT, f"CNI_NETNS {environment.netns!r} {why}; it should be the sandbox's network namespace"
         )
-    return -1
+    return _NO_NETNS
 
 
 def _read_stdin() -> bytes:

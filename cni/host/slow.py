@@ -7,9 +7,9 @@ then refused, since a training pod without its rail would fall back to TCP in si
 import posix
 import time
 
-from cni.host import chain, daemon
+from cni.host import chain, daemon, status
 from cni.host.delegate import Delegate, find
-from cni.host.environment import ADD, Environment
+from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.netconf import NetConf, parse
 from kubelet import checkpoint
@@ -22,12 +22,12 @@ _RETRY_SECONDS = 0.1
 
 
 def serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
-    """Serve ADD or DEL; gives the exit status and what to print."""
+    """Serve a request; gives the exit status and what to print. Of GC it is the primary's part, of STATUS all."""
     version = "1.0.0"
     try:
-        conf = parse(stdin)
+        conf = parse(stdin, environment.command)
         version = conf.version
-        if environment.command == ADD:
+        if environment.command in (ADD, CHECK):
             rails = has_rails(environment, conf)
             if rails:
                 return _wait_for_daemon(environment, stdin, netns_fd, conf)
@@ -41,7 +41,7 @@ def serve_again(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[
     if environment.command == ADD:
         try:
             conf = parse(stdin)
-            _drive(chain.delete(chain.load(conf.primary), conf.runtime_config, None), environment, conf)
+            _drive(chain.delete(chain.load(conf.primary, conf.version), conf.runtime_config, None), environment, conf)
         except CniError:
             pass  # the ADD that follows, or the runtime's DEL after its failure, tells what is wrong
     return serve(environment, stdin, netns_fd)
@@ -95,11 +95,19 @@ def _wait_for_daemon(environment: Environment, stdin: bytes, netns_fd: int, conf
 
 
 def _run_chain(environment: Environment, conf: NetConf) -> bytes:
-    primary = chain.load(conf.primary)
-    if environment.command == ADD:
-        return _drive(chain.add(primary, conf.runtime_config), environment, conf) or b""
-    _drive(chain.delete(primary, conf.runtime_config, conf.prev_result), environment, conf)
-    return b""
+    return _drive(_steps(environment.command, conf), environment, conf) or b""
+
+
+def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.Output, bytes | None]":
+    if command == STATUS:
+        return chain.status(status.available(conf.primary, conf.version))
+    primary = chain.load(conf.primary, conf.version)
+    if command == ADD:
+        return chain.add(primary, conf.runtime_config)
+    if command == GC:
+        return chain.collect(primary, conf.attachments)
+    verb = chain.check if command == CHECK else chain.delete
+    return verb(primary, conf.runtime_config, conf.prev_result)
 
 
 def _drive(

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from cni.assignment import Assignment
+from cni.host.chain import Primary
 from cni.locks import PerKey
-from cni.request import Request
+from cni.outcome import Attached, Refused
+from cni.request import Request, primary_as_recorded
 from cni.server import Limits, Server
 from tests.cni.executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
@@ -30,9 +32,9 @@ class FakeRails:
     def record(self, key: str) -> Record | None:
         return self._record
 
-    async def plan(self, request: Request, vfs: tuple[object, ...], primary: dict[str, object]) -> Record:
+    async def plan(self, request: Request, vfs: tuple[object, ...], primary: Primary) -> Record:
         self.log.append("plan")
-        self._record = a_record(an_attachment(vf=FIRST), primary=primary)
+        self._record = a_record(an_attachment(vf=FIRST), primary=primary_as_recorded(primary, {}))
         return self._record
 
     async def attach(self, record: Record, netns_fd: int | None) -> None:
@@ -43,9 +45,20 @@ class FakeRails:
     def confirm(self, record: Record) -> None:
         self.log.append("confirm")
 
+    def announce(self, record: Record) -> None:
+        self.log.append("announce")
+
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         self.log.append("detach" if netns_fd is not None else "detach by the record")
         return replace(record, attachments=())
+
+    async def take_back(self, record: Record) -> None:
+        self.log.append("take back")
+        self._record = None
+
+    async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
+        self.log.append(f"collect all but {', '.join(valid)}")
+        return []
 
     def forget(self, record: Record) -> None:
         self.log.append("forget")
@@ -59,6 +72,7 @@ class Node:
         self.folder = folder
         self.socket = folder / "run/cni.sock"
         self.rails = FakeRails()
+        self.told: list[Attached | Refused] = []
         self.kubelet = folder / "kubelet"
         self.kubelet_knows()
         self.has_primary('{"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
@@ -89,7 +103,8 @@ class Node:
             async def tell() -> None:
                 ready.set()
 
-            server = Server(Assignment(self.kubelet, frozenset({RAIL}), 0.3), self.rails, self.folder, limits)
+            assignment = Assignment(self.kubelet, frozenset({RAIL}), 0.3)
+            server = Server(assignment, self.rails, self.folder, limits, self.told.append)
             serving = asyncio.create_task(server.serve(self.socket, tell))
             await ready.wait()
             try:

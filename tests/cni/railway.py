@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from cni import request as requests
+from cni.host.chain import Primary
 from cni.journal import Journal
-from cni.rails import Host, Network, Rails
+from cni.rails import Host, Rails
 from kernel.sysfs import Sysfs
 from tests.cni.executable import CONF, ENVIRON
 from tests.kernel.tree import AT_HOME, UNBOUND, Tree, netdev
 from vf.address import PciAddress
+from vf.network import DEFAULT, Network, Networks, NoIpam
 from vf.record import Record
 from vf.table import VfTable
 
 Result = TypeVar("Result")
 VF, NO_DRIVER = PciAddress.parse(AT_HOME), PciAddress.parse(UNBOUND)
 KEY, NETNS = "c0ffee@eth0", "run/netns/cni-1"
-PRIMARY = {"conf": {"name": "n"}, "runtimeConfig": {}}
+PRIMARY = Primary("n", "1.0.0", [])
 
 
 class Kernel:
@@ -31,7 +33,7 @@ class Kernel:
         self.refuses: Exception | None = None
         self.then: Callable[[], None] = lambda: None
 
-    def attach(self, steps: Iterable[object], netns_fd: int) -> None:
+    def attach(self, steps: Iterable[object], netns_fd: int, root: Path) -> None:
         self._do(steps)
 
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
@@ -42,13 +44,6 @@ class Kernel:
             raise self.refuses
         self.steps += steps
         self.then()
-
-
-class NoAddresses:
-    """Gives every VF no address at all."""
-
-    def give(self, assigned: Iterable[object], *_: object) -> dict[PciAddress, tuple[()]]:
-        return {one.vf.address: () for one in assigned}
 
 
 class Node:
@@ -68,26 +63,37 @@ class Node:
         self.journal = Journal(folder / "journal", folder / "quarantine")
         self.sysfs = Sysfs(self.tree.root)
         self.table = VfTable(self.sysfs.inventory())
-        self.mtu: int | str = "pf"
-        self._folder = folder
+        self.network = Network(wait=0.1, ipam=NoIpam())
+        self.delegate_seconds = 5.0
+        self.folder = folder
+        self.locks = folder / "lock"
 
     def rails(self) -> Rails:
         """Build rails, as a daemon that starts does."""
-        return Rails(
-            self.table, self.journal, self.sysfs, Network(self.mtu, NoAddresses(), 0.1), Host(self._folder, 0.1)
-        )
+        self.locks.mkdir(exist_ok=True)
+        host = Host(self.folder, self.folder / "subnet.env", 0.1, self.delegate_seconds, self.locks)
+        return Rails(self.table, self.journal, self.sysfs, Networks({DEFAULT: self.network}), host)
 
     def run(self, main: Callable[[Rails, int], Awaitable[Result]]) -> Result:
         """Run with rails and the sandbox's descriptor."""
 
         async def whole() -> Result:
-            netns_fd = os.open(self._folder / NETNS, os.O_RDONLY)
+            netns_fd = os.open(self.folder / NETNS, os.O_RDONLY)
             try:
                 return await asyncio.wait_for(main(self.rails(), netns_fd), 20)
             finally:
                 os.close(netns_fd)
 
         return asyncio.run(whole())
+
+    def sweep(self) -> None:
+        """Sweep as a daemon that has run for a while, the sandbox's namespace being there or not; tell IPAM plugins."""
+
+        async def sweep(rails: Rails) -> None:
+            await rails.sweep(at_start=False)
+            await rails.give_back()
+
+        asyncio.run(asyncio.wait_for(sweep(self.rails()), 20))
 
     def netdev_is(self, name: str | None) -> None:
         """Show the VF's netdev under a name, or not at all."""
@@ -96,6 +102,13 @@ class Node:
             (self.tree.devices / AT_HOME / path).parent.mkdir(parents=True, exist_ok=True)
             (self.tree.devices / AT_HOME / path).write_text(text)
 
+    def pkeys_are(self, *pkeys: str) -> None:
+        """Write the PKey table of the VF's port."""
+        (port,) = (self.tree.devices / AT_HOME).glob("infiniband/*/ports/1")
+        (port / "pkeys").mkdir(exist_ok=True)
+        for index in range(4):
+            (port / "pkeys" / str(index)).write_text(f"{(*pkeys, *['0x0000'] * 4)[index]}\n")
+
     @property
     def state(self) -> tuple[str | None, bool]:
         """Give the record's stage and whether the VF has an owner."""
@@ -103,8 +116,8 @@ class Node:
         return None if record is None else record.stage, self.table.owner(VF) is not None
 
 
-async def planned(rails: Rails, netns_fd: int | None, *vfs: PciAddress) -> Record:
-    return await rails.plan(requests.parse(ENVIRON, CONF, netns_fd), vfs or (VF,), PRIMARY)
+async def planned(rails: Rails, netns_fd: int | None, *vfs: PciAddress, conf: bytes = CONF) -> Record:
+    return await rails.plan(requests.parse(ENVIRON, conf, netns_fd), vfs or (VF,), PRIMARY)
 
 
 async def attached(rails: Rails, netns_fd: int) -> Record:

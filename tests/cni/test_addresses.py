@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from cni.addresses import SliceAddresses
+from cni.addresses import Addresses
 from cni.journal import Journal
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.vf.builders import a_record, an_attachment
+from vf import network
 from vf.address import PciAddress
 from vf.errors import Misconfigured, NoAddress
 from vf.function import Inventory
+from vf.network import Chosen, Ipam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.plan import assign
 from vf.slice import IpNetwork
+from vf.step import IpInterface
 
 RANGE = ip_network("10.56.0.0/16")
 NODE = two_rails()
@@ -26,13 +29,26 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "journal", tmp_path / "quarantine")
 
 
-def slices(folder: Path, range_: IpNetwork = RANGE, subnet: str = "10.244.3.1/24") -> SliceAddresses:
-    (folder / "subnet.env").write_text(f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={subnet}\nFLANNEL_MTU=1450\n")
-    return SliceAddresses(range_, folder / "subnet.env")
+class Network:
+    """One network on a node with flannel's file."""
+
+    def __init__(self, folder: Path, ipam: Ipam, subnet: str = "10.244.3.1/24") -> None:
+        text = f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={subnet}\nFLANNEL_MTU=1450\n"
+        (folder / "subnet.env").write_text(text)
+        self.addresses, self.network = Addresses(folder / "subnet.env"), network.Network(ipam=ipam)
+
+    def check(self, node: Inventory) -> None:
+        self.addresses.check(Networks({"default": self.network}), node)
 
 
-def given(addresses: SliceAddresses, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE) -> list[str]:
-    found = addresses.give(assign(node, vfs), node, journal)
+def slices(folder: Path, range_: IpNetwork = RANGE, subnet: str = "10.244.3.1/24") -> Network:
+    return Network(folder, SliceIpam(range_), subnet)
+
+
+def given(
+    of: Network, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE, static: tuple[IpInterface, ...] = ()
+) -> list[str]:
+    found = of.addresses.give(Chosen(of.network, static), assign(node, vfs), node, journal)
     return [", ".join(map(str, found[vf])) for vf in vfs]
 
 
@@ -87,7 +103,8 @@ def test_there_is_no_address_when_all_are_taken(tmp_path: Path, journal: Journal
     ids=["missing", "not text", "empty"],
 )
 def test_there_is_no_address_when_flannels_file_is_odd(tmp_path, journal, content: bytes | None, words: str) -> None:
-    addresses = SliceAddresses(RANGE, tmp_path / "subnet.env")
+    addresses = slices(tmp_path)
+    (tmp_path / "subnet.env").unlink()
     (tmp_path / "subnet.env").write_bytes(content) if content is not None else None
 
     with pytest.raises(NoAddress, match=words):
@@ -105,10 +122,47 @@ def test_check_refuses_fewer_addresses_than_vfs_with_the_arithmetic(tmp_path: Pa
         slices(tmp_path, ip_network("10.56.0.0/21")).check(Inventory((NODE.pfs[0], three)))
 
     assert str(raised.value) == (
-        "range 10.56.0.0/21 gives this node 10.56.4.12/30 on rail 1: 2 addresses for the 3 VFs of 0000:83:00.0; "
+        "networks.default: range 10.56.0.0/21 gives this node 10.56.4.12/30 on rail 1: 2 addresses for the 3 VFs of 0000:83:00.0; "
         "use a larger range or fewer VFs"
     )
 
 
 def test_check_needs_no_lease_where_there_is_no_pf(tmp_path: Path) -> None:
-    SliceAddresses(RANGE, tmp_path / "missing").check(Inventory())
+    network = slices(tmp_path)
+    (tmp_path / "subnet.env").unlink()
+
+    network.check(Inventory())
+
+
+def test_range_is_split_among_the_configured_number_of_rails(tmp_path: Path, journal: Journal) -> None:
+    network = Network(tmp_path, SliceIpam(RANGE, rails=8))
+
+    assert given(network, journal, [ALL[1], ALL[3]]) == ["10.56.0.99/19", "10.56.32.97/19"]
+
+
+def test_more_rails_than_the_configured_number_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"ipam\.rails is 1, but this node has 2 rails"):
+        Network(tmp_path, SliceIpam(RANGE, rails=1)).check(NODE)
+
+
+@pytest.mark.parametrize("ipam", [NoIpam(), PluginIpam({"type": "host-local"})], ids=["none", "plugin"])
+def test_networks_without_addresses_of_ours_give_none_and_need_no_lease(tmp_path, journal, ipam: Ipam) -> None:
+    network = Network(tmp_path, ipam)
+    (tmp_path / "subnet.env").unlink()
+
+    network.check(NODE)
+    assert given(network, journal, ALL[:2]) == ["", ""]
+
+
+def test_static_addresses_are_given_in_rail_order(tmp_path: Path, journal: Journal) -> None:
+    static = (ip_interface("10.60.0.5/24"), ip_interface("10.61.0.5/24"))
+
+    assert given(Network(tmp_path, StaticIpam()), journal, [ALL[0], ALL[2]], static=static) == list(map(str, static))
+
+
+def test_static_address_of_another_sandbox_is_refused(tmp_path: Path, journal: Journal) -> None:
+    address = ip_interface("10.60.0.5/24")
+    journal.write(a_record(an_attachment(addresses=(address,))))
+
+    with pytest.raises(NoAddress, match=r"10\.60\.0\.5, which the pod asks for, belongs to another pod"):
+        given(Network(tmp_path, StaticIpam()), journal, ALL[:1], static=(address,))

@@ -108,3 +108,19 @@ def test_pod_must_try_again_when_neither_checkpoint_nor_kubelet_answers(kubelet,
     assert raised.value.code == TRY_AGAIN
     assert why in raised.value.details
     assert kubelet.connections > 0
+
+
+@pytest.mark.parametrize(("looks", "watched"), [(1, True), (3, True), (1000, False)])
+def test_kubelet_is_waited_for_until_it_watches_or_has_had_its_time(
+    kubelet: Kubelet, looks: int, *, watched: bool
+) -> None:
+    left = iter([False] * (looks - 1) + [True])
+    seen: list[bool] = []
+
+    def look() -> bool:
+        seen.append(next(left))
+        return seen[-1]
+
+    asyncio.run(Assignment(kubelet.folder, frozenset({RAIL}), 0.1, look).until_watched())
+
+    assert seen[-1] is watched

@@ -1,18 +1,28 @@
 """Rails from plan to detach: who owns what, and what is written when."""
 
 import asyncio
+import json
+import shutil
+from dataclasses import replace
+from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
 import pytest
 
 from cni import rails as rails_module
+from cni import request as requests
+from cni.ipam import Given
 from cni.rails import Host, Rails
+from tests.cni.executable import CONF, ENVIRON
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
 from tests.deviceplugin.builders import two_rails
 from tests.kernel.tree import AT_HOME, UNBOUND
-from vf.errors import Misconfigured, NotReady, Unusable
-from vf.record import Record
-from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.address import PciAddress
+from vf.difference import LinkState
+from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
+from vf.network import PluginIpam
+from vf.record import Ipam, Record
+from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink, Route
 from vf.table import Owner, VfTable
 
 
@@ -77,7 +87,7 @@ def test_attach_moves_and_configures_and_the_record_stays_planned(node: Node) ->
 
     assert node.run(main) is None
     assert node.state == ("planned", True)
-    assert node.kernel.steps == [MoveLinkIn(VF, 9, "ibs5v0", "net1"), ConfigureLink("net1", 4092, ())]
+    assert node.kernel.steps == [MoveLinkIn(VF, 9, "ibs5v0", "net1", 4092)]
 
 
 def test_attach_without_a_descriptor_is_refused(node: Node) -> None:
@@ -90,7 +100,7 @@ def test_attach_without_a_descriptor_is_refused(node: Node) -> None:
 
 @pytest.mark.parametrize(("mtu", "given"), [("pf", 4092), (2044, 2044), (4092, 4092)])
 def test_mtu_is_the_pfs_or_the_configured_one(node: Node, mtu: int | str, given: int) -> None:
-    node.mtu = mtu
+    node.network = replace(node.network, mtu=mtu)
 
     node.run(attached)
 
@@ -98,7 +108,7 @@ def test_mtu_is_the_pfs_or_the_configured_one(node: Node, mtu: int | str, given:
 
 
 def test_mtu_above_the_pfs_is_misconfigured_and_nothing_is_done(node: Node) -> None:
-    node.mtu = 9000
+    node.network = replace(node.network, mtu=9000)
 
     with pytest.raises(Misconfigured, match=r"mtu is 9000, but the PF of VF 0000:03:00\.1 has 4092"):
         node.run(attached)
@@ -236,9 +246,129 @@ def test_two_sandboxes_that_wait_for_one_vf_do_not_wake_each_other() -> None:
     table.observe(lambda: changes.append(1))
 
     async def main() -> list[object]:
-        rails = Rails(table, None, None, None, Host(Path("/"), 0.2))
+        rails = Rails(table, None, None, None, Host(Path("/"), Path("/missing"), 0.2, 5.0))
         waiting = (rails._claim((vf, busy), Owner(name, "eth0", name)) for vf, name in ((first, "a"), (second, "b")))
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     assert [type(ended) for ended in asyncio.run(main())] == [NotReady, NotReady]
     assert changes == []
+
+
+# CHECK.
+
+
+async def difference(rails: Rails, netns_fd: int) -> str | None:
+    record = await attached(rails, netns_fd)
+    netns = requests.parse(ENVIRON, CONF, netns_fd).netns
+    return await rails.difference(rails.record(record.key), netns, netns_fd)
+
+
+NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [(NET1, None), (replace(NET1, mtu=1500), "its MTU is 1500"), (None, "is not in the sandbox")],
+    ids=["same", "another MTU", "gone"],
+)
+def test_difference_is_what_the_kernel_says_against_the_record(node: Node, monkeypatch, link, says: str | None) -> None:
+    monkeypatch.setattr(rails_module, "link_states", lambda vfs, netns_fd: {VF: link} if link else {})
+
+    found = node.run(difference)
+
+    assert found is None if says is None else says in found
+
+
+def test_difference_of_a_namespace_that_is_gone_is_told_without_a_look_into_it(node: Node) -> None:
+    async def main(rails: Rails, netns_fd: int) -> str | None:
+        record = await attached(rails, netns_fd)
+        return await rails.difference(rails.record(record.key), None, None)
+
+    assert "is gone" in node.run(main)
+
+
+def test_difference_names_an_rdma_device_that_is_gone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbound(vfs: object, netns_fd: int) -> dict[PciAddress, LinkState]:
+        shutil.rmtree(node.tree.devices / AT_HOME / "infiniband")
+        return {VF: NET1}
+
+    monkeypatch.setattr(rails_module, "link_states", unbound)
+
+    assert "its RDMA device is missing" in node.run(difference)
+
+
+# Networks.
+
+
+def annotated(**annotations: str) -> bytes:
+    runtime_config = {"io.kubernetes.cri.pod-annotations": {f"railnet.io/{key}": to for key, to in annotations.items()}}
+    return json.dumps({**json.loads(CONF), "runtimeConfig": runtime_config}).encode()
+
+
+def test_network_is_chosen_before_anything_is_claimed(node: Node) -> None:
+    with pytest.raises(NotPermitted, match="may not use network 'fast'"):
+        node.run(lambda rails, netns_fd: planned(rails, netns_fd, conf=annotated(network="fast")))
+
+    assert node.state == (None, False)
+
+
+def test_record_names_the_network_and_how_its_ipam_plugin_is_called(node: Node) -> None:
+    node.network = replace(node.network, ipam=PluginIpam({"type": "host-local"}))
+
+    record = node.run(planned)
+
+    conf = {"cniVersion": "1.0.0", "name": "railnet-default", "type": "railnet", "ipam": {"type": "host-local"}}
+    assert (record.network, record.ipam) == ("default", Ipam(conf, ("net1",), "/opt/cni/bin"))
+
+
+def test_what_an_ipam_plugin_gave_is_written_down_and_applied(node: Node) -> None:
+    address, route = ip_interface("10.61.0.2/24"), Route(ip_network("10.0.0.0/8"), None)
+
+    async def main(rails: Rails, netns_fd: int) -> None:
+        record = rails.address(await planned(rails, netns_fd), {"net1": Given((address,), (route,))})
+        assert node.journal.get(KEY) == record
+        await rails.attach(record, netns_fd)
+
+    node.run(main)
+
+    assert node.kernel.steps[-1] == ConfigureLink("net1", (address,), (route,))
+
+
+def test_port_in_the_networks_partition_is_taken(node: Node) -> None:
+    node.network = replace(node.network, pkey=0x8001)
+    node.pkeys_are("0xffff", "0x8001")
+
+    node.run(attached)
+
+    assert node.state == ("attached", True)
+
+
+@pytest.mark.parametrize(
+    ("pkeys", "why"),
+    [(["0xffff"], "its port is in the partitions 0xffff"), (["0xffff", "0x0001"], "its port is only a limited member")],
+)
+def test_port_outside_the_networks_partition_is_unusable(node: Node, pkeys: list[str], why: str) -> None:
+    node.network = replace(node.network, pkey=0x8001)
+    node.pkeys_are(*pkeys)
+
+    with pytest.raises(
+        Unusable, match=rf"network 'default', which is partition 0x8001: {why}.*its GUID \S+ as a member"
+    ):
+        node.run(attached)
+
+
+def test_partition_that_comes_within_the_wait_is_enough(node: Node) -> None:
+    node.network = replace(node.network, pkey=0x8001, wait=10.0)
+    node.pkeys_are("0xffff")
+
+    async def main(rails: Rails, netns_fd: int) -> None:
+        loop, moved = asyncio.get_running_loop(), asyncio.Event()
+        node.kernel.then = lambda: loop.call_soon_threadsafe(moved.set)  # type: ignore[assignment]
+        attaching = asyncio.create_task(attached(rails, netns_fd))
+        await moved.wait()
+        node.pkeys_are("0x8001")
+        await attaching
+
+    node.run(main)
+
+    assert node.state == ("attached", True)

@@ -81,6 +81,19 @@ def test_del_of_a_pod_without_a_rail_runs_the_primary(node: Node) -> None:
     assert node.serve(play) == [("DEL flannel", (0, b""))]
 
 
+def test_gc_takes_back_what_is_not_listed_and_asks_nothing_of_an_old_primary(node: Node) -> None:
+    none = dict.fromkeys((b"CNI_CONTAINERID", b"CNI_NETNS", b"CNI_IFNAME", b"CNI_ARGS"), b"")
+    listed = b'"1.1.0", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]'
+    request = a_request({**ENVIRON, **none, b"CNI_COMMAND": b"GC"}, CONF.replace(b'"0.3.1"', listed))
+
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.shaken(request)
+        return await executable.done()
+
+    assert node.serve(play) == [(0, b"")]
+    assert node.rails.log == ["collect all but a@eth0"]
+
+
 def test_request_that_comes_byte_by_byte_is_served(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, bytes]:
         await executable.send_byte_by_byte(REQUEST)

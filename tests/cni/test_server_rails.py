@@ -51,7 +51,7 @@ def test_add_of_a_pod_with_a_rail_attaches_after_the_primary_and_then_confirms(r
         return [meanwhile, await executable.done()]
 
     assert rail_node.serve(play) == [[["plan"], (0, BYTES)]]
-    assert rail_node.rails.log == ["plan", "attach", "confirm"]
+    assert rail_node.rails.log == ["plan", "attach", "confirm", "announce"]
 
 
 def test_rails_are_taken_back_when_the_executable_dies_while_the_primary_runs(rail_node: Node) -> None:
@@ -75,7 +75,7 @@ async def leaving_before_done_with_a_descriptor(executable: FakeExecutable) -> N
 def test_rails_are_taken_back_by_the_record_when_the_answer_cannot_be_delivered(rail_node: Node, play) -> None:
     rail_node.serve(play)
 
-    assert rail_node.rails.log == ["plan", "attach", "confirm", "detach by the record", "forget"]
+    assert rail_node.rails.log == ["plan", "attach", "confirm", "announce", "take back"]
 
 
 def test_del_whose_answer_cannot_be_delivered_takes_nothing_back_twice(rail_node: Node) -> None:

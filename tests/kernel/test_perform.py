@@ -4,7 +4,8 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_interface
-from typing import TypeVar
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,13 +14,12 @@ from kernel.rtnetlink import IpInterface, Link
 from vf.address import PciAddress
 from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
-Result = TypeVar("Result")
-
 VF = PciAddress.parse("0000:03:00.1")
 OURS, MARK = str(VF), f"railnet {VF}"
 SANDBOX = -7  # the sandbox's descriptor; every other is the node's
-IN = MoveLinkIn(VF, 11, "ibs5v0", "net1")
-CONFIGURE = ConfigureLink("net1", 4092, (ip_interface("10.56.3.1/16"),))
+ROOT = Path("/")
+IN = MoveLinkIn(VF, 11, "ibs5v0", "net1", 4092)
+ADDRESSES = ConfigureLink("net1", (ip_interface("10.56.3.1/16"),))
 OUT = MoveLinkOut(VF, "ibs5v0")
 
 
@@ -38,30 +38,46 @@ class Kernel:
         self.sandbox = {link.ifindex: link for link in sandbox}
         self.refuses: dict[str, OSError] = {}
         self.log: list[str] = []
-        self._here = self.node
 
     @contextmanager
-    def links(self) -> Iterator["Kernel"]:
-        yield self
+    def links(self, netns_fd: int | None = None) -> Iterator["Namespace"]:
+        yield Namespace(self, self.sandbox if netns_fd == SANDBOX else self.node)
 
-    def inside(self, netns_fd: int, function: Callable[[], Result]) -> Result:
-        before, self._here = self._here, self.sandbox if netns_fd == SANDBOX else self.node
-        try:
-            return function()
-        finally:
-            self._here = before
-
-    def listed(self) -> tuple[Link, ...]:
-        return tuple(self._here.values())
-
-    def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
+    def move(self, here: dict[int, Link], ifindex: int, netns_fd: int, ifname: str) -> None:
         into = self.sandbox if netns_fd == SANDBOX else self.node
-        self._check("move in" if into is self.sandbox else "move out", ifindex)
-        link = self._here.pop(ifindex)
+        self.check("move in" if into is self.sandbox else "move out", here, ifindex)
+        link = here.pop(ifindex)
         taken = any(other.ifname == ifname for other in into.values())
         into[ifindex] = link if taken else link._replace(ifname=ifname)
         if taken:
             raise OSError(errno.EEXIST, "File exists")
+
+    def check(self, operation: str, here: dict[int, Link], ifindex: int) -> None:
+        if operation in self.refuses:
+            raise self.refuses[operation]
+        if ifindex not in here:
+            raise OSError(errno.ENODEV, "No such device")
+        self.log.append(operation)
+
+
+class Namespace(NamedTuple):
+    """`Links` of one of the kernel's two namespaces."""
+
+    kernel: Kernel
+    here: dict[int, Link]
+
+    def listed(self) -> tuple[Link, ...]:
+        return tuple(self.here.values())
+
+    def ifindex(self, ifname: str) -> int | None:
+        return next((link.ifindex for link in self.here.values() if link.ifname == ifname), None)
+
+    def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
+        self.kernel.move(self.here, ifindex, netns_fd, ifname)
+
+    def move_up(self, ifindex: int, netns_fd: int, ifname: str, mtu: int) -> None:
+        self.kernel.move(self.here, ifindex, netns_fd, ifname)
+        self.kernel.check(f"MTU {mtu}", self.kernel.sandbox, ifindex)
 
     def rename(self, ifindex: int, ifname: str) -> None:
         self._change("rename", ifindex, ifname=ifname)
@@ -69,25 +85,12 @@ class Kernel:
     def set_alias(self, ifindex: int, alias: str) -> None:
         self._change("set_alias", ifindex, alias=alias or None)
 
-    def set_mtu(self, ifindex: int, mtu: int) -> None:
-        self._change("set_mtu", ifindex)
-
     def add_address(self, ifindex: int, address: IpInterface) -> None:
         self._change("add_address", ifindex)
 
-    def set_up(self, ifindex: int) -> None:
-        self._change("set_up", ifindex)
-
     def _change(self, operation: str, ifindex: int, **changes: str | None) -> None:
-        self._check(operation, ifindex)
-        self._here[ifindex] = self._here[ifindex]._replace(**changes)
-
-    def _check(self, operation: str, ifindex: int) -> None:
-        if operation in self.refuses:
-            raise self.refuses[operation]
-        if ifindex not in self._here:
-            raise OSError(errno.ENODEV, "No such device")
-        self.log.append(operation)
+        self.kernel.check(operation, self.here, ifindex)
+        self.here[ifindex] = self.here[ifindex]._replace(**changes)
 
 
 @pytest.fixture
@@ -95,7 +98,6 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
     def made(node: list[Link] = [], sandbox: list[Link] = []) -> Kernel:  # noqa: B006 - never changed
         kernel = Kernel(node, sandbox)
         monkeypatch.setattr(perform, "links", kernel.links)
-        monkeypatch.setattr(perform, "inside", kernel.inside)
         return kernel
 
     return made
@@ -126,52 +128,52 @@ STRANGERS = {
 
 @pytest.mark.parametrize("link", FOUND.values(), ids=FOUND.keys())
 def test_netdev_of_the_vf_is_found(link: Link) -> None:
-    assert perform._find((a_link(1, "lo"), link), VF) == link
+    assert perform.find((a_link(1, "lo"), link), VF) == link
 
 
 @pytest.mark.parametrize("link", STRANGERS.values(), ids=STRANGERS.keys())
 def test_link_of_the_pods_own_is_never_the_vfs_whatever_it_has_of_ours(link: Link) -> None:
-    assert perform._find((link,), VF) is None
+    assert perform.find((link,), VF) is None
 
 
 def test_device_counts_more_than_a_mark() -> None:
     forged, ours = a_link(2, "net1", MARK, kind="tun"), a_link(3, "x", parent=OURS)
 
-    assert perform._find((forged, ours), VF) == ours
+    assert perform.find((forged, ours), VF) == ours
 
 
 # Attach.
 
 
-def test_attach_marks_moves_and_configures(a_kernel) -> None:
+def test_attach_marks_moves_and_gives_addresses(a_kernel) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0")])
 
-    perform.attach((IN, CONFIGURE), SANDBOX)
+    perform.attach((IN, ADDRESSES), SANDBOX, ROOT)
 
     assert (kernel.node, kernel.sandbox) == ({}, {11: a_link(11, "net1", MARK)})
-    assert kernel.log == ["set_alias", "move in", "set_mtu", "add_address", "set_up"]
+    assert kernel.log == ["set_alias", "move in", "MTU 4092", "add_address"]
 
 
-@pytest.mark.parametrize("operation", ["set_mtu", "add_address", "set_up"])
+@pytest.mark.parametrize("operation", ["MTU 4092", "add_address"])
 @pytest.mark.parametrize("parent", [OURS, None], ids=["device known", "by the mark"])
 def test_attach_leaves_the_kernel_as_it_was_when_a_step_is_refused(a_kernel, operation: str, parent) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0", parent=parent)])
     kernel.refuses = {operation: OSError(errno.EINVAL, "Invalid argument")}
 
     with pytest.raises(OSError, match="Invalid argument") as raised:
-        perform.attach((IN, CONFIGURE), SANDBOX)
+        perform.attach((IN, ADDRESSES), SANDBOX, ROOT)
 
     assert (kernel.node, kernel.sandbox) == ({11: a_link(11, "ibs5v0", alias=MARK, parent=parent)}, {})
     assert not hasattr(raised.value, "__notes__")
 
 
-@pytest.mark.parametrize("operation", ["set_mtu", "move in"])
+@pytest.mark.parametrize("operation", ["MTU 4092", "move in"])
 def test_attach_raises_the_first_error_with_a_note_when_its_undo_fails_too(a_kernel, operation: str) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS)], [a_link(12, "left", parent=OURS)])
     kernel.refuses = {operation: OSError(errno.EINVAL, "first"), "move out": OSError(errno.EBUSY, "second")}
 
     with pytest.raises(OSError, match="first") as raised:
-        perform.attach((IN, CONFIGURE), SANDBOX)
+        perform.attach((IN, ADDRESSES), SANDBOX, ROOT)
 
     assert raised.value.__notes__ == ["and its undo failed: [Errno 16] second"]
 
@@ -179,17 +181,17 @@ def test_attach_raises_the_first_error_with_a_note_when_its_undo_fails_too(a_ker
 def test_attach_undoes_every_move_though_the_undo_of_one_fails(a_kernel) -> None:
     other = PciAddress.parse("0000:83:00.1")
     kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS), a_link(12, "ibs6v0", parent=str(other))])
-    kernel.refuses = {"set_mtu": OSError(errno.EINVAL, "first")}
+    kernel.refuses = {"add_address": OSError(errno.EINVAL, "first")}
     moved = kernel.move
 
-    def move(ifindex: int, netns_fd: int, ifname: str) -> None:
+    def move(here: dict[int, Link], ifindex: int, netns_fd: int, ifname: str) -> None:
         if netns_fd != SANDBOX and ifindex == 12:
             raise OSError(errno.EBUSY, "second")
-        moved(ifindex, netns_fd, ifname)
+        moved(here, ifindex, netns_fd, ifname)
 
     kernel.move = move
     with pytest.raises(OSError, match="first") as raised:
-        perform.attach((IN, MoveLinkIn(other, 12, "ibs6v0", "net2"), CONFIGURE), SANDBOX)
+        perform.attach((IN, MoveLinkIn(other, 12, "ibs6v0", "net2", 4092), ADDRESSES), SANDBOX, ROOT)
 
     assert (list(kernel.node), list(kernel.sandbox)) == ([11], [12])
     assert len(raised.value.__notes__) == 1
@@ -200,7 +202,7 @@ def test_attach_does_not_move_where_the_name_is_taken(a_kernel) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0")], [strangers])
 
     with pytest.raises(OSError, match=r"has a link named net1 already; VF 0000:03:00\.1 was not moved") as raised:
-        perform.attach((IN,), SANDBOX)
+        perform.attach((IN,), SANDBOX, ROOT)
 
     assert raised.value.errno == errno.EEXIST
     assert (kernel.sandbox, kernel.log) == ({2: strangers}, [])
@@ -210,7 +212,7 @@ def test_attach_leaves_a_link_of_the_pods_alone_when_the_netdev_is_gone(a_kernel
     kernel = a_kernel([], [a_link(2, "ibs5v0", MARK, kind="veth")])
 
     with pytest.raises(OSError, match="No such device"):
-        perform.attach((IN,), SANDBOX)
+        perform.attach((IN,), SANDBOX, ROOT)
 
     assert list(kernel.sandbox) == [2]
 

@@ -6,7 +6,7 @@ from errno import EINVAL, EOPNOTSUPP, EPROTONOSUPPORT
 import pytest
 
 from kernel import rdma
-from kernel.rdma import Device, Message, PortState, Rdma
+from kernel.rdma import Device, PortState, Rdma
 from vf.function import DeviceNode
 from vf.guid import Guid
 
@@ -177,32 +177,6 @@ def test_what_is_left_of_an_earlier_request_is_passed_over() -> None:
     kernel.netns_mode()
 
     assert kernel.port(7) == PortState("4: ACTIVE", "5: LinkUp")
-
-
-def test_messages_of_one_datagram_are_taken_apart() -> None:
-    messages = list(rdma.decode(PORT + DONE))
-
-    assert messages == [Message(0x1405, 1, PORT[16:]), Message(3, 1, b"\0\0\0\0")]
-
-
-def test_attributes_are_by_type_without_padding_and_flags() -> None:
-    nested = bytes.fromhex("0500 0c80 04000000 0600 0200 4100 0000")
-
-    assert rdma.decode_attributes(nested) == {12: b"\x04", 2: b"A\0"}
-
-
-@pytest.mark.parametrize(
-    "data", [PORT[:-1], PORT[:10], b"\x04\0\0\0" + PORT[4:]], ids=["cut", "header cut", "too short"]
-)
-def test_message_that_is_not_whole_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="netlink"):
-        list(rdma.decode(data))
-
-
-@pytest.mark.parametrize("payload", ["0800 0100 07", "0200 0100", "0800"], ids=["value cut", "too short", "header cut"])
-def test_attribute_that_is_not_whole_is_refused(payload: str) -> None:
-    with pytest.raises(ValueError, match="netlink"):
-        rdma.decode_attributes(bytes.fromhex(payload))
 
 
 def test_kernel_has_rdma_or_says_that_it_has_not() -> None:

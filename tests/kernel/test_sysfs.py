@@ -1,5 +1,6 @@
 """PFs and VFs, read from a tree as the kernel shows it."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -119,9 +120,15 @@ def test_inventory_is_empty_where_there_is_no_pci_device(tree: Tree) -> None:
     assert Sysfs(tree.root).inventory().pfs == ()
 
 
-def test_inventory_needs_a_pci_bus(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+def test_inventory_needs_a_sysfs(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path))):
         Sysfs(tmp_path).inventory()
+
+
+def test_inventory_of_a_machine_without_pci_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "bus").mkdir()
+
+    assert Sysfs(tmp_path).inventory().pfs == ()
 
 
 @pytest.mark.parametrize("kind", ["umad", "issm", "uverbs"])

@@ -1,6 +1,7 @@
 """A simulated node with the real plugin, daemon and CNI plugins; the tests of this folder run inside it."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ def shared_node() -> Iterator[Node]:
     with Node(Path(os.environ["RAILNET_CNI_PLUGINS"])) as node:
         node.install()
         node.start_daemon()
+        OURS.parent.mkdir()
+        for name in ("00-railnet.conflist", "10-flannel.conflist"):
+            shutil.copy(Path("/etc/cni/net.d", name), OURS.with_name(name))
+        node.runtime.configurations = OURS.parent
         yield node
 
 

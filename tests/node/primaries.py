@@ -5,7 +5,8 @@ from pathlib import Path
 
 from simnode.node import RESOURCE, Node
 
-OURS = Path("/etc/cni/net.d/00-railnet.conflist")
+# What the runtime under test reads: a copy, which tests may change. The one in /etc/cni/net.d is the daemon's own.
+OURS = Path("/run/runtime-net.d/00-railnet.conflist")
 PLUGINS = Path("/opt/cni/bin")
 RUN = Path("/run/railnet")
 _PRIMARY = Path("/run/primary.conflist")

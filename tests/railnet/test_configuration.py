@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin.pools import Pool, Selector
-from railnet.configuration import Configuration, HostPaths, NetworkConfiguration, Timeouts, load, parse
+from railnet.configuration import Configuration, HostPaths, Publish, Timeouts, load, parse
 from vf.address import PciAddress
 from vf.errors import Misconfigured
+from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.provision import Provision
 
 EVERYTHING = """\
@@ -34,8 +35,16 @@ provision:
 - {pf: "0000:03:00.0", vfs: 8, guid: derived}
 - {pf: "0000:83:00.0", vfs: 4}
 rdma: {netns: shared}
-networks: {default: {mtu: 2044, ipam: {type: slice, range: fd56::/64}}}
+networks:
+  default: {mtu: 2044, wait: 2s, pkey: 0x8001, ipam: {type: slice, range: fd56::/64, rails: 8}}
+  verbs: {ipam: {type: none}}
+  fixed: {pkey: "0x7fff", ipam: {type: static, range: 10.60.0.0/16}}
+  elsewhere: {ipam: {type: host-local, ranges: [[{subnet: 10.61.0.0/24}]]}}
+limits:
+  "*": {networks: [default, verbs]}
+  team-a: {networks: [default, fixed], static: true}
 timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
+publish: {networkStatus: false, events: false}
 """
 
 
@@ -65,8 +74,20 @@ def test_every_key_is_understood() -> None:
             Pool("rdma/rest"),
         ),
         provision=(Provision(PciAddress(0, 3, 0, 0), 8), Provision(PciAddress(0, 0x83, 0, 0), 4)),
-        network=NetworkConfiguration(2044, ip_network("fd56::/64")),
+        networks=Networks(
+            {
+                "default": Network("default", 2044, 2.0, 0x8001, SliceIpam(ip_network("fd56::/64"), 8)),
+                "verbs": Network("verbs", ipam=NoIpam()),
+                "fixed": Network("fixed", pkey=0x7FFF, ipam=StaticIpam(ip_network("10.60.0.0/16"))),
+                "elsewhere": Network(
+                    "elsewhere",
+                    ipam=PluginIpam({"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}),
+                ),
+            },
+            {"*": Limit(("default", "verbs")), "team-a": Limit(("default", "fixed"), static=True)},
+        ),
         timeouts=Timeouts(delegate=10.0, add=120.0, daemon=0.5, kubelet=1.5),
+        publish=Publish(network_status=False, events=False),
     )
 
 
@@ -83,8 +104,12 @@ def test_defaults_are_the_designs() -> None:
     )
     assert (default.primary, default.provision) == (None, ())
     assert default.pools == (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
-    assert default.network == NetworkConfiguration("pf", ip_network("10.56.0.0/16"))
+    assert default.networks == Networks(
+        {"default": Network("default", "pf", 5.0, None, SliceIpam(ip_network("10.56.0.0/16")))},
+        {"*": Limit(("default",), static=False)},
+    )
     assert default.timeouts == Timeouts(delegate=30.0, add=60.0, daemon=5.0, kubelet=2.0)
+    assert default.publish == Publish(network_status=True, events=True)
 
 
 def test_resources_are_the_pools_names() -> None:
@@ -107,10 +132,12 @@ def test_auto_and_pf_may_be_said_outright() -> None:
         ("pools: [{resource: a/b}, {resource: c/d, select: {linktype: []}}]", "pools[1].select.linktype"),
         ("provision: [{pf: '0000:03:00.0', vfs: 8, numvfs: 8}]", "provision[0].numvfs"),
         ("rdma: {mode: shared}", "rdma.mode"),
-        ("networks: {fast: {}}", "networks.fast"),
+        ("networks: {fast: {speed: high}}", "networks.fast.speed"),
+        ("limits: {team-a: {pools: []}}", "limits.team-a.pools"),
         ("networks: {default: {MTU: 2044}}", "networks.default.MTU"),
-        ("networks: {default: {ipam: {subnet: x}}}", "networks.default.ipam.subnet"),
+        ("networks: {default: {ipam: {type: slice, subnet: x}}}", "networks.default.ipam.subnet"),
         ("timeouts: {del: 5s}", "timeouts.del"),
+        ("publish: {network-status: true}", "publish.network-status"),
     ],
 )
 def test_unknown_key_is_named_by_its_path_with_the_known_ones(text: str, path: str) -> None:
@@ -149,15 +176,30 @@ WRONG = {
     "networks: {default: []}": "networks.default is []; it should be a mapping",
     "networks: {default: {mtu: -1}}": "networks.default.mtu is -1; it should be a number above 0",
     "networks: {default: {mtu: jumbo}}": "networks.default.mtu is 'jumbo'; it should be a number above 0",
-    "networks: {default: {ipam: {type: static}}}": "networks.default.ipam.type is 'static'; this version knows only 'slice'",
-    "networks: {default: {ipam: {range: 10.56.0.1/16}}}": "networks.default.ipam.range: 10.56.0.1/16 has host bits set",
-    "networks: {default: {ipam: {range: 10.56}}}": "networks.default.ipam.range is 10.56; it should be a string",
+    "networks: {default: {ipam: {range: 10.56.0.0/16}}}": "networks.default.ipam is {'range': '10.56.0.0/16'}; it should be a mapping whose type is one of slice, none, static",
+    "networks: {default: {ipam: {type: railnet}}}": "networks.default.ipam is {'type': 'railnet'}; it should be a mapping whose type",
+    "networks: {default: {ipam: {type: ../sh}}}": "networks.default.ipam is {'type': '../sh'}; it should be a mapping whose type",
+    "networks: {default: {ipam: {type: dhcp, since: 2020-01-01}}}": "networks.default.ipam cannot be given to plugin 'dhcp' as JSON",
+    "networks: {default: {ipam: {type: slice, rails: 0}}}": "networks.default.ipam.rails is 0; it should be a number above 0",
+    "networks: {default: {pkey: 0x8000}}": "networks.default.pkey is 32768; it should be a PKey from",
+    "networks: {default: {pkey: ffff}}": "networks.default.pkey is 'ffff'; it should be a PKey from",
+    "networks: {default: {pkey: 0x18001}}": "networks.default.pkey is 98305; it should be a PKey from",
+    "networks: {Fast: {}}": "networks has the key 'Fast', which is no name of a network",
+    "networks: []": "networks is []; it should be a mapping with the name of a network as each key",
+    "networks: {other: {ipam: {type: slice, range: 10.56.128.0/17}}}": "networks.default.ipam.range 10.56.0.0/16 and networks.other.ipam.range 10.56.128.0/17 overlap",
+    "limits: {Team: {}}": "limits has the key 'Team', which is no name of a namespace",
+    "limits: {team-a: {networks: [fast]}}": "limits.team-a.networks names 'fast'; 'networks' has: default",
+    "limits: {team-a: {networks: default}}": "limits.team-a.networks is 'default'; it should be a list",
+    "limits: {team-a: {static: 1}}": "limits.team-a.static is 1; it should be true or false",
+    "networks: {default: {ipam: {type: slice, range: 10.56.0.1/16}}}": "networks.default.ipam.range: 10.56.0.1/16 has host bits set",
+    "networks: {default: {ipam: {type: slice, range: 10.56}}}": "networks.default.ipam.range is 10.56; it should be a string",
     "timeouts: 5s": "timeouts is '5s'; it should be a mapping",
     "timeouts: {add: 5}": "timeouts.add is 5; it should be a duration like 500ms, 5s or 2m",
     "timeouts: {add: 0s}": "timeouts.add is '0s'; it should be a duration",
     "timeouts: {add: -5s}": "timeouts.add is '-5s'; it should be a duration",
     "timeouts: {add: 5 s}": "timeouts.add is '5 s'; it should be a duration",
     "timeouts: {add: 1h}": "timeouts.add is '1h'; it should be a duration",
+    "publish: {events: 'no'}": "publish.events is 'no'; it should be true or false",
 }
 
 

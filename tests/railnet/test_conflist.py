@@ -10,7 +10,7 @@ import pytest
 from cni.host import netconf
 from deviceplugin.pools import Pool
 from railnet.configuration import Configuration, HostPaths, Timeouts
-from railnet.conflist import FOLDER, NAME, compose, find_primary, why_inactive
+from railnet.conflist import FOLDER, NAME, compose, copies, find_primary, why_inactive
 from vf.errors import Misconfigured
 
 DEFAULT = Configuration()
@@ -50,8 +50,8 @@ def host(tmp_path: Path) -> Host:
 def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
     assert composed() == {
         "cniVersion": "0.3.1",
+        "cniVersions": ["1.0.0", "1.1.0"],
         "name": "cbr0",
-        "disableCheck": True,
         "loadOnlyInlinedPlugins": True,
         "plugins": [
             {
@@ -100,6 +100,15 @@ def test_plugin_understands_what_is_composed(version: str) -> None:
 )
 def test_version_is_the_primarys_but_at_most_1_0_0(primary: str, ours: str) -> None:
     assert composed({**FLANNEL, "cniVersion": primary})["cniVersion"] == ours
+
+
+def test_version_for_an_older_libcni_is_the_one_it_would_take_of_the_primary() -> None:
+    assert composed({**FLANNEL, "cniVersions": ["1.0.0", "1.1.0"]})["cniVersion"] == "0.3.1"
+
+
+@pytest.mark.parametrize("disabled", [True, "true", False, None])
+def test_gc_that_the_primarys_author_disabled_stays_disabled(disabled: object) -> None:
+    assert composed({**FLANNEL, "disableGC": disabled}).get("disableGC", False) is bool(disabled)
 
 
 def test_capabilities_are_the_union_of_what_is_on() -> None:
@@ -161,8 +170,33 @@ def test_primary_that_is_configured_is_not_looked_for(host: Host) -> None:
 def test_primary_that_is_not_there_is_misconfigured(host: Host, names: tuple[str, ...]) -> None:
     host.has(*names)
 
-    with pytest.raises(Misconfigured, match=r"has no CNI configuration but Railnet's: install flannel first"):
+    with pytest.raises(Misconfigured, match=r"has no CNI configuration but Railnet's: install flannel"):
         find_primary(host.root, Configuration())
+
+
+@pytest.mark.parametrize("content", ["", '{"cniVers'], ids=["empty", "half"])
+def test_primary_in_use_that_is_broken_is_not_passed_over(host: Host, content: str) -> None:
+    host.has(NAME, content=json.dumps(composed()))
+    host.has("10-flannel.conflist", content=content)
+    host.has("87-podman-bridge.conflist")
+
+    with pytest.raises(Misconfigured, match=r"10-flannel\.conflist is no JSON.*stays as it is"):
+        find_primary(host.root, Configuration())
+
+
+def test_primary_in_use_that_was_moved_away_is_followed_by_the_next(host: Host) -> None:
+    host.has(NAME, content=json.dumps(composed()))
+    host.has("10-flannel.conflist.cilium_bak", "05-cilium.conflist", "87-podman-bridge.conflist")
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/05-cilium.conflist"
+
+
+@pytest.mark.parametrize("ours", ["", "[]", '{"plugins": []}', '{"plugins": [5]}'])
+def test_primary_is_found_although_our_own_file_is_broken(host: Host, ours: str) -> None:
+    host.has(NAME, content=ours)
+    host.has("10-b.conflist")
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
 
 
 def test_primary_is_misconfigured_where_there_is_no_folder(tmp_path: Path) -> None:
@@ -194,6 +228,21 @@ def test_conflist_is_inactive_when_another_comes_first(host: Host, names: tuple[
     host.has(*names)
 
     assert f"does not use {FOLDER}/{NAME} ({found})" in why_inactive(host.root)
+
+
+def test_who_must_move_is_told_when_another_sorts_before_it_and_only_then(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    absent = why_inactive(host.root)
+    host.has(NAME, "00-multus.conf")
+
+    assert "rename" not in absent
+    assert "rename what sorts before it" in why_inactive(host.root)
+
+
+def test_copies_are_ours_under_whatever_other_tools_have_called_them(host: Host) -> None:
+    host.has(NAME, f"{NAME}.cilium_bak", f"{NAME}.bak", "10-flannel.conflist", "10-flannel.conflist.bak")
+
+    assert [path.name for path in copies(host.root)] == [NAME, f"{NAME}.bak", f"{NAME}.cilium_bak"]
 
 
 @pytest.mark.parametrize("name", ["00-a.conflist.bak", "00-README", "00-a.yaml"])

@@ -1,14 +1,16 @@
 """What a sandbox has, and addresses to have, built from what a test cares about."""
 
 from dataclasses import replace
-from ipaddress import ip_interface
+from ipaddress import ip_interface, ip_network
 from typing import Any
 
 from hypothesis import strategies as st
 
 from vf.address import PciAddress
+from vf.function import DeviceNode
 from vf.guid import Guid
-from vf.record import Attachment, Netns, Pod, Record
+from vf.record import Attachment, Ipam, Netns, Pod, Record
+from vf.step import Route
 
 FIRST = PciAddress.parse("0000:03:00.1")
 SECOND = PciAddress.parse("0000:83:00.1")
@@ -28,10 +30,22 @@ attachments = st.builds(
     ifname=st.text(max_size=15),
     vf=pci_addresses,
     rail=st.integers(0, 127),
+    link_layer=st.sampled_from(["InfiniBand", "Ethernet"]),
     guid=st.none() | guids,
+    mtu=st.integers(0),
     addresses=st.lists(interfaces, max_size=3).map(tuple),
     host_ifname=st.text(max_size=15),
     rdma=st.none() | st.text(max_size=15),
+    uverbs=st.none() | st.builds(DeviceNode, st.text(), st.integers(0), st.integers(0)),
+    routes=st.lists(
+        st.builds(
+            lambda address, bits, gateway: Route(ip_network((address, bits), strict=False), gateway),
+            st.ip_addresses(),
+            st.integers(0, 32),
+            st.none() | st.ip_addresses(),
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -47,6 +61,9 @@ records = st.builds(
     stage=st.sampled_from(["planned", "attached", "detaching"]),
     attachments=st.lists(attachments, max_size=3).map(tuple),
     primary=st.dictionaries(st.text(), json_values, max_size=3),
+    network=st.text(),
+    ipam=st.none()
+    | st.builds(Ipam, st.dictionaries(st.text(), json_values, max_size=3), st.lists(st.text()).map(tuple), st.text()),
 )
 
 
@@ -55,10 +72,13 @@ def an_attachment(**changes: Any) -> Attachment:
         ifname="net1",
         vf=FIRST,
         rail=0,
+        link_layer="InfiniBand",
         guid=Guid.parse("ba59:9f03:01f9:8f86"),
+        mtu=4092,
         addresses=(ip_interface("10.56.3.1/16"),),
         host_ifname="ibs5v0",
         rdma="mlx5_4",
+        uverbs=DeviceNode("uverbs4", 231, 196),
     )
     return replace(attachment, **changes)
 

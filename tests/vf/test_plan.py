@@ -1,5 +1,6 @@
 """What a sandbox gets, which changes that takes, and which take it back."""
 
+from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
@@ -14,6 +15,7 @@ from vf.plan import Assigned, assign, attach, attachments, move_out, rename
 from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
+MTUS = {FIRST: 4092}
 AT_HOME = {FIRST: Netdev("ibs5v0", 11, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
 
 
@@ -61,15 +63,17 @@ def test_attachments_say_all_that_is_needed_to_go_back() -> None:
     vf = a_vf("0000:03:00.1", rdma=an_rdma_device(4, node_guid=Guid(7)))
     address = ip_interface("10.56.3.1/16")
 
-    (attachment,) = attachments([Assigned("net1", 0, vf)], {FIRST: Netdev("ib9", 5, 2044)}, {FIRST: (address,)})
+    (attachment,) = attachments(
+        [Assigned("net1", 0, vf)], {FIRST: Netdev("ib9", 5, 2044)}, {FIRST: 2044}, {FIRST: (address,)}
+    )
 
-    assert attachment == an_attachment(guid=Guid(7), addresses=(address,), host_ifname="ib9", rdma="mlx5_4")
+    assert attachment == an_attachment(guid=Guid(7), mtu=2044, addresses=(address,), host_ifname="ib9")
 
 
 def test_attachments_leave_guid_and_rdma_out_when_the_vf_has_no_rdma_device() -> None:
-    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], AT_HOME, {FIRST: ()})
+    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], AT_HOME, MTUS, {FIRST: ()})
 
-    assert (attachment.guid, attachment.rdma) == (None, None)
+    assert (attachment.guid, attachment.rdma, attachment.uverbs) == (None, None, None)
 
 
 @pytest.mark.parametrize("value", [0, (1 << 64) - 1], ids=["zero", "all one"])
@@ -77,17 +81,16 @@ def test_attachments_are_refused_with_the_remedy_when_a_vf_has_no_guid(value: in
     vf = a_vf(rdma=an_rdma_device(1, node_guid=Guid(value)))
 
     with pytest.raises(Unusable, match=r"VF 0000:03:00\.1 has no GUID; let Railnet provision 0000:03:00\.0"):
-        attachments([Assigned("net1", 0, vf)], AT_HOME, {FIRST: ()})
+        attachments([Assigned("net1", 0, vf)], AT_HOME, MTUS, {FIRST: ()})
 
 
 def test_attach_moves_every_link_before_it_configures_any() -> None:
-    steps = attach([NET1, NET2], AT_HOME, {FIRST: 4092, SECOND: 2044})
+    steps = attach([NET1, replace(NET2, mtu=2044)], AT_HOME)
 
     assert steps == (
-        MoveLinkIn(FIRST, 11, "ibs5v0", "net1"),
-        MoveLinkIn(SECOND, 12, "ibs6v0", "net2"),
-        ConfigureLink("net1", 4092, NET1.addresses),
-        ConfigureLink("net2", 2044, ()),
+        MoveLinkIn(FIRST, 11, "ibs5v0", "net1", 4092),
+        MoveLinkIn(SECOND, 12, "ibs6v0", "net2", 2044),
+        ConfigureLink("net1", NET1.addresses),
     )
 
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment, records
 from vf.record import Record, Unreadable, decode, encode
 
-RECORD = a_record(an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, guid=None, addresses=(), rdma=None))
+RECORD = a_record(
+    an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, guid=None, addresses=(), rdma=None, uverbs=None)
+)
 WRITTEN = encode(RECORD)
 CONTENT = len(WRITTEN.rstrip())  # all but the newline at the end
 
@@ -36,15 +38,31 @@ def test_record_is_read_back_as_it_was_written(record: Record) -> None:
 def test_record_is_spelled_as_the_design_says() -> None:
     body = json.loads(WRITTEN)
 
-    assert list(body) == ["version", "id", "ifname", "netns", "pod", "stage", "attachments", "primary", "sha256"]
+    assert list(body) == [
+        "version",
+        "id",
+        "ifname",
+        "netns",
+        "pod",
+        "stage",
+        "attachments",
+        "primary",
+        "network",
+        "ipam",
+        "sha256",
+    ]
     assert body["attachments"][0] == {
         "ifname": "net1",
         "vf": str(FIRST),
         "rail": 0,
+        "link_layer": "InfiniBand",
         "guid": "ba:59:9f:03:01:f9:8f:86",
+        "mtu": 4092,
         "addresses": ["10.56.3.1/16"],
         "host_ifname": "ibs5v0",
         "rdma": "mlx5_4",
+        "uverbs": {"name": "uverbs4", "major": 231, "minor": 196},
+        "routes": [],
     }
 
 
@@ -92,9 +110,9 @@ def test_record_is_unreadable_when_a_value_was_changed(old: bytes, new: bytes) -
         decode(WRITTEN.replace(old, new, 1))
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [1]], ids=repr)
+@pytest.mark.parametrize("version", [0, 1, "2", None, [2]], ids=repr)
 def test_record_of_another_version_is_unreadable_and_says_so(version: object) -> None:
-    with pytest.raises(Unreadable, match=r"version .*; this Railnet reads 1"):
+    with pytest.raises(Unreadable, match=r"version .*; this Railnet reads 2"):
         decode(resealed(a_body(version=version)))
 
 

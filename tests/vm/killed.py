@@ -22,7 +22,7 @@ from simnode.namespaces import MARK
 ARMED = Path("/run/killed-before")
 REACHED = Path("/run/killed-at")  # which change was not made
 _CHANGES = (
-    ("kernel.rtnetlink", "Links", ("set_alias", "move", "rename", "set_mtu", "add_address", "set_up")),
+    ("kernel.rtnetlink", "Links", ("set_alias", "move_up", "move", "rename", "add_address", "set_up")),
     ("cni.journal", "Journal", ("write", "remove")),
 )
 _lock = threading.Lock()

@@ -8,7 +8,7 @@ from simnode.runtime import CniFailed
 from tests.vm import killed
 from tests.vm.guest import Guest, left_over, netdevs
 
-_ATTACH = ("write", "set_alias", "move", "set_mtu", "add_address", "set_up", "write")
+_ATTACH = ("write", "set_alias", "move_up", "add_address", "write")
 _DETACH = ("write", "move", "write", "remove")
 
 
@@ -40,7 +40,7 @@ def test_attach_killed_before_a_change_is_undone_at_the_next_start(guest: Guest,
 def test_attach_of_two_vfs_killed_between_their_moves_is_undone_at_the_next_start(guest: Guest) -> None:
     before = netdevs()
     pod = guest.admit("train", 2)
-    killed.arm(_ATTACH.index("move") + 3)
+    killed.arm(_ATTACH.index("move_up") + 3)
     with pytest.raises(CniFailed):
         guest.runtime.add(pod.sandbox)
     guest.await_death()

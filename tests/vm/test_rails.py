@@ -6,6 +6,8 @@ from simnode.kubelet import wait_until
 from simnode.ping import ping
 from tests.vm.guest import JOURNAL, Guest, left_over, mac_of, netdevs
 
+STALE = "02:00:00:00:00:99"
+
 
 def test_rail_is_the_vf_with_its_mac_mtu_and_address_and_is_up(guest: Guest) -> None:
     macs = {vf: mac_of(name) for vf, name in netdevs().items()}
@@ -36,6 +38,22 @@ def test_two_vfs_of_one_card_reach_each_other(guest: Guest) -> None:
         guest.remove(pod)
 
     assert answered
+
+
+def test_neighbour_that_remembers_another_mac_is_told_after_the_carrier_has_come(guest: Guest) -> None:
+    one, elsewhere, other = (guest.run(name) for name in ("one", "elsewhere", "other"))
+    address = other.address
+    guest.remove(other)
+    one.output("ip", "neighbour", "replace", address, "lladdr", STALE, "dev", "net1", "nud", "stale")
+
+    other = guest.run("other")
+    mac = other.links()["net1"]["address"]
+    wait_until(lambda: mac in one.output("ip", "neighbour", "show", address), 10, "the announcement")
+
+    same = other.address == address
+    for pod in (one, elsewhere, other):
+        guest.remove(pod)
+    assert same
 
 
 def test_vfs_of_a_namespace_that_died_without_del_are_back_within_five_seconds(guest: Guest) -> None:

@@ -14,20 +14,20 @@ class Runner:
 
     def __init__(self, outputs: dict[tuple[str, str], Output] | None = None) -> None:
         self.executed: list[Exec] = []
-        self._outputs = outputs or {}
+        self.answers = outputs or {}
 
     def drive(self, steps: Generator[Exec, Output, Result]) -> Result:
         try:
             step = next(steps)
             while True:
                 self.executed.append(step)
-                step = steps.send(self._outputs.get((step.plugin, step.command)) or printed({"by": step.plugin}))
+                step = steps.send(self.answers.get((step.plugin, step.command)) or printed({"by": step.plugin}))
         except StopIteration as stop:
             return stop.value
 
     @property
     def calls(self) -> list[str]:
-        return [f"{step.command} {step.plugin}" for step in self.executed]
+        return [f"{step.command} {step.plugin} {step.ifname}".rstrip() for step in self.executed]
 
     def conf(self, call: str) -> dict[str, Any]:
         """Give what one call got on stdin."""

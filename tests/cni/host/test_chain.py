@@ -5,8 +5,14 @@ import json
 
 import pytest
 
-from cni.host.chain import TIMED_OUT, Output, add, delete
-from cni.host.errors import CONFIGURATION, DELEGATE_BROKE, DELEGATE_TIMED_OUT, CniError, DelegateError
+from cni.host.chain import TIMED_OUT, Output, Primary, add, check, collect, delete, parse, status
+from cni.host.errors import (
+    CONFIGURATION,
+    DELEGATE_BROKE,
+    DELEGATE_TIMED_OUT,
+    CniError,
+    DelegateError,
+)
 from tests.cni.host.runner import Runner, a_primary, printed
 
 MAPPINGS = {"portMappings": [{"hostPort": 80, "containerPort": 8080}]}
@@ -278,3 +284,145 @@ def test_delete_tells_what_a_broken_delegate_did(output: Output, code: int) -> N
         Runner({("bridge", "DEL"): output}).drive(delete(THREE, {}, None))
 
     assert raised.value.code == code
+
+
+# CHECK.
+
+
+def test_check_runs_in_the_order_of_add_and_gives_each_plugin_adds_result() -> None:
+    runner = Runner()
+
+    runner.drive(check(THREE, {}, PREVIOUS))
+
+    assert runner.calls == [f"CHECK {plugin['type']}" for plugin in THREE.plugins]
+    assert [json.loads(step.stdin)["prevResult"] for step in runner.executed] == [PREVIOUS] * 3
+
+
+def test_check_ends_at_the_first_failure_with_the_plugins_own_error() -> None:
+    runner = Runner({("tuning", "CHECK"): failed(EXIT_1, OWN_ERROR)})
+
+    with pytest.raises(DelegateError, match="no lease"):
+        runner.drive(check(THREE, {}, PREVIOUS))
+
+    assert runner.calls == ["CHECK bridge", "CHECK tuning"]
+
+
+@pytest.mark.parametrize(
+    ("runtime_config", "previous", "calls"),
+    [
+        ({}, PREVIOUS, ["CHECK flannel"]),
+        (MAPPINGS, PREVIOUS, ["CHECK flannel", "CHECK portmap"]),
+        ({}, None, ["CHECK flannel", "CHECK portmap"]),
+    ],
+    ids=["no mappings", "mappings", "no result, at which portmap fails"],
+)
+def test_check_leaves_portmap_out_only_where_it_would_say_yes(runtime_config, previous, calls) -> None:
+    runner = Runner()
+
+    runner.drive(check(FLANNEL, runtime_config, previous))
+
+    assert runner.calls == calls
+
+
+@pytest.mark.parametrize(("disable", "calls"), [(True, []), ("true", []), (False, ["CHECK bridge"])], ids=repr)
+def test_check_runs_nothing_where_the_primarys_author_disabled_it(disable: object, calls: list[str]) -> None:
+    runner = Runner()
+
+    runner.drive(check(a_primary("bridge", disableCheck=disable), {}, PREVIOUS))
+
+    assert runner.calls == calls
+
+
+def test_disable_check_in_a_single_plugins_configuration_means_nothing() -> None:
+    single = parse(b'{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "disableCheck": true}', "/p")
+
+    assert not single.disable_check
+
+
+def test_check_asks_nothing_of_a_primary_whose_version_has_none() -> None:
+    runner = Runner()
+
+    runner.drive(check(a_primary("bridge", cniVersion="0.3.1"), {}, PREVIOUS))
+
+    assert runner.calls == []
+
+
+# A result that the runtime hands back in its request's version.
+
+NEWER = {
+    "cniVersion": "1.1.0",
+    "interfaces": [{"name": "eth0", "mtu": 1450}],
+    "ips": [{"address": "10.244.3.7/24", "interface": 0}, {"address": "fd00::7/64"}],
+}
+
+
+@pytest.mark.parametrize("verb", [check, delete], ids=["CHECK", "DEL"])
+@pytest.mark.parametrize(
+    ("version", "ips"),
+    [
+        ("0.4.0", [{**NEWER["ips"][0], "version": "4"}, {"address": "fd00::7/64", "version": "6"}]),
+        ("1.0.0", NEWER["ips"]),
+    ],
+)
+def test_plugins_get_the_result_in_the_primarys_version(verb, version, ips) -> None:
+    runner = Runner()
+
+    runner.drive(verb(a_primary("bridge", cniVersion=version), {}, NEWER))
+
+    assert json.loads(runner.executed[0].stdin)["prevResult"] == {**NEWER, "cniVersion": version, "ips": ips}
+
+
+# STATUS and GC.
+
+LIST = {"cni.dev/valid-attachments": [{"containerID": "c0ffee", "ifname": "eth0"}]}
+VERBS = [pytest.param(status, "STATUS", id="STATUS"), pytest.param(lambda p: collect(p, LIST), "GC", id="GC")]
+
+
+def newest(*plugins: str, **changes: object) -> Primary:
+    conf = {"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": plugin} for plugin in plugins], **changes}
+    return parse(json.dumps(conf).encode(), "/p", "1.1.0")
+
+
+@pytest.mark.parametrize(("verb", "command"), VERBS)
+def test_status_and_gc_ask_every_plugin_in_order(verb, command: str) -> None:
+    runner = Runner()
+
+    runner.drive(verb(newest("bridge", "portmap")))
+
+    assert runner.calls == [f"{command} bridge", f"{command} portmap"]
+
+
+@pytest.mark.parametrize(("verb", "command"), VERBS)
+@pytest.mark.parametrize("version", ["0.3.1", "1.0.0"])
+def test_status_and_gc_ask_nothing_of_a_primary_whose_version_has_none(verb, command: str, version: str) -> None:
+    runner = Runner()
+
+    runner.drive(verb(newest("bridge", cniVersion=version)))
+
+    assert runner.calls == []
+
+
+def test_gc_passes_name_and_list_on_as_they_are() -> None:
+    runner = Runner()
+
+    runner.drive(collect(newest("bridge"), LIST))
+
+    assert runner.conf("GC bridge") == {"type": "bridge", "name": "n", "cniVersion": "1.1.0", **LIST}
+
+
+def test_gc_of_a_primary_whose_author_disabled_it_asks_nothing() -> None:
+    runner = Runner()
+
+    runner.drive(collect(newest("bridge", disableGC=True), LIST))
+
+    assert runner.calls == []
+
+
+def test_status_ends_at_the_first_failure_and_gc_goes_on() -> None:
+    for verb, asked in ((status, ["STATUS bridge"]), (lambda p: collect(p, LIST), ["GC bridge", "GC tuning"])):
+        runner = Runner({("bridge", asked[0].split()[0]): failed(EXIT_1, OWN_ERROR)})
+
+        with pytest.raises(DelegateError, match="no lease"):
+            runner.drive(verb(newest("bridge", "tuning")))
+
+        assert runner.calls == asked

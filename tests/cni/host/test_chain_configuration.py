@@ -44,6 +44,8 @@ def test_parse_takes_a_single_plugin_for_a_list_of_one() -> None:
         (b'{"plugins": [{"type": "railnet"}]}', "/p names Railnet itself"),
         (b'{"plugins": [{"type": "bridge"}, {"type": "railnet"}]}', "/p names Railnet itself"),
         (b'{"type": "railnet"}', "/p names Railnet itself"),
+        (b'{"type": "bridge", "cniVersions": "1.0.0"}', "'cniVersions' in /p should be a list of versions"),
+        (b'{"type": "bridge", "cniVersions": [1.0]}', "'cniVersions' in /p should be a list of versions"),
     ],
     ids=lambda value: repr(value[:52]) if isinstance(value, bytes) else "refused",
 )
@@ -81,3 +83,21 @@ def test_load_names_the_file_and_why_it_cannot_be_read(tmp_path: Path, name: str
 )
 def test_parse_takes_the_version_but_1_0_0_at_most(declared: str, version: str) -> None:
     assert chain.parse(json.dumps({"type": "bridge", "cniVersion": declared}).encode(), "/p").version == version
+
+
+@pytest.mark.parametrize(
+    ("declared", "listed", "asked", "version"),
+    [
+        ("0.3.1", [], "1.1.0", "0.3.1"),
+        ("0.3.1", ["1.0.0", "1.1.0"], "1.1.0", "1.1.0"),
+        ("0.3.1", ["1.0.0", "1.1.0"], "0.3.1", "0.3.1"),
+        ("1.0.0", ["0.4.0"], "1.1.0", "1.0.0"),
+        (None, ["0.4.0", "2.0.0"], "1.1.0", "0.4.0"),
+        ("1.1.0", [], "1.1.0", "1.1.0"),
+        ("1.1.0", [], "1.0.0", "1.0.0"),
+    ],
+)
+def test_parse_takes_the_version_that_libcni_would_take_without_railnet(declared, listed, asked, version) -> None:
+    conf = {"type": "bridge", "cniVersions": listed} | ({} if declared is None else {"cniVersion": declared})
+
+    assert chain.parse(json.dumps(conf).encode(), "/p", asked).version == version

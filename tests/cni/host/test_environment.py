@@ -73,9 +73,9 @@ def test_variables_that_are_missing_are_all_named() -> None:
     [
         {},
         {b"CNI_COMMAND": b""},
-        *({**ADD, b"CNI_COMMAND": odd} for odd in (b"add", b"ADD\n", b"RUN", b"\xff", b"CHECK")),
+        *({**ADD, b"CNI_COMMAND": odd} for odd in (b"add", b"ADD\n", b"RUN", b"\xff")),
     ],
-    ids=["missing", "empty", "lower case", "newline", "unknown", "not text", "not offered"],
+    ids=["missing", "empty", "lower case", "newline", "unknown", "not text"],
 )
 def test_command_that_is_odd_is_named(raw: dict[bytes, bytes]) -> None:
     error = refusal(raw)
@@ -90,6 +90,15 @@ def test_del_needs_no_netns() -> None:
 
 def test_version_needs_nothing_else() -> None:
     assert Environment({b"CNI_COMMAND": b"VERSION"}).command == "VERSION"
+
+
+@pytest.mark.parametrize("command", [b"GC", b"STATUS"])
+def test_gc_and_status_need_the_plugins_folders_and_are_of_no_sandbox(command: bytes) -> None:
+    empty = {b"CNI_CONTAINERID": b"", b"CNI_NETNS": b"", b"CNI_IFNAME": b"", b"CNI_ARGS": b""}  # as libcni sends them
+
+    assert str(refusal({b"CNI_COMMAND": command, **empty})).endswith("needs CNI_PATH in its environment")
+    assert Environment({b"CNI_COMMAND": command, b"CNI_PATH": b"/opt/cni/bin", **empty}).key == "@"
+    assert Environment({**ADD, b"CNI_COMMAND": command}).key == "@"
 
 
 @pytest.mark.parametrize(

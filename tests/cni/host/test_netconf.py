@@ -1,11 +1,13 @@
 """Railnet's own configuration on stdin: parsed once, refused in words."""
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cni.host.environment import CHECK, GC, STATUS
 from cni.host.errors import CONFIGURATION, DECODE, INCOMPATIBLE_VERSION, CniError
 from cni.host.netconf import SUPPORTED_VERSIONS, NetConf, load_object, parse
 
@@ -55,6 +57,18 @@ def test_configuration_takes_every_key() -> None:
 
     seconds = {"daemon": 1, "delegate": 0.5}
     assert facts(conf)[2:] == (["a/b", "c/d"], "/k", seconds, {"portMappings": []}, {"ips": []})
+
+
+@pytest.mark.parametrize(
+    ("runtime_config", "annotations"),
+    [
+        ({}, {}),
+        ({"io.kubernetes.cri.pod-annotations": None}, {}),
+        ({"io.kubernetes.cri.pod-annotations": {"railnet.io/network": "fast"}}, {"railnet.io/network": "fast"}),
+    ],
+)
+def test_pods_annotations_are_what_the_runtime_passed(runtime_config: object, annotations: object) -> None:
+    assert parse(a_conf(runtimeConfig=runtime_config)).annotations == annotations
 
 
 def test_seconds_not_given_keep_their_default() -> None:
@@ -126,6 +140,8 @@ def test_stdin_cannot_be_decoded_when_it_is_no_json_object(stdin: bytes, words: 
         ("seconds", None),
         ("runtimeConfig", [1]),
         ("runtimeConfig", "x"),
+        ("runtimeConfig", {"io.kubernetes.cri.pod-annotations": ["railnet.io/network"]}),
+        ("runtimeConfig", {"io.kubernetes.cri.pod-annotations": {"railnet.io/network": 1}}),
         ("prevResult", [1]),
         ("prevResult", "x"),
     ],
@@ -168,3 +184,83 @@ def test_parse_raises_nothing_but_cni_errors(stdin: bytes) -> None:
         parse(stdin)
 
     assert raised.value.code in (INCOMPATIBLE_VERSION, DECODE, CONFIGURATION)
+
+
+VALID = "cni.dev/valid-attachments"
+
+
+def a_gc(**changes: object) -> bytes:
+    return a_conf(cniVersion="1.1.0", **changes)
+
+
+@pytest.mark.parametrize(
+    ("listed", "valid"),
+    [
+        ([{"containerID": "a", "ifname": "eth0"}, {"containerID": "b", "ifname": "x"}], {"a@eth0", "b@x"}),
+        ([{"containerID": "a", "ifname": "eth0", "more": 1}], {"a@eth0"}),
+        ([], set()),
+        (None, set()),
+    ],
+    ids=["two", "with more", "empty", "Go's empty list"],
+)
+def test_gc_says_which_attachments_live(listed: object, valid: set[str]) -> None:
+    conf = parse(a_gc(**{VALID: listed, "cni.dev/attachments": listed}), GC)
+
+    assert conf.valid == valid
+    assert conf.attachments == {VALID: listed, "cni.dev/attachments": listed}
+
+
+@pytest.mark.parametrize(
+    "listed",
+    ["a", {}, 0, ["a"], [{}], [{"containerID": "a"}], [{"containerID": 1, "ifname": "eth0"}], [None], [[]]],
+    ids=repr,
+)
+def test_gc_refuses_a_list_that_it_does_not_understand_whole(listed: object) -> None:
+    with pytest.raises(CniError, match=r"'cni\.dev/valid-attachments' is .* should be a list of objects") as raised:
+        parse(a_gc(**{VALID: listed}), GC)
+
+    assert raised.value.code == CONFIGURATION
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["containerID", "ifname", "x"]), inner),
+)
+
+
+@given(JSON)
+def test_gc_of_any_list_is_understood_or_refused(listed: object) -> None:
+    conf = None
+
+    with suppress(CniError):
+        conf = parse(a_gc(**{VALID: listed}), GC)
+
+    assert conf is None or len(conf.valid) <= len(conf.attachments[VALID] or [])
+
+
+def test_gc_without_a_list_is_refused_as_it_would_collect_everything() -> None:
+    with pytest.raises(CniError, match=r"GC needs 'cni\.dev/valid-attachments'") as raised:
+        parse(a_gc(**{"cni.dev/attachments": []}), GC)
+
+    assert raised.value.code == CONFIGURATION
+
+
+@pytest.mark.parametrize("command", [GC, STATUS])
+@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0"])
+def test_gc_and_status_in_a_version_without_them_are_code_1(command: str, version: str) -> None:
+    with pytest.raises(CniError, match=f"cniVersion {version} has no {command}") as raised:
+        parse(a_conf(cniVersion=version, **{VALID: []}), command)
+
+    assert raised.value.code == INCOMPATIBLE_VERSION
+
+
+@pytest.mark.parametrize("version", ["0.4.0", "1.0.0", "1.1.0"])
+def test_check_is_a_command_from_version_0_4_0_on(version: str) -> None:
+    assert parse(a_conf(cniVersion=version), CHECK).version == version
+
+
+def test_check_in_a_version_without_it_is_code_1() -> None:
+    with pytest.raises(CniError, match=r"cniVersion 0\.3\.1 has no CHECK") as raised:
+        parse(a_conf(), CHECK)
+
+    assert raised.value.code == INCOMPATIBLE_VERSION

@@ -148,3 +148,19 @@ def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkey
 
     assert plugin._serve(an_environment(tmp_path), host.conf("a/other"), -1) == (0, b"{}\n")
     assert host.ran() == ran
+
+
+def test_check_of_a_plain_pod_is_the_chains(tmp_path: Path) -> None:
+    host = Host(tmp_path, "exit 0")
+
+    assert slow.serve(an_environment(tmp_path, "CHECK"), host.conf("a/other"), -1) == (0, b"")
+    assert host.ran() == ["CHECK"]
+
+
+def test_check_of_a_pod_with_a_rail_waits_for_the_daemon_and_is_to_be_tried_again(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
+    host = Host(tmp_path)
+
+    status, stdout = slow.serve(an_environment(tmp_path, "CHECK"), host.conf(RAIL), -1)
+
+    assert (status, json.loads(stdout)["code"], (tmp_path / "log").exists()) == (1, TRY_AGAIN, False)

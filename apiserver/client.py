@@ -1,0 +1,93 @@
+"""The API server as a container of the cluster reaches it: HTTPS with the token of its service account.
+
+Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+"""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+CREDENTIALS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SECONDS = 10.0
+_MAX_ANSWER = 1 << 16  # only what is said of a failure is read
+
+
+class Request(NamedTuple):
+    """One request; `path` begins with a slash, `content_type` is of the body, which is JSON in any case."""
+
+    method: str
+    path: str
+    content_type: str
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """An answer's status, what a failure's `metav1.Status` says, and the seconds to wait that it asks for, if it does."""
+
+    status: int
+    message: str = ""
+    retry_after: float | None = None
+
+
+class ApiServer:
+    """Sends requests one by one, each on a connection of its own: they are few, and far between."""
+
+    def __init__(self, host: str, port: int, credentials: Path = CREDENTIALS, seconds: float = _SECONDS) -> None:
+        """Use the `token` and `ca.crt` in a folder; `seconds` is what it may take to answer."""
+        self._host, self._port, self._credentials, self._seconds = host, port, credentials, seconds
+
+    @classmethod
+    def of_cluster(cls, environ: Mapping[str, str], credentials: Path = CREDENTIALS) -> Self | None:
+        """Find the API server by what kubelet gives every container; None outside of a cluster, or without a token."""
+        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "")
+        if not host or not port.isdecimal() or not (credentials / "token").exists():
+            return None
+        return cls(host, int(port), credentials)
+
+    def send(self, request: Request) -> Answer:
+        """Send and wait for the answer. Blocks: not for an event loop's thread.
+
+        Raises:
+            OSError: there is no answer, or no credentials.
+        """
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._seconds, context=self._trust())
+        try:
+            connection.request(request.method, request.path, request.body, self._headers(request))
+            return _answer(connection.getresponse())
+        except (http.client.HTTPException, ValueError) as error:  # ValueError: the token is none
+            raise OSError(f"{type(error).__name__}: {error}") from None
+        finally:
+            connection.close()
+
+    def _trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self._credentials / "ca.crt"))
+        # Cluster authorities made by hand lack what RFC 5280 asks of them; no client of the cluster insists on it.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        token = (self._credentials / "token").read_text().strip()  # each time: kubelet replaces it about every hour
+        return {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": request.content_type,
+            "Accept": "application/json",
+            "User-Agent": "railnet",
+        }
+
+
+def _answer(response: http.client.HTTPResponse) -> Answer:
+    if response.status < http.client.BAD_REQUEST:
+        return Answer(response.status)
+    seconds = response.headers.get("Retry-After", "")
+    return Answer(response.status, _message(response), float(seconds) if seconds.isdecimal() else None)
+
+
+def _message(response: http.client.HTTPResponse) -> str:
+    text = response.read(_MAX_ANSWER).decode(errors="replace")
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip() or response.reason

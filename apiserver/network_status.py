@@ -1,0 +1,110 @@
+"""A pod's networks in the form of the Network Plumbing Working Group, as a patch of the pod.
+
+Source: k8snetworkplumbingwg/multi-net-spec v1.3, and its types in k8snetworkplumbingwg/network-attachment-definition-client,
+pkg/apis/k8s.cni.cncf.io/v1/types.go.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.client import Request
+from vf.record import Attachment, Pod, Record
+
+ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
+_MIRROR = "kubernetes.io/config.mirror"
+_DEVICE_INFO_VERSION = "1.1.0"
+_EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+def of_pod(record: Record, result: bytes, macs: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Describe `eth0` by the primary's result, and each rail by the record; `macs` are hardware addresses by interface name.
+
+    Raises:
+        ValueError: the result is no CNI result.
+    """
+    name = record.primary["conf"]["name"]
+    return [
+        _primary(name, record.ifname, result),
+        *(_rail(record.network, one, macs) for one in record.attachments),
+    ]
+
+
+def _primary(name: str, ifname: str, raw: bytes) -> dict[str, Any]:
+    try:
+        result = json.loads(raw)
+        interfaces = result.get("interfaces") or []
+        # The host's end and the bridge are listed, too; only what is in the sandbox has one.
+        ours = {number: one for number, one in enumerate(interfaces) if one["name"] == ifname and one.get("sandbox")}
+        ips = [ip for ip in result.get("ips") or [] if ip.get("interface") is None or ip["interface"] in ours]
+        element = {
+            "name": name,
+            "interface": ifname,
+            "ips": [ip["address"].partition("/")[0] for ip in ips],
+            "mac": next((one["mac"] for one in ours.values() if one.get("mac")), None),
+            "mtu": next((one["mtu"] for one in ours.values() if one.get("mtu")), None),
+            "default": True,
+            "dns": result.get("dns") or {},
+            "gateway": [way["gw"] for way in result.get("routes") or [] if way["dst"] in _EVERYWHERE and way.get("gw")],
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the primary's result cannot be understood: {type(error).__name__}: {error}") from None
+    return {key: value for key, value in element.items() if value not in (None, [])}
+
+
+def _rail(network: str, one: Attachment, macs: Mapping[str, str]) -> dict[str, Any]:
+    pci = {"pci-address": str(one.vf), **({} if one.rdma is None else {"rdma-device": one.rdma})}
+    mac = macs.get(one.ifname)
+    return {
+        "name": f"railnet/{network}",
+        "interface": one.ifname,
+        "ips": [str(address.ip) for address in one.addresses],
+        **({} if mac is None else {"mac": mac}),
+        "mtu": one.mtu,
+        "dns": {},
+        "device-info": {"type": "pci", "version": _DEVICE_INFO_VERSION, "pci": pci},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkStatus:
+    """A pod's annotation, to be written. `elements` is called by who sends it, and may block.
+
+    `static` says that the pod is kubelet's own: the runtime knows it by its configuration's hash, while the API server's
+    mirror of it has another UID, and the hash as an annotation.
+    """
+
+    pod: Pod
+    static: bool
+    elements: Callable[[], list[dict[str, Any]]]
+
+    def __str__(self) -> str:
+        """Name it in the log."""
+        return f"network-status of pod {self.pod.namespace}/{self.pod.name}"
+
+    @property
+    def key(self) -> Hashable:
+        """Only the newest status of a pod counts."""
+        return ("network-status", self.pod)
+
+    def requests(self) -> Sequence[Request]:
+        """Patch the pod, if it is still the one that was attached and not its namesake.
+
+        By `pods/status`, through which the specification cannot be changed. A UID in a merge patch is a precondition,
+        since it is immutable (kubernetes/kubernetes#86320).
+        """
+        path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}/status"
+        text = json.dumps(self.elements(), indent=4)
+        if not self.static:
+            patch = {"metadata": {"uid": self.pod.uid, "annotations": {ANNOTATION: text}}}
+            return (Request("PATCH", path, "application/merge-patch+json", json.dumps(patch).encode()),)
+        steps = [
+            {"op": "test", "path": _pointer(_MIRROR), "value": self.pod.uid},
+            {"op": "add", "path": _pointer(ANNOTATION), "value": text},
+        ]
+        return (Request("PATCH", path, "application/json-patch+json", json.dumps(steps).encode()),)
+
+
+def _pointer(annotation: str) -> str:
+    return "/metadata/annotations/" + annotation.replace("~", "~0").replace("/", "~1")  # RFC 6901

@@ -1,0 +1,68 @@
+"""Delegates that the daemon runs itself on the host, for a sandbox whose runtime sends no DEL any more.
+
+While a request is served its executable runs them instead (`cni.hands`).
+"""
+
+from collections.abc import Generator
+from errno import ENOENT
+from pathlib import Path
+from typing import TypeVar
+
+from cni.host import chain
+from cni.host.chain import Exec, Output
+from kernel.files import below
+from kernel.host_process import execute
+from vf.record import Record
+
+_Result = TypeVar("_Result")
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # for what a plugin executes in turn, such as iptables
+
+
+def drive(steps: Generator[Exec, Output, _Result], record: Record, path: str, root: Path, seconds: float) -> _Result:
+    """Have everything that a chain or IPAM plugin's generator yields executed; gives its result.
+
+    `path` is CNI_PATH as the runtime said it at ADD, `root` where the host's mount namespace is seen, `seconds` what
+    one plugin may take. Blocks: not for an event loop's thread.
+
+    Raises:
+        CniError: what the generator raises.
+    """
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(_execute(step, record, path, root, seconds))
+    except StopIteration as stop:
+        result: _Result = stop.value
+        return result
+
+
+def _execute(step: Exec, record: Record, path: str, root: Path, seconds: float) -> Output:
+    program = _find(step.plugin, path, root)
+    if program is None:
+        return Output(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
+    try:
+        return Output(*execute(root, program, _environ(step, record, path), step.stdin, seconds))
+    except TimeoutError as error:
+        return Output(chain.TIMED_OUT, b"", str(error).encode())
+    except OSError as error:
+        return Output(-(error.errno or ENOENT), b"", str(error).encode())
+
+
+def _find(plugin: str, path: str, root: Path) -> str | None:
+    candidates = (f"{folder}/{plugin}" for folder in path.split(":") if folder)
+    return next((candidate for candidate in candidates if below(root, candidate).is_file()), None)
+
+
+def _environ(step: Exec, record: Record, path: str) -> dict[str, str]:
+    pod = record.pod
+    # IgnoreUnknown must come first, or plugins refuse the rest (CNI specification 0.3.1, "CNI_ARGS").
+    args = f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pod.namespace};K8S_POD_NAME={pod.name};K8S_POD_UID={pod.uid}"
+    return {
+        "CNI_COMMAND": step.command,
+        "CNI_CONTAINERID": record.container_id,
+        "CNI_NETNS": "",  # gone: DEL must do without (CNI specification 1.1.0, section 2, "DEL")
+        "CNI_IFNAME": step.ifname or record.ifname,
+        "CNI_ARGS": args,
+        "CNI_PATH": path,
+        "PATH": _PATH,
+    }

@@ -1,0 +1,84 @@
+"""Two answers over HTTP on the loopback: /healthz while the event loop turns, /readyz if the node is served, else why not.
+
+The port belongs to the node, as the daemon does: a daemon that waits for another one's end leaves it to that one, and
+takes it as soon as it is free.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+
+_log = logging.getLogger(__name__)
+_HOST = "127.0.0.1"
+_PATIENCE_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+
+
+class Health:
+    """What is answered; `reasons` gives why the node is not served, nothing if it is."""
+
+    def __init__(self) -> None:
+        """Be not ready until told what it depends on."""
+        self.reasons: Callable[[], list[str]] = lambda: ["it is starting"]
+
+    @asynccontextmanager
+    async def serving(self, port: int) -> AsyncIterator[None]:
+        """Answer on a port of the loopback, from when it is free until the end of the block."""
+        task = asyncio.create_task(self._serve(port))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def answer(self, request: str) -> tuple[HTTPStatus, str]:
+        """Answer a request line, with one line of text for each reason."""
+        method, _, rest = request.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered"
+        if path == "/healthz":
+            return HTTPStatus.OK, "ok"
+        if path != "/readyz":
+            return HTTPStatus.NOT_FOUND, "there are /healthz and /readyz"
+        reasons = self.reasons()
+        return (HTTPStatus.SERVICE_UNAVAILABLE, "\n".join(reasons)) if reasons else (HTTPStatus.OK, "ok")
+
+    async def _serve(self, port: int) -> None:
+        server = await self._listening(port)
+        async with server:
+            await server.serve_forever()
+
+    async def _listening(self, port: int) -> asyncio.Server:
+        said = False
+        while True:
+            try:
+                return await asyncio.start_server(self._connection, _HOST, port)
+            except OSError as error:
+                if not said:
+                    _log.warning("health is not answered on %s:%d yet: %s", _HOST, port, error.strerror)
+                said = True
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A prober that goes away, stays silent or sends no line of text is none of our business.
+        with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                request = (await reader.readline()).decode("ascii")
+                while (await reader.readline()).strip():
+                    pass  # headers: a socket closed with unread input is reset, and the answer lost
+                status, text = self.answer(request)
+                writer.write(_response(status, f"{text}\n".encode(), with_body=not request.startswith("HEAD")))
+                await writer.drain()
+        writer.close()
+
+
+def _response(status: HTTPStatus, body: bytes, *, with_body: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

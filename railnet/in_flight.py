@@ -1,0 +1,46 @@
+"""The executable's processes on the host: requests of the container runtime that are being served right now.
+
+Read from /proc: a request knows its environment's CNI_COMMAND and the script that it runs, and so does nobody else on the host.
+In a pod anybody may look like that, so who has a PID namespace of its own is no request.
+"""
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from kernel.files import below
+
+_NAME = b"railnet"
+_LOOK_SECONDS = 0.05
+
+
+def requests(root: Path) -> frozenset[int]:
+    """Give the process ids, as the host's /proc (at `root`) has them."""
+    proc = below(root, "/proc")
+    return frozenset(int(path.name) for path in proc.iterdir() if path.name.isdecimal() and _is_request(path))
+
+
+def await_end(root: Path, processes: Collection[int], seconds: float) -> frozenset[int]:
+    """Wait until they have ended; gives those that have not in time."""
+    give_up = time.monotonic() + seconds
+    while (left := requests(root).intersection(processes)) and time.monotonic() < give_up:
+        time.sleep(_LOOK_SECONDS)
+    return left
+
+
+def _is_request(process: Path) -> bool:
+    try:
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
+        if not any(argument.rpartition(b"/")[2] == _NAME for argument in arguments):
+            return False
+        if not any(entry.startswith(b"CNI_COMMAND=") for entry in (process / "environ").read_bytes().split(b"\0")):
+            return False
+        return _is_in_the_hosts_pid_namespace((process / "status").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return False
+
+
+def _is_in_the_hosts_pid_namespace(status: bytes) -> bool:
+    """Tell whether /proc/<pid>/status names the process by one number: NSpid has one for each namespace from /proc's down."""
+    (numbers,) = (line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:"))
+    return len(numbers) == 1

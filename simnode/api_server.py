@@ -1,0 +1,240 @@
+"""A Kubernetes API server with pods and their events in memory, over real TLS; it can be told to hang, refuse or fail.
+
+It knows what Railnet uses of the API and no more: patches of `pods/status`, and events. It answers as kube-apiserver 1.20 did when
+it was asked: a patch with another UID and a JSON patch whose test fails are unprocessable, an object that is there already is
+a conflict.
+"""
+
+import json
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+_CERTIFICATE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=simnode "
+    "-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
+)
+_SECONDS = 20.0
+
+
+class Received(NamedTuple):
+    """One request as it came."""
+
+    method: str
+    path: str
+    content_type: str
+    token: str
+    body: Any
+
+
+class Reply(NamedTuple):
+    """What is answered; `text` is a failure's message."""
+
+    status: int
+    text: str = ""
+    headers: Mapping[str, str] = {}
+
+
+@dataclass
+class _Failed(Exception):
+    reply: Reply
+
+
+class ApiServer:
+    """A context manager; serves on a port of the loopback and writes the credentials that a pod would have.
+
+    Attributes:
+        token: the only one that is accepted.
+        received: all requests so far, those that are not answered yet included.
+        pods: by namespace and name, as much of them as there is.
+        events: by namespace and name.
+        interfere: gives what to answer in place of the truth, None for the truth; may wait.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Keep the credentials in a folder: token and ca.crt, as kubelet mounts them."""
+        self._folder = folder
+        self.token = "a-token"  # noqa: S105 - opens nothing but this
+        self.received: list[Received] = []
+        self.pods: dict[tuple[str, str], dict[str, Any]] = {}
+        self.events: dict[tuple[str, str], dict[str, Any]] = {}
+        self.interfere: Callable[[Received], Reply | None] = lambda _: None
+        self._changed = threading.Condition()
+        self._server: ThreadingHTTPServer
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        key, certificate = self._folder / "key", self._folder / "ca.crt"
+        command = _CERTIFICATE.format(key=key, certificate=certificate)
+        subprocess.run(command.split(), check=True, capture_output=True)
+        self.write_token()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server = _Listening(("127.0.0.1", 0), self._handler())
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What kubelet gives every container."""
+        return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self._server.server_address[1])}
+
+    def write_token(self) -> None:
+        """Have pods find the token that is accepted now."""
+        (self._folder / "token").write_text(self.token)
+
+    def add_pod(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str] | None = None) -> None:
+        """Make a pod."""
+        self.pods[namespace, name] = {"metadata": {"uid": uid, "annotations": dict(annotations or {})}}
+
+    def annotations(self, namespace: str, name: str) -> dict[str, str]:
+        """Give a pod's annotations."""
+        found: dict[str, str] = self.pods[namespace, name]["metadata"]["annotations"]
+        return found
+
+    def wait_until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds, looking at every request and answer.
+
+        Raises:
+            TimeoutError: it does not in time.
+        """
+        with self._changed:
+            if not self._changed.wait_for(holds, _SECONDS):
+                raise TimeoutError(f"received: {self.received}")
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_PATCH(self) -> None:
+                self._serve()
+
+            def do_POST(self) -> None:
+                self._serve()
+
+            def log_message(self, *_arguments: object) -> None:
+                pass
+
+            def _serve(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                received = Received(self.command, self.path, self.headers["Content-Type"], token, body)
+                reply = server._reply(received)
+                answer = json.dumps({"kind": "Status", "code": reply.status, "message": reply.text}).encode()
+                self.send_response(reply.status)
+                for header, value in {**reply.headers, "Content-Length": str(len(answer))}.items():
+                    self.send_header(header, value)
+                self.end_headers()
+                self.wfile.write(answer)
+                server._tell()
+
+        return Handler
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _reply(self, received: Received) -> Reply:
+        with self._changed:
+            self.received.append(received)
+            self._changed.notify_all()
+        interference = self.interfere(received)
+        if interference is not None:
+            return interference
+        try:
+            with self._changed:
+                self._do(received)
+        except _Failed as failed:
+            return failed.reply
+        return Reply(HTTPStatus.OK)
+
+    def _do(self, received: Received) -> None:
+        if received.token != self.token:
+            _fail(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+        parts = received.path.strip("/").split("/")
+        if parts[:3] != ["api", "v1", "namespaces"]:
+            _fail(HTTPStatus.NOT_FOUND, f"there is no {received.path}")
+        namespace, kind = parts[3], parts[4]
+        match received.method, kind, len(parts):
+            case "PATCH", "pods", 7 if parts[6] == "status":
+                self._patch(self.pods, (namespace, parts[5]), received)
+            case "POST", "events", 5:
+                self._create_event(namespace, received.body)
+            case "PATCH", "events", 6:
+                self._patch(self.events, (namespace, parts[5]), received)
+            case _:
+                _fail(HTTPStatus.METHOD_NOT_ALLOWED, f"{received.method} {received.path}")
+
+    def _create_event(self, namespace: str, body: dict[str, Any]) -> None:
+        key = namespace, body["metadata"]["name"]
+        if key in self.events:
+            _fail(HTTPStatus.CONFLICT, f'events "{key[1]}" already exists')
+        self.events[key] = body
+
+    @staticmethod
+    def _patch(objects: dict[tuple[str, str], dict[str, Any]], key: tuple[str, str], received: Received) -> None:
+        if key not in objects:
+            _fail(HTTPStatus.NOT_FOUND, f'"{key[1]}" not found')
+        match received.content_type:
+            case "application/merge-patch+json":
+                _merge(objects[key], received.body)
+            case "application/json-patch+json":
+                _apply(objects[key], received.body)
+            case other:
+                _fail(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, other)
+
+
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a client may go away at any moment."""
+
+
+def _fail(status: int, text: str) -> None:
+    raise _Failed(Reply(status, text))
+
+
+def _merge(found: dict[str, Any], patch: dict[str, Any]) -> None:
+    uid = patch.get("metadata", {}).get("uid")
+    if uid is not None and uid != found["metadata"]["uid"]:
+        _fail(HTTPStatus.UNPROCESSABLE_ENTITY, f'metadata.uid: Invalid value: "{uid}": field is immutable')
+    _merge_into(found, patch)
+
+
+def _merge_into(found: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Apply a merge patch (RFC 7396), but for nulls, which nobody sends."""
+    for key, value in patch.items():
+        if isinstance(value, dict) and isinstance(found.get(key), dict):
+            _merge_into(found[key], value)
+        else:
+            found[key] = value
+
+
+def _apply(found: dict[str, Any], steps: list[dict[str, Any]]) -> None:
+    """Apply a JSON patch (RFC 6902) of tests and additions."""
+    for step in steps:
+        *path, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
+        parent = found
+        for part in path:
+            parent = parent[part]
+        if step["op"] == "add":
+            parent[last] = step["value"]
+        elif parent.get(last) != step["value"]:
+            _fail(HTTPStatus.UNPROCESSABLE_ENTITY, f"testing value {step['path']} failed: test failed")

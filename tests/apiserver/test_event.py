@@ -1,0 +1,92 @@
+"""Events: one object for each pod and reason, which counts."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver import event as event_module
+from apiserver.client import Request
+from apiserver.event import Event, Series
+from vf.record import Pod
+
+POD = Pod("ml", "train-0", "uid-1")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def body(request: Request) -> Any:
+    return json.loads(request.body)
+
+
+def warned(series: Series, times: int, pod: Pod = POD) -> Event:
+    return [series.warning(pod, "RailnetAttachFailed", f"words {n}", NOON + n * MINUTE) for n in range(times)][-1]
+
+
+def test_first_warning_makes_an_object_about_the_pod() -> None:
+    event = warned(Series("node-a"), 1)
+
+    (make,) = event.requests()
+
+    assert (make.method, make.path, make.content_type) == ("POST", "/api/v1/namespaces/ml/events", "application/json")
+    assert body(make) == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": "ml"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "ml", "name": "train-0", "uid": "uid-1"},
+        "type": "Warning",
+        "reason": "RailnetAttachFailed",
+        "message": "words 0",
+        "source": {"component": "railnet", "host": "node-a"},
+        "firstTimestamp": "2026-01-01T12:00:00Z",
+        "lastTimestamp": "2026-01-01T12:00:00Z",
+        "count": 1,
+    }
+
+
+def test_later_ones_change_it_or_make_it_again_when_it_has_expired() -> None:
+    series = Series("node-a")
+    first, third = warned(series, 1), warned(series, 2)
+
+    change, make = third.requests()
+
+    assert (change.method, change.path) == ("PATCH", f"/api/v1/namespaces/ml/events/{first.name}")
+    assert body(change) == {"message": "words 1", "count": 3, "lastTimestamp": "2026-01-01T12:01:00Z"}
+    assert body(make)["metadata"]["name"] == first.name
+    assert (body(make)["count"], body(make)["firstTimestamp"]) == (3, "2026-01-01T12:00:00Z")
+    assert first.key == third.key
+
+
+def test_namesakes_are_counted_apart() -> None:
+    series = Series("node-a")
+    one, other = warned(series, 2), warned(series, 1, POD._replace(uid="uid-2"))
+
+    assert (one.count, other.count) == (2, 1)
+    assert one.name != other.name
+
+
+def test_name_is_one_that_the_api_takes_however_long_the_pods_is() -> None:
+    names = [warned(Series("n"), 1, POD._replace(name=("a." * 126) + end)).name for end in ("", "b")]
+
+    assert max(map(len, names)) <= 253
+    assert not any(".." in name or "-." in name for name in names)
+
+
+def test_long_words_are_cut_at_what_the_api_takes_and_between_characters() -> None:
+    text = "ü" * 1000
+    (make,) = Series("n").warning(POD, "R", text, NOON).requests()
+
+    message = body(make)["message"]
+    assert len(message.encode()) <= 1024
+    assert message == "ü" * 510 + "…"
+
+
+def test_only_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_module, "_REMEMBERED", 2)
+    series = Series("n")
+    pods = [POD._replace(uid=f"uid-{n}") for n in range(3)]
+
+    counts = [warned(series, 1, pod).count for pod in (pods[0], pods[1], pods[0], pods[2], pods[1], pods[2])]
+
+    assert counts == [1, 1, 2, 1, 1, 2]

@@ -1,0 +1,44 @@
+"""What the node's programs stand on, inside `simnode exec --cgroups`: addresses, folders, devices, kernel settings."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+from simnode import host_files, libc, mounts, namespaces
+
+RUN = Path("/run/cluster")
+NODE_ADDRESS = "10.4.52.5"  # kubelet refuses a loopback address, wherever it is
+POD_SUBNET = host_files.FlannelLease().subnet.network
+SERVICE_ADDRESS = (
+    "10.96.0.1"  # of the Service `kubernetes`: the API server listens there itself, as nothing forwards to it
+)
+_FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"), Path("/usr/libexec/kubernetes"))
+# include/uapi/linux/major.h, drivers/char/mem.c: kubelet's watcher for processes killed for memory reads it
+_KMSG = (1, 11)
+# What kubelet wants of the machine (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables): it finds it so,
+# and writes nothing.
+_SETTINGS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+
+
+def prepare() -> None:
+    """Make all of it; nothing is undone, since it ends with the namespaces."""
+    if not namespaces.inside() or not Path("/sys/fs/cgroup").is_dir():
+        raise RuntimeError("a node writes to /etc, /run and /var: start this by scripts/cluster")
+    for folder in _FOLDERS:
+        mounts.mount_empty(folder)
+    os.mknod("/dev/kmsg", stat.S_IFCHR | 0o400, os.makedev(*_KMSG))
+    for name, value in _SETTINGS.items():
+        shown = RUN / "sys" / name
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        shown.write_text(f"{value}\n")
+        libc.mount(str(shown), f"/proc/sys/{name}", flags=libc.MS_BIND)
+    for address in (NODE_ADDRESS, SERVICE_ADDRESS):
+        subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)

@@ -1,0 +1,77 @@
+"""One long-running program of the node, with its log."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_LOGS = Path("/run/cluster/log")
+_STOP_SECONDS = 15.0
+_LOOK_SECONDS = 0.1
+
+
+class NotReady(RuntimeError):
+    """A program ended, or did not become ready; the message has the end of its log."""
+
+
+class Program:
+    """At most one process of a program; its log goes on over restarts."""
+
+    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
+        self.name = Path(command[0]).name
+        self._command, self._env = command, env
+        self._log = _LOGS / f"{self.name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        _LOGS.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, start_new_session=True
+            )
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it, by SIGKILL when another signal does not."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        process.send_signal(signal.SIGCONT)  # a stopped one must wake to be ended
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until it is ready; fails as soon as it has ended."""
+        try:
+            wait_until(lambda: self._ended() or ready(), seconds, f"{self.name} to be ready")
+        except TimeoutError as error:
+            raise self._failure(str(error)) from None
+        if self._ended():
+            raise self._failure(f"{self.name} has ended")
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def _ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def _failure(self, what: str) -> NotReady:
+        return NotReady(f"{what}; its log ends:\n{self.log()[-4000:]}")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
+    """Wait for something that no event tells of; gives how long it took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > seconds:
+            raise TimeoutError(f"waited {seconds:g} s for {what}")
+        time.sleep(_LOOK_SECONDS)
+    return time.monotonic() - began

@@ -1,0 +1,182 @@
+"""Railnet on the node as its users have it: the image in containerd, the manifests applied by kubectl.
+
+The node's label says whether the DaemonSet has a pod there; so a daemon can be absent without another revision of it.
+"""
+
+import contextlib
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from railnet import VERSION
+from tests.cluster.control_plane import NODE
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.manifests import LABEL, NAMESPACE, Overlay
+from tests.cluster.process import wait_until
+from tests.cluster.runtime import Containerd
+
+IMAGE = f"railnet.io/railnet:{VERSION}"
+DAEMON_SET = "daemonset/railnet"
+EXECUTABLE = Path("/opt/cni/bin/railnet")
+BUNDLES = Path("/opt/cni/bin/.railnet")
+CONFLIST = Path("/etc/cni/net.d/00-railnet.conflist")
+STATE = Path("/run/railnet")
+_READY = "http://127.0.0.1:9474/readyz"
+_LOGS = Path("/var/log/pods")
+_START_SECONDS = 90.0
+_END_SECONDS = 150.0  # terminationGracePeriodSeconds, and the time kubelet takes to tell
+
+
+class Railnet:
+    """At most one daemon, in a pod of the DaemonSet."""
+
+    def __init__(self, kubectl: Kubectl, containerd: Containerd, sysfs: Path, configuration: dict[str, Any]) -> None:
+        """Use the image at $RAILNET_IMAGE; the tree at `sysfs` stands for the node's cards."""
+        self._kubectl, self._containerd = kubectl, containerd
+        self._configuration = configuration
+        self._node, self._leaving = Overlay("daemonset", sysfs), Overlay("overlays/uninstall", sysfs)
+
+    def load(self) -> None:
+        """Import the image."""
+        self._containerd.load(Path(os.environ["RAILNET_IMAGE"]))
+
+    def forget(self) -> None:
+        """Delete the image."""
+        self._containerd.forget(IMAGE)
+
+    def apply(self, **changes: Any) -> None:
+        """Apply the manifests, with these keys of the node configuration in place of the node's own; returns at once."""
+        self._apply(self._node, {**self._configuration, **changes})
+
+    def start(self) -> None:
+        """Have the daemon run, installed if it is not; returns when it is ready."""
+        self._label("true")
+        self.apply()
+        try:
+            wait_until(lambda: self._is_current() and is_ready(), _START_SECONDS, "the daemon to be ready")
+        except TimeoutError as error:
+            error.add_note(self.log())
+            raise
+
+    def stop(self) -> None:
+        """End the daemon as for an upgrade; there is none until `start`."""
+        self._label(None)
+        self._wait_for_end()
+
+    def kill(self) -> None:
+        """End the daemon by SIGKILL; there is none until `start`.
+
+        It is stopped in its tracks before its pod is deleted, so it never hears of that, and kubelet starts no other.
+        """
+        process = daemon()
+        os.kill(process, signal.SIGSTOP)
+        self._label(None)
+        wait_until(self._is_being_deleted, _START_SECONDS, "the DaemonSet's pod to be deleted")
+        os.kill(process, signal.SIGKILL)
+        self._wait_for_end()
+
+    def roll_out(self) -> str:
+        """Wait until every pod is the newest and ready; gives what kubectl says."""
+        return self._kubectl.run("rollout", "status", DAEMON_SET, f"--namespace={NAMESPACE}", "--timeout=110s")
+
+    def restart(self) -> None:
+        """Have every pod be replaced, as an upgrade does; returns at once."""
+        self._kubectl.run("rollout", "restart", DAEMON_SET, f"--namespace={NAMESPACE}")
+
+    def uninstall(self) -> None:
+        """Apply overlays/uninstall; returns at once."""
+        self._apply(self._leaving, self._configuration)
+
+    def delete(self) -> None:
+        """`kubectl delete -k`; returns when the API server has forgotten all of it."""
+        self._kubectl.run("delete", "--kustomize", str(self._node.folder))
+
+    def exists(self) -> bool:
+        """Tell whether there is anything of it in the cluster."""
+        return self._kubectl.answers("get", "namespace", NAMESPACE)
+
+    def lose_pod(self) -> None:
+        """Have the API server forget the pod at once, whatever still runs of it; the DaemonSet makes another."""
+        (pod,) = self.pods()
+        self._kubectl.run(
+            "delete", "pod", pod["metadata"]["name"], f"--namespace={NAMESPACE}", "--force", "--grace-period=0"
+        )
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Give the DaemonSet's pods."""
+        found: list[dict[str, Any]] = self._kubectl.get("pods", f"--namespace={NAMESPACE}")
+        return found
+
+    def log(self) -> str:
+        """Give what the containers said that kubelet still knows."""
+        return "\n".join(path.read_text(errors="replace") for path in sorted(_LOGS.glob(f"{NAMESPACE}_*/*/*.log")))
+
+    def said_at(self, words: str) -> float:
+        """Give when (time.time) the daemon last said something with these words, as the runtime noted it.
+
+        Raises:
+            ValueError: it never did.
+        """
+        lines = [line.split(" ", 3) for line in self.log().splitlines() if words in line]
+        return max(parse_time(fields[0].removesuffix("Z")) for fields in lines)
+
+    def _apply(self, overlay: Overlay, configuration: dict[str, Any]) -> None:
+        overlay.write(configuration)
+        self._kubectl.run("apply", "--kustomize", str(overlay.folder))
+
+    def _label(self, value: str | None) -> None:
+        wanted = f"{LABEL}-" if value is None else f"{LABEL}={value}"
+        self._kubectl.run("label", "--overwrite", "node", NODE, wanted)
+
+    def _is_current(self) -> bool:
+        """Tell whether the DaemonSet's one pod is of its newest revision; it may be ready before its probe says so."""
+        found = self._kubectl.get(DAEMON_SET, f"--namespace={NAMESPACE}")
+        status = found["status"]
+        seen = status.get("observedGeneration") == found["metadata"]["generation"]
+        return seen and status.get("updatedNumberScheduled") == 1 and len(self.pods()) == 1
+
+    def _is_being_deleted(self) -> bool:
+        return all("deletionTimestamp" in pod["metadata"] for pod in self.pods())
+
+    def _wait_for_end(self) -> None:
+        """Wait for the process alone; kubelet 1.20 lets go of the pod up to ten seconds later, which `start` waits for."""
+        wait_until(lambda: not list(_processes()), _END_SECONDS, "the daemon to end")
+
+
+def is_ready() -> bool:
+    """Ask the daemon whether it serves the node."""
+    return why_not_ready() is None
+
+
+def why_not_ready() -> str | None:
+    """Give what the daemon says, or that there is none; None if it is ready."""
+    try:
+        with urllib.request.urlopen(_READY, timeout=5):
+            return None
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+    except OSError as error:
+        return str(error)
+
+
+def parse_time(text: str) -> float:
+    """Read a time of UTC, which may have nanoseconds or end before, as seconds of time.time."""
+    return datetime.fromisoformat(f"{text[:26]:0<26}+00:00").timestamp()
+
+
+def daemon() -> int:
+    """Give the daemon's process."""
+    (found,) = _processes()
+    return found
+
+
+def _processes() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes().split(b"\0")[1:3] == [b"/opt/railnet/bin/railnet", b"node"]:
+                yield int(path.parent.name)

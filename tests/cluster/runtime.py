@@ -1,0 +1,83 @@
+"""containerd 1.6 with runc, and what its own client knows of pods' sandboxes."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.cluster import busybox
+from tests.cluster.ground import RUN
+from tests.cluster.process import Program, wait_until
+
+SOCKET = RUN / "containerd.sock"
+_CONFIGURATION = RUN / "containerd.toml"
+_START_SECONDS = 60.0
+# restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
+_TOML = f"""\
+version = 2
+root = "{RUN}/containerd"
+state = "{RUN}/containerd-state"
+
+[grpc]
+address = "{SOCKET}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{busybox.NAME}"
+restrict_oom_score_adj = true
+"""
+
+
+class Containerd:
+    """The runtime; its shims, and so the pods, outlive it."""
+
+    def __init__(self) -> None:
+        self.program = Program(["containerd", f"--config={_CONFIGURATION}"])
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        _CONFIGURATION.write_text(_TOML)
+        self.program.start()
+        self.program.wait(self._answers, _START_SECONDS)
+
+    def restart(self) -> None:
+        self.program.stop()
+        self.start()
+
+    def load(self, archive: Path) -> None:
+        """Import an image for kubelet's use."""
+        _ctr("images", "import", str(archive))
+
+    def forget(self, image: str) -> None:
+        """Delete an image that no container uses."""
+        _ctr("images", "remove", "--sync", image)
+
+    def sandbox(self, pod: str) -> str:
+        """Give the id of a pod's running sandbox."""
+        pods = f'labels."io.kubernetes.pod.name"=={pod},labels."io.cri-containerd.kind"==sandbox'
+        running = set(_ctr("tasks", "list", "--quiet").split())
+        (found,) = running & set(_ctr("containers", "list", "--quiet", pods).split())
+        return found
+
+    def kill_sandbox(self, pod: str) -> str:
+        """Kill the process that holds a pod's sandbox, and give the sandbox's id; kubelet then makes another."""
+        sandbox = self.sandbox(pod)
+        _ctr("tasks", "kill", f"--signal={signal.SIGKILL.name}", sandbox)
+        return sandbox
+
+    def end(self) -> None:
+        """End every sandbox and container, then the runtime; kubelet must have ended."""
+        for task in _ctr("tasks", "list", "--quiet").split():
+            subprocess.run(command("tasks", "kill", "--signal=SIGKILL", task), check=False, capture_output=True)
+        wait_until(lambda: "RUNNING" not in _ctr("tasks", "list"), 10.0, "every container to end")
+        self.program.stop()
+
+    def _answers(self) -> bool:
+        return subprocess.run(command("version"), check=False, capture_output=True).returncode == 0
+
+
+def _ctr(*arguments: str) -> str:
+    return subprocess.run(command(*arguments), check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def command(*arguments: str) -> list[str]:
+    """Give a command line of containerd's own client."""
+    return ["ctr", f"--address={SOCKET}", "--namespace=k8s.io", *arguments]

@@ -1,0 +1,66 @@
+"""Pods that ask for no VF, one, and two, as their user sees them."""
+
+import pytest
+
+from tests.cluster.node import PFS, VFS, ClusterNode
+
+
+def test_node_advertises_its_vfs(node: ClusterNode) -> None:
+    assert node.allocatable() == VFS * len(PFS)
+
+
+@pytest.mark.parametrize(("vfs", "interfaces"), [(0, ["eth0"]), (1, ["eth0", "net1"]), (2, ["eth0", "net1", "net2"])])
+def test_pod_has_a_rail_for_each_vf_it_asks_for(node: ClusterNode, vfs: int, interfaces: list[str]) -> None:
+    name = node.run("train", vfs)
+
+    assert sorted(node.addresses(name)) == interfaces
+
+
+def test_rails_of_a_pod_are_on_different_cards(node: ClusterNode) -> None:
+    name = node.run("wide", 2)
+
+    (record,) = node.records(name)
+    buses = {one["vf"].split(":")[1] for one in record["attachments"]}
+    assert buses == {"03", "0c"}
+
+
+def test_container_has_the_device_of_its_vf_and_no_other(node: ClusterNode) -> None:
+    name = node.run("train", 1)
+
+    (record,) = node.records(name)
+    number = record["attachments"][0]["rdma"].removeprefix("mlx5_")
+    assert node.execute(name, "ls", "/dev/infiniband").split() == ["rdma_cm", f"uverbs{number}"]
+
+
+def test_two_pods_talk_over_the_fabric_of_their_rail(node: ClusterNode) -> None:
+    one, other = node.run("one", 2), node.run("other", 2)
+    before = [fabric.counters.bytes for fabric in node.fabrics]
+
+    answered = node.pings(one, "net1", node.addresses(other)["net1"])
+
+    carried = [fabric.counters.bytes - count for fabric, count in zip(node.fabrics, before, strict=True)]
+    assert answered
+    assert carried == [2 * 84, 0]  # request and reply, each of an IPv4 header, an ICMP header and ping's 56 bytes
+
+
+def test_no_fabric_no_traffic_over_the_rail(node: ClusterNode) -> None:
+    one, other = node.run("one", 2), node.run("other", 2)
+    for fabric in node.fabrics:
+        fabric.stop()
+    answered = node.pings(one, "net1", node.addresses(other)["net1"])
+
+    assert not answered
+    assert node.pings(one, "eth0", node.addresses(other)["eth0"])
+
+
+def test_too_few_vfs_leave_a_pod_pending_with_the_schedulers_reason(node: ClusterNode) -> None:
+    node.wait_until_forgotten()
+    wide = node.run("wide", VFS * len(PFS))
+    late = node.bring("late", 1)
+
+    node.wait_for_event(late, "Insufficient rdma/ib_vf")
+    phase = node.status(late)["phase"]
+    node.delete(wide)
+    node.wait_until_ready(late)
+
+    assert phase == "Pending"

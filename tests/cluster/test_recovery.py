@@ -1,0 +1,63 @@
+"""What dies and comes back: sandboxes, kubelet, the container runtime. Pods keep their rails, or get them again."""
+
+from tests.cluster.node import ClusterNode
+from tests.cluster.process import wait_until
+
+
+def vfs(node: ClusterNode, name: str) -> list[str]:
+    """Give the VFs of a pod that has one sandbox."""
+    (record,) = node.records(name)
+    return [one["vf"] for one in record["attachments"]]
+
+
+def sandboxes(node: ClusterNode, name: str) -> list[str]:
+    """Give the sandboxes of a pod that have rails."""
+    return [record["id"] for record in node.records(name) if record["stage"] == "attached"]
+
+
+def test_sandbox_that_is_made_again_has_the_vfs_of_the_last(node: ClusterNode) -> None:
+    one, other = node.run("one", 2), node.run("other", 2)
+    first = vfs(node, one)
+    killed = node.containerd.kill_sandbox(one)
+
+    node.wait_until_restarted(one)
+    assert sandboxes(node, one) != [killed]
+    assert vfs(node, one) == first
+    assert node.pings(other, "net1", node.addresses(one)["net1"])
+
+
+def test_pods_outlive_a_restart_of_kubelet_with_their_rails(node: ClusterNode) -> None:
+    one, other = node.run("one", 2), node.run("other", 2)
+    before = [sandboxes(node, name) for name in (one, other)]
+    node.kubelet.restart()
+    late = node.run("late", 2)
+
+    assert [sandboxes(node, name) for name in (one, other)] == before
+    assert len({vf for name in (one, other, late) for vf in vfs(node, name)}) == 6
+    assert node.pings(one, "net1", node.addresses(late)["net1"])
+
+
+def test_pods_outlive_a_restart_of_containerd_with_their_rails(node: ClusterNode) -> None:
+    one, other = node.run("one", 2), node.run("other", 2)
+    before = [node.containerd.sandbox(name) for name in (one, other)]
+    node.containerd.restart()
+    wait_until(
+        lambda: node.kubectl.answers("exec", one, "--", "sleep", "0"), 60, "kubelet to have found the runtime again"
+    )
+    late = node.run("late", 2)
+
+    assert [node.containerd.sandbox(name) for name in (one, other)] == before
+    assert node.pings(one, "net1", node.addresses(other)["net1"])
+    assert node.pings(one, "net2", node.addresses(late)["net2"])
+
+
+def test_pods_outlive_a_restart_of_the_daemon_with_their_rails(node: ClusterNode) -> None:
+    one = node.run("one", 2)
+    before = sandboxes(node, one)
+    node.railnet.stop()
+    node.railnet.start()
+    other = node.run("other", 2)
+
+    assert sandboxes(node, one) == before
+    assert not {*vfs(node, one)} & {*vfs(node, other)}
+    assert node.pings(one, "net1", node.addresses(other)["net1"])

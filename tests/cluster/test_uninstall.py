@@ -1,0 +1,70 @@
+"""Railnet is taken away, in its own way and in the wrong one, and comes back."""
+
+from collections.abc import Callable
+
+from tests.cluster import installation
+from tests.cluster.node import PFS, VFS, ClusterNode
+from tests.cluster.process import wait_until
+from tests.cluster.railnet_on_node import BUNDLES, CONFLIST, EXECUTABLE, STATE, why_not_ready
+
+OURS = (EXECUTABLE, BUNDLES, CONFLIST, STATE)
+_LOOK_SECONDS = 60.0
+
+
+def test_uninstall_leaves_running_pods_their_rails_and_then_nothing_and_railnet_may_come_back(
+    node: ClusterNode, measured: Callable[[str], None]
+) -> None:
+    one, other = node.run("one", 2), node.run("other", 2)
+    node.railnet.uninstall()
+    wait_until(lambda: not CONFLIST.exists(), _LOOK_SECONDS, "flannel's configuration to be the runtime's")
+    node.wait_for_vfs(0)
+    plain = node.run("plain")
+    late = node.bring("late", 1)
+    node.wait_for_event(late, "Insufficient rdma/ib_vf")
+    wait_until(lambda: "still need it" in (why_not_ready() or ""), _LOOK_SECONDS, "the daemon to say what it waits for")
+    answered = node.pings(one, "net1", node.addresses(other)["net1"])
+    node.delete(one, other, late)
+    said = node.railnet.roll_out()
+    left = [path for path in OURS if path.exists()]
+    node.railnet.delete()
+    left += [path for path in OURS if path.exists()]
+    exists = node.railnet.exists()
+    node.railnet.forget()
+    steps = installation.measure(node)
+    back = node.run("back", 1)
+    say(measured, steps)
+
+    assert answered
+    assert list(node.addresses(plain)) == ["eth0"]
+    assert "successfully rolled out" in said
+    assert left == []
+    assert not exists
+    assert "net1" in node.addresses(back)
+
+
+def say(measured: Callable[[str], None], steps: list[installation.Step]) -> None:
+    """Say how long the installation took; the image's way is not part of it, nor is what kubelet does by its own clock ours."""
+    measured(f"manifests to allocatable VFs: {sum(step.seconds for step in steps[1:]):.2f} s, and before:")
+    for step in steps:
+        measured(f"  {step.seconds:6.2f} s until {step.until}")
+
+
+def test_bare_delete_leaves_pods_without_a_rail_as_they_were_and_railnet_may_come_back(node: ClusterNode) -> None:
+    train = node.run("train", 1)
+    before = node.addresses(train)
+    node.kubectl.run("delete", "events", "--all")
+    node.railnet.delete()
+    plain = node.run("plain")
+    warnings = node.warnings()
+    installed = CONFLIST.exists() and EXECUTABLE.exists()
+    same = node.addresses(train) == before
+    node.delete(train, plain)
+    node.railnet.start()
+    node.wait_for_vfs(VFS * len(PFS))
+    node.wait_until_forgotten()
+    wide = node.run("wide", VFS * len(PFS))
+
+    assert installed
+    assert same
+    assert warnings == []
+    assert len(node.addresses(wide)) == 1 + VFS * len(PFS)

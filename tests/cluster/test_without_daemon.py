@@ -1,0 +1,167 @@
+"""The daemon is dead: pods without a rail do not notice; pods with one wait, or fail in a way that is told."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_plane import NODE
+from tests.cluster.node import PFS, VFS, ClusterNode
+from tests.cluster.pods import job, pod
+from tests.cluster.process import wait_until
+from tests.cluster.railnet_on_node import CONFLIST, STATE
+
+PODS = 20
+LOCKS = STATE / "lock"
+_SERVES = "serving on "  # railnet/node.py
+_WAITS = "Railnet's daemon did not answer within 5 s"
+
+
+@pytest.fixture
+def conflist(node: ClusterNode) -> Iterator[Path]:
+    """Give Railnet's CNI configuration, which is as before when the test ends."""
+    content = CONFLIST.read_bytes()
+    yield CONFLIST
+    CONFLIST.write_bytes(content)
+
+
+def start_plain_pods(node: ClusterNode, prefix: str) -> float:
+    """Start pods without a rail; gives the seconds until all run, and leaves none."""
+    names = [f"{prefix}-{number}" for number in range(PODS)]
+    began = time.monotonic()
+    node.create(*(pod(name) for name in names))
+    node.wait_until_ready(*names, seconds=180)
+    took = time.monotonic() - began
+    node.delete(*names)
+    assert node.left_over() == []
+    return took
+
+
+def test_pods_without_a_rail_start_as_with_flannel_alone(
+    node: ClusterNode, conflist: Path, rounds: int, measured: Callable[[str], None]
+) -> None:
+    content = conflist.read_bytes()
+    node.kubectl.run("delete", "events", "--all")
+    node.railnet.kill()
+    ours, flannels = [], []
+    for number in range(rounds):
+        # As often the one first as the other: what the machine does beside falls on both.
+        if number % 2:
+            flannels.append(start_pods_by_flannel(node, conflist, number))
+        conflist.write_bytes(content)
+        ours.append(start_plain_pods(node, f"ours-{number}"))
+        if not number % 2:
+            flannels.append(start_pods_by_flannel(node, conflist, number))
+
+    measured(
+        f"{PODS} pods without a rail, daemon dead: {_listed(ours)} s; flannel alone: {_listed(flannels)} s; "
+        f"ratio {sum(ours) / sum(flannels):.2f}"
+    )
+    assert node.warnings() == []
+    assert node.is_ready()
+
+
+def start_pods_by_flannel(node: ClusterNode, conflist: Path, number: int) -> float:
+    conflist.unlink()
+    return start_plain_pods(node, f"flannels-{number}")
+
+
+def _listed(seconds: list[float]) -> str:
+    return ", ".join(f"{one:.1f}" for one in seconds)
+
+
+def test_rail_pod_that_is_not_bound_yet_waits_for_vfs(node: ClusterNode, measured: Callable[[str], None]) -> None:
+    node.railnet.kill()
+    measured(f"scheduler's window after the daemon's death: {node.wait_for_vfs(0):.1f} s")
+    late = node.bring("late", 1)
+    told = node.wait_for_event(late, "Insufficient rdma/ib_vf")
+    node.railnet.start()
+
+    node.wait_until_ready(late)
+    measured(
+        f"not bound yet: {told!r}; runs {time.time() - node.railnet.said_at(_SERVES):.1f} s after the daemon is back"
+    )
+    assert "net1" in node.addresses(late)
+
+
+def test_rail_pod_that_is_bound_as_the_daemon_dies_fails_and_its_job_makes_another(
+    node: ClusterNode, measured: Callable[[str], None]
+) -> None:
+    node.railnet.kill()
+    wanted = job("train", 1)
+    wanted["spec"]["template"]["spec"]["nodeName"] = NODE  # bound: no scheduler looks whether there are VFs
+    node.kubectl.apply(wanted)
+    wait_until(lambda: "Failed" in phases(node), 30, "the first pod to fail")
+    failed = next(one["status"] for one in job_pods(node) if one["status"]["phase"] == "Failed")
+    node.railnet.start()
+    served = node.railnet.said_at(_SERVES)
+
+    wait_until(lambda: "Running" in phases(node), 90, "another pod to run")
+    measured(
+        f"bound as the daemon died: {failed['reason']}, {failed['message']!r}; its Job's next pod runs "
+        f"{time.time() - served:.1f} s after the daemon is back"
+    )
+    assert failed["reason"] == "UnexpectedAdmissionError"
+
+
+def job_pods(node: ClusterNode) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = node.kubectl.get("pods", "--selector=job-name=train")
+    return found
+
+
+def phases(node: ClusterNode) -> set[str]:
+    return {one["status"]["phase"] for one in job_pods(node)}
+
+
+def test_sandbox_made_again_waits_for_a_daemon_that_comes_in_time(
+    node: ClusterNode, conflist: Path, measured: Callable[[str], None]
+) -> None:
+    content = json.loads(conflist.read_text())
+    content["plugins"][0]["seconds"]["daemon"] = 30  # also on a machine that is busy
+    conflist.write_text(json.dumps(content))
+    train = node.run("train", 1)
+    node.railnet.kill()
+    sandbox = node.containerd.kill_sandbox(train)
+    wait_for_add(sandbox)
+    measured(f"sandbox made again, daemon back within the ADD's wait: runs {seconds_to_run(node, train):.1f} s later")
+
+    assert not any("did not answer" in event["message"] for event in node.kubectl.events(train))
+
+
+def test_sandbox_made_again_is_retried_when_the_daemon_comes_late(
+    node: ClusterNode, measured: Callable[[str], None]
+) -> None:
+    train = node.run("train", 1)
+    node.railnet.kill()
+    node.containerd.kill_sandbox(train)
+    told = node.wait_for_event(train, _WAITS)
+    measured(f"sandbox made again, daemon back after the ADD: runs {seconds_to_run(node, train):.1f} s later; {told!r}")
+
+    assert "net1" in node.addresses(train)
+
+
+def wait_for_add(last: str) -> None:
+    """Wait until the ADD of the next sandbox is at work: its lock says so."""
+    wait_until(lambda: any(last not in path.name for path in LOCKS.glob("*@eth0")), 30, "the next ADD")
+
+
+def seconds_to_run(node: ClusterNode, name: str) -> float:
+    """Start the daemon; gives the seconds from when it serves until a pod runs in its new sandbox."""
+    node.railnet.start()
+    node.wait_until_restarted(name)
+    return time.time() - node.railnet.said_at(_SERVES)
+
+
+def test_pod_deleted_without_a_daemon_gives_its_vfs_back_to_the_next(node: ClusterNode) -> None:
+    train = node.run("train", 1)
+    node.railnet.kill()
+    node.delete(train)
+    wait_until(lambda: not list(Path("/run/netns").glob("*")), 60, "the sandbox to go")
+    node.railnet.start()
+
+    node.wait_until_forgotten()
+    wide = node.run("wide", VFS * len(PFS))
+    assert len(node.addresses(wide)) == 1 + VFS * len(PFS)

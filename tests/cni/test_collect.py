@@ -1,0 +1,74 @@
+"""GC of rails: who is taken back, and who may have come after the runtime made its list."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cni import rails as rails_module
+from cni.rails import Rails
+from tests.cni.railway import KEY, Kernel, Node, attached, planned
+
+OLD, YOUNG = 0.0, 3600.0  # an ADD may take so long: then every record is old, or none
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    kernel = Kernel()
+    monkeypatch.setattr(rails_module, "perform", kernel)
+    monkeypatch.setattr(rails_module, "_NETDEV_SECONDS", 0.1)
+    return Node(tmp_path, kernel)
+
+
+def collect(node: Node, *valid: str, younger_than: float = OLD) -> list[str]:
+    return asyncio.run(asyncio.wait_for(node.rails().collect(frozenset(valid), younger_than), 20))
+
+
+@pytest.mark.parametrize("play", [planned, attached], ids=["planned", "attached"])
+def test_sandbox_that_is_not_listed_is_taken_back(node: Node, play) -> None:
+    node.run(play)
+
+    assert collect(node, "other@eth0", "c0ffee@eth1") == []
+    assert node.state == (None, False)
+
+
+def test_sandbox_that_is_listed_keeps_its_rails_even_without_a_namespace(node: Node) -> None:
+    node.run(attached)
+    node.netns.unlink()
+
+    assert collect(node, KEY) == []
+    assert node.state == ("attached", True)
+
+
+@pytest.mark.parametrize(("alive", "state"), [(True, ("attached", True)), (False, (None, False))])
+def test_young_sandbox_may_have_come_after_the_list_unless_it_has_died(node: Node, alive: bool, state) -> None:
+    node.run(attached)
+    if not alive:
+        node.netns.unlink()
+
+    assert collect(node, younger_than=YOUNG) == []
+    assert node.state == state
+
+
+def test_sandbox_that_a_request_is_at_is_neither_touched_nor_waited_for(node: Node) -> None:
+    async def main(rails: Rails, netns_fd: int) -> None:
+        await attached(rails, netns_fd)
+        async with rails.one_at_a_time.held(KEY):
+            assert await asyncio.wait_for(rails.collect(frozenset(), OLD), 1) == []
+
+    node.run(main)
+
+    assert node.state == ("attached", True)
+
+
+def test_failure_is_told_and_the_record_stays_for_another_try(node: Node) -> None:
+    node.run(attached)
+    node.kernel.refuses = OSError(16, "Device or resource busy")
+
+    (failure,) = collect(node)
+    assert (KEY in failure, "Device or resource busy" in failure) == (True, True)
+    assert node.state == ("detaching", True)
+
+    node.kernel.refuses = None
+    assert collect(node) == []
+    assert node.state == (None, False)

@@ -1,0 +1,136 @@
+"""containerd 2 with runc, asked as kubelet asks it: CRI v1 over its socket."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from simnode.kubelet import PodIdentity
+from tests.cluster import busybox
+from tests.cluster.process import Program, wait_until
+
+_RUN = Path("/run/containerd-2")
+_SOCKET = _RUN / "containerd.sock"
+_START_SECONDS = 60.0
+_CALL_SECONDS = 60.0
+# restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
+_TOML = f"""\
+version = 3
+root = "{_RUN}/root"
+state = "{_RUN}/state"
+
+[grpc]
+address = "{_SOCKET}"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{busybox.NAME}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+"""
+_messages, _services = grpc.protos_and_services("tests/containerd/cri.proto")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A pod's sandbox."""
+
+    pod: PodIdentity
+    container_id: str
+    ip: str
+    netns: Path
+
+
+class Containerd:
+    """The runtime; its shims, and so the sandboxes, outlive it."""
+
+    def __init__(self) -> None:
+        self._program = Program(["containerd", f"--config={_RUN}/containerd.toml"])
+        self._channel: grpc.Channel
+        self._cri: Any
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        _RUN.mkdir(exist_ok=True)
+        (_RUN / "containerd.toml").write_text(_TOML)
+        self._program.start()
+        self._channel = grpc.insecure_channel(f"unix:{_SOCKET}")
+        self._cri = _services.RuntimeServiceStub(self._channel)
+        self._program.wait(self._answers, _START_SECONDS)
+
+    def stop(self) -> None:
+        self._channel.close()
+        self._program.stop()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def load_image(self) -> None:
+        """Have the one image that sandboxes are made of."""
+        busybox.write(_RUN / "busybox.tar")
+        command = ["ctr", f"--address={_SOCKET}", "--namespace=k8s.io", "images", "import", f"{_RUN}/busybox.tar"]
+        subprocess.run(command, check=True, capture_output=True, timeout=_CALL_SECONDS)
+
+    def version(self) -> str:
+        answer = self._cri.Version(_messages.VersionRequest(), timeout=_CALL_SECONDS)
+        return f"{answer.runtime_name} {answer.runtime_version}"
+
+    def run(
+        self, pod: PodIdentity, annotations: Mapping[str, str] | None = None, host_ports: Iterable[int] = ()
+    ) -> Sandbox:
+        """Make a pod's sandbox; each host port leads to the pod's port 80.
+
+        Raises:
+            grpc.RpcError: the runtime did not; it says why.
+        """
+        config = _messages.PodSandboxConfig(
+            metadata=_messages.PodSandboxMetadata(name=pod.name, uid=pod.uid, namespace=pod.namespace),
+            hostname=pod.name,
+            annotations=annotations or {},
+            port_mappings=[_messages.PortMapping(host_port=port, container_port=80) for port in host_ports],
+        )
+        answer = self._cri.RunPodSandbox(_messages.RunPodSandboxRequest(config=config), timeout=_CALL_SECONDS)
+        asked = _messages.PodSandboxStatusRequest(pod_sandbox_id=answer.pod_sandbox_id, verbose=True)
+        status = self._cri.PodSandboxStatus(asked, timeout=_CALL_SECONDS)
+        namespaces = json.loads(status.info["info"])["runtimeSpec"]["linux"]["namespaces"]
+        (netns,) = (namespace["path"] for namespace in namespaces if namespace["type"] == "network")
+        return Sandbox(pod, answer.pod_sandbox_id, status.status.network.ip, Path(netns))
+
+    def remove(self, sandbox: Sandbox) -> None:
+        """Stop a sandbox and forget it.
+
+        Raises:
+            grpc.RpcError: the runtime could not, and has it still.
+        """
+        request = _messages.PodSandboxRequest(pod_sandbox_id=sandbox.container_id)
+        self._cri.StopPodSandbox(request, timeout=_CALL_SECONDS)
+        self._cri.RemovePodSandbox(request, timeout=_CALL_SECONDS)
+
+    def why_not_ready(self) -> str | None:
+        """Give what the runtime says of a network that is not ready; None if it is. Kubelet reports it as its node's state."""
+        answer = self._cri.Status(_messages.StatusRequest(), timeout=_CALL_SECONDS)
+        (network,) = (one for one in answer.status.conditions if one.type == "NetworkReady")
+        return None if network.status else str(network.message)
+
+    def network(self) -> tuple[str, str]:
+        """Give name and CNI version of the pods' network, as the runtime has read them."""
+        answer = self._cri.Status(_messages.StatusRequest(verbose=True), timeout=_CALL_SECONDS)
+        networks = json.loads(answer.info["cniconfig"])["Networks"]
+        (found,) = (one["Config"] for one in networks if one["IFName"] == "eth0")
+        return found["Name"], found["CNIVersion"]
+
+    def wait_for_network(self, name: str) -> None:
+        """Wait until the runtime has read the configuration of a network; it watches their folder."""
+        wait_until(lambda: self.network()[0] == name, _START_SECONDS, f"containerd to read network {name}")
+
+    def _answers(self) -> bool:
+        try:
+            self.version()
+        except grpc.RpcError:
+            return False
+        return True

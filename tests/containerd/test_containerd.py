@@ -1,0 +1,158 @@
+"""Pods by containerd 2, whose libcni speaks CNI 1.1: the configuration it takes, STATUS, ADD, DEL, and what it keeps."""
+
+import json
+import time
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import grpc
+import pytest
+
+from simnode.host_files import FlannelLease
+from simnode.netns import run_inside
+from tests.cluster.process import wait_until
+from tests.containerd.conftest import ContainerdNode
+from tests.containerd.runtime import Sandbox
+
+LEASE = Path("/run/flannel/subnet.env")
+PRIMARY = Path("/etc/cni/net.d/10-flannel.conflist")
+RESULTS = Path("/var/lib/cni/results")
+BRIDGE = {
+    "type": "bridge",
+    "bridge": "stub0",
+    "isGateway": True,
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]]},
+}
+PORTMAP = {"type": "portmap", "snat": True, "capabilities": {"portMappings": True}}
+
+
+def links(netns: Path) -> set[str]:
+    """Name the links of a namespace."""
+    lines = run_inside(netns, Path("/proc/thread-self/net/dev").read_text).splitlines()[2:]
+    return {line.split(":")[0].strip() for line in lines}
+
+
+def cached(sandbox: Sandbox) -> dict[str, object]:
+    """Give the result of ADD as the runtime keeps it."""
+    (path,) = RESULTS.glob(f"*-{sandbox.container_id}-eth0")
+    return json.loads(path.read_text())["result"]
+
+
+@pytest.fixture
+def no_lease() -> Iterator[None]:
+    aside = LEASE.rename(LEASE.with_suffix(".aside"))
+    yield
+    aside.rename(LEASE)
+
+
+@pytest.fixture(params=["0.4.0", "1.0.0"])
+def other_primary(request: pytest.FixtureRequest, node: ContainerdNode) -> Iterator[str]:
+    """A primary whose DEL gets the result of ADD; gives its version."""
+    flannel, name = PRIMARY.read_text(), f"stubs-{request.param}"
+    plugins = [BRIDGE, {"type": "tuning", "mtu": 1400}, PORTMAP]
+    PRIMARY.write_text(json.dumps({"cniVersion": request.param, "name": name, "plugins": plugins}))
+    node.containerd.wait_for_network(name)
+    yield request.param
+    node.remove_all()
+    PRIMARY.write_text(flannel)
+    node.containerd.wait_for_network("cbr0")
+
+
+def test_runtime_is_of_the_second_generation_and_takes_version_1_1_0_of_the_list(node: ContainerdNode) -> None:
+    assert node.containerd.version().startswith("containerd 2.")
+    assert node.containerd.network() == ("cbr0", "1.1.0")
+
+
+# STATUS.
+
+
+@pytest.mark.parametrize("daemon", ["running", "absent"])
+def test_node_is_ready_while_flannel_has_a_lease_whatever_the_daemon_does(node: ContainerdNode, daemon: str) -> None:
+    if daemon == "absent":
+        node.node.stop_daemon()
+
+    assert node.containerd.why_not_ready() is None
+
+
+def test_node_is_not_ready_without_a_lease_and_says_why(node: ContainerdNode, no_lease: None) -> None:
+    why = node.containerd.why_not_ready()
+
+    assert why is not None
+    assert f"flannel has no lease for this node: {LEASE} cannot be read" in why
+
+
+# ADD and DEL.
+
+
+@pytest.mark.parametrize("daemon", ["running", "absent"])
+def test_plain_pod_gets_flannels_result_in_flannels_version(node: ContainerdNode, daemon: str) -> None:
+    if daemon == "absent":
+        node.node.stop_daemon()
+
+    sandbox = node.run(node.admit("plain"))
+
+    assert ip_address(sandbox.ip) in FlannelLease().subnet.network
+    assert links(sandbox.netns) == {"lo", "eth0"}
+    assert cached(sandbox)["cniVersion"] == "0.3.1"
+    node.remove(sandbox)
+    assert not list(RESULTS.glob("*"))
+
+
+def test_pod_with_a_rail_has_net1_and_eth0_is_all_its_runtime_knows(node: ContainerdNode) -> None:
+    sandbox = node.run(node.admit("train", vfs=1))
+
+    assert links(sandbox.netns) == {"lo", "eth0", "net1"}
+    assert ip_address(sandbox.ip) in FlannelLease().subnet.network
+    assert [ip["address"].split("/")[0] for ip in cached(sandbox)["ips"]] == [sandbox.ip]
+
+
+def test_pods_annotations_reach_railnet(node: ContainerdNode) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        node.run(node.admit("train", vfs=1), {"railnet.io/network": "elsewhere"})
+
+    assert "elsewhere" in raised.value.details()
+    wait_until(lambda: not list(RESULTS.glob("*")), 10, "the failed sandbox to be taken down")
+
+
+@pytest.mark.parametrize("vfs", [0, 1])
+def test_primarys_plugins_take_their_result_back_at_del(node: ContainerdNode, other_primary: str, vfs: int) -> None:
+    sandbox = node.run(node.admit("mapped", vfs), host_ports=(8081,))
+    assert cached(sandbox)["cniVersion"] == other_primary
+
+    node.remove(sandbox)
+
+    assert not list(Path("/var/lib/cni/networks").glob("stubs-*/10.*"))
+
+
+# What outlives whom.
+
+
+def test_pods_outlive_a_restart_of_the_runtime_and_are_taken_down_by_the_next(node: ContainerdNode) -> None:
+    plain, train = node.run(node.admit("plain")), node.run(node.admit("train", vfs=1))
+
+    node.containerd.restart()
+
+    assert (links(plain.netns), links(train.netns)) == ({"lo", "eth0"}, {"lo", "eth0", "net1"})
+    node.remove_all()
+
+
+def test_del_without_a_daemon_succeeds_and_the_next_daemon_takes_the_rail_back(node: ContainerdNode) -> None:
+    train = node.run(node.admit("train", vfs=1))
+    node.node.stop_daemon()
+
+    node.remove(train)
+
+    assert not list(RESULTS.glob("*"))
+
+
+def test_pod_with_a_rail_and_no_daemon_is_refused_and_says_so(node: ContainerdNode) -> None:
+    pod = node.admit("train", vfs=1)
+    node.node.stop_daemon()
+    began = time.monotonic()
+
+    with pytest.raises(grpc.RpcError) as raised:
+        node.run(pod)
+
+    assert "Railnet's daemon did not answer within 5 s" in raised.value.details()
+    assert time.monotonic() - began < 20  # 5 s of waiting, and ADD and DEL of a sandbox

@@ -1,0 +1,224 @@
+"""The manifests, rendered by the oldest kustomize there is in a kubectl: they fit the code, and each privilege has its reason."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cni.host import lock
+from railnet import VERSION
+from railnet.__main__ import _HEALTH_PORT, _parser
+from railnet.configuration import Configuration, HostPaths, parse
+
+ROOT = Path(__file__).resolve().parents[2]
+OVERLAYS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml"))
+RENDERED = ["daemonset", *OVERLAYS]
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+DEFAULT = Configuration()
+
+
+def rendered(folder: str) -> dict[str, dict[str, Any]]:
+    """Give what `kubectl apply -k` would send, by kind."""
+    kubectl = shutil.which("kubectl")
+    assert kubectl is not None
+    done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=True)
+    documents = list(yaml.safe_load_all(done.stdout))
+    assert len({document["kind"] for document in documents}) == len(documents)
+    return {document["kind"]: document for document in documents}
+
+
+def pod(folder: str = "daemonset") -> dict[str, Any]:
+    found: dict[str, Any] = rendered(folder)["DaemonSet"]["spec"]["template"]["spec"]
+    return found
+
+
+def containers(folder: str) -> list[dict[str, Any]]:
+    return [*pod(folder).get("initContainers", []), *pod(folder)["containers"]]
+
+
+def test_kubectl_is_one_with_the_old_kustomize() -> None:
+    """kustomize 2.0.3 is in kubectl 1.14 to 1.20; what it takes, newer ones take, too."""
+    done = subprocess.run(["kubectl", "version", "--client", "--short"], capture_output=True, text=True, check=True)
+
+    assert "v1.20." in done.stdout
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_everything_stands_in_one_namespace(folder: str) -> None:
+    documents = rendered(folder)
+
+    namespace = documents.pop("Namespace")["metadata"]["name"]
+    namespaced = {kind for kind, document in documents.items() if "namespace" in document["metadata"]}
+    assert namespaced == {"ConfigMap", "DaemonSet", "ServiceAccount"}
+    assert {documents[kind]["metadata"]["namespace"] for kind in namespaced} == {namespace}
+    policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} if "own-node" in folder else set()
+    assert set(documents) - namespaced == {"ClusterRole", "ClusterRoleBinding"} | policy
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_image_is_of_this_version(folder: str) -> None:
+    images = {container["image"] for container in containers(folder)}
+
+    assert {image.rpartition(":")[2] for image in images} == {VERSION}
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_arguments_are_commands_of_the_command_line(folder: str) -> None:
+    commands = {container["name"]: _parser().parse_args(container["args"]).command for container in containers(folder)}
+
+    expected = {"railnet": "uninstall"} if "uninstall" in folder else {"install": "install", "railnet": "node"}
+    assert commands == expected
+
+
+def test_uninstall_stays_when_it_is_done_as_a_daemonset_must() -> None:
+    (container,) = containers("overlays/uninstall")
+
+    assert _parser().parse_args(container["args"]).stay
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_configuration_is_understood_and_where_it_is_looked_for(folder: str) -> None:
+    config_map = rendered(folder)["ConfigMap"]
+    (volume,) = (volume for volume in pod(folder)["volumes"] if volume["name"] == "configuration")
+
+    parse(config_map["data"]["node.yaml"], "node.yaml")
+    assert volume["configMap"]["name"] == config_map["metadata"]["name"]
+    for container in containers(folder):
+        (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "configuration")
+        assert Path(mount["mountPath"], "node.yaml") == _parser().parse_args(container["args"]).config
+
+
+def test_every_path_the_daemon_is_told_of_is_the_hosts() -> None:
+    (daemon,) = pod()["containers"]
+    sources = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod()["volumes"]}
+    mounted = {mount["mountPath"]: sources[mount["name"]] for mount in daemon["volumeMounts"]}
+    paths: HostPaths = DEFAULT.host
+    needed = [
+        lock.RUN,
+        str(paths.sysfs),
+        str(paths.flannel.parent),
+        *(f"{paths.kubelet}/{name}" for name in ("plugins_registry", "device-plugins", "pod-resources")),
+    ]
+
+    assert {path: mounted.get(path) for path in needed} == {path: path for path in needed}
+    assert sorted(mounted) == sorted([*needed, "/etc/railnet"])
+    assert (str(paths.root), pod()["hostPID"]) == ("/proc/1/root", True)
+
+
+def test_only_what_the_daemon_writes_is_writable() -> None:
+    (daemon,) = pod()["containers"]
+
+    writable = {mount["mountPath"] for mount in daemon["volumeMounts"] if not mount.get("readOnly")}
+
+    assert writable == {lock.RUN, "/sys", "/var/lib/kubelet/plugins_registry"}
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_probes_ask_where_the_daemon_answers(folder: str) -> None:
+    (daemon,) = pod(folder)["containers"]
+
+    asked = {
+        daemon[f"{kind}Probe"]["httpGet"]["path"]: daemon[f"{kind}Probe"]["httpGet"]
+        for kind in ("liveness", "readiness")
+    }
+
+    assert sorted(asked) == ["/healthz", "/readyz"]
+    assert {(probe["host"], probe["port"]) for probe in asked.values()} == {("127.0.0.1", _HEALTH_PORT)}
+    assert "ports" not in daemon
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_pod_is_guaranteed_and_takes_no_whole_cpu(folder: str) -> None:
+    for container in containers(folder):
+        resources = container["resources"]
+        assert resources["requests"] == resources["limits"]
+        assert re.fullmatch(r"\d{1,3}m", resources["limits"]["cpu"])
+
+
+def test_pod_is_on_every_node_and_stays_there() -> None:
+    assert pod()["tolerations"] == [{"operator": "Exists"}]
+    assert pod()["priorityClassName"] == "system-node-critical"
+
+
+def test_requests_that_have_begun_are_finished_before_the_pod_is_killed() -> None:
+    timeouts = DEFAULT.timeouts
+
+    assert pod()["terminationGracePeriodSeconds"] >= timeouts.add + timeouts.delegate
+
+
+@pytest.mark.parametrize("folder", RENDERED)
+def test_apparmor_speaks_of_the_containers_there_are(folder: str) -> None:
+    """The API server refuses a pod whose annotation names another one."""
+    annotations = rendered(folder)["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]
+
+    named = {key.removeprefix(APPARMOR) for key in annotations if key.startswith(APPARMOR)}
+
+    assert named == {container["name"] for container in containers(folder)}
+
+
+def test_account_may_tell_and_not_ask() -> None:
+    documents = rendered("daemonset")
+    account, role, binding = (documents[kind] for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"))
+
+    assert account["automountServiceAccountToken"] is True
+    assert pod()["serviceAccountName"] == account["metadata"]["name"]
+    (subject,) = binding["subjects"]
+    assert (subject["kind"], subject["name"], subject["namespace"]) == (
+        "ServiceAccount",
+        account["metadata"]["name"],
+        account["metadata"]["namespace"],
+    )
+    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("ClusterRole", role["metadata"]["name"])
+    assert [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
+        ([""], ["pods/status"], ["patch"]),
+        ([""], ["events"], ["create", "patch"]),
+    ]
+
+
+def test_daemon_knows_its_nodes_name() -> None:
+    (daemon,) = pod()["containers"]
+
+    assert daemon["env"] == [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+
+
+PRIVILEGES = r"^\s*(- [A-Z_]+|hostNetwork: \w+|hostPID: \w+|hostIPC: \w+|type: spc_t|runAsUser: \w+|privileged: \w+|- operator: Exists)\s*(#.*)?$"
+
+
+def test_each_privilege_has_its_reason_beside_it() -> None:
+    lines = (ROOT / "daemonset/daemonset.yaml").read_text().splitlines()
+    found = [match for line in lines if (match := re.match(PRIVILEGES, line))]
+
+    assert [match[1] for match in found if not (match[2] or "").strip("# ")] == []
+    capabilities = [
+        name for container in containers("daemonset") for name in container["securityContext"]["capabilities"]["add"]
+    ]
+    assert sorted(match[1] for match in found if match[1][2:].replace("_", "").isupper()) == sorted(
+        f"- {name}" for name in capabilities
+    )
+
+
+def test_each_folder_of_the_host_has_its_reason_beside_it() -> None:
+    text = (ROOT / "daemonset/daemonset.yaml").read_text()
+
+    with_reason = re.findall(r"^ {6}- name: (\S+) # .+\n +hostPath:", text, re.MULTILINE)
+
+    assert with_reason == [volume["name"] for volume in pod()["volumes"] if "hostPath" in volume]
+
+
+def test_no_container_is_privileged_and_all_drop_what_they_do_not_name() -> None:
+    for container in containers("daemonset"):
+        context = container["securityContext"]
+        assert "privileged" not in context
+        assert context["capabilities"]["drop"] == ["ALL"]
+        assert context["readOnlyRootFilesystem"]
+
+
+def test_readme_says_what_there_is() -> None:
+    readme = (ROOT / "README.md").read_text()
+
+    named = set(re.findall(r"kubectl (?:apply|delete) -k (\S+?)/?[\s`]", readme))
+    assert {"daemonset", "overlays/uninstall"} <= named <= set(RENDERED)

@@ -1,0 +1,186 @@
+"""The admission policy of overlays/own-node, its expressions evaluated: what a node's daemon sends passes, and nothing else.
+
+No API server of the tests' knows admission policies: what is evaluated here is the language, by another implementation of it.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import celpy
+import pytest
+import yaml
+
+from apiserver.event import Series
+from apiserver.network_status import ANNOTATION, NetworkStatus
+from vf.record import Pod
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICY, BINDING = yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text())
+ACCOUNT = "system:serviceaccount:railnet:railnet"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+USER = {"username": ACCOUNT, "groups": [], "extra": {NODE_NAME: ["node-a"]}}
+POD = {
+    "metadata": {"name": "train-0", "uid": "uid-1", "labels": {"app": "train"}, "annotations": {"a": "b"}},
+    "spec": {"nodeName": "node-a", "containers": [{"image": "train:1"}]},
+    "status": {"phase": "Pending"},
+}
+
+
+def evaluate(expression: str, facts: dict[str, Any]) -> Any:
+    environment = celpy.Environment()
+    program = environment.program(environment.compile(expression))
+    return program.evaluate({name: celpy.json_to_cel(value) for name, value in facts.items()})
+
+
+def refusals(
+    resource: str, new: dict[str, Any] | None, old: dict[str, Any] | None, user: dict[str, Any] = USER
+) -> Iterator[str]:
+    """Give the messages of what does not hold; an expression that cannot be evaluated does not, as failurePolicy says."""
+    facts: dict[str, Any] = {
+        "request": {
+            "operation": "CREATE" if old is None else "UPDATE",
+            "resource": {"group": "", "version": "v1", "resource": resource},
+            "userInfo": user,
+        },
+        "object": new,
+        "oldObject": old,
+    }
+    facts["variables"] = {}
+    for variable in POLICY["spec"]["variables"]:
+        with suppress(celpy.CELEvalError):  # the API server evaluates one when it is used, and not before
+            value = evaluate(variable["expression"], facts)
+            facts["variables"][variable["name"]] = json.loads(json.dumps(value, cls=celpy.CELJSONEncoder))
+    for validation in POLICY["spec"]["validations"]:
+        try:
+            holds = bool(evaluate(validation["expression"], facts))
+        except celpy.CELEvalError:
+            holds = False
+        if not holds:
+            yield validation["message"]
+
+
+def changed(pod: dict[str, Any] = POD, **parts: Any) -> dict[str, Any]:
+    """Change parts of a pod; `metadata__labels` is the labels, None takes a part away."""
+    found = copy.deepcopy(pod)
+    for path, value in parts.items():
+        *parents, last = path.split("__")
+        parent = found
+        for each in parents:
+            parent = parent[each]
+        parent.update({last: value}) if value is not None else parent.pop(last)
+    return found
+
+
+def an_event(node: str = "node-a") -> dict[str, Any]:
+    (make,) = Series(node).warning(Pod("ml", "train-0", "uid-1"), "R", "words", datetime.now(UTC)).requests()
+    event: dict[str, Any] = json.loads(make.body)
+    return event
+
+
+def annotated(pod: dict[str, Any] = POD) -> dict[str, Any]:
+    """Give the pod as the daemon's own patch leaves it."""
+    (request,) = NetworkStatus(Pod("ml", "train-0", "uid-1"), static=False, elements=list).requests()
+    annotations = json.loads(request.body)["metadata"]["annotations"]
+    return changed(pod, metadata__annotations={**pod["metadata"].get("annotations", {}), **annotations})
+
+
+def test_daemons_own_patch_of_a_pod_of_its_node_passes() -> None:
+    assert list(refusals("pods", annotated(), POD)) == []
+    assert list(refusals("pods", annotated(), annotated())) == []
+
+
+def test_pod_that_has_no_annotation_and_no_label_yet_may_be_annotated() -> None:
+    bare = changed(metadata__annotations=None, metadata__labels=None)
+
+    assert list(refusals("pods", annotated(bare), bare)) == []
+
+
+@pytest.mark.parametrize("old", [changed(spec__nodeName="node-b"), changed(spec__nodeName=None)], ids=["other", "none"])
+def test_pod_of_another_node_is_refused(old: dict[str, Any]) -> None:
+    assert list(refusals("pods", annotated(old), old)) == ["the pod is not on the node of this token"]
+
+
+@pytest.mark.parametrize("annotations", [{}, {"a": "c"}, {"a": "b", "new": ""}], ids=["removed", "changed", "added"])
+def test_another_annotation_is_refused(annotations: dict[str, str]) -> None:
+    new = changed(metadata__annotations={**annotations, ANNOTATION: "[]"})
+
+    assert list(refusals("pods", new, POD)) == [f"only the annotation {ANNOTATION} may be changed"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"metadata__labels": {"app": "other"}},
+        {"metadata__labels": None},
+        {"metadata__finalizers": ["x/y"]},
+        {"status": {"phase": "Failed"}},
+        {"spec__containers": [{"image": "evil:1"}]},
+    ],
+    ids=str,
+)
+def test_anything_else_of_the_pod_is_refused(parts: dict[str, Any]) -> None:
+    assert list(refusals("pods", changed(**parts), POD)) == ["neither labels nor finalizers nor status may be changed"]
+
+
+@pytest.mark.parametrize("extra", [None, {}, {NODE_NAME: [""]}], ids=["none", "empty", "nameless"])
+def test_token_without_a_node_is_refused(extra: dict[str, Any] | None) -> None:
+    user = {"username": ACCOUNT} if extra is None else {"username": ACCOUNT, "extra": extra}
+
+    assert "the token does not say which node it is of" in list(refusals("pods", annotated(), POD, user))
+    assert "the token does not say which node it is of" in list(refusals("events", an_event(), None, user))
+
+
+def test_daemons_own_events_pass() -> None:
+    assert list(refusals("events", an_event(), None)) == []
+    assert list(refusals("events", {**an_event(), "count": 2}, an_event())) == []
+
+
+FORGED = {
+    "another node's": (an_event("node-b"), None),
+    "another component's": ({**an_event(), "source": {"component": "kubelet", "host": "node-a"}}, None),
+    "nobody's": ({**an_event(), "source": {}}, None),
+    "about a node": ({**an_event(), "involvedObject": {"kind": "Node", "name": "node-a"}}, None),
+    "taken over": (an_event(), {**an_event(), "source": {"component": "kubelet", "host": "node-a"}}),
+    "turned to another pod": ({**an_event(), "involvedObject": {"kind": "Pod", "name": "other"}}, an_event()),
+}
+
+
+@pytest.mark.parametrize(("new", "old"), FORGED.values(), ids=FORGED.keys())
+def test_other_events_are_refused(new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    (refusal,) = refusals("events", new, old)
+
+    assert refusal.startswith("events must be Railnet's")
+
+
+def test_policy_speaks_of_the_account_and_of_what_its_role_allows() -> None:
+    documents = [
+        yaml.safe_load_all((ROOT / "daemonset" / name).read_text()) for name in ("role.yaml", "serviceaccount.yaml")
+    ]
+    role, account = next(documents[0]), next(documents[1])
+    name = f"system:serviceaccount:{account['metadata']['namespace']}:{account['metadata']['name']}"
+    (condition,) = POLICY["spec"]["matchConditions"]
+    matched = {
+        resource for rule in POLICY["spec"]["matchConstraints"]["resourceRules"] for resource in rule["resources"]
+    }
+
+    assert evaluate(condition["expression"], {"request": {"userInfo": {"username": name}}})
+    assert not evaluate(condition["expression"], {"request": {"userInfo": {"username": "kubernetes-admin"}}})
+    assert {resource for rule in role["rules"] for resource in rule["resources"]} <= matched
+
+
+def test_binding_denies_what_the_policy_refuses() -> None:
+    assert POLICY["spec"]["failurePolicy"] == "Fail"
+    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+def test_variables_are_declared_before_they_are_used() -> None:
+    declared: set[str] = set()
+    for variable in POLICY["spec"]["variables"]:
+        assert set(re.findall(r"variables\.(\w+)", variable["expression"])) <= declared
+        declared.add(variable["name"])

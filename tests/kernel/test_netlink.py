@@ -1,0 +1,70 @@
+"""One request on a netlink socket: what is sent, what ends an answer, and how a refusal is told."""
+
+from errno import EINVAL
+
+import pytest
+
+from kernel.netlink import DUMP, Message, Netlink, attributes, decode, decode_attributes
+from tests.kernel.test_rdma import ACKNOWLEDGED, DONE, MLX5_7, PORT, FakeKernel
+
+LISTED = MLX5_7[16:]
+
+
+def test_dump_that_was_interrupted_is_asked_for_again() -> None:
+    interrupted = MLX5_7[:6] + b"\x12\0" + MLX5_7[8:]  # NLM_F_MULTI | NLM_F_DUMP_INTR
+    second = [message[:8] + b"\x02" + message[9:] for message in (MLX5_7, DONE)]
+    kernel = FakeKernel(interrupted + DONE, *second)
+
+    answers = Netlink(kernel).ask("list", 0x1401, flags=DUMP)
+
+    assert answers == [LISTED]
+    assert [request[8] for request in kernel.sent] == [1, 2]
+
+
+def test_refusal_has_the_kernels_words_where_it_says_any() -> None:
+    # struct nlmsgerr with NLMSGERR_ATTR_OFFS (2) before NLMSGERR_ATTR_MSG (1), as the kernel orders them
+    words = bytes.fromhex("0800 0200 2c000000") + bytes.fromhex("0b00 0100") + b"no VF\0\0\0"
+    answer = bytes.fromhex("38000000 0200 0003 01000000 00000000 eaffffff") + bytes(16) + words
+
+    with pytest.raises(OSError, match=r"set it: no VF$") as refused:
+        Netlink(FakeKernel(answer)).ask("set it", 16)
+
+    assert refused.value.errno == EINVAL
+
+
+def test_words_of_an_acknowledgement_that_is_no_refusal_are_passed_over() -> None:
+    warning = ACKNOWLEDGED[:6] + b"\0\x02" + ACKNOWLEDGED[8:]  # NLM_F_ACK_TLVS
+
+    assert Netlink(FakeKernel(warning)).ask("set it", 16) == []
+
+
+def test_attributes_are_padded_and_their_length_is_not() -> None:
+    assert attributes((3, b"net1\0"), (4, b"\1\0\0\0")) == bytes.fromhex(
+        "0900 0300 6e65743100 000000 0800 0400 01000000"
+    )
+
+
+def test_messages_of_one_datagram_are_taken_apart() -> None:
+    messages = list(decode(PORT + DONE))
+
+    assert messages == [Message(0x1405, 0, 1, PORT[16:]), Message(3, 2, 1, b"\0\0\0\0")]
+
+
+def test_attributes_are_by_type_without_padding_and_flags() -> None:
+    nested = bytes.fromhex("0500 0c80 04000000 0600 0200 4100 0000")
+
+    assert decode_attributes(nested) == {12: b"\x04", 2: b"A\0"}
+
+
+@pytest.mark.parametrize(
+    "data", [PORT[:-1], PORT[:10], b"\x04\0\0\0" + PORT[4:]], ids=["cut", "header cut", "too short"]
+)
+def test_message_that_is_not_whole_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="netlink"):
+        list(decode(data))
+
+
+@pytest.mark.parametrize("payload", ["0800 0100 07", "0200 0100", "0800"], ids=["value cut", "too short", "header cut"])
+def test_attribute_that_is_not_whole_is_refused(payload: str) -> None:
+    with pytest.raises(ValueError, match="netlink"):
+        decode_attributes(bytes.fromhex(payload))

@@ -1,0 +1,180 @@
+"""Networks that a pod can choose: what its rails get, who may have them, and that nothing of them stays."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simnode.kubelet import PodIdentity, wait_until
+from simnode.node import RESOURCE, Node, Pod
+from simnode.ping import ping
+from simnode.runtime import CniFailed
+from tests.node.primaries import left_over
+
+CONFIGURATION = Path("/etc/railnet/node.yaml")
+HOST_LOCAL = Path("/var/lib/cni/networks/railnet-leased")
+NETWORKS = {
+    "verbs": {"ipam": {"type": "none"}},
+    "fixed": {"ipam": {"type": "static", "range": "10.60.0.0/16"}},
+    "leased": {
+        "mtu": 2044,
+        "ipam": {
+            "type": "host-local",
+            "ranges": [[{"subnet": "10.61.0.0/29", "gateway": "10.61.0.1"}]],
+            "routes": [{"dst": "10.62.0.0/16"}],
+        },
+    },
+    "missing": {"ipam": {"type": "no-such-plugin"}},
+    "partition": {"pkey": "0x8001", "wait": "100ms", "ipam": {"type": "none"}},
+}
+
+
+@pytest.fixture(scope="module")
+def _configured(shared_node: Node) -> Iterator[None]:
+    before = CONFIGURATION.read_text()
+    document = json.loads(before)
+    document["networks"] = NETWORKS
+    document["limits"] = {
+        "*": {"networks": ["default", *NETWORKS], "static": False},
+        "team-a": {"networks": ["fixed"], "static": True},
+    }
+    shared_node.stop_daemon()
+    CONFIGURATION.write_text(json.dumps(document))
+    shared_node.start_daemon()
+    yield
+    shared_node.stop_daemon()
+    CONFIGURATION.write_text(before)
+    shared_node.start_daemon()
+
+
+@pytest.fixture
+def configured(_configured: None, node: Node) -> Node:
+    return node
+
+
+def run_pod(node: Node, network: str, vfs: int = 1, namespace: str = "default", **annotations: str) -> Pod:
+    return node.run_pod(f"on-{network}", vfs, namespace, annotated(network, annotations))
+
+
+def annotated(network: str, annotations: dict[str, str]) -> dict[str, Any]:
+    keys = {"railnet.io/network": network, **{f"railnet.io/{key}": value for key, value in annotations.items()}}
+    return {"io.kubernetes.cri.pod-annotations": keys}
+
+
+def refused(node: Node, network: str, namespace: str = "default", **annotations: str) -> CniFailed:
+    """Run a pod that is refused; its devices are given back."""
+    identity = PodIdentity("refused", namespace, str(uuid.uuid4()))
+    node.kubelet.allocate(identity, RESOURCE, 1)
+    with pytest.raises(CniFailed) as raised:
+        node.run_sandbox(identity, annotated(network, annotations))
+    node.kubelet.remove(identity)
+    return raised.value
+
+
+def addresses(pod: Pod, ifname: str = "net1") -> list[str]:
+    command = ["ip", "-json", "-netns", pod.netns.name, "address", "show", "dev", ifname]
+    (link,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["scope"] == "global"]
+
+
+def routes(pod: Pod) -> list[dict[str, Any]]:
+    command = ["ip", "-json", "-netns", pod.netns.name, "route", "show", "dev", "net1"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def test_network_without_addresses_gives_a_link_that_is_up(configured: Node) -> None:
+    pod = run_pod(configured, "verbs")
+    found = addresses(pod)
+    configured.remove_pod(pod)
+
+    assert found == []
+
+
+def test_static_addresses_are_the_pods_own(configured: Node) -> None:
+    pod = run_pod(configured, "fixed", 2, "team-a", **{"net1-ip": "10.60.1.5/24,10.60.2.5/24"})
+    found = addresses(pod, "net1"), addresses(pod, "net2")
+    configured.remove_pod(pod)
+
+    assert found == (["10.60.1.5/24"], ["10.60.2.5/24"])
+
+
+def test_static_address_of_a_living_pod_is_refused(configured: Node) -> None:
+    pod = run_pod(configured, "fixed", namespace="team-a", **{"net1-ip": "10.60.1.5/24"})
+    error = refused(configured, "fixed", "team-a", **{"net1-ip": "10.60.1.5/24"})
+    configured.remove_pod(pod)
+
+    assert (error.code, "belongs to another pod of this node" in error.msg) == (103, True)
+
+
+@pytest.mark.parametrize(
+    ("network", "namespace", "annotations", "code", "words"),
+    [
+        ("verbs", "team-a", {}, 104, "pods of namespace 'team-a' may not use network 'verbs'"),
+        ("fixed", "team-b", {"net1-ip": "10.60.1.5/24"}, 104, "may not name addresses"),
+        ("fixed", "team-a", {"net1-ip": "10.70.1.5/24"}, 104, "is not in the network's range"),
+        ("fixed", "team-a", {}, 7, "annotate it with railnet.io/net1-ip"),
+        ("missing", "default", {}, 7, "plugin 'no-such-plugin' cannot be executed"),
+        ("partition", "default", {}, 101, "is partition 0x8001: its port is in the partitions 0xffff"),
+    ],
+)
+def test_pod_is_refused_in_words_and_leaves_nothing(
+    configured: Node, network: str, namespace: str, annotations: dict[str, str], code: int, words: str
+) -> None:
+    error = refused(configured, network, namespace, **annotations)
+
+    assert error.code == code
+    assert words in error.msg
+    assert left_over(configured) == []
+
+
+def test_ipam_plugin_gives_each_rail_an_address_and_routes_and_takes_them_back(configured: Node) -> None:
+    one, other = run_pod(configured, "leased"), run_pod(configured, "leased", 2)
+    found = addresses(one), addresses(other, "net1"), addresses(other, "net2")
+    held = {path.name for path in HOST_LOCAL.glob("10.*")}
+    answered = ping(one.netns, "10.61.0.3", ifname="net1")
+    via = [(route["dst"], route.get("gateway")) for route in routes(one)]
+    configured.remove_pod(one)
+    configured.remove_pod(other)
+
+    assert found == (["10.61.0.2/29"], ["10.61.0.3/29"], ["10.61.0.4/29"])
+    assert held == {"10.61.0.2", "10.61.0.3", "10.61.0.4"}
+    assert answered
+    assert ("10.62.0.0/16", "10.61.0.1") in via
+    assert list(HOST_LOCAL.glob("10.*")) == []
+
+
+def test_ipam_plugin_that_has_no_address_left_fails_the_pod_with_its_own_words(configured: Node) -> None:
+    pods = [run_pod(configured, "leased", 2) for _ in range(2)]  # .2 to .5
+    last = run_pod(configured, "leased")
+    error = refused(configured, "leased")
+    for pod in (*pods, last):
+        configured.remove_pod(pod)
+
+    assert "no IP addresses available in range set" in error.msg
+    assert list(HOST_LOCAL.glob("10.*")) == []
+
+
+def test_ipam_address_of_a_namespace_that_died_is_given_back_by_del(configured: Node) -> None:
+    pod = run_pod(configured, "leased")
+    configured.destroy_netns(pod)
+    configured.runtime.delete(pod.sandbox)
+    configured.remove_pod(pod)
+
+    assert list(HOST_LOCAL.glob("10.*")) == []
+    assert left_over(configured) == []
+
+
+def test_ipam_address_of_a_pod_deleted_without_a_daemon_is_given_back_by_the_next_start(configured: Node) -> None:
+    pod = run_pod(configured, "leased")
+    given = addresses(pod)
+    configured.stop_daemon()
+    configured.remove_pod(pod)
+    held = [path.name for path in HOST_LOCAL.glob("10.*")]
+    configured.start_daemon()
+    wait_until(lambda: list(HOST_LOCAL.glob("10.*")) == [], 10, "the address is given back")
+
+    assert [f"{address}/29" for address in held] == given

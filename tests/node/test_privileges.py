@@ -1,0 +1,116 @@
+"""The capabilities that the manifest names are enough, and each of them is needed; the CNI folders are another user's here."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simnode.host_files import CONFIGURATION
+from simnode.kubelet import wait_until
+from simnode.node import RESOURCE, Node
+from simnode.runtime import CniFailed
+
+MANIFEST = Path(__file__).resolve().parents[2] / "daemonset/daemonset.yaml"
+_POD = yaml.safe_load(MANIFEST.read_text())["spec"]["template"]["spec"]
+CAPABILITIES = {
+    container["name"]: tuple(container["securityContext"]["capabilities"]["add"])
+    for container in (*_POD["initContainers"], *_POD["containers"])
+}
+FOREIGN = 1000
+_SWEEP_SECONDS = 15.0  # it comes every ten
+LEASES = Path("/var/lib/cni/networks/railnet-default")
+IPAM = {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/29"}]]}
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """A node whose host is seen as from the DaemonSet's container: as the root of process 1."""
+    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), vfs=1) as node:
+        document = json.loads(CONFIGURATION.read_text())
+        document["host"] = {"root": "/proc/1/root"}
+        document["networks"] = {"default": {"ipam": IPAM}}
+        CONFIGURATION.write_text(json.dumps(document))
+        for folder in ("/opt/cni/bin", "/etc/cni/net.d"):
+            os.chown(folder, FOREIGN, FOREIGN)
+            os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as runtimes have them
+        yield node
+
+
+def limited(capabilities: tuple[str, ...], command: str) -> list[str]:
+    return [*bounded(capabilities), sys.executable, "-m", "railnet", command, "--config", str(CONFIGURATION)]
+
+
+def bounded(capabilities: tuple[str, ...]) -> list[str]:
+    """Begin a command that runs with these capabilities and can never have another."""
+    names = ",".join(["-all", *(f"+{name.lower()}" for name in capabilities)])
+    return ["setpriv", f"--bounding-set={names}", "--inh-caps=-all"]
+
+
+def installs(capabilities: tuple[str, ...]) -> bool:
+    done = subprocess.run(limited(capabilities, "install"), capture_output=True, timeout=60, check=False)
+    return done.returncode == 0
+
+
+def serves(node: Node, capabilities: tuple[str, ...], seconds: float) -> bool:
+    """Tell whether a daemon with these capabilities gives a pod its rail, and takes all back from one without a DEL."""
+    log = Path("/run/limited.log")
+    with log.open("ab") as output:
+        process = subprocess.Popen(limited(capabilities, "node"), stdout=output, stderr=output)
+    try:
+        node.kubelet.wait_for_devices(RESOURCE, node.vfs, seconds)
+        node.remove_pod(node.run_pod("train", vfs=1))
+        node.destroy_netns(node.run_pod("lost", vfs=1))
+        wait_until(lambda: not list(LEASES.glob("*.*.*.*")), _SWEEP_SECONDS, "the address comes back")
+    except (TimeoutError, CniFailed):
+        return False
+    else:
+        return True
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def without(container: str, capability: str) -> tuple[str, ...]:
+    return tuple(name for name in CAPABILITIES[container] if name != capability)
+
+
+def test_capabilities_of_the_manifest_are_enough(node: Node) -> None:
+    assert installs(CAPABILITIES["install"])
+    assert serves(node, CAPABILITIES["railnet"], 20)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES["install"])
+def test_installation_needs_each_of_its_capabilities(node: Node, capability: str) -> None:
+    assert not installs(without("install", capability))
+
+
+def test_announcing_needs_net_raw() -> None:
+    """By itself: the simulated links know no ARP, so nothing is announced on them."""
+    allowed = [
+        subprocess.run(
+            [
+                *bounded(capabilities),
+                sys.executable,
+                "-c",
+                "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)",
+            ],
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+        for capabilities in (CAPABILITIES["railnet"], without("railnet", "NET_RAW"))
+    ]
+
+    assert allowed == [True, False]
+
+
+@pytest.mark.parametrize("capability", [name for name in CAPABILITIES["railnet"] if name != "NET_RAW"])
+def test_daemon_needs_each_of_its_capabilities(node: Node, capability: str) -> None:
+    assert installs(CAPABILITIES["install"])
+
+    assert not serves(node, without("railnet", capability), 6)

@@ -1,0 +1,117 @@
+"""What /healthz and /readyz answer, over a real connection."""
+
+import asyncio
+import http.client
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from railnet import health as health_module
+from railnet.health import Health
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def asked(health: Health, ask: Callable[[int], Any]) -> Any:
+    """Serve on a free port and ask, from a thread, once somebody listens."""
+
+    async def scenario() -> Any:
+        port = free_port()
+        async with health.serving(port):
+            await listening(port)
+            return await asyncio.to_thread(ask, port)
+
+    return asyncio.run(scenario())
+
+
+async def listening(port: int) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
+
+
+def because(*reasons: str) -> Health:
+    health = Health()
+    health.reasons = lambda: list(reasons)
+    return health
+
+
+def test_healthz_is_ok_while_the_loop_turns_whatever_else_is_wrong() -> None:
+    assert asked(because("kubelet is away"), lambda port: get(port, "/healthz")) == (200, "ok\n")
+
+
+def test_readyz_is_ok_when_there_is_no_reason_against_it() -> None:
+    assert asked(because(), lambda port: get(port, "/readyz?verbose=1")) == (200, "ok\n")
+
+
+def test_readyz_tells_every_reason() -> None:
+    assert asked(because("a", "b"), lambda port: get(port, "/readyz")) == (503, "a\nb\n")
+
+
+def test_readyz_says_no_at_first() -> None:
+    assert asked(Health(), lambda port: get(port, "/readyz"))[0] == 503
+
+
+def test_head_has_no_body() -> None:
+    assert asked(because("a"), lambda port: get(port, "/readyz", "HEAD")) == (503, "")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/", 404), ("GET", "/metrics", 404), ("POST", "/readyz", 405)]
+)
+def test_nothing_else_is_answered(method: str, path: str, status: int) -> None:
+    assert asked(because(), lambda port: get(port, path, method))[0] == status
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"\xff\xfe\r\n\r\n", b"GET", b"a" * 100_000], ids=["nothing", "no text", "half", "huge"]
+)
+def test_odd_peers_change_nothing_for_the_next(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "_PATIENCE_SECONDS", 0.2)
+
+    def ask(port: int) -> tuple[int, str]:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as odd:
+            odd.sendall(sent)
+            return get(port, "/readyz")
+
+    assert asked(because(), ask) == (200, "ok\n")
+
+
+def test_port_of_another_is_taken_when_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "_RETRY_SECONDS", 0.01)
+
+    async def scenario() -> tuple[int, str]:
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            port = other.getsockname()[1]
+            async with because().serving(port):
+                await asyncio.sleep(0.05)
+                other.close()
+                await listening(port)
+                return await asyncio.to_thread(get, port, "/readyz")
+
+    assert asyncio.run(scenario()) == (200, "ok\n")
