@@ -119,11 +119,11 @@ def phases(node: ClusterNode) -> set[str]:
 def test_sandbox_made_again_waits_for_a_daemon_that_comes_in_time(
     node: ClusterNode, conflist: Path, measured: Callable[[str], None]
 ) -> None:
-    content = json.loads(conflist.read_text())
-    content["plugins"][0]["seconds"]["daemon"] = 30  # also on a machine that is busy
-    conflist.write_text(json.dumps(content))
     train = node.run("train", 1)
     node.railnet.kill()
+    content = json.loads(conflist.read_text())  # only now: a daemon that lives puts its own back
+    content["plugins"][0]["seconds"]["daemon"] = 30  # also on a machine that is busy
+    conflist.write_text(json.dumps(content))
     sandbox = node.containerd.kill_sandbox(train)
     wait_for_add(sandbox)
     measured(f"sandbox made again, daemon back within the ADD's wait: runs {seconds_to_run(node, train):.1f} s later")
