@@ -25,6 +25,9 @@ _SETTINGS: dict[str, Any] = {
     "clusterDomain": "cluster.local",
     "failSwapOn": False,
     "nodeStatusUpdateFrequency": "1s",  # 10 s unless told: then half of the tests' time would be waits for allocatable VFs
+    # 5 and 10 unless told: twenty pods at once then wait for kubelet's turn to speak, not for their networks.
+    "kubeAPIQPS": 50,
+    "kubeAPIBurst": 100,
     "makeIPTablesUtilChains": False,  # there is no Service that kube-proxy would forward
     "protectKernelDefaults": True,  # kubelet then ends rather than change the machine's
     "oomScoreAdj": 0,

@@ -68,13 +68,18 @@ class Railnet:
         self._label(None)
         self._wait_for_end()
 
+    def freeze(self) -> int:
+        """Stop the daemon in its tracks; gives its process."""
+        process = daemon()
+        os.kill(process, signal.SIGSTOP)
+        return process
+
     def kill(self) -> None:
         """End the daemon by SIGKILL; there is none until `start`.
 
         It is stopped in its tracks before its pod is deleted, so it never hears of that, and kubelet starts no other.
         """
-        process = daemon()
-        os.kill(process, signal.SIGSTOP)
+        process = self.freeze()
         self._label(None)
         wait_until(self._is_being_deleted, _START_SECONDS, "the DaemonSet's pod to be deleted")
         os.kill(process, signal.SIGKILL)

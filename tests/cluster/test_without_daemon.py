@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.control_plane import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import job, pod
 from tests.cluster.process import wait_until
@@ -90,10 +89,10 @@ def test_rail_pod_that_is_not_bound_yet_waits_for_vfs(node: ClusterNode, measure
 def test_rail_pod_that_is_bound_as_the_daemon_dies_fails_and_its_job_makes_another(
     node: ClusterNode, measured: Callable[[str], None]
 ) -> None:
+    node.railnet.freeze()  # kubelet still has its stream, so the scheduler sees VFs
+    node.kubectl.apply(job("train", 1))
+    wait_until(lambda: any("nodeName" in one["spec"] for one in job_pods(node)), 30, "the first pod to be bound")
     node.railnet.kill()
-    wanted = job("train", 1)
-    wanted["spec"]["template"]["spec"]["nodeName"] = NODE  # bound: no scheduler looks whether there are VFs
-    node.kubectl.apply(wanted)
     wait_until(lambda: "Failed" in phases(node), 30, "the first pod to fail")
     failed = next(one["status"] for one in job_pods(node) if one["status"]["phase"] == "Failed")
     node.railnet.start()
