@@ -10,17 +10,17 @@ from pathlib import Path
 from cni.hands import Hands
 from cni.host import chain
 from cni.host.errors import IO, CniError
-from cni.rails import Rails
+from cni.recovery import Recovery
 from cni.request import Request
 
 
-async def collect(request: Request, hands: Hands, rails: Rails, root: Path, younger_than: float) -> bytes:
-    """Collect what belongs to no valid attachment; `younger_than` as `Rails.collect` has it.
+async def collect(request: Request, hands: Hands, recovery: Recovery, root: Path, younger_than: float) -> bytes:
+    """Collect what belongs to no valid attachment; `younger_than` as `Recovery.collect` has it.
 
     Raises:
         CniError: of the primary's chain, else code 5 with all that could not be taken back; the rest is done.
     """
-    failures = await rails.collect(request.conf.valid, younger_than)
+    failures = await recovery.collect(request.conf.valid, younger_than)
     await hands.drive(chain.collect(request.primary(root), request.conf.attachments))
     if failures:
         raise CniError(IO, "; ".join(failures), "the next GC tries again")

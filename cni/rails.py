@@ -1,4 +1,7 @@
-"""The rails of sandboxes: plan, record, apply, and take back. The one owner of table, journal and kernel changes."""
+"""The rails of sandboxes: plan, record, apply, and take back. The one owner of table, journal and kernel changes.
+
+Which sandboxes are dead, and when that is looked at, is told by `cni.recovery`.
+"""
 
 import asyncio
 import logging
@@ -11,7 +14,6 @@ from cni.addresses import Addresses
 from cni.announcements import Announcements
 from cni.host import lock
 from cni.host.chain import Primary
-from cni.host.errors import CniError
 from cni.journal import Journal
 from cni.locks import PerKey
 from cni.request import Request, primary_as_recorded
@@ -22,7 +24,7 @@ from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import difference, plan
 from vf.address import PciAddress
-from vf.errors import Misconfigured, NotOurs, NotReady, RailnetError, Unusable
+from vf.errors import Misconfigured, NotOurs, NotReady, Unusable
 from vf.function import Netdev, RdmaDevice
 from vf.network import Network, Networks, PluginIpam
 from vf.record import Attachment, Ipam, Netns, Record
@@ -70,6 +72,14 @@ class Rails:
     def record(self, key: str) -> Record | None:
         """Find what `<container id>@<ifname>` has."""
         return self._journal.get(key)
+
+    def records(self) -> Iterable[Record]:
+        """Give every record, as of now."""
+        return self._journal.records()
+
+    def age(self, record: Record) -> float:
+        """Give how many seconds ago a record was written, or read at start."""
+        return self._journal.age(record)
 
     def restore(self) -> None:
         """Own again what the journal says, at start and before anything else."""
@@ -212,30 +222,14 @@ class Rails:
             OSError: as `detach`. CniError: the IPAM plugin failed, or another one that was begun for this sandbox still runs.
                 The record stays for another try.
         """
-        await self._tell_ipam(await self.detach(record, None))
+        await self.tell_ipam(await self.detach(record, None))
 
-    async def give_back(self) -> None:
-        """Have IPAM plugins told of rails that the sweep took back; what fails now is for the next time.
+    async def tell_ipam(self, left: Record) -> None:
+        """Have the plugin take its addresses back, once nothing that a killed executable began runs any more; then forget.
 
-        Not the sweep's: a plugin may hang, and neither VFs nor requests wait for it. Not while the namespace lives: then the
-        runtime's DEL does it, with the primary as it was recorded.
+        Raises:
+            CniError: the plugin failed, or something that was begun for this sandbox still runs. The record stays.
         """
-        for record in self._journal.records():
-            if not _waits_for_ipam(record) or self.one_at_a_time.is_held(record.key):
-                continue
-            async with self.one_at_a_time.held(record.key):
-                if self._journal.get(record.key) is record:
-                    await self._give_back(record)
-
-    async def _give_back(self, record: Record) -> None:
-        try:
-            if self._namespace_is_gone(record):
-                await self._tell_ipam(record)
-        except (OSError, CniError) as error:
-            _log.error("sandbox %s: %s; it is tried again", record.key, error)
-
-    async def _tell_ipam(self, left: Record) -> None:
-        """Have the plugin take its addresses back, once nothing that a killed executable began runs any more; then forget."""
         if left.ipam is not None:
             path = str(self._host.locks / left.key)
             held = lock.acquire(path, wait_seconds=0)
@@ -247,56 +241,12 @@ class Rails:
                 lock.remove(path, held)
         self.forget(left)
 
-    async def sweep(self, *, at_start: bool) -> None:
-        """Take back what no sandbox has any more: its namespace is gone. At start also what was begun and not finished.
+    def namespace_is_gone(self, record: Record) -> bool:
+        """Tell whether a sandbox's namespace does not exist any more, or is another one by now.
 
-        A record that is not `attached` here is nobody's work in progress, since the sandbox's lock is held. One that
-        cannot be taken back now stays for the next sweep; one that an IPAM plugin must be told of is for `give_back`.
+        Raises:
+            OSError: it cannot be told.
         """
-        for record in self._journal.records():
-            if self.one_at_a_time.is_held(record.key) or _waits_for_ipam(record):
-                continue  # a request is at it, or only its IPAM plugin is to be told
-            async with self.one_at_a_time.held(record.key):
-                if self._journal.get(record.key) is record:
-                    await self._sweep(record, at_start)
-
-    async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
-        """Take back what sandboxes have that the runtime does not list; gives what failed, in words. The others are done.
-
-        Who lives may have come after the runtime made its list: one that a request is at, or whose namespace is there and
-        whose record is younger than an ADD may take (seconds).
-        """
-        failures = []
-        for record in self._journal.records():
-            if record.key in valid or self.one_at_a_time.is_held(record.key):
-                continue
-            async with self.one_at_a_time.held(record.key):
-                if self._journal.get(record.key) is record:
-                    failures += await self._collect(record, younger_than)
-        return failures
-
-    async def _collect(self, record: Record, younger_than: float) -> list[str]:
-        try:
-            if self._journal.age(record) >= younger_than or self._namespace_is_gone(record):
-                _log.warning("the runtime has no sandbox %s of pod %s/%s any more", record.key, *record.pod[:2])
-                await self.take_back(record)
-        except (OSError, RailnetError, CniError) as error:
-            _log.error("sandbox %s: %s; the next GC tries again", record.key, error)
-            return [f"sandbox {record.key}: {error}"]
-        return []
-
-    async def _sweep(self, record: Record, at_start: bool) -> None:
-        pod = record.pod
-        try:
-            if (at_start and record.stage != "attached") or self._namespace_is_gone(record):
-                _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, pod.namespace, pod.name)
-                left = await self.detach(record, None)
-                if left.ipam is None:
-                    self.forget(left)
-        except (OSError, RailnetError) as error:
-            _log.error("sandbox %s: %s; the next sweep tries again", record.key, error)
-
-    def _namespace_is_gone(self, record: Record) -> bool:
         expected = NetnsIdentity(record.netns.dev, record.netns.inode)
         with opened(self._host.root, record.netns.path, expected) as fd:
             return fd is None
@@ -396,11 +346,6 @@ def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterab
         return None
     ifnames, path = tuple(one.ifname for one in assigned), ":".join(request.environment.path)
     return ipam.as_recorded(network.name, network.ipam, primary.version, ifnames, path)
-
-
-def _waits_for_ipam(record: Record) -> bool:
-    """Tell whether its rails are back already, and all that is left is to tell its IPAM plugin."""
-    return not record.attachments and record.ipam is not None
 
 
 def _owner(record: Record) -> Owner:

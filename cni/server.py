@@ -22,6 +22,7 @@ from cni.host.errors import TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.outcome import Attached, Observer, Refused, ignore
 from cni.rails import Rails
+from cni.recovery import Recovery
 from cni.request import Request, parse
 from vf.errors import RailnetError
 
@@ -44,11 +45,18 @@ class Server:
     """
 
     def __init__(
-        self, assignment: Assignment, rails: Rails, root: Path, limits: Limits, observe: Observer = ignore
+        self,
+        assignment: Assignment,
+        rails: Rails,
+        recovery: Recovery,
+        root: Path,
+        limits: Limits,
+        observe: Observer = ignore,
     ) -> None:
         self._assignment = assignment
         self._observe = observe
         self._rails = rails
+        self._recovery = recovery
         self._root = root
         self._limits = limits
         self._requests: set[asyncio.Task[None]] = set()
@@ -137,7 +145,7 @@ class Server:
                 elif request.environment.command == CHECK:
                     stdout = await check(request, hands, self._assignment, self._rails, self._root)
                 elif request.environment.command == GC:
-                    stdout = await collect(request, hands, self._rails, self._root, self._limits.add)
+                    stdout = await collect(request, hands, self._recovery, self._root, self._limits.add)
                 else:
                     stdout = await delete(request, hands, self._rails, self._root)
         except TimeoutError:

@@ -19,6 +19,7 @@ from cni.host.daemon import SOCKET
 from cni.journal import Journal
 from cni.outcome import Observer
 from cni.rails import Host, Rails
+from cni.recovery import Recovery
 from cni.server import Limits, Server
 from deviceplugin.pools import Pool
 from deviceplugin.registration import Registration
@@ -103,11 +104,12 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     timeouts = configuration.timeouts
     host = Host(configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate)
     rails = Rails(table, journal, sysfs, configuration.networks, host)
-    await _recover(rails)
+    recovery = Recovery(rails)
+    await _recover(rails, recovery)
     await _provision(configuration, table, sysfs)
     _check_addresses(configuration, table)
     async with publishing(configuration) as observe:
-        await _serve(configuration, _Node(table, rails, sysfs, observe), presence, health)
+        await _serve(configuration, _Node(table, rails, recovery, sysfs, observe), presence, health)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class _Node:
 
     table: VfTable
     rails: Rails
+    recovery: Recovery
     sysfs: Sysfs
     observe: Observer
 
@@ -171,10 +174,10 @@ def _try_lock(path: Path) -> int | None:
     return None
 
 
-async def _recover(rails: Rails) -> None:
+async def _recover(rails: Rails, recovery: Recovery) -> None:
     """Own what the journal says and take back what was left; nobody is served before."""
     rails.restore()
-    await rails.sweep(at_start=True)
+    await recovery.sweep(at_start=True)
 
 
 async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
@@ -256,7 +259,7 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
         lambda: all(service.streams for service in services),
     )
     limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
-    server = Server(assignment, node.rails, root, limits, node.observe)
+    server = Server(assignment, node.rails, node.recovery, root, limits, node.observe)
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = lambda: _reasons(services, registrations, presence)
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
@@ -269,8 +272,8 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
             for registration in registrations:
                 group.create_task(registration.serve())
             swept = asyncio.Event()
-            group.create_task(_resync(node.table, node.rails, node.sysfs, services, swept))
-            group.create_task(_give_back(node.rails, swept))
+            group.create_task(_resync(node.table, node.recovery, node.sysfs, services, swept))
+            group.create_task(_give_back(node.recovery, swept))
             group.create_task(server.serve(Path(SOCKET), ready))
     _log.info("stopped; running pods keep their rails")
 
@@ -328,7 +331,7 @@ def _first_failure() -> Iterator[None]:
 
 
 async def _resync(
-    table: VfTable, rails: Rails, sysfs: Sysfs, services: list[PoolService], swept: asyncio.Event
+    table: VfTable, recovery: Recovery, sysfs: Sysfs, services: list[PoolService], swept: asyncio.Event
 ) -> None:
     with uevents.changes() as changed:
         while True:
@@ -338,7 +341,7 @@ async def _resync(
             changed.clear()
             try:
                 await _look_again(table, sysfs)
-                await rails.sweep(at_start=False)
+                await recovery.sweep(at_start=False)
             except (OSError, ValueError, Misconfigured) as error:
                 _log.error("resync: %s", error)
             swept.set()
@@ -346,10 +349,10 @@ async def _resync(
                 service.changed()
 
 
-async def _give_back(rails: Rails, swept: asyncio.Event) -> None:
+async def _give_back(recovery: Recovery, swept: asyncio.Event) -> None:
     """Tell IPAM plugins at the start and after each sweep, in a task of its own: they may hang."""
     while True:
-        await rails.give_back()
+        await recovery.give_back()
         await swept.wait()
         swept.clear()
 

@@ -104,7 +104,7 @@ class Node:
                 ready.set()
 
             assignment = Assignment(self.kubelet, frozenset({RAIL}), 0.3)
-            server = Server(assignment, self.rails, self.folder, limits, self.told.append)
+            server = Server(assignment, self.rails, self.rails, self.folder, limits, self.told.append)
             serving = asyncio.create_task(server.serve(self.socket, tell))
             await ready.wait()
             try:

@@ -11,6 +11,7 @@ from cni import request as requests
 from cni.host.chain import Primary
 from cni.journal import Journal
 from cni.rails import Host, Rails
+from cni.recovery import Recovery
 from kernel.sysfs import Sysfs
 from tests.cni.executable import CONF, ENVIRON
 from tests.kernel.tree import AT_HOME, UNBOUND, Tree, netdev
@@ -89,11 +90,11 @@ class Node:
     def sweep(self) -> None:
         """Sweep as a daemon that has run for a while, the sandbox's namespace being there or not; tell IPAM plugins."""
 
-        async def sweep(rails: Rails) -> None:
-            await rails.sweep(at_start=False)
-            await rails.give_back()
+        async def sweep(recovery: Recovery) -> None:
+            await recovery.sweep(at_start=False)
+            await recovery.give_back()
 
-        asyncio.run(asyncio.wait_for(sweep(self.rails()), 20))
+        asyncio.run(asyncio.wait_for(sweep(Recovery(self.rails())), 20))
 
     def netdev_is(self, name: str | None) -> None:
         """Show the VF's netdev under a name, or not at all."""

@@ -7,6 +7,7 @@ import pytest
 
 from cni import rails as rails_module
 from cni.rails import Rails
+from cni.recovery import Recovery
 from tests.cni.railway import KEY, Kernel, Node, attached, planned
 
 OLD, YOUNG = 0.0, 3600.0  # an ADD may take so long: then every record is old, or none
@@ -21,7 +22,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def collect(node: Node, *valid: str, younger_than: float = OLD) -> list[str]:
-    return asyncio.run(asyncio.wait_for(node.rails().collect(frozenset(valid), younger_than), 20))
+    return asyncio.run(asyncio.wait_for(Recovery(node.rails()).collect(frozenset(valid), younger_than), 20))
 
 
 @pytest.mark.parametrize("play", [planned, attached], ids=["planned", "attached"])
@@ -54,7 +55,7 @@ def test_sandbox_that_a_request_is_at_is_neither_touched_nor_waited_for(node: No
     async def main(rails: Rails, netns_fd: int) -> None:
         await attached(rails, netns_fd)
         async with rails.one_at_a_time.held(KEY):
-            assert await asyncio.wait_for(rails.collect(frozenset(), OLD), 1) == []
+            assert await asyncio.wait_for(Recovery(rails).collect(frozenset(), OLD), 1) == []
 
     node.run(main)
 

@@ -13,6 +13,7 @@ import pytest
 from cni import on_host
 from cni import rails as rails_module
 from cni.rails import Rails
+from cni.recovery import Recovery
 from kernel import host_process
 from kernel.files import below
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
@@ -68,7 +69,7 @@ def test_sweep_takes_what_no_sandbox_has_and_at_start_what_was_not_finished(node
         node.netns.parent.rmdir()
 
     async def main() -> None:
-        await node.rails().sweep(at_start=at_start)
+        await Recovery(node.rails()).sweep(at_start=at_start)
 
     asyncio.run(main())
 
@@ -80,7 +81,7 @@ def test_sweep_does_not_wait_for_a_sandbox_that_a_request_is_at(node: Node) -> N
     async def main(rails: Rails, netns_fd: int) -> None:
         await planned(rails, netns_fd)
         async with rails.one_at_a_time.held(KEY):
-            await asyncio.wait_for(rails.sweep(at_start=True), 1)
+            await asyncio.wait_for(Recovery(rails).sweep(at_start=True), 1)
 
     node.run(main)
 
@@ -102,7 +103,7 @@ def test_sweep_goes_on_when_one_sandbox_cannot_be_taken_back(node: Node, caplog:
 
     node.kernel.detach = once
     with caplog.at_level(logging.ERROR):
-        node.run(lambda rails, _: rails.sweep(at_start=True))
+        node.run(lambda rails, _: Recovery(rails).sweep(at_start=True))
 
     assert [record.key for record in node.journal.records()] == [KEY]
     assert node.state == ("detaching", True)
@@ -176,7 +177,7 @@ def test_start_takes_the_vf_back_and_does_not_wait_for_the_ipam_plugin(node: Nod
     is_a_script(dead_with_an_address, f"touch {node.folder}/called")
 
     async def main() -> None:
-        await node.rails().sweep(at_start=True)
+        await Recovery(node.rails()).sweep(at_start=True)
 
     asyncio.run(main())
 
