@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from cni.host import chain
 from cni.host.chain import Exec, Output
+from cni.host.flannel import Kept, kept
 from kernel.files import below
 from kernel.host_process import execute
 from vf.record import Record
@@ -40,8 +41,23 @@ def _execute(step: Exec, record: Record, path: str, root: Path, seconds: float) 
     program = _find(step.plugin, path, root)
     if program is None:
         return Output(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
+    environ = _environ(step, record, path)
+    state = _flannels_state(step, environ, root)
+    output = _output(root, program, environ, step.stdin, seconds)
+    if state is not None:
+        state.ended(success=output.status == 0)
+    return output
+
+
+def _flannels_state(step: Exec, environ: dict[str, str], root: Path) -> Kept | None:
+    if (step.command, step.plugin) != ("DEL", "flannel"):
+        return None
+    return kept({name.encode(): value.encode() for name, value in environ.items()}, step.stdin, str(root).rstrip("/"))
+
+
+def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, seconds: float) -> Output:
     try:
-        return Output(*execute(root, program, _environ(step, record, path), step.stdin, seconds))
+        return Output(*execute(root, program, environ, stdin, seconds))
     except TimeoutError as error:
         return Output(chain.TIMED_OUT, b"", str(error).encode())
     except OSError as error:

@@ -6,6 +6,10 @@ import time
 
 from cni.host import frames
 
+TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
+if TYPE_CHECKING:
+    from cni.host.flannel import Kept
+
 _SIGKILL = 9
 # Python ignores these two at start (Python/pylifecycle.c, init_signals); a delegate expects the default.
 _SIGPIPE, _SIGXFSZ = 13, 25
@@ -27,7 +31,10 @@ def find(plugin: str, path: list[str]) -> str:
 
 
 class Delegate:
-    """One running plugin: feed it, collect what it prints, end it. Owns its pipes and its process group."""
+    """One running plugin: feed it, collect what it prints, end it. Owns its pipes and its process group.
+
+    A DEL by flannel's plugin that fails leaves flannel's state as it was, for the next DEL (`cni.host.flannel`).
+    """
 
     def __init__(self, executable: str, environ: dict[bytes, bytes], stdin: bytes) -> None:
         """Start it, in a process group of its own so that its own children end with it.
@@ -37,6 +44,7 @@ class Delegate:
         """
         self.stdout, self.stderr = bytearray(), bytearray()
         self._stdin = memoryview(stdin)
+        self._state = _state(executable, environ, stdin)
         inner, outer = _pipes()
         try:
             self._pid = posix.posix_spawn(
@@ -49,6 +57,8 @@ class Delegate:
             )
         except OSError:
             _close(outer)
+            if self._state is not None:
+                self._state.ended(success=False)
             raise
         finally:
             _close(inner)
@@ -96,6 +106,8 @@ class Delegate:
         self._drain()
         _close([fd for fd in (self._in, self._out, self._err, self._pidfd) if fd >= 0])
         self._in = -1
+        if self._state is not None:
+            self._state.ended(success=status == 0)
         return status
 
     def _serve(self, ready: list[int], poll: select.poll) -> None:
@@ -127,6 +139,15 @@ class Delegate:
     def _outputs(self) -> tuple[tuple[int, bytearray, int], ...]:
         # One byte more than allowed is kept, so that too much can be told from just enough.
         return (self._out, self.stdout, frames.MAX_STDOUT + 1), (self._err, self.stderr, frames.MAX_STDERR)
+
+
+def _state(executable: str, environ: dict[bytes, bytes], stdin: bytes) -> "Kept | None":
+    """Keep flannel's state over a DEL; an ADD does not even load what that takes."""
+    if environ.get(b"CNI_COMMAND") != b"DEL" or not executable.endswith("/flannel"):
+        return None
+    from cni.host import flannel
+
+    return flannel.kept(environ, stdin)
 
 
 def _collect(fd: int, into: bytearray, limit: int) -> bool:
