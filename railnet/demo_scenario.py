@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simnode.cluster import Cluster, Machine
+from simnode.facts import NODE_FOLDERS
 from simnode.function import SimulatedPf
 from simnode.node import Node, Pod
 from simnode.remote import RemoteNode
@@ -23,8 +24,6 @@ from vf.guid import Guid
 from vf.record import Attachment, decode
 
 _JOURNAL = Path("/run/railnet/journal")
-# Where a node's programs write. /run/railnet/lock, socket and all: what DEL leaves there is left over, too.
-_NODE_FOLDERS = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/railnet", "/etc/cni", "/opt/cni/bin", "/dev")
 _KINDS = (("plain", 0), ("train", 1), ("wide", 2))  # each node has a pod of each kind, with so many VFs
 _QUIET_ATTEMPTS = 5  # IPv6 neighbour discovery may speak on eth0 at any moment
 _PING_BYTES = 2 * 84  # request and reply: IPv4 header, ICMP header, and ping's 56 bytes
@@ -141,7 +140,7 @@ def _prepare(node: Node) -> None:
 
 def _look(node: Node) -> Snapshot:
     node.hca.settle()
-    return snapshot(_NODE_FOLDERS)
+    return snapshot(NODE_FOLDERS)
 
 
 def _run_pods(cluster: Cluster) -> dict[str, Running]:

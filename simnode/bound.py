@@ -11,7 +11,7 @@ from simnode import chardev, sysfs
 from simnode.fabric import Fabric
 from simnode.sysfs import NetdevFacts, RdmaFacts
 from simnode.tree import SysfsTree
-from simnode.tun import InfinibandTun, read_netdev
+from simnode.tun import InfinibandTun, Place, read_netdev
 
 _IPOIB_MTU = 4092  # 4096 less the IPoIB header (RFC 4391 §4)
 
@@ -47,6 +47,10 @@ class BoundFunction:
     def netdev(self) -> NetdevFacts | None:
         """The netdev as sysfs shows it; None while it is in another network namespace."""
         return self._shown
+
+    def place(self) -> Place | None:
+        """Tell where the netdev is; None if it died with its network namespace."""
+        return self._tun.place()
 
     def settle(self, changed: frozenset[int] | None = None) -> None:
         """Make sysfs tell where the netdev is and what it is like now; one that died is made again, as a VF's returns.

@@ -24,6 +24,7 @@ from simnode.inotify import IN_CLOSE_WRITE, Watch
 from simnode.pf import Numbers, PhysicalFunction, VirtualFunction
 from simnode.sysfs import DRIVER
 from simnode.tree import SysfsTree
+from simnode.tun import Place
 from vf.address import PciAddress
 
 _NETLINK_ROUTE = 0  # include/uapi/linux/netlink.h
@@ -122,6 +123,12 @@ class Hca:
         """Wait until all that was written or moved before has had its effect."""
         self.call(self._settle_links)
 
+    def places(self) -> dict[PciAddress, Place]:
+        """Tell where each bound VF's netdev is, by its descriptor; one that is dying with its namespace is left out."""
+        found: dict[PciAddress, Place] = {}
+        self.call(lambda: found.update(self._places()))
+        return found
+
     def set_port(self, address: PciAddress, *, active: bool) -> None:
         """Pull or plug the cable of a PF, or have the subnet manager drop or bring up a VF's port."""
         self.call(lambda: self._function(address).set_port(active=active))
@@ -187,6 +194,11 @@ class Hca:
     def _settle_links(self, changed: frozenset[int] | None = None) -> None:
         for pf in self._pfs if changed is None or changed else ():
             pf.settle(changed)
+
+    def _places(self) -> Iterator[tuple[PciAddress, Place]]:
+        for vf in (vf for pf in self._pfs for vf in pf.vfs):
+            if vf.bound is not None and (place := vf.bound.place()) is not None:
+                yield vf.address, place
 
     def _take_calls(self) -> list[Callable[[], object]]:
         calls = []

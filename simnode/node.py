@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +16,18 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
-from simnode import host_files, namespaces
+from simnode import facts, host_files, namespaces
 from simnode.daemon import Daemon
 from simnode.fabric import Fabric, Uplink
+from simnode.facts import Facts
 from simnode.function import SimulatedPf
 from simnode.hca import Hca
 from simnode.host_files import FlannelLease
+from simnode.invariants import Living
 from simnode.kubelet import Kubelet, PodIdentity
 from simnode.ping import ping
 from simnode.runtime import Added, Runtime, Sandbox
+from vf.address import PciAddress
 
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
@@ -62,6 +65,11 @@ class Pod:
     def netns(self) -> Path:
         """The path of its network namespace."""
         return self.sandbox.netns
+
+    @property
+    def living(self) -> Living:
+        """The pod as `invariants` knows it."""
+        return Living(self.container_id, self.netns, frozenset(map(PciAddress.parse, self.device_ids)))
 
     @property
     def result(self) -> bytes:
@@ -204,6 +212,16 @@ class Node:
     def ping(self, pod: Pod, address: str, ifname: str) -> bool:
         """Tell whether an address answers one ping out of a pod's interface."""
         return ping(pod.netns, address, ifname=ifname)
+
+    def look(self) -> Facts:
+        """Look at all that is on the node, by kernel and disk, for `invariants` to judge."""
+        daemon = self.daemon.process
+        self.hca.settle()
+        return facts.of_node(None if daemon is None else daemon.pid, self.hca.places(), self._sysfs)
+
+    def look_at(self, netns_paths: Collection[Path]) -> Facts:
+        """Look only at these sandboxes, while others may come and go."""
+        return facts.of_sandboxes(netns_paths, self.hca.places(), self._sysfs)
 
     def remove_pod(self, pod: Pod) -> None:
         """End a pod: kubelet frees its devices, then DEL, then its network namespace goes."""

@@ -115,12 +115,12 @@ def _open_namespaces(pid: str) -> Iterator[tuple[int, str]]:
         return
     for descriptor in descriptors:
         path = f"/proc/{pid}/fd/{descriptor}"
-        inode = _network_namespace(path)
+        inode = network_namespace(path)
         if inode is not None:
             yield inode, path
 
 
-def _network_namespace(path: str) -> int | None:
+def network_namespace(path: str) -> int | None:
     """Give the inode of the network namespace behind a path of /proc; None if it is something else."""
     try:
         found = os.stat(path)
