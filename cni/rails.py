@@ -338,7 +338,7 @@ class Rails:
             if not coming or asyncio.get_running_loop().time() > give_up:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        self._table.refresh(self._table.inventory.with_vfs(newer))
+        self._table.reread(newer)
 
 
 def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterable[plan.Assigned]) -> Ipam | None:

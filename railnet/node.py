@@ -359,6 +359,4 @@ async def _give_back(recovery: Recovery, swept: asyncio.Event) -> None:
 
 async def _look_again(table: VfTable, sysfs: Sysfs) -> None:
     generation = table.generation
-    inventory = await asyncio.to_thread(sysfs.inventory)
-    if table.generation == generation:  # else a request has newer facts about its VFs; the next round comes
-        table.refresh(inventory)
+    table.refresh(await asyncio.to_thread(sysfs.inventory), generation)

@@ -4,12 +4,12 @@ Built once, in `railnet/node.py`, and handed to the device plugin (which adverti
 side (which claims and gives back), so the two cannot disagree. One event loop owns it; it takes no locks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vf.address import PciAddress
 from vf.errors import NotOurs
-from vf.function import Inventory
+from vf.function import Inventory, VirtualFunction
 
 Observer = Callable[[], None]
 
@@ -29,7 +29,8 @@ class VfTable:
         self._inventory = inventory
         self._owners: dict[PciAddress, Owner] = {}
         self._observers: list[Observer] = []
-        self.generation = 0  # of the facts: who read while it changed has older ones than these
+        self.generation = 0  # of the facts about single VFs: who began to read before it changed has older ones
+        self._read_at: dict[PciAddress, int] = {}
 
     @property
     def inventory(self) -> Inventory:
@@ -45,12 +46,23 @@ class VfTable:
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
-    def refresh(self, inventory: Inventory) -> None:
-        """Replace the facts; ownership stays, also of a VF that is not seen at the moment."""
+    def refresh(self, inventory: Inventory, generation: int | None = None) -> None:
+        """Replace the facts; ownership stays, also of a VF that is not seen at the moment.
+
+        What was read of single VFs after `generation`, at which the inventory began to be read, is newer and stays.
+        """
+        if generation is not None:
+            later = [vf for vf, read_at in self._read_at.items() if read_at > generation]
+            inventory = inventory.with_vfs({vf: facts for vf in later if (facts := self._inventory.vf(vf)) is not None})
         if inventory != self._inventory:
             self._inventory = inventory
-            self.generation += 1
             self._tell()
+
+    def reread(self, newer: Mapping[PciAddress, VirtualFunction]) -> None:
+        """Replace the facts about some VFs; that they are as before is news, too, to who is just reading all of them."""
+        self.generation += 1
+        self._read_at.update(dict.fromkeys(newer, self.generation))
+        self.refresh(self._inventory.with_vfs(newer))
 
     def claim(self, vf: PciAddress, owner: Owner) -> None:
         """Give a VF to a sandbox; the same sandbox may claim it again.

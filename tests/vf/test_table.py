@@ -1,11 +1,14 @@
 """The VF table: one owner for each VF, and everybody is told."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.deviceplugin.builders import two_rails
 from tests.vf.builders import FIRST, SECOND
+from vf.address import PciAddress
 from vf.errors import NotOurs
-from vf.function import Inventory
+from vf.function import Inventory, VirtualFunction
 from vf.table import Owner, VfTable
 
 OWNER = Owner("c0ffee", "eth0", "uid-1")
@@ -158,12 +161,35 @@ def test_refresh_keeps_the_owner_of_a_vf_that_is_not_seen(table: VfTable) -> Non
     assert table.owner(FIRST) == OWNER
 
 
-def test_generation_counts_changes_of_the_facts_alone(table: VfTable) -> None:
-    found = [table.generation]
-    table.claim(FIRST, OWNER)
-    table.refresh(two_rails())
-    found.append(table.generation)
-    table.refresh(Inventory())
-    found.append(table.generation)
+def test_vf_that_was_read_while_all_were_is_kept(table: VfTable) -> None:
+    generation = table.generation
+    seen = table.inventory
+    unseen = seen.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
 
-    assert found == [0, 0, 1]
+    table.reread({FIRST: known(table, FIRST)})  # the same as before, and yet newer
+    table.refresh(unseen, generation)
+
+    assert table.inventory == seen
+
+
+def test_vf_that_was_read_before_all_were_is_replaced(table: VfTable) -> None:
+    table.reread({FIRST: known(table, FIRST)})
+    unseen = table.inventory.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
+
+    table.refresh(unseen, table.generation)
+
+    assert table.inventory == unseen
+
+
+def test_reread_keeps_what_is_known_of_other_vfs(table: VfTable) -> None:
+    changed = replace(known(table, FIRST), netdev=None)
+
+    table.reread({FIRST: changed})
+
+    assert (table.inventory.vf(FIRST), table.inventory.vf(SECOND)) == (changed, two_rails().vf(SECOND))
+
+
+def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
+    facts = table.inventory.vf(vf)
+    assert facts is not None
+    return facts
