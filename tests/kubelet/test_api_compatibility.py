@@ -1,12 +1,14 @@
 """Our API definitions against kubelet's: field numbers as a table, messages as bytes written by hand.
 
-Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}.
+Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}; of
+`cri`, which is a part, kubernetes/cri-api v0.22.17, pkg/apis/runtime/v1alpha2, and v0.36.3, pkg/apis/runtime/v1.
 """
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
+from kubelet.api import cri_pb2 as cri
 from kubelet.api import deviceplugin_pb2 as deviceplugin
 from kubelet.api import pluginregistration_pb2 as pluginregistration
 from kubelet.api import podresources_pb2 as podresources
@@ -76,6 +78,11 @@ MESSAGES = {
         "RegistrationStatus": "1 bool plugin_registered, 2 string error",
         "RegistrationStatusResponse": "",
     },
+    "cri": {
+        "ListPodSandboxRequest": "",
+        "ListPodSandboxResponse": "1 repeated cri.PodSandbox items",
+        "PodSandbox": "1 string id",
+    },
 }
 METHODS = {
     "v1beta1": {
@@ -95,8 +102,9 @@ METHODS = {
         "Registration/GetInfo": "InfoRequest -> PluginInfo",
         "Registration/NotifyRegistrationStatus": "RegistrationStatus -> RegistrationStatusResponse",
     },
+    "cri": {},  # whose methods are called by their paths
 }
-FILES = [deviceplugin.DESCRIPTOR, podresources.DESCRIPTOR, pluginregistration.DESCRIPTOR]
+FILES = [deviceplugin.DESCRIPTOR, podresources.DESCRIPTOR, pluginregistration.DESCRIPTOR, cri.DESCRIPTOR]
 TYPES = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_BOOL: "bool",
@@ -142,6 +150,7 @@ def test_services_have_the_methods_of_kubelet(file: FileDescriptor) -> None:
 
 
 WIRE = {
+    "sandboxes": (cri.ListPodSandboxResponse(items=[cri.PodSandbox(id="c0ffee")]), b"\x0a\x08\x0a\x06c0ffee"),
     "plugin info": (
         pluginregistration.PluginInfo(
             type="DevicePlugin", name="rdma/ib_vf", endpoint="/s", supported_versions=["v1beta1"]

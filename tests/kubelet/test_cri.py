@@ -1,0 +1,50 @@
+"""The CRI client against a runtime's socket, in either version of the interface."""
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from kubelet.cri import sandboxes
+from simnode.cri import CriEndpoint
+from vf.errors import NotReady
+
+
+def ask(socket: Path, timeout_seconds: float = 5) -> frozenset[str]:
+    return asyncio.run(sandboxes(socket, timeout_seconds))
+
+
+@pytest.mark.parametrize("versions", [("v1",), ("v1alpha2",), ("v1", "v1alpha2")])
+def test_sandboxes_are_listed_by_a_runtime_of_either_version(tmp_path: Path, versions: Iterable[str]) -> None:
+    with CriEndpoint(lambda: ("c0ffee", "beef"), tmp_path / "cri.sock", versions):
+        assert ask(tmp_path / "cri.sock") == {"c0ffee", "beef"}
+
+
+def test_runtime_without_sandboxes_lists_none(tmp_path: Path) -> None:
+    with CriEndpoint(tuple, tmp_path / "cri.sock"):
+        assert ask(tmp_path / "cri.sock") == frozenset()
+
+
+def test_list_is_not_known_without_a_socket(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"does not list its sandboxes: .*cri\.sock"):
+        ask(tmp_path / "cri.sock")
+
+
+def test_list_is_not_known_from_a_runtime_that_speaks_another_version(tmp_path: Path) -> None:
+    with CriEndpoint(tuple, tmp_path / "cri.sock", ("v2",)), pytest.raises(NotReady):
+        ask(tmp_path / "cri.sock")
+
+
+def test_list_is_not_known_from_a_runtime_that_does_not_answer_in_time(tmp_path: Path) -> None:
+    answer = threading.Event()
+
+    def listed() -> Iterable[str]:
+        answer.wait(20)
+        return ()
+
+    with CriEndpoint(listed, tmp_path / "cri.sock"):
+        with pytest.raises(NotReady, match="Deadline Exceeded"):
+            ask(tmp_path / "cri.sock", timeout_seconds=0.1)
+        answer.set()
