@@ -1,27 +1,37 @@
-"""GC: rails of sandboxes that the runtime does not list, then the primary's own GC. Reads as its stages.
+"""GC: what sandboxes have that the runtime does not list: rails, the primary's leftovers, then the primary's own GC.
 
-What the primary's plugins left is theirs to collect, where they can; libcni has asked for a DEL of each stale attachment
-that it remembers before it calls this. IPAM plugins of rails are not asked: their books have rails, not attachments, and a
-record that is taken back has told them.
+libcni has asked for a DEL of each stale attachment that it remembers before it calls this. IPAM plugins of rails are not
+asked: their books have rails, not attachments, and a record that is taken back has told them.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 from cni.hands import Hands
 from cni.host import chain
 from cni.host.errors import IO, CniError
+from cni.leftovers.collector import Leftovers
 from cni.recovery import Recovery
 from cni.request import Request
 
 
-async def collect(request: Request, hands: Hands, recovery: Recovery, root: Path, younger_than: float) -> bytes:
+class Collectors(NamedTuple):
+    """Who knows the rails of dead sandboxes, and who knows what dead containers left of the primary network."""
+
+    recovery: Recovery
+    leftovers: Leftovers
+
+
+async def collect(request: Request, hands: Hands, collectors: Collectors, root: Path, younger_than: float) -> bytes:
     """Collect what belongs to no valid attachment; `younger_than` as `Recovery.collect` has it.
 
     Raises:
         CniError: of the primary's chain, else code 5 with all that could not be taken back; the rest is done.
     """
-    failures = await recovery.collect(request.conf.valid, younger_than)
-    await hands.drive(chain.collect(request.primary(root), request.conf.attachments))
+    failures = await collectors.recovery.collect(request.conf.valid, younger_than)
+    primary = request.primary(root)
+    failures += await collectors.leftovers.collect(primary, request.conf.valid)
+    await hands.drive(chain.collect(primary, request.conf.attachments))
     if failures:
         raise CniError(IO, "; ".join(failures), "the next GC tries again")
     return b""

@@ -1,4 +1,4 @@
-"""Delegates that the daemon runs itself on the host, for a sandbox whose runtime sends no DEL any more.
+"""Delegates that the daemon runs itself on the host, for a container whose runtime sends no DEL any more.
 
 While a request is served its executable runs them instead (`cni.hands`).
 """
@@ -6,20 +6,39 @@ While a request is served its executable runs them instead (`cni.hands`).
 from collections.abc import Generator
 from errno import ENOENT
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cni.host import chain
 from cni.host.chain import Exec, Output
 from cni.host.flannel import Kept, kept
 from kernel.files import below
 from kernel.host_process import execute
-from vf.record import Record
+from vf.record import Pod
 
 _Result = TypeVar("_Result")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # for what a plugin executes in turn, such as iptables
 
 
-def drive(steps: Generator[Exec, Output, _Result], record: Record, path: str, root: Path, seconds: float) -> _Result:
+class Attached(Protocol):
+    """Whose delegates are run; a record is one."""
+
+    @property
+    def container_id(self) -> str:
+        """CNI_CONTAINERID."""
+        ...
+
+    @property
+    def ifname(self) -> str:
+        """CNI_IFNAME, where a step names no other."""
+        ...
+
+    @property
+    def pod(self) -> Pod:
+        """The pod, for CNI_ARGS."""
+        ...
+
+
+def drive(steps: Generator[Exec, Output, _Result], of: Attached, path: str, root: Path, seconds: float) -> _Result:
     """Have everything that a chain or IPAM plugin's generator yields executed; gives its result.
 
     `path` is CNI_PATH as the runtime said it at ADD, `root` where the host's mount namespace is seen, `seconds` what
@@ -31,17 +50,17 @@ def drive(steps: Generator[Exec, Output, _Result], record: Record, path: str, ro
     try:
         step = next(steps)
         while True:
-            step = steps.send(_execute(step, record, path, root, seconds))
+            step = steps.send(_execute(step, of, path, root, seconds))
     except StopIteration as stop:
         result: _Result = stop.value
         return result
 
 
-def _execute(step: Exec, record: Record, path: str, root: Path, seconds: float) -> Output:
+def _execute(step: Exec, of: Attached, path: str, root: Path, seconds: float) -> Output:
     program = _find(step.plugin, path, root)
     if program is None:
         return Output(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
-    environ = _environ(step, record, path)
+    environ = _environ(step, of, path)
     state = _flannels_state(step, environ, root)
     output = _output(root, program, environ, step.stdin, seconds)
     if state is not None:
@@ -69,15 +88,15 @@ def _find(plugin: str, path: str, root: Path) -> str | None:
     return next((candidate for candidate in candidates if below(root, candidate).is_file()), None)
 
 
-def _environ(step: Exec, record: Record, path: str) -> dict[str, str]:
-    pod = record.pod
+def _environ(step: Exec, of: Attached, path: str) -> dict[str, str]:
+    pod = of.pod
     # IgnoreUnknown must come first, or plugins refuse the rest (CNI specification 0.3.1, "CNI_ARGS").
     args = f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pod.namespace};K8S_POD_NAME={pod.name};K8S_POD_UID={pod.uid}"
     return {
         "CNI_COMMAND": step.command,
-        "CNI_CONTAINERID": record.container_id,
+        "CNI_CONTAINERID": of.container_id,
         "CNI_NETNS": "",  # gone: DEL must do without (CNI specification 1.1.0, section 2, "DEL")
-        "CNI_IFNAME": step.ifname or record.ifname,
+        "CNI_IFNAME": step.ifname or of.ifname,
         "CNI_ARGS": args,
         "CNI_PATH": path,
         "PATH": _PATH,

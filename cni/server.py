@@ -15,14 +15,13 @@ from cni.assignment import Assignment
 from cni.check import check
 from cni.delete import delete
 from cni.errors import as_cni_error
-from cni.gc import collect
+from cni.gc import Collectors, collect
 from cni.hands import ExecutableGone, Hands
 from cni.host.environment import ADD, CHECK, GC
 from cni.host.errors import TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.outcome import Attached, Observer, Refused, ignore
 from cni.rails import Rails
-from cni.recovery import Recovery
 from cni.request import Request, parse
 from vf.errors import RailnetError
 
@@ -48,7 +47,7 @@ class Server:
         self,
         assignment: Assignment,
         rails: Rails,
-        recovery: Recovery,
+        collectors: Collectors,
         root: Path,
         limits: Limits,
         observe: Observer = ignore,
@@ -56,7 +55,7 @@ class Server:
         self._assignment = assignment
         self._observe = observe
         self._rails = rails
-        self._recovery = recovery
+        self._collectors = collectors
         self._root = root
         self._limits = limits
         self._requests: set[asyncio.Task[None]] = set()
@@ -145,7 +144,7 @@ class Server:
                 elif request.environment.command == CHECK:
                     stdout = await check(request, hands, self._assignment, self._rails, self._root)
                 elif request.environment.command == GC:
-                    stdout = await collect(request, hands, self._recovery, self._root, self._limits.add)
+                    stdout = await collect(request, hands, self._collectors, self._root, self._limits.add)
                 else:
                     stdout = await delete(request, hands, self._rails, self._root)
         except TimeoutError:

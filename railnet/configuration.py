@@ -49,12 +49,16 @@ _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_
 
 @dataclass(frozen=True, slots=True)
 class HostPaths:
-    """Where the daemon finds the host's things. `root` is the host's mount namespace; the rest are the daemon's paths."""
+    """Where the daemon finds the host's things.
+
+    `root` is the host's mount namespace, and `cri`, the runtime's socket, is a path in it; the rest are the daemon's paths.
+    """
 
     sysfs: Path = Path("/sys")
     kubelet: Path = Path("/var/lib/kubelet")
     flannel: Path = Path("/run/flannel/subnet.env")
     root: Path = Path("/proc/1/root")
+    cri: Path = Path("/run/containerd/containerd.sock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ def _configuration(document: Any) -> Configuration:
         "apiVersion": _exactly(_API_VERSION),
         "kind": _exactly(_KIND),
         "host": lambda value, path: HostPaths(
-            **_fields(value, path, dict.fromkeys(("sysfs", "kubelet", "flannel", "root"), _path))
+            **_fields(value, path, dict.fromkeys(("sysfs", "kubelet", "flannel", "root", "cri"), _path))
         ),
         "primary": lambda value, path: None if value == "auto" else str(_path(value, path)),
         "rails": lambda value, path: None if value == "auto" else _list(_pci_address)(value, path),

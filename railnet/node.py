@@ -14,9 +14,12 @@ from typing import Protocol
 
 from cni.addresses import Addresses
 from cni.assignment import Assignment
+from cni.gc import Collectors
 from cni.host import lock
 from cni.host.daemon import SOCKET
 from cni.journal import Journal
+from cni.leftovers import collector
+from cni.leftovers.collector import Leftovers
 from cni.outcome import Observer
 from cni.rails import Host, Rails
 from cni.recovery import Recovery
@@ -30,6 +33,8 @@ from kubelet.checkpoint_file import CheckpointFile
 from railnet.activation import Activation
 from railnet.configuration import Configuration
 from railnet.health import Health
+from railnet.install import EXECUTABLE
+from railnet.leftovers import sweeping
 from railnet.publish import publishing
 from railnet.uninstall import Leaving
 from vf import provision
@@ -105,11 +110,19 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     host = Host(configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate)
     rails = Rails(table, journal, sysfs, configuration.networks, host)
     recovery = Recovery(rails)
+    leftovers = Leftovers(_leftovers_host(configuration), rails.records)
     await _recover(rails, recovery)
     await _provision(configuration, table, sysfs)
     _check_addresses(configuration, table)
     async with publishing(configuration) as observe:
-        await _serve(configuration, _Node(table, rails, recovery, sysfs, observe), presence, health)
+        await _serve(configuration, _Node(table, rails, recovery, leftovers, sysfs, observe), presence, health)
+
+
+def _leftovers_host(configuration: Configuration) -> collector.Host:
+    host, timeouts = configuration.host, configuration.timeouts
+    path = str(Path(EXECUTABLE).parent)
+    # What is undone at the end of an ADD's time is undone after it, by delegates with a limit of their own.
+    return collector.Host(host.root, host.cri, path, timeouts.delegate, timeouts.add + timeouts.delegate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,7 @@ class _Node:
     table: VfTable
     rails: Rails
     recovery: Recovery
+    leftovers: Leftovers
     sysfs: Sysfs
     observe: Observer
 
@@ -259,7 +273,7 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
         lambda: all(service.streams for service in services),
     )
     limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
-    server = Server(assignment, node.rails, node.recovery, root, limits, node.observe)
+    server = Server(assignment, node.rails, Collectors(node.recovery, node.leftovers), root, limits, node.observe)
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = lambda: _reasons(services, registrations, presence)
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
@@ -274,6 +288,7 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
             swept = asyncio.Event()
             group.create_task(_resync(node.table, node.recovery, node.sysfs, services, swept))
             group.create_task(_give_back(node.recovery, swept))
+            group.create_task(sweeping(configuration, node.leftovers))
             group.create_task(server.serve(Path(SOCKET), ready))
     _log.info("stopped; running pods keep their rails")
 

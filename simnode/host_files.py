@@ -10,6 +10,7 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import NamedTuple
 
+from simnode.cri import SOCKET
 from simnode.function import SimulatedPf
 
 CONFIGURATION = Path("/etc/railnet/node.yaml")
@@ -57,25 +58,35 @@ _FLANNEL_CONFLIST = """\
 """
 
 
-def write(plugins: Path, pfs: Iterable[SimulatedPf], vfs: int, lease: FlannelLease, sysfs: Path = Path("/sys")) -> None:
-    """Write them all; `plugins` is the folder of the real CNI plugins, which are copied, `sysfs` the simulated tree's."""
+def write(
+    plugins: Path,
+    pfs: Iterable[SimulatedPf],
+    vfs: int,
+    lease: FlannelLease,
+    sysfs: Path = Path("/sys"),
+    cri: Path = SOCKET,
+) -> None:
+    """Write them all; `plugins` is the folder of the real CNI plugins, which are copied, `sysfs` the simulated tree's.
+
+    `cri` is the runtime's socket.
+    """
     for plugin in plugins.iterdir():
         shutil.copy2(plugin, _PLUGINS / plugin.name)
     for path, text in (
         (_SUBNET, lease.env),
         (_NETWORKS / "10-flannel.conflist", _FLANNEL_CONFLIST),
-        (CONFIGURATION, node_configuration(pfs, vfs, sysfs)),
+        (CONFIGURATION, node_configuration(pfs, vfs, sysfs, cri)),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
-def node_configuration(pfs: Iterable[SimulatedPf], vfs: int, sysfs: Path = Path("/sys")) -> str:
+def node_configuration(pfs: Iterable[SimulatedPf], vfs: int, sysfs: Path = Path("/sys"), cri: Path = SOCKET) -> str:
     """Give the node configuration that provisions `vfs` VFs on each PF; JSON is YAML, too."""
     document = {
         "apiVersion": "railnet.io/v1alpha1",
         "kind": "NodeConfiguration",
-        "host": {"root": "/", "sysfs": str(sysfs)},
+        "host": {"root": "/", "sysfs": str(sysfs), "cri": str(cri)},
         "provision": [{"pf": str(pf.address), "vfs": vfs, "guid": "derived"} for pf in pfs],
     }
     return json.dumps(document, indent=2) + "\n"

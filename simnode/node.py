@@ -17,6 +17,7 @@ from typing import Any, Self
 from pyroute2 import IPRoute
 
 from simnode import facts, host_files, namespaces
+from simnode.cri import SOCKET, CriEndpoint
 from simnode.daemon import Daemon
 from simnode.fabric import Fabric, Uplink
 from simnode.facts import Facts
@@ -91,6 +92,7 @@ class Node:
         vfs: how many VFs the node configuration asks of each PF.
         lease: what flannel leased to the node.
         sysfs: where the simulated tree stands; elsewhere than /sys where a real runtime needs the kernel's own there.
+        cri: the socket of that real runtime; by default the simulated runtime's own is served.
 
     Attributes:
         fabrics: by rail, that is in the PCI order of the PFs.
@@ -103,8 +105,9 @@ class Node:
         vfs: int = 8,
         lease: FlannelLease = _VXLAN_LEASE,
         sysfs: Path = Path("/sys"),
+        cri: Path | None = None,
     ) -> None:
-        self._plugins, self.vfs, self._lease, self._sysfs = plugins, vfs, lease, sysfs
+        self._plugins, self.vfs, self._lease, self._sysfs, self._cri = plugins, vfs, lease, sysfs, cri
         kernels_own = {Path("/sys")} - {sysfs}
         self._folders = [folder for folder in namespaces.PRIVATE_FOLDERS if folder not in kernels_own]
         self._pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
@@ -123,7 +126,9 @@ class Node:
         with contextlib.ExitStack() as made:
             made.callback(_delete_files, self._folders, frozenset(_files(self._folders)))
             made.callback(_delete_links, _link_names())
-            host_files.write(self._plugins, self._pfs, self.vfs, self._lease, self._sysfs)
+            host_files.write(self._plugins, self._pfs, self.vfs, self._lease, self._sysfs, self._cri or SOCKET)
+            if self._cri is None:
+                made.enter_context(CriEndpoint(self.runtime.listed))
             self.fabrics = tuple(made.enter_context(Fabric()) for _ in self._pfs)
             self.hca = Hca(dict(zip(self._pfs, self.fabrics, strict=True)), self._sysfs, Path("/dev"))
             made.callback(self.hca.close)

@@ -107,6 +107,11 @@ class Runtime:
         self.configurations, self.remembers = configurations, False
         self._plugins, self._results, self._namespaces = plugins, results, namespaces
         self._sandboxes: dict[str, Sandbox] = {}
+        self._listed: set[str] = set()
+
+    def listed(self) -> tuple[str, ...]:
+        """Give the sandboxes that the runtime tells others of: as containerd, those whose ADD has succeeded."""
+        return tuple(self._listed)
 
     def create_sandbox(
         self, namespace: str, pod: str, uid: str, capability_args: Mapping[str, Any] | None = None
@@ -122,6 +127,7 @@ class Runtime:
         """Let the sandbox's network namespace go; no plugin is called."""
         netns.remove(sandbox.netns)
         self._sandboxes.pop(sandbox.container_id, None)
+        self._listed.discard(sandbox.container_id)
 
     def remove_sandboxes(self) -> None:
         """Let every sandbox go that is still there, whoever asked for it; no plugin is called."""
@@ -168,6 +174,7 @@ class Runtime:
             invocations.append(invocation)
         assert result is not None  # noqa: S101 - a valid list has a plugin
         self._cache(network, sandbox, ifname, result)
+        self._listed.add(sandbox.container_id)
         return Added(result, tuple(invocations))
 
     def check(self, sandbox: Sandbox, ifname: str = "eth0") -> tuple[Invocation, ...]:
@@ -210,18 +217,11 @@ class Runtime:
 
     def environment(self, command: str, sandbox: Sandbox, ifname: str = "eth0") -> dict[str, str]:
         """Compose a plugin's whole environment."""
-        arguments = {
-            "IgnoreUnknown": "1",
-            "K8S_POD_NAMESPACE": sandbox.namespace,
-            "K8S_POD_NAME": sandbox.pod,
-            "K8S_POD_INFRA_CONTAINER_ID": sandbox.container_id,
-            "K8S_POD_UID": sandbox.uid,
-        }
         return _ENVIRONMENT | {
             "CNI_COMMAND": command,
             "CNI_CONTAINERID": sandbox.container_id,
             "CNI_NETNS": str(sandbox.netns) if sandbox.netns.exists() else "",
-            "CNI_ARGS": ";".join(f"{key}={value}" for key, value in arguments.items()),
+            "CNI_ARGS": ";".join(f"{key}={value}" for key, value in _arguments(sandbox).items()),
             "CNI_IFNAME": ifname,
             "CNI_PATH": str(self._plugins),
         }
@@ -253,6 +253,8 @@ class Runtime:
             "config": base64.b64encode(network.raw).decode(),
             "ifName": ifname,
             "networkName": network.name,
+            "cniArgs": list(_arguments(sandbox).items()),
+            "capabilityArgs": dict(sandbox.capability_args),
             "result": json.loads(result),
         }
         self._cache_path(network, sandbox, ifname).write_text(json.dumps(document))
@@ -268,6 +270,17 @@ class Runtime:
         if not network.caches_results or not path.exists():
             return None
         return json.dumps(json.loads(path.read_bytes())["result"]).encode()
+
+
+def _arguments(sandbox: Sandbox) -> dict[str, str]:
+    """Compose CNI_ARGS."""
+    return {
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": sandbox.namespace,
+        "K8S_POD_NAME": sandbox.pod,
+        "K8S_POD_INFRA_CONTAINER_ID": sandbox.container_id,
+        "K8S_POD_UID": sandbox.uid,
+    }
 
 
 def supported(plugin: Path) -> Mapping[str, Any]:

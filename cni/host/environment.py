@@ -76,12 +76,13 @@ def _text(raw: dict[bytes, bytes], name: str) -> str:
     return raw.get(name.encode(), b"").decode("utf-8", "backslashreplace")
 
 
+def is_container_id(text: str) -> bool:
+    """Tell whether a runtime may have called a container so; it is a file name, too."""
+    return text[:1] in _ALPHANUMERIC and len(text) <= _MAX_ID and _ID_CHARACTERS.issuperset(text)
+
+
 def _check_container_id(container_id: str) -> None:
-    if (
-        len(container_id) > _MAX_ID
-        or container_id[0] not in _ALPHANUMERIC
-        or not _ID_CHARACTERS.issuperset(container_id)
-    ):
+    if not is_container_id(container_id):
         rule = f"a letter or digit, then letters, digits, '_', '.' or '-', {_MAX_ID} characters at most"
         raise CniError(ENVIRONMENT, f"CNI_CONTAINERID {_short(container_id)} is not allowed: {rule}")
 

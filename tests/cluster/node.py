@@ -20,7 +20,7 @@ from tests.cluster.kubelet import Kubelet
 from tests.cluster.pods import RESOURCE, pod
 from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import STATE, Railnet
-from tests.cluster.runtime import Containerd
+from tests.cluster.runtime import SOCKET, Containerd
 from vf.address import PciAddress
 from vf.guid import Guid
 
@@ -32,7 +32,7 @@ _LOCKS = STATE / "lock"
 _CONFIGURATION: dict[str, Any] = {
     "apiVersion": "railnet.io/v1alpha1",
     "kind": "NodeConfiguration",
-    "host": {"sysfs": str(SYSFS)},
+    "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
     "provision": [{"pf": str(pf.address), "vfs": VFS} for pf in PFS],
 }
 _RUNNING_SECONDS = 60.0

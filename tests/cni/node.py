@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cni.assignment import Assignment
+from cni.gc import Collectors
 from cni.host.chain import Primary
 from cni.locks import PerKey
 from cni.outcome import Attached, Refused
@@ -65,6 +66,17 @@ class FakeRails:
         self._record = None
 
 
+class FakeLeftovers:
+    """Takes nothing back; notes what it was asked to."""
+
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    async def collect(self, primary: Primary, valid: frozenset[str]) -> list[str]:
+        self._log.append(f"collect of {primary.name} all but {', '.join(valid)}")
+        return []
+
+
 class Node:
     """A host's files, and the daemon's server on a socket among them."""
 
@@ -72,6 +84,7 @@ class Node:
         self.folder = folder
         self.socket = folder / "run/cni.sock"
         self.rails = FakeRails()
+        self.leftovers = FakeLeftovers(self.rails.log)
         self.told: list[Attached | Refused] = []
         self.kubelet = folder / "kubelet"
         self.kubelet_knows()
@@ -104,7 +117,8 @@ class Node:
                 ready.set()
 
             assignment = Assignment(self.kubelet, frozenset({RAIL}), 0.3)
-            server = Server(assignment, self.rails, self.rails, self.folder, limits, self.told.append)
+            collectors = Collectors(self.rails, self.leftovers)
+            server = Server(assignment, self.rails, collectors, self.folder, limits, self.told.append)
             serving = asyncio.create_task(server.serve(self.socket, tell))
             await ready.wait()
             try:

@@ -91,7 +91,7 @@ def test_gc_takes_back_what_is_not_listed_and_asks_nothing_of_an_old_primary(nod
         return await executable.done()
 
     assert node.serve(play) == [(0, b"")]
-    assert node.rails.log == ["collect all but a@eth0"]
+    assert node.rails.log == ["collect all but a@eth0", "collect of cbr0 all but a@eth0"]
 
 
 def test_request_that_comes_byte_by_byte_is_served(node: Node) -> None:

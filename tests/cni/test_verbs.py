@@ -379,21 +379,36 @@ def run_gc(sandbox: Sandbox, root: Path) -> bytes:
     primary.write_text('{"cniVersion": "1.1.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
     stdin = CONF.replace(b'"0.3.1"', b'"1.1.0", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]')
     request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"GC"}, stdin, None)
-    return asyncio.run(gc.collect(request, sandbox, sandbox, root, 60))
+    return asyncio.run(gc.collect(request, sandbox, gc.Collectors(sandbox, Leftovers(sandbox)), root, 60))
+
+
+class Leftovers:
+    """What dead containers left of the primary, by the log of a sandbox."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def collect(self, primary: Primary, valid: frozenset[str]) -> list[str]:
+        self._sandbox.log.append(f"collect of {primary.name} all but {', '.join(valid)}")
+        return self._sandbox.uncollected[1:]
 
 
 def test_gc_takes_back_what_the_runtime_does_not_list_then_asks_the_primary(root: Path) -> None:
     sandbox = Sandbox()
 
     assert run_gc(sandbox, root) == b""
-    assert sandbox.log == ["collect all but a@eth0, younger than 60 s", "GC flannel"]
+    assert sandbox.log == [
+        "collect all but a@eth0, younger than 60 s",
+        "collect of cbr0 all but a@eth0",
+        "GC flannel",
+    ]
 
 
 def test_gc_asks_the_primary_also_when_something_could_not_be_taken_back(root: Path) -> None:
     sandbox = Sandbox()
-    sandbox.uncollected = ["sandbox x@eth0: no", "sandbox y@eth0: no"]
+    sandbox.uncollected = ["sandbox x@eth0: no", "container y: no"]
 
-    with pytest.raises(CniError, match="sandbox x@eth0: no; sandbox y@eth0: no") as raised:
+    with pytest.raises(CniError, match="sandbox x@eth0: no; container y: no; container y: no") as raised:
         run_gc(sandbox, root)
 
     assert (raised.value.code, sandbox.log[-1]) == (5, "GC flannel")

@@ -11,7 +11,7 @@ import pytest
 
 from simnode.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
-from tests.containerd.runtime import Containerd, Sandbox
+from tests.containerd.runtime import SOCKET, Containerd, Sandbox
 from tests.node.primaries import left_over
 
 _SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: runc needs it
@@ -66,7 +66,7 @@ class ContainerdNode:
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[ContainerdNode]:
     with contextlib.ExitStack() as made:
-        node = made.enter_context(Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), sysfs=_SYSFS))
+        node = made.enter_context(Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), sysfs=_SYSFS, cri=SOCKET))
         node.install()
         containerd = Containerd()
         containerd.start()

@@ -14,7 +14,7 @@ from tests.cluster import busybox
 from tests.cluster.process import Program, wait_until
 
 _RUN = Path("/run/containerd-2")
-_SOCKET = _RUN / "containerd.sock"
+SOCKET = _RUN / "containerd.sock"
 _START_SECONDS = 60.0
 _CALL_SECONDS = 60.0
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
@@ -24,7 +24,7 @@ root = "{_RUN}/root"
 state = "{_RUN}/state"
 
 [grpc]
-address = "{_SOCKET}"
+address = "{SOCKET}"
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{busybox.NAME}"
@@ -58,7 +58,7 @@ class Containerd:
         _RUN.mkdir(exist_ok=True)
         (_RUN / "containerd.toml").write_text(_TOML)
         self._program.start()
-        self._channel = grpc.insecure_channel(f"unix:{_SOCKET}")
+        self._channel = grpc.insecure_channel(f"unix:{SOCKET}")
         self._cri = _services.RuntimeServiceStub(self._channel)
         self._program.wait(self._answers, _START_SECONDS)
 
@@ -73,7 +73,7 @@ class Containerd:
     def load_image(self) -> None:
         """Have the one image that sandboxes are made of."""
         busybox.write(_RUN / "busybox.tar")
-        command = ["ctr", f"--address={_SOCKET}", "--namespace=k8s.io", "images", "import", f"{_RUN}/busybox.tar"]
+        command = ["ctr", f"--address={SOCKET}", "--namespace=k8s.io", "images", "import", f"{_RUN}/busybox.tar"]
         subprocess.run(command, check=True, capture_output=True, timeout=_CALL_SECONDS)
 
     def version(self) -> str:

@@ -1,6 +1,8 @@
 """Pods by containerd 2, whose libcni speaks CNI 1.1: the configuration it takes, STATUS, ADD, DEL, and what it keeps."""
 
+import asyncio
 import json
+import os
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -9,11 +11,15 @@ from pathlib import Path
 import grpc
 import pytest
 
+from cni.host.chain import parse
+from cni.leftovers.books import Book, Trace, read
+from kernel.host_folder import entries
+from kubelet import cri
 from simnode.host_files import FlannelLease
 from simnode.netns import run_inside
 from tests.cluster.process import wait_until
 from tests.containerd.conftest import ContainerdNode
-from tests.containerd.runtime import Sandbox
+from tests.containerd.runtime import SOCKET, Sandbox
 
 LEASE = Path("/run/flannel/subnet.env")
 PRIMARY = Path("/etc/cni/net.d/10-flannel.conflist")
@@ -31,6 +37,18 @@ def links(netns: Path) -> set[str]:
     """Name the links of a namespace."""
     lines = run_inside(netns, Path("/proc/thread-self/net/dev").read_text).splitlines()[2:]
     return {line.split(":")[0].strip() for line in lines}
+
+
+def remembered(sandbox: Sandbox) -> Trace:
+    """Give what libcni remembers of a sandbox, as the daemon reads it."""
+    book = Book("libcni", str(RESULTS))
+    found = [read(book, entry, parse(PRIMARY.read_bytes(), "").name) for entry in entries(Path("/"), str(RESULTS))]
+    (trace,) = (trace for trace in found if trace is not None and trace.container_id == sandbox.container_id)
+    return trace
+
+
+def listed() -> frozenset[str]:
+    return asyncio.run(cri.sandboxes(SOCKET, 10))
 
 
 def cached(sandbox: Sandbox) -> dict[str, object]:
@@ -123,6 +141,49 @@ def test_primarys_plugins_take_their_result_back_at_del(node: ContainerdNode, ot
     node.remove(sandbox)
 
     assert not list(Path("/var/lib/cni/networks").glob("stubs-*/10.*"))
+
+
+# What dead pods left of the primary network.
+
+
+def test_runtime_lists_the_sandboxes_that_it_has(node: ContainerdNode) -> None:
+    one, other = node.run(node.admit("one")), node.run(node.admit("other"))
+
+    both = listed()
+    node.remove(one)
+
+    assert both == {one.container_id, other.container_id}
+    assert listed() == {other.container_id}
+
+
+def test_what_the_runtime_remembers_is_enough_for_a_del_in_its_place(node: ContainerdNode) -> None:
+    sandbox = node.run(node.admit("mapped"), host_ports=(8082,))
+
+    trace = remembered(sandbox)
+
+    assert trace.cached is not None
+    assert (trace.ifname, [str(address) for address in trace.addresses]) == ("eth0", [sandbox.ip])
+    assert trace.cached.sandboxes == (str(sandbox.netns),)
+    assert trace.cached.pod == (sandbox.pod.namespace, sandbox.pod.name, sandbox.pod.uid)
+    (mapping,) = trace.cached.runtime_config["portMappings"]
+    assert mapping["HostPort"] == 8082  # as containerd spells it; plugins take any case
+    assert any(name.startswith("veth") for name, _ in trace.cached.host_links)
+
+
+def test_pods_of_the_runtime_stay_when_the_leftovers_of_others_go(node: ContainerdNode) -> None:
+    one, other = node.run(node.admit("one")), node.run(node.admit("other"))
+    addresses = Path("/var/lib/cni/networks/cbr0")
+    lost = addresses / "10.244.3.250"
+    lost.write_text("0ddba11\r\neth0")
+    for path in (*addresses.glob("10.*"), *Path("/var/lib/cni/flannel").iterdir(), *RESULTS.iterdir()):
+        os.utime(path, (time.time() - 100,) * 2)
+
+    node.node.stop_daemon()
+    node.node.start_daemon()
+    wait_until(lambda: not lost.exists(), 20, "the lost address to come back")
+
+    assert {path.name for path in addresses.glob("10.*")} == {one.ip, other.ip}
+    assert len(list(RESULTS.glob("cbr0-*"))) == 2
 
 
 # What outlives whom.

@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -51,11 +52,17 @@ def records() -> set[str]:
 # STATUS.
 
 
-def test_status_is_fine_whatever_the_daemon_does_and_in_time(node: Node, daemon: str) -> None:
-    answers = [invoke(node, "STATUS") for _ in range(5)]
+def test_status_is_fine_whatever_the_daemon_does_and_in_time(
+    node: Node, daemon: str, measured: Callable[[str], None]
+) -> None:
+    answers = [invoke(node, "STATUS") for _ in range(21)]
 
-    assert [(answer.status, answer.stdout, answer.stderr) for answer in answers] == [(0, b"", b"")] * 5
-    assert min(answer.milliseconds for answer in answers) <= STATUS_MS
+    took = [answer.milliseconds for answer in answers]
+    measured(
+        f"STATUS with the daemon {daemon}: median {median(took):.1f} ms, longest {max(took):.1f} ms of {len(took)}"
+    )
+    assert {(answer.status, answer.stdout, answer.stderr) for answer in answers} == {(0, b"", b"")}
+    assert min(took) <= STATUS_MS
 
 
 def test_status_without_a_lease_is_code_50(node: Node, daemon: str, no_lease: None) -> None:

@@ -17,7 +17,7 @@ from vf.provision import Provision
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
-host: {sysfs: /a, kubelet: /b, flannel: /c/subnet.env, root: /d}
+host: {sysfs: /a, kubelet: /b, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock}
 primary: /etc/cni/net.d/10-flannel.conflist
 rails: auto
 pools:
@@ -56,7 +56,7 @@ def refusal(text: str) -> str:
 
 def test_every_key_is_understood() -> None:
     assert parse(EVERYTHING, "node.yaml") == Configuration(
-        host=HostPaths(Path("/a"), Path("/b"), Path("/c/subnet.env"), Path("/d")),
+        host=HostPaths(Path("/a"), Path("/b"), Path("/c/subnet.env"), Path("/d"), Path("/e/crio.sock")),
         primary="/etc/cni/net.d/10-flannel.conflist",
         pools=(
             Pool(
@@ -100,7 +100,11 @@ def test_defaults_are_the_designs() -> None:
     default = Configuration()
 
     assert default.host == HostPaths(
-        Path("/sys"), Path("/var/lib/kubelet"), Path("/run/flannel/subnet.env"), Path("/proc/1/root")
+        Path("/sys"),
+        Path("/var/lib/kubelet"),
+        Path("/run/flannel/subnet.env"),
+        Path("/proc/1/root"),
+        Path("/run/containerd/containerd.sock"),
     )
     assert (default.primary, default.provision) == (None, ())
     assert default.pools == (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)

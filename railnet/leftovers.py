@@ -1,0 +1,35 @@
+"""When the daemon looks for what dead pods left of the primary network: at its start, and every minute."""
+
+import asyncio
+import logging
+
+from cni.host import chain
+from cni.host.chain import Primary
+from cni.host.errors import CniError
+from cni.leftovers.collector import Leftovers
+from kernel.files import read_below
+from railnet import conflist
+from railnet.configuration import Configuration
+from vf.errors import Misconfigured
+
+_log = logging.getLogger(__name__)
+_SWEEP_SECONDS = 60.0
+
+
+async def sweeping(configuration: Configuration, leftovers: Leftovers) -> None:
+    """Sweep until cancelled. In a task of its own: a plugin may hang, and nobody waits for it."""
+    while True:
+        primary = await asyncio.to_thread(_primary, configuration)
+        if primary is not None:
+            await leftovers.sweep(primary)
+        await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def _primary(configuration: Configuration) -> Primary | None:
+    """Read the primary's configuration; None while there is none, which others say (`railnet.activation`)."""
+    try:
+        path = conflist.find_primary(configuration.host.root, configuration)
+        return chain.parse(read_below(configuration.host.root, path), path)
+    except (Misconfigured, CniError, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
+        _log.debug("nothing is swept: %s", error)
+        return None
