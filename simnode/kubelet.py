@@ -136,6 +136,13 @@ class Kubelet:
             self._write_checkpoint()
             return allocation
 
+    def claim(self, pod: PodIdentity, resource: str, ids: Iterable[str], container: str = "main") -> None:
+        """Write into the checkpoint that a pod has devices which nobody gave it, whoever else has them."""
+        with self._changed:
+            entry = checkpoint.Entry(pod.uid, container, resource, {-1: list(ids)}, b"")
+            self._allocations.append(Allocation(pod, entry))
+            self._write_checkpoint()
+
     def pre_start(self, pod: PodIdentity) -> None:
         """Call PreStartContainer for what the pod was given, where the plugin asks for it."""
         for allocation in self.allocations(pod):

@@ -8,6 +8,7 @@ from cni.host.errors import (
     CONFIGURATION,
     DELEGATE_BROKE,
     DELEGATE_TIMED_OUT,
+    TRY_AGAIN,
     CniError,
     DelegateError,
     NotExecuted,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 OURSELVES = "railnet"
 NEWEST_WITHOUT_LISTS = "1.0.0"  # libcni that knows no `cniVersions` knows no newer version, either
+_TRY_AGAIN = -11  # -EAGAIN: no process can be made now, or delegates of an earlier request still run
 TIMED_OUT = -110  # -ETIMEDOUT in place of a wait status: it was ended at its deadline
 
 
@@ -314,7 +316,8 @@ def check_success(plugin: str, output: Output) -> None:
         message = f"plugin {plugin!r} took longer than its time limit and was ended"
         raise CniError(DELEGATE_TIMED_OUT, message, _excerpt(output.stderr))
     if output.status < 0:
-        raise NotExecuted(CONFIGURATION, f"plugin {plugin!r} cannot be executed", _excerpt(output.stderr))
+        code = TRY_AGAIN if output.status == _TRY_AGAIN else CONFIGURATION
+        raise NotExecuted(code, f"plugin {plugin!r} cannot be executed", _excerpt(output.stderr))
     _raise_its_own(plugin, output)
     raise CniError(
         DELEGATE_BROKE, f"plugin {plugin!r} {_ending(output.status)}", _excerpt(output.stderr or output.stdout)

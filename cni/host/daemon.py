@@ -7,11 +7,12 @@ from cni.host import frames
 from cni.host.delegate import Delegate, find
 from cni.host.environment import Environment
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.host.lock import RUN
+from cni.host.lock import RUN, Lock
 
 SOCKET = RUN + "/cni.sock"
 HELLO_SECONDS = 1.0
 _GRACE_SECONDS = 1.0  # the daemon keeps its own deadline; who waits for it waits a little longer
+_EAGAIN = 11
 _EINVAL = 22
 _NOT_EXECUTED = 1  # EPERM, for an OSError that carries no number
 
@@ -28,11 +29,11 @@ class Lost(CniError):
 
 
 def ask(
-    environment: Environment, stdin: bytes, netns_fd: int, hello_seconds: float = HELLO_SECONDS
+    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, hello_seconds: float = HELLO_SECONDS
 ) -> tuple[int, bytes]:
     """Have the daemon serve the request; gives the exit status and what to print.
 
-    The netns descriptor (-1: none) stays the caller's.
+    The netns descriptor (-1: none) and the lock stay the caller's; the lock is taken when the daemon wants the first delegate.
 
     Raises:
         Silent: nothing has happened and nothing will.
@@ -40,7 +41,7 @@ def ask(
         CniError: code 11, the daemon speaks another version.
     """
     request = frames.frame(frames.REQUEST, frames.blobs(frames.environ_blob(environment.raw), stdin))
-    daemon = _Daemon(hello_seconds)
+    daemon = _Daemon(held, hello_seconds)
     try:
         daemon.connect()
         daemon.send_with_descriptor(request, netns_fd)
@@ -55,7 +56,8 @@ def ask(
 class _Daemon:
     """One connection; owns its socket."""
 
-    def __init__(self, hello_seconds: float) -> None:
+    def __init__(self, held: Lock, hello_seconds: float) -> None:
+        self._lock = held
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._deadline = time.monotonic() + hello_seconds
 
@@ -63,8 +65,8 @@ class _Daemon:
         self._socket.close()
 
     def connect(self) -> None:
-        self._socket.settimeout(HELLO_SECONDS)
         try:
+            self._socket.settimeout(self._left())
             self._socket.connect(SOCKET)
             credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         except OSError as error:  # also EAGAIN: a stopped daemon whose backlog is full
@@ -76,6 +78,7 @@ class _Daemon:
     def send_with_descriptor(self, request: bytes, fd: int) -> None:
         rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd.to_bytes(4, "little"))] if fd >= 0 else []
         try:
+            self._socket.settimeout(self._left())
             sent = self._socket.sendmsg([request], rights)
             self._socket.sendall(request[sent:])
         except OSError as error:  # TimeoutError included
@@ -117,7 +120,10 @@ class _Daemon:
         try:
             if b"/" in plugin or b"\0" in plugin:
                 raise OSError(_EINVAL, "a plugin type is a name, never a path")
+            self._lock.take()
             delegate = Delegate(find(plugin.decode(), path), frames.parse_environ(environ), stdin)
+        except CniError as error:
+            return number + frames.i32(-_EAGAIN) + frames.blobs(b"", str(error).encode())
         except OSError as error:
             return number + frames.i32(-(error.errno or _NOT_EXECUTED)) + frames.blobs(b"", str(error).encode())
         status = -1

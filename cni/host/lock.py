@@ -1,7 +1,9 @@
-"""The lock of one container's attachment: one request at a time, also after the runtime killed an executable.
+"""The lock of one container's attachment: the delegates of one request at a time, also after the runtime killed an executable.
 
-The descriptor is inheritable on purpose: every delegate a request starts holds it too, so whoever comes next waits
-until nothing of that request runs any more.
+It is taken before the first delegate is started and not before: a DEL reaches the daemon, which ends an ADD, while that
+ADD's delegates still hold it. The descriptor is inheritable on purpose: every delegate a request starts holds it too, so
+whoever comes next waits until nothing of that request runs any more. Delegates whose executable was killed are of no use
+to anybody: who waits for them ends them.
 """
 
 import fcntl
@@ -15,6 +17,32 @@ RUN = "/run/railnet"
 FOLDER = RUN + "/lock"
 WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.005
+# How long delegates without their executable may take to end by themselves, as nearly all do, and how often is looked.
+_ORPHAN_SECONDS = 1.0
+_SIGKILL = 9
+
+
+class Lock:
+    """One request's lock, at a path below `FOLDER`; "" for a request of no sandbox, which locks nothing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def take(self) -> None:
+        """Hold it from now on; every delegate that is started holds it, too.
+
+        Raises:
+            CniError: as `acquire`.
+        """
+        if self._fd < 0 and self._path:
+            self._fd = acquire(self._path)
+
+    def release(self) -> None:
+        """Release it, if it was taken; delegates that still run go on holding it."""
+        if self._fd >= 0:
+            remove(self._path, self._fd)
+            self._fd = -1
 
 
 def acquire(path: str, operation: int = fcntl.LOCK_EX, wait_seconds: float = WAIT_SECONDS) -> int:
@@ -61,15 +89,66 @@ def _open(path: str) -> int:
 
 
 def _locked(fd: int, operation: int, give_up: float) -> bool:
+    look_at = time.monotonic() + _ORPHAN_SECONDS
     while True:
         try:
             fcntl.flock(fd, operation | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= give_up:
+            now = time.monotonic()
+            if now >= give_up:
                 return False
+            if now >= look_at:
+                _end_orphans(fd)
+                look_at = time.monotonic() + _ORPHAN_SECONDS
             select.select((), (), (), _POLL_SECONDS)  # flock has no timeout
         else:
             return True
+
+
+def _end_orphans(fd: int) -> None:
+    """Kill who holds the lock, if the executable that took it has ended: delegates that nobody waits for."""
+    facts = posix.fstat(fd)
+    held = [(pid, taker) for pid in _processes() if (taker := _taker(pid, facts)) is not None]
+    alive = {pid for pid, _ in held}
+    for pid, taker in held:
+        if taker not in alive:
+            try:
+                posix.kill(pid, _SIGKILL)
+            except OSError:
+                continue  # it has ended, or is not ours to end
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in posix.listdir("/proc") if name.isdigit()]
+
+
+def _taker(pid: int, facts: posix.stat_result) -> int | None:
+    """Give who took the lock that a process holds on a file, as a process id; None if it holds none.
+
+    A process that only waits for it has the file open, too, but no lock on that opening of it.
+    """
+    try:
+        for name in posix.listdir(f"/proc/{pid}/fd"):
+            found = posix.stat(f"/proc/{pid}/fd/{name}")
+            if (found.st_ino, found.st_dev) == (facts.st_ino, facts.st_dev):
+                return _lock_of(f"/proc/{pid}/fdinfo/{name}")
+    except OSError:  # it has ended meanwhile, or this process may not look
+        return None
+    return None
+
+
+def _lock_of(path: str) -> int | None:
+    """Read who took it: `lock: 1: FLOCK ADVISORY WRITE <pid> …` (fs/locks.c, lock_get_status); 0 where that has ended."""
+    fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        lines = posix.read(fd, 4096).splitlines()
+    finally:
+        posix.close(fd)
+    for line in lines:
+        words = line.split()
+        if words[:1] == [b"lock:"] and words[2:3] == [b"FLOCK"]:
+            return int(words[5])
+    return None
 
 
 def _is_at(fd: int, path: str) -> bool:

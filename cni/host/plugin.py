@@ -1,12 +1,13 @@
 """The plugin executable: one process per request of the container runtime, as thin as Python can be.
 
-Checks the environment, takes the container's lock, hands the request to the daemon and obeys it (`cni.host.daemon`);
-where no daemon answers, the slow lane serves (`cni.host.slow`). At its top it imports only modules built into the
-interpreter, and its siblings that do the same.
+Checks the environment, hands the request to the daemon and obeys it (`cni.host.daemon`); where no daemon answers, the
+slow lane serves (`cni.host.slow`). Either takes the container's lock before it starts a delegate. At its top it imports only
+modules built into the interpreter, and its siblings that do the same.
 """
 
 import fcntl
 import posix
+import time
 
 from cni.host import daemon, lock
 from cni.host.environment import ADD, GC, STATUS, VERSION, Environment
@@ -37,9 +38,9 @@ def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
         if environment.command == STATUS:
             from cni.host import slow  # its time is not an ADD's, and the daemon's state must not show in it
 
-            return slow.serve(environment, stdin, _NO_NETNS)
+            return slow.serve(environment, stdin, _NO_NETNS, lock.Lock(""), time.monotonic())
         if environment.command == GC:
-            return _serve(environment, stdin, _NO_NETNS)
+            return _serve(environment, stdin, _NO_NETNS, lock.Lock(""))
         return _locked(environment, stdin)
     except CniError as error:
         return 1, error.stdout()
@@ -48,24 +49,25 @@ def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
 
 
 def _locked(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
-    path = f"{lock.FOLDER}/{environment.key}"
-    held = lock.acquire(path)
+    held = lock.Lock(f"{lock.FOLDER}/{environment.key}")
     try:
-        return _serve(environment, stdin, _open_netns(environment))
+        return _serve(environment, stdin, _open_netns(environment), held)
     finally:
-        lock.remove(path, held)
+        held.release()
 
 
-def _serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
+def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Lock) -> tuple[int, bytes]:
+    began = time.monotonic()
     try:
-        return daemon.ask(environment, stdin, netns_fd)
+        return daemon.ask(environment, stdin, netns_fd, held)
     except daemon.Silent:
-        begun = False
+        again = False
     except daemon.Lost:
-        begun = True
+        again = True
     from cni.host import slow  # imports json, which the fast lane must not pay for
 
-    return slow.serve_again(environment, stdin, netns_fd) if begun else slow.serve(environment, stdin, netns_fd)
+    serve = slow.serve_again if again else slow.serve
+    return serve(environment, stdin, netns_fd, held, time.monotonic() if again else began)
 
 
 def _open_netns(environment: Environment) -> int:

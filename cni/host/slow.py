@@ -11,6 +11,7 @@ from cni.host import chain, daemon, status
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.lock import Lock
 from cni.host.netconf import NetConf, parse
 from kubelet import checkpoint
 
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.1
 
 
-def serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
-    """Serve a request; gives the exit status and what to print. Of GC it is the primary's part, of STATUS all."""
+def serve(
+    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float
+) -> tuple[int, bytes]:
+    """Serve a request; gives the exit status and what to print. Of GC it is the primary's part, of STATUS all.
+
+    `held` is taken before the chain runs. `began` is when the daemon was first asked (`time.monotonic`): from then on a
+    request that needs it waits for it.
+    """
     version = "1.0.0"
     try:
         conf = parse(stdin, environment.command)
@@ -30,21 +37,25 @@ def serve(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, b
         if environment.command in (ADD, CHECK):
             rails = has_rails(environment, conf)
             if rails:
-                return _wait_for_daemon(environment, stdin, netns_fd, conf)
+                return _wait_for_daemon(environment, stdin, netns_fd, held, began + conf.seconds["daemon"], conf)
+        held.take()
         return 0, _run_chain(environment, conf)
     except CniError as error:
         return 1, error.stdout(version)
 
 
-def serve_again(environment: Environment, stdin: bytes, netns_fd: int) -> tuple[int, bytes]:
+def serve_again(
+    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float
+) -> tuple[int, bytes]:
     """Serve a request that the daemon began and lost: whatever it had the chain do is undone before an ADD is tried."""
     if environment.command == ADD:
         try:
             conf = parse(stdin)
+            held.take()
             _drive(chain.delete(chain.load(conf.primary, conf.version), conf.runtime_config, None), environment, conf)
         except CniError:
             pass  # the ADD that follows, or the runtime's DEL after its failure, tells what is wrong
-    return serve(environment, stdin, netns_fd)
+    return serve(environment, stdin, netns_fd, held, began)
 
 
 def has_rails(environment: Environment, conf: NetConf) -> bool:
@@ -79,12 +90,13 @@ def _unknown(why: str) -> CniError:
     return CniError(TRY_AGAIN, message)
 
 
-def _wait_for_daemon(environment: Environment, stdin: bytes, netns_fd: int, conf: NetConf) -> tuple[int, bytes]:
-    give_up = time.monotonic() + conf.seconds["daemon"]
+def _wait_for_daemon(
+    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, give_up: float, conf: NetConf
+) -> tuple[int, bytes]:
     why = "no time to wait"
     while (left := give_up - time.monotonic()) > 0:
         try:
-            return daemon.ask(environment, stdin, netns_fd, left)
+            return daemon.ask(environment, stdin, netns_fd, held, left)
         except daemon.Silent as silent:
             why = str(silent)
             time.sleep(min(_RETRY_SECONDS, left))

@@ -14,6 +14,7 @@ from cni.host import daemon, frames
 from cni.host.daemon import Lost, Silent, ask
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
+from cni.host.lock import Lock
 from tests.cni.host.plugins import a_plugin, an_environment
 
 DONE = frames.frame(frames.DONE, b"\0" + frames.blobs(b"{}"))
@@ -48,7 +49,7 @@ class Executable:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self.peer = Peer(theirs)
-        self._daemon = daemon._Daemon(1.0)
+        self._daemon = daemon._Daemon(Lock(""), 1.0)
         self._daemon.close()
         self._daemon._socket = _socket.socket(fileno=ours.detach())
 
@@ -255,7 +256,7 @@ def test_ask_finds_no_daemon_when_there_is_no_socket(tmp_path: Path, monkeypatch
     monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
 
     with pytest.raises(Silent, match=r"cni\.sock: No such file"):
-        ask(an_environment(tmp_path), b"{}", -1)
+        ask(an_environment(tmp_path), b"{}", -1, Lock(""))
 
 
 def test_ask_finds_no_daemon_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +265,7 @@ def test_ask_finds_no_daemon_when_nobody_listens(tmp_path: Path, monkeypatch: py
         left_behind.bind(f"{tmp_path}/cni.sock")
 
     with pytest.raises(Silent, match="refused"):
-        ask(an_environment(tmp_path), b"{}", -1)
+        ask(an_environment(tmp_path), b"{}", -1, Lock(""))
 
 
 def test_lost_is_an_error_a_runtime_understands() -> None:

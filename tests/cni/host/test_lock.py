@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 from cni.host import lock
 from cni.host.errors import TRY_AGAIN, CniError
 from tests.cni.host.plugins import descriptors
+
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_lock_is_refused_with_try_again_while_another_holds_it(tmp_path: Path) -> None:
@@ -85,6 +89,93 @@ def test_lock_is_held_until_a_child_that_inherited_it_has_ended(tmp_path: Path) 
 
         assert child.poll() is not None or is_ended(child.pid)
     lock.remove(path, fd)
+
+
+def killed_with_a_delegate_left(path: str, script: str) -> tuple[subprocess.Popen[bytes], int]:
+    """Have a process take the lock, start a delegate and be killed; gives the delegate's process id."""
+    code = (
+        f"import sys, posix; sys.path.insert(0, {str(REPOSITORY)!r})\n"
+        f"from cni.host import lock; held = lock.Lock({path!r}); held.take()\n"
+        f"print(posix.posix_spawn('/bin/sh', ['sh', '-c', {script!r}], {{}}), flush=True); sys.stdin.read()"
+    )
+    executable = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return executable, int(executable.stdout.readline())
+
+
+def kill(executable: subprocess.Popen[bytes]) -> None:
+    executable.kill()
+    executable.wait()
+    executable.stdin.close()
+    executable.stdout.close()
+
+
+def test_delegates_that_hang_without_their_executable_are_ended(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0.05)
+    path = f"{tmp_path}/a"
+    executable, delegate = killed_with_a_delegate_left(path, "sleep 3600 & exec sleep 3600")
+    kill(executable)
+
+    fd = lock.acquire(path, wait_seconds=20)
+
+    assert is_gone(delegate)
+    lock.remove(path, fd)
+
+
+def test_delegates_whose_executable_lives_are_left_alone(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0)
+    executable, delegate = killed_with_a_delegate_left(f"{tmp_path}/a", "exec sleep 3600")
+
+    with pytest.raises(CniError, match="it is not finished yet"):
+        lock.acquire(f"{tmp_path}/a", wait_seconds=0.2)
+
+    alive = not is_gone(delegate)
+    os.kill(delegate, signal.SIGKILL)
+    kill(executable)
+    assert alive
+
+
+def test_who_only_waits_for_a_lock_is_not_ended_with_the_delegates(tmp_path: Path, monkeypatch) -> None:
+    path = f"{tmp_path}/a"
+    executable, _ = killed_with_a_delegate_left(path, "exec sleep 3600")
+    with open(path, "rb") as waiting, subprocess.Popen(["/bin/sleep", "3600"], pass_fds=[waiting.fileno()]) as waiter:
+        kill(executable)
+        monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0.05)
+
+        lock.remove(path, lock.acquire(path, wait_seconds=20))
+
+        assert waiter.poll() is None
+        waiter.kill()
+
+
+def test_lock_of_no_sandbox_locks_nothing() -> None:
+    before = descriptors()
+    none = lock.Lock("")
+
+    none.take()
+
+    assert descriptors() == before
+    none.release()
+
+
+def test_lock_is_taken_once_and_gone_when_released(tmp_path: Path) -> None:
+    held = lock.Lock(f"{tmp_path}/a")
+    held.release()
+    held.take()
+    held.take()
+
+    with pytest.raises(CniError):
+        lock.acquire(f"{tmp_path}/a", wait_seconds=0)
+
+    held.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process that is not this one's child has ended; who reaps it may take its time."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except FileNotFoundError:
+        return True
 
 
 def is_ended(pid: int) -> bool:

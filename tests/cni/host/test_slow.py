@@ -1,16 +1,19 @@
 """The slow lane: has this pod a rail, and what a request gets that the daemon lost."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from cni.host import daemon, netconf, plugin, slow
 from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.lock import Lock
 from cni.host.netconf import NetConf
 from tests.cni.host.plugins import a_plugin, an_environment
 
 RAIL = "rdma/ib_vf"
+FREE = Lock("")
 
 
 def a_conf(kubelet: Path) -> NetConf:
@@ -92,7 +95,7 @@ class Host:
         return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
 
     def serve_again(self, command: str, resource: str = "a/other") -> tuple[int, bytes]:
-        return slow.serve_again(an_environment(self.folder, command), self.conf(resource), -1)
+        return slow.serve_again(an_environment(self.folder, command), self.conf(resource), -1, FREE, time.monotonic())
 
     def ran(self) -> list[str]:
         return (self.folder / "log").read_text().split()
@@ -130,7 +133,7 @@ def test_add_of_a_pod_with_a_rail_that_was_lost_is_undone_and_to_be_tried_again(
 
 @pytest.mark.parametrize("stdin", [b"{", b'{"cniVersion": "1.0.0", "primary": "/nonexistent"}'], ids=["odd", "missing"])
 def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin: bytes) -> None:
-    status, stdout = slow.serve_again(an_environment(tmp_path, CNI_ARGS=""), stdin, -1)
+    status, stdout = slow.serve_again(an_environment(tmp_path, CNI_ARGS=""), stdin, -1, FREE, time.monotonic())
 
     assert status == 1
     assert json.loads(stdout)["code"] in (6, 7)
@@ -146,14 +149,14 @@ def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkey
     monkeypatch.setattr(daemon, "ask", ask)
     host = Host(tmp_path)
 
-    assert plugin._serve(an_environment(tmp_path), host.conf("a/other"), -1) == (0, b"{}\n")
+    assert plugin._serve(an_environment(tmp_path), host.conf("a/other"), -1, FREE) == (0, b"{}\n")
     assert host.ran() == ran
 
 
 def test_check_of_a_plain_pod_is_the_chains(tmp_path: Path) -> None:
     host = Host(tmp_path, "exit 0")
 
-    assert slow.serve(an_environment(tmp_path, "CHECK"), host.conf("a/other"), -1) == (0, b"")
+    assert slow.serve(an_environment(tmp_path, "CHECK"), host.conf("a/other"), -1, FREE, time.monotonic()) == (0, b"")
     assert host.ran() == ["CHECK"]
 
 
@@ -161,6 +164,6 @@ def test_check_of_a_pod_with_a_rail_waits_for_the_daemon_and_is_to_be_tried_agai
     monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
     host = Host(tmp_path)
 
-    status, stdout = slow.serve(an_environment(tmp_path, "CHECK"), host.conf(RAIL), -1)
+    status, stdout = slow.serve(an_environment(tmp_path, "CHECK"), host.conf(RAIL), -1, FREE, time.monotonic())
 
     assert (status, json.loads(stdout)["code"], (tmp_path / "log").exists()) == (1, TRY_AGAIN, False)

@@ -1,12 +1,14 @@
 """STATUS: what of the primary is looked at, and that nothing else is."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from cni.host import daemon, plugin, slow, status
 from cni.host.errors import NOT_AVAILABLE, CniError
+from cni.host.lock import Lock
 from tests.cni.host.plugins import a_plugin, an_environment
 
 LEASE = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\n"
@@ -27,7 +29,7 @@ class Host:
 
     def status(self) -> tuple[int, dict[str, object]]:
         conf = {"cniVersion": "1.1.0", "primary": str(self.folder / "primary")}
-        code, stdout = slow.serve(an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1)
+        code, stdout = slow.serve(an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1, Lock(""), time.monotonic())
         return code, json.loads(stdout or b"{}")
 
     def ran(self) -> list[str]:
