@@ -9,6 +9,8 @@ from cni.host import chain
 from cni.host.errors import CniError, NotExecuted
 from cni.rails import Rails
 from cni.request import Request
+from cni.stages import stage
+from vf.address import PciAddress
 from vf.errors import RailnetError
 from vf.record import Record
 
@@ -23,7 +25,9 @@ async def add(request: Request, hands: Hands, assignment: Assignment, rails: Rai
     vfs = await assignment.vfs(request)
     if not vfs:
         return await hands.drive(chain.add(primary, request.conf.runtime_config))
-    record = await rails.plan(request, vfs, primary)
+    assignment.refuse_others(vfs, lambda vf: _other_pod(request, rails, vf))
+    with stage("plan"):
+        record = await rails.plan(request, vfs, primary)
     try:
         answered.check(assignment.answers(request), record.attachments, root)
         return await _eth0_then_net1(request, hands, primary, assignment, rails, record)
@@ -41,13 +45,19 @@ async def _eth0_then_net1(
         if record.ipam is not None:
             record = rails.address(record, await hands.drive(ipam.add(record.ipam)))
         await rails.attach(record, hands.netns_fd)
-        await assignment.until_watched()
+        with stage("kubelet"):
+            await assignment.until_watched()
         rails.confirm(record)
     except BaseException:
         await _undo_primary(hands, primary, request)
         raise
     rails.announce(record)
     return result
+
+
+def _other_pod(request: Request, rails: Rails, vf: PciAddress) -> str | None:
+    owner = rails.attached(vf)
+    return None if owner is None or owner.pod_uid == request.pod.uid else owner.pod_uid
 
 
 async def _undo(rails: Rails, record: Record, hands: Hands, error: BaseException) -> None:

@@ -58,6 +58,29 @@ class Assignment:
             raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
         return _addresses(found)
 
+    def refuse_others(self, vfs: tuple[PciAddress, ...], holder: Callable[[PciAddress], str | None]) -> None:
+        """Refuse VFs that another pod has and that kubelet's checkpoint says are still that pod's: nobody will give them back.
+
+        `holder` gives the UID of the pod that a VF is attached to. Where kubelet has forgotten that pod, its sandbox is
+        being taken down, and who waits gets the VF.
+
+        Raises:
+            NotOurs: there is one.
+        """
+        others = {vf: uid for vf in vfs if (uid := holder(vf)) is not None}
+        if not others:
+            return
+        try:
+            entries = self._checkpoint.read()
+        except (NotReady, OSError, ValueError):
+            return  # nobody can tell, so who waits may get it
+        for vf, uid in others.items():
+            if uid and str(vf) in {id_ for _, id_ in checkpoint.devices(entries, uid, self._resources)}:
+                raise NotOurs(
+                    f"kubelet's checkpoint names VF {vf} for this pod, and for pod {uid}, which has it: restart kubelet, "
+                    "and delete this pod"
+                )
+
     async def until_watched(self) -> None:
         """Wait until kubelet has found a daemon that has just started, or for `kubelet_seconds`.
 

@@ -4,18 +4,22 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from cni.host import chain, frames
+from cni.host.environment import DEL
 from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
 from cni.host.frames import FrameError
+from cni.places import GOING_ON, NEW, UNDO, Places
+from cni.stages import stage
 from cni.uncut import to_the_end
 
 _Result = TypeVar("_Result")
 
 _CHUNK = 65536
 _FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
+_MAX_INBOX = frames.HEADER_BYTES + frames.MAX_PAYLOAD
 _DESCRIPTOR_BYTES = 4  # an int
 _ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
 
@@ -27,21 +31,36 @@ class ExecutableGone(Exception):
 class Hands:
     """One connection from an executable. Owns its socket and, until `close`, the netns descriptor that came with it."""
 
-    def __init__(self, connection: socket.socket, delegate_seconds: float) -> None:
+    def __init__(self, connection: socket.socket, delegate_seconds: float, places: Places) -> None:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._delegate_seconds = delegate_seconds
+        self._places = places
         self._number = 0
         self._inbox = b""  # what has arrived of a frame: a wait that is cut short loses nothing
+        self._reading = False
+        self._gone: str | None = None
+        self._arrived: asyncio.Future[None] | None = None
         self._raw_environment: dict[bytes, bytes] = {}
         self.netns_fd: int | None = None
+        self._tell_gone: Callable[[], None] = _tell_nobody
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when the executable goes away before it has its answer, whatever is done for it at that moment."""
+        self._tell_gone = tell
+        if self._gone is not None:
+            tell()
 
     def close(self) -> None:
         """Close what is owned; the executable sees the end of the connection."""
+        self._close_netns()
+        self._stop_reading()
+        self._socket.close()
+
+    def _close_netns(self) -> None:
         if self.netns_fd is not None:
             os.close(self.netns_fd)
             self.netns_fd = None
-        self._socket.close()
 
     async def request(self) -> tuple[dict[bytes, bytes], bytes]:
         """Receive the REQUEST; gives the executable's environment and stdin, and keeps the descriptor.
@@ -106,9 +125,16 @@ class Hands:
         Raises:
             ExecutableGone: nobody will know the answer.
         """
-        if self.netns_fd is not None:
-            os.close(self.netns_fd)
-            self.netns_fd = None
+        self._close_netns()
+        await self.done_early(status, stdout)
+
+    async def done_early(self, status: int, stdout: bytes) -> None:
+        """Have the executable print and exit while something is still done, which needs the netns descriptor until `close`.
+
+        Raises:
+            ExecutableGone: nobody will know the answer.
+        """
+        self._tell_gone = _tell_nobody
         await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
 
     async def _execute(self, step: chain.Exec) -> chain.Output:
@@ -120,6 +146,11 @@ class Hands:
             raise CniError(
                 DELEGATE_BROKE, f"configuration and prevResult for plugin {step.plugin!r} are larger than 1 MiB"
             )
+        async with self._places.held(_urgency(step, self._number)):
+            with stage("delegate"):
+                return await self._executed(number, payload)
+
+    async def _executed(self, number: bytes, payload: bytes) -> chain.Output:
         await self._send(frames.EXEC, payload)
         try:
             async with asyncio.timeout(self._delegate_seconds):
@@ -170,21 +201,56 @@ class Hands:
         end = frames.HEADER_BYTES + length
         await self._fill(end)
         payload, self._inbox = self._inbox[frames.HEADER_BYTES : end], self._inbox[end:]
+        if self._gone is None:
+            self._read_on()
         return kind, payload
 
     async def _fill(self, count: int) -> None:
         while len(self._inbox) < count:
-            # Two steps: a wait that is cut short has read nothing, which sock_recv() cannot promise.
-            await _readable(self._socket, self._loop)
-            try:
-                chunk = self._socket.recv(_CHUNK)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise ExecutableGone(str(error)) from None
-            if not chunk:
-                raise ExecutableGone("the executable is gone")
-            self._inbox += chunk
+            if self._gone is not None:
+                raise ExecutableGone(self._gone)
+            self._read_on()
+            self._arrived = self._loop.create_future()
+            await self._arrived
+
+    def _read_on(self) -> None:
+        if not self._reading:
+            self._loop.add_reader(self._socket, self._read)
+            self._reading = True
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._socket)
+            self._reading = False
+
+    def _read(self) -> None:
+        """Take what has come; all the time, so that an executable's end is noticed whatever is being done for it."""
+        try:
+            chunk = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(str(error))
+            return
+        if not chunk:
+            self._end("the executable is gone")
+            return
+        self._inbox += chunk
+        if (
+            len(self._inbox) > _MAX_INBOX
+        ):  # more than any frame, and nobody waits for it: the socket's buffer may fill up
+            self._stop_reading()
+        self._wake()
+
+    def _end(self, why: str) -> None:
+        self._stop_reading()
+        self._gone = why
+        self._wake()
+        self._tell_gone()
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():  # cancelled in the very round that reported the data
+            self._arrived.set_result(None)
 
     async def _receive_descriptor(self) -> None:
         # A descriptor arrives with the first byte it was sent with, so the first receive must be the one for it.
@@ -210,3 +276,13 @@ async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) 
         await ready
     finally:
         loop.remove_reader(connection)
+
+
+def _tell_nobody() -> None:
+    pass
+
+
+def _urgency(step: chain.Exec, number: int) -> int:
+    if step.command == DEL:
+        return UNDO
+    return NEW if number == 1 else GOING_ON

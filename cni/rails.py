@@ -17,6 +17,7 @@ from cni.host.chain import Primary
 from cni.journal import Journal
 from cni.locks import PerKey
 from cni.request import Request, primary_as_recorded
+from cni.stages import stage
 from cni.uncut import to_the_end
 from kernel import perform
 from kernel.link_state import link_states
@@ -154,8 +155,10 @@ class Rails:
         network = self._networks.by_name[record.network]
         netdevs = {one.vf: await self._netdev(one.vf) for one in record.attachments}
         steps = plan.attach(record.attachments, netdevs)
-        await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._host.root))
-        await ports.wait(network, record.attachments, self._sysfs)
+        with stage("kernel"):
+            await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._host.root))
+        with stage("port"):
+            await ports.wait(network, record.attachments, self._sysfs)
 
     def confirm(self, record: Record) -> None:
         """Write down that all of an ADD is done: from here on its containers may start."""

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cni.add import add
 from cni.assignment import Assignment
@@ -17,17 +19,21 @@ from cni.delete import delete
 from cni.errors import as_cni_error
 from cni.gc import Collectors, collect
 from cni.hands import ExecutableGone, Hands
-from cni.host.environment import ADD, CHECK, GC
+from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
+from cni.operation import Operation, Operations, Unfinished
 from cni.outcome import Attached, Observer, Refused, ignore
+from cni.places import Places
 from cni.rails import Rails
 from cni.request import Request, parse
+from cni.stages import told
 from vf.errors import RailnetError
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _BREATH_SECONDS = 0.1
+_VERBS = (ADD, CHECK, DEL, GC)
 
 
 class Limits(NamedTuple):
@@ -37,13 +43,34 @@ class Limits(NamedTuple):
     add: float
 
 
-class Server:
-    """Serves ADD, CHECK, DEL and GC on `path`, a socket of mode 0600 that only root can reach.
+class Meter(Protocol):
+    """Whoever counts requests and their time, in seconds; neither blocks nor raises."""
 
-    `observe` is told what came of an ADD with rails, after the runtime.
+    def served(self, verb: str, code: int | None, seconds: float) -> None:
+        """Hear of a request that has ended, with 0 or the error's code; None where nobody waited for the answer any more."""
+
+    def stage(self, verb: str, name: str, seconds: float) -> None:
+        """Hear of one stage of a request."""
+
+
+class _NoMeter:
+    def served(self, verb: str, code: int | None, seconds: float) -> None:
+        """Count nothing."""
+
+    def stage(self, verb: str, name: str, seconds: float) -> None:
+        """Count nothing."""
+
+
+_NO_METER = _NoMeter()
+
+
+class Server:
+    """Serves ADD, CHECK, DEL and GC on `path`, a socket of mode 0600 for root alone.
+
+    `observe` is told what came of an ADD with rails, after the runtime. `places` bounds the delegates that work at once.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - composed once
         self,
         assignment: Assignment,
         rails: Rails,
@@ -51,6 +78,9 @@ class Server:
         root: Path,
         limits: Limits,
         observe: Observer = ignore,
+        *,
+        places: Places | None = None,
+        meter: Meter = _NO_METER,
     ) -> None:
         self._assignment = assignment
         self._observe = observe
@@ -58,6 +88,9 @@ class Server:
         self._collectors = collectors
         self._root = root
         self._limits = limits
+        self._places = places or Places()
+        self._meter = meter
+        self._operations = Operations()
         self._requests: set[asyncio.Task[None]] = set()
 
     async def serve(self, path: Path, ready: Callable[[], Awaitable[None]]) -> None:
@@ -81,7 +114,11 @@ class Server:
                 _log.error("no connection can be taken: %s", error)
                 await asyncio.sleep(_BREATH_SECONDS)
                 continue
-            task = asyncio.create_task(self._connection(Hands(connection, self._limits.delegate)))
+            if _peer_uid(connection) != 0:  # whatever the socket's mode has become
+                _log.warning("a connection of user %d is dropped: only root may ask", _peer_uid(connection))
+                connection.close()
+                continue
+            task = asyncio.create_task(self._connection(Hands(connection, self._limits.delegate, self._places)))
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
 
@@ -102,26 +139,53 @@ class Server:
             hands.close()
 
     async def _request(self, raw_environment: dict[bytes, bytes], stdin: bytes, hands: Hands) -> None:
-        started = time.monotonic()
+        started, verb = time.monotonic(), _verb(raw_environment)
+        code: int | None = None
         request = None
+        operation = Operation(self._limits.add)
+        hands.when_gone(partial(operation.interrupt, ExecutableGone("the executable is gone")))
         try:
-            request = parse(raw_environment, stdin, hands.netns_fd)
-            async with self._rails.one_at_a_time.held(request.environment.key):
-                attached = await self._verb(request, hands)
+            with told(partial(self._meter.stage, verb)):
+                request = parse(raw_environment, stdin, hands.netns_fd)
+                attached = await self._operate(request, hands, operation)
+            code = 0
         except (ExecutableGone, FrameError):
             raise
         except Exception as error:  # noqa: BLE001 - the runtime is told, whatever it was
             failure = as_cni_error(error)
+            code = failure.code
             _log.warning(
                 "%s failed with code %d: %s %s", _named(raw_environment), failure.code, failure, failure.details
             )
-            await hands.done(1, failure.stdout("1.0.0" if request is None else request.conf.version))
+            if not isinstance(error, Unfinished):
+                await hands.done(1, failure.stdout("1.0.0" if request is None else request.conf.version))
             if request is not None and await self._lacks_rails(request, failure):
                 self._observe(Refused(request.pod, failure))
         else:
             _log.info("%s took %.1f ms", _named(raw_environment), (time.monotonic() - started) * 1000)
             if attached is not None:
                 self._observe(attached)
+        finally:
+            self._meter.served(verb, code, time.monotonic() - started)
+
+    async def _operate(self, request: Request, hands: Hands, operation: Operation) -> Attached | None:
+        """Do what is asked, when it is this sandbox's turn, and answer it; gives what an ADD attached."""
+        key, command = request.environment.key, request.environment.command
+        with self._operations.entered(key, command, operation):
+            async with self._rails.one_at_a_time.held(key):
+                try:
+                    stdout = await operation.outcome(self._verb(request, hands), self._limits.delegate)
+                except Unfinished as unfinished:
+                    await self._answer_early(request, hands, operation, unfinished)
+                    raise
+                return await self._answer(request, hands, stdout)
+
+    async def _answer_early(self, request: Request, hands: Hands, operation: Operation, unfinished: Unfinished) -> None:
+        """Have the runtime know now, and the next request of this sandbox wait until the kernel has let this one go."""
+        with suppress(ExecutableGone):
+            await hands.done_early(1, unfinished.stdout(request.conf.version))
+        _log.error("%s: %s", request.environment.key, unfinished)
+        await operation.ended()
 
     async def _lacks_rails(self, request: Request, failure: CniError) -> bool:
         """Tell whether this failure was an ADD of a pod with rails, and not its primary's, which says it itself."""
@@ -134,24 +198,19 @@ class Server:
         except CniError:
             return False  # nobody can tell
 
-    async def _verb(self, request: Request, hands: Hands) -> Attached | None:
-        """Do what is asked and answer it; gives what an ADD attached."""
-        limit = asyncio.timeout(self._limits.add)
-        try:
-            async with limit:
-                if request.environment.command == ADD:
-                    stdout = await add(request, hands, self._assignment, self._rails, self._root)
-                elif request.environment.command == CHECK:
-                    stdout = await check(request, hands, self._assignment, self._rails, self._root)
-                elif request.environment.command == GC:
-                    stdout = await collect(request, hands, self._collectors, self._root, self._limits.add)
-                else:
-                    stdout = await delete(request, hands, self._rails, self._root)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            message = f"it took longer than timeouts.add ({self._limits.add:g} s) and was undone; try again"
-            raise CniError(TRY_AGAIN, message) from None
+    async def _verb(self, request: Request, hands: Hands) -> bytes:
+        """Do what is asked; gives what the executable prints."""
+        match request.environment.command:
+            case "ADD":
+                return await add(request, hands, self._assignment, self._rails, self._root)
+            case "CHECK":
+                return await check(request, hands, self._assignment, self._rails, self._root)
+            case "GC":
+                return await collect(request, hands, self._collectors, self._root, self._limits.add)
+            case _:
+                return await delete(request, hands, self._rails, self._root)
+
+    async def _answer(self, request: Request, hands: Hands, stdout: bytes) -> Attached | None:
         record = self._rails.record(request.environment.key) if request.environment.command == ADD else None
         try:
             await hands.done(0, stdout)
@@ -161,6 +220,12 @@ class Server:
                 await self._rails.take_back(record)
             raise
         return None if record is None else Attached(record, stdout, request.static)
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    """Give who made a connection: struct ucred is pid, uid, gid, 32 bits each (include/linux/socket.h)."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 def _listen(listening: socket.socket, path: Path) -> None:
@@ -177,6 +242,12 @@ def _listen(listening: socket.socket, path: Path) -> None:
 
 def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def _verb(raw_environment: dict[bytes, bytes]) -> str:
+    """Name the verb for the meter; what is none has one name."""
+    verb = raw_environment.get(b"CNI_COMMAND", b"").decode(errors="replace")
+    return verb if verb in _VERBS else "unknown"
 
 
 def _named(raw_environment: dict[bytes, bytes]) -> str:

@@ -1,4 +1,4 @@
-"""Two answers over HTTP on the loopback: /healthz while the event loop turns, /readyz if the node is served, else why not.
+"""HTTP on the loopback: /healthz while the event loop turns, /readyz if the node is served, else why not, and /metrics.
 
 The port belongs to the node, as the daemon does: a daemon that waits for another one's end leaves it to that one, and
 takes it as soon as it is free.
@@ -17,11 +17,12 @@ _RETRY_SECONDS = 1.0
 
 
 class Health:
-    """What is answered; `reasons` gives why the node is not served, nothing if it is."""
+    """What is answered; `reasons` gives why the node is not served, nothing if it is, and `metrics` the text of /metrics."""
 
     def __init__(self) -> None:
         """Be not ready until told what it depends on."""
         self.reasons: Callable[[], list[str]] = lambda: ["it is starting"]
+        self.metrics: Callable[[], str] = str
 
     @asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
@@ -35,17 +36,19 @@ class Health:
                 await task
 
     def answer(self, request: str) -> tuple[HTTPStatus, str]:
-        """Answer a request line, with one line of text for each reason."""
+        """Answer a request line; /readyz with one line of text for each reason."""
         method, _, rest = request.partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):
-            return HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered"
+            return HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered\n"
         if path == "/healthz":
-            return HTTPStatus.OK, "ok"
+            return HTTPStatus.OK, "ok\n"
+        if path == "/metrics":
+            return HTTPStatus.OK, self.metrics()
         if path != "/readyz":
-            return HTTPStatus.NOT_FOUND, "there are /healthz and /readyz"
-        reasons = self.reasons()
-        return (HTTPStatus.SERVICE_UNAVAILABLE, "\n".join(reasons)) if reasons else (HTTPStatus.OK, "ok")
+            return HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n"
+        reasons = "".join(f"{reason}\n" for reason in self.reasons())
+        return (HTTPStatus.SERVICE_UNAVAILABLE, reasons) if reasons else (HTTPStatus.OK, "ok\n")
 
     async def _serve(self, port: int) -> None:
         server = await self._listening(port)
@@ -71,14 +74,14 @@ class Health:
                 while (await reader.readline()).strip():
                     pass  # headers: a socket closed with unread input is reset, and the answer lost
                 status, text = self.answer(request)
-                writer.write(_response(status, f"{text}\n".encode(), with_body=not request.startswith("HEAD")))
+                writer.write(_response(status, text.encode(), with_body=not request.startswith("HEAD")))
                 await writer.drain()
         writer.close()
 
 
 def _response(status: HTTPStatus, body: bytes, *, with_body: bool) -> bytes:
     head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (body if with_body else b"")

@@ -21,6 +21,7 @@ from cni.journal import Journal
 from cni.leftovers import collector
 from cni.leftovers.collector import Leftovers
 from cni.outcome import Observer
+from cni.places import Places
 from cni.rails import Host, Rails
 from cni.recovery import Recovery
 from cni.server import Limits, Server
@@ -35,6 +36,7 @@ from railnet.configuration import Configuration
 from railnet.health import Health
 from railnet.install import EXECUTABLE
 from railnet.leftovers import sweeping
+from railnet.metrics import Metrics
 from railnet.publish import publishing
 from railnet.uninstall import Leaving
 from vf import provision
@@ -51,6 +53,9 @@ _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _SAY_AGAIN_SECONDS = 5.0
 _ENDING = (signal.SIGTERM, signal.SIGINT)
+# Executables wait a second for HELLO, and hundreds that start at the same moment want the processors, too. In a container the
+# share of its control group does the same, and the kernel refuses this.
+_NICE = -10
 
 
 class Presence(Protocol):
@@ -101,6 +106,8 @@ async def uninstall(configuration: Configuration, health_port: int, *, stay: boo
 
 async def _own(configuration: Configuration, presence: Presence, health: Health) -> None:
     """Be the daemon, from the journal to the last request."""
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     health.reasons = lambda: ["it recovers and provisions"]
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails)
@@ -273,9 +280,13 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
         lambda: all(service.streams for service in services),
     )
     limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
-    server = Server(assignment, node.rails, Collectors(node.recovery, node.leftovers), root, limits, node.observe)
+    places, metrics = Places(), Metrics()
+    collectors = Collectors(node.recovery, node.leftovers)
+    server = Server(assignment, node.rails, collectors, root, limits, node.observe, places=places, meter=metrics)
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = lambda: _reasons(services, registrations, presence)
+    _measure(metrics, node, services, registrations, places)
+    health.metrics = metrics.text
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
         async with asyncio.TaskGroup() as group:
 
@@ -291,6 +302,22 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
             group.create_task(sweeping(configuration, node.leftovers))
             group.create_task(server.serve(Path(SOCKET), ready))
     _log.info("stopped; running pods keep their rails")
+
+
+def _measure(
+    metrics: Metrics,
+    node: _Node,
+    services: list[PoolService],
+    registrations: list[Registration],
+    places: Places,
+) -> None:
+    """Have the metrics ask who knows, when they are read."""
+    metrics.queue = lambda: places.waiting
+    metrics.registrations = lambda: {one.resource: one.registrations for one in registrations}
+    metrics.vfs = lambda: {
+        service.pool.resource: [(offer, node.table.owner(offer.vf.address) is not None) for offer in service.offers()]
+        for service in services
+    }
 
 
 def _service(pool: Pool, configuration: Configuration, node: _Node, presence: Presence) -> PoolService:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.1
 
 
-def serve(
-    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float
-) -> tuple[int, bytes]:
+def serve(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float) -> tuple[int, bytes]:
     """Serve a request; gives the exit status and what to print. Of GC it is the primary's part, of STATUS all.
 
     `held` is taken before the chain runs. `began` is when the daemon was first asked (`time.monotonic`): from then on a
@@ -44,9 +42,7 @@ def serve(
         return 1, error.stdout(version)
 
 
-def serve_again(
-    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float
-) -> tuple[int, bytes]:
+def serve_again(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float) -> tuple[int, bytes]:
     """Serve a request that the daemon began and lost: whatever it had the chain do is undone before an ADD is tried."""
     if environment.command == ADD:
         try:

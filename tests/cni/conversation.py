@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator
 
 from cni.hands import Hands
 from cni.host.chain import Exec, Output
+from cni.places import Places
 from tests.cni.executable import FakeExecutable
 
 Play = Callable[[FakeExecutable], Awaitable[object]]
@@ -17,7 +18,7 @@ def converse(serve: Callable[[Hands], Awaitable[object]], play: Play, delegate_s
     async def main() -> list[object]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        hands, executable = Hands(ours, delegate_seconds), FakeExecutable(theirs)
+        hands, executable = Hands(ours, delegate_seconds, Places()), FakeExecutable(theirs)
         try:
             return await asyncio.wait_for(asyncio.gather(serve(hands), play(executable)), 20)
         finally:

@@ -11,14 +11,21 @@ from cni.gc import Collectors
 from cni.host.chain import Primary
 from cni.locks import PerKey
 from cni.outcome import Attached, Refused
+from cni.places import Places
 from cni.request import Request, primary_as_recorded
 from cni.server import Limits, Server
 from tests.cni.executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
+from vf.address import PciAddress
 from vf.record import Record
+from vf.table import Owner
 
 RAIL = "rdma/ib_vf"
 PATIENT = Limits(delegate=20, add=20)
+
+
+async def _at_once() -> None:
+    pass
 
 
 class FakeRails:
@@ -28,7 +35,12 @@ class FakeRails:
         self.one_at_a_time = PerKey()
         self.log: list[str] = []
         self.refuses: Exception | None = None
+        self.owner: Owner | None = None
+        self.attaching: Callable[[], Awaitable[None]] = _at_once
         self._record: Record | None = None
+
+    def attached(self, vf: PciAddress) -> Owner | None:
+        return self.owner
 
     def record(self, key: str) -> Record | None:
         return self._record
@@ -40,6 +52,7 @@ class FakeRails:
 
     async def attach(self, record: Record, netns_fd: int | None) -> None:
         self.log.append("attach")
+        await self.attaching()
         if self.refuses is not None:
             raise self.refuses
 
@@ -77,6 +90,20 @@ class FakeLeftovers:
         return []
 
 
+class Counted:
+    """A meter that keeps what it is told, without the times."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, int | None]] = []
+        self.stages: list[tuple[str, str]] = []
+
+    def served(self, verb: str, code: int | None, seconds: float) -> None:
+        self.requests.append((verb, code))
+
+    def stage(self, verb: str, name: str, seconds: float) -> None:
+        self.stages.append((verb, name))
+
+
 class Node:
     """A host's files, and the daemon's server on a socket among them."""
 
@@ -86,6 +113,8 @@ class Node:
         self.rails = FakeRails()
         self.leftovers = FakeLeftovers(self.rails.log)
         self.told: list[Attached | Refused] = []
+        self.places = Places()
+        self.meter = Counted()
         self.kubelet = folder / "kubelet"
         self.kubelet_knows()
         self.has_primary('{"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
@@ -118,7 +147,16 @@ class Node:
 
             assignment = Assignment(self.kubelet, frozenset({RAIL}), 0.3)
             collectors = Collectors(self.rails, self.leftovers)
-            server = Server(assignment, self.rails, collectors, self.folder, limits, self.told.append)
+            server = Server(
+                assignment,
+                self.rails,
+                collectors,
+                self.folder,
+                limits,
+                self.told.append,
+                places=self.places,
+                meter=self.meter,
+            )
             serving = asyncio.create_task(server.serve(self.socket, tell))
             await ready.wait()
             try:

@@ -219,3 +219,35 @@ def test_executable_that_reads_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(ExecutableGone, match="reads nothing"):
         converse(lambda hands: hands.done(0, b"x" * frames.MAX_STDOUT), play)
+
+
+def test_what_nobody_waits_for_is_not_read_without_end() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            await executable.send(REQUEST, b"x" * (16 << 20))
+
+    async def serve(hands: Hands) -> int:
+        await hands.request()
+        while hands._reading:  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0.001)
+        kept = len(hands._inbox)
+        hands.close()
+        return kept
+
+    assert converse(serve, play)[0] <= 2 * frames.MAX_PAYLOAD
+
+
+def test_executables_end_is_told_whatever_is_done_for_it() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        executable.close()
+
+    async def serve(hands: Hands) -> list[str]:
+        await hands.request()
+        told, gone = [], asyncio.Event()
+        hands.when_gone(gone.set)
+        await gone.wait()
+        hands.when_gone(lambda: told.append("at once, too"))
+        return told
+
+    assert converse(serve, play)[0] == ["at once, too"]

@@ -1,7 +1,7 @@
 """ADD and DEL as their stages: what is done in which order, and what is taken back when a stage fails."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from ipaddress import ip_interface
 from pathlib import Path
@@ -56,6 +56,9 @@ class Sandbox:
         return self._vfs
 
     async def until_watched(self) -> None:
+        pass
+
+    def refuse_others(self, vfs: tuple[PciAddress, ...], holder: Callable[[PciAddress], str | None]) -> None:
         pass
 
     def answers(self, request: Request) -> tuple[Answer, ...]:

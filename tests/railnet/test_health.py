@@ -75,12 +75,20 @@ def test_readyz_says_no_at_first() -> None:
     assert asked(Health(), lambda port: get(port, "/readyz"))[0] == 503
 
 
+def test_metrics_are_what_they_are_at_that_moment() -> None:
+    health = because("a")
+    health.metrics = lambda: "railnet_cni_queue 0\n"
+
+    assert asked(health, lambda port: get(port, "/metrics")) == (200, "railnet_cni_queue 0\n")
+
+
 def test_head_has_no_body() -> None:
     assert asked(because("a"), lambda port: get(port, "/readyz", "HEAD")) == (503, "")
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/", 404), ("GET", "/metrics", 404), ("POST", "/readyz", 405)]
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/readyz", 405), ("POST", "/metrics", 405)],
 )
 def test_nothing_else_is_answered(method: str, path: str, status: int) -> None:
     assert asked(because(), lambda port: get(port, path, method))[0] == status

@@ -137,7 +137,10 @@ def test_delegates_whose_executable_lives_are_left_alone(tmp_path: Path, monkeyp
 def test_who_only_waits_for_a_lock_is_not_ended_with_the_delegates(tmp_path: Path, monkeypatch) -> None:
     path = f"{tmp_path}/a"
     executable, _ = killed_with_a_delegate_left(path, "exec sleep 3600")
-    with open(path, "rb") as waiting, subprocess.Popen(["/bin/sleep", "3600"], pass_fds=[waiting.fileno()]) as waiter:
+    with (
+        (tmp_path / "a").open("rb") as waiting,
+        subprocess.Popen(["/bin/sleep", "3600"], pass_fds=[waiting.fileno()]) as waiter,
+    ):
         kill(executable)
         monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0.05)
 

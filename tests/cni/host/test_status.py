@@ -29,7 +29,9 @@ class Host:
 
     def status(self) -> tuple[int, dict[str, object]]:
         conf = {"cniVersion": "1.1.0", "primary": str(self.folder / "primary")}
-        code, stdout = slow.serve(an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1, Lock(""), time.monotonic())
+        code, stdout = slow.serve(
+            an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1, Lock(""), time.monotonic()
+        )
         return code, json.loads(stdout or b"{}")
 
     def ran(self) -> list[str]:

@@ -1,0 +1,146 @@
+"""What the daemon counts, in Prometheus's text format at /metrics. docs/decisions/0026 says why no library does it.
+
+Every label has few values: none is of a pod, a sandbox or a VF.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+
+from deviceplugin.offers import Offer
+from vf.function import VirtualFunction
+
+# From the fastest stage to `timeouts.add`.
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_LARGEST_CODE = 199  # CNI's and Railnet's own; a delegate may answer any number
+
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[str, Labels, float]  # of one family: what follows its name, labels, value
+
+
+class Metrics:
+    """Counts what it is told, and asks for the rest when it is read.
+
+    Attributes:
+        vfs: gives the VFs that each pool offers, by resource; told by the composition, as are the next two.
+        registrations: gives how often kubelet took each pool's socket, by resource.
+        queue: gives how many requests wait for a place.
+    """
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self.vfs: Callable[[], Mapping[str, Iterable[tuple[Offer, bool]]]] = dict
+        self.registrations: Callable[[], Mapping[str, int]] = dict
+        self.queue: Callable[[], int] = int
+        self._requests: Counter[Labels] = Counter()
+        self._leaks: Counter[Labels] = Counter()
+        self._seconds: dict[Labels, _Histogram] = {}
+
+    def served(self, verb: str, code: int | None, seconds: float) -> None:
+        """Count a request (`cni.server.Meter`)."""
+        self._requests[("verb", verb), ("code", _code(code))] += 1
+        self.stage(verb, "all", seconds)
+
+    def stage(self, verb: str, name: str, seconds: float) -> None:
+        """Count one stage of a request (`cni.server.Meter`)."""
+        labels = (("verb", verb), ("stage", name))
+        self._seconds.setdefault(labels, _Histogram()).observe(seconds)
+
+    def took_back(self, kind: str, count: int = 1) -> None:
+        """Count what nobody had any more and was taken back by recovery, sweep or GC; `kind` is one of a few words."""
+        self._leaks[("kind", kind),] += count
+
+    def text(self) -> str:
+        """Give all of it, as of now."""
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from _family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())
+        yield from _family(
+            "railnet_cni_requests_total", "counter", "Requests that have ended.", _counted(self._requests)
+        )
+        yield from _family(
+            "railnet_cni_queue", "gauge", "Requests that wait for a place to run a delegate.", [("", (), self.queue())]
+        )
+        yield from _family("railnet_vfs", "gauge", "VFs by state.", _counted(self._vfs()))
+        yield from _family(
+            "railnet_leaks_total", "counter", "What nobody had any more and was taken back.", _counted(self._leaks)
+        )
+        registrations: Counter[Labels] = Counter(
+            {(("resource", name),): count for name, count in self.registrations().items()}
+        )
+        yield from _family(
+            "railnet_registrations_total", "counter", "How often kubelet took a pool's socket.", _counted(registrations)
+        )
+
+    def _histograms(self) -> Iterator[Sample]:
+        for labels, histogram in sorted(self._seconds.items()):
+            yield from histogram.samples(labels)
+
+    def _vfs(self) -> Counter[Labels]:
+        return Counter(
+            (("pool", pool), ("state", _state(offer, attached=attached)), ("reason", _reason(offer)))
+            for pool, offers in self.vfs().items()
+            for offer, attached in offers
+        )
+
+
+class _Histogram:
+    """Seconds, counted by bucket."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(_BUCKETS) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(_BUCKETS, seconds)] += 1
+        self._sum += seconds
+
+    def samples(self, labels: Labels) -> Iterator[Sample]:
+        bounds = (*(f"{bound:g}" for bound in _BUCKETS), "+Inf")
+        for bound, count in zip(bounds, accumulate(self._counts), strict=True):
+            yield "_bucket", (*labels, ("le", bound)), count
+        yield "_sum", labels, self._sum
+        yield "_count", labels, sum(self._counts)
+
+
+def _counted(counter: Counter[Labels]) -> Iterator[Sample]:
+    for labels, count in sorted(counter.items()):
+        yield "", labels, count
+
+
+def _family(name: str, kind: str, what: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {what}"
+    yield f"# TYPE {name} {kind}"
+    for suffix, labels, value in samples:
+        # Label values are ours or a resource's name, which kubelet holds to letters, digits and `/-_.`: nothing to escape.
+        inside = ",".join(f'{key}="{text}"' for key, text in labels)
+        yield f"{name}{suffix}{{{inside}}} {value!r}" if inside else f"{name}{suffix} {value!r}"
+
+
+def _code(code: int | None) -> str:
+    if code is None:
+        return "gone"
+    return str(code) if 0 <= code <= _LARGEST_CODE else "other"
+
+
+def _state(offer: Offer, *, attached: bool) -> str:
+    if attached:
+        return "attached"
+    return "free" if offer.reason is None else "unhealthy"
+
+
+def _reason(offer: Offer) -> str:
+    """Say in one word why a VF is unhealthy; the words for people are in the log and in kubelet's list."""
+    return "" if offer.reason is None else _lacks(offer.vf) or "port"
+
+
+def _lacks(vf: VirtualFunction) -> str:
+    if vf.driver is None:
+        return "driver"
+    if vf.rdma is None:
+        return "rdma"
+    if not vf.rdma.node_guid.usable:
+        return "guid"
+    return "netdev" if vf.netdev is None else ""
