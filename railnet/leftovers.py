@@ -21,8 +21,15 @@ async def sweeping(configuration: Configuration, leftovers: Leftovers) -> None:
     while True:
         primary = await asyncio.to_thread(_primary, configuration)
         if primary is not None:
-            await leftovers.sweep(primary)
+            await _sweep(leftovers, primary)
         await asyncio.sleep(_SWEEP_SECONDS)
+
+
+async def _sweep(leftovers: Leftovers, primary: Primary) -> None:
+    try:
+        await leftovers.sweep(primary)
+    except (OSError, ValueError) as error:
+        _log.error("leftovers of network %s: %s", primary.name, error)
 
 
 def _primary(configuration: Configuration) -> Primary | None:

@@ -122,7 +122,7 @@ class Leftovers:
         for one in found:
             try:
                 await to_the_end(asyncio.to_thread(self._bury, primary, one))
-            except (OSError, CniError) as error:
+            except (OSError, CniError, ValueError) as error:  # ValueError: libcni's file has what no environment can
                 failures.append(f"container {one.container_id}: {error}")
         for failure in failures:
             _log.error("network %s: %s; it is tried again", primary.name, failure)

@@ -1,7 +1,13 @@
 """What dies and comes back: sandboxes, kubelet, the container runtime. Pods keep their rails, or get them again."""
 
+import os
+import time
+from pathlib import Path
+
 from tests.cluster.node import ClusterNode
 from tests.cluster.process import wait_until
+
+_LONG_AGO = 100.0  # seconds; an ADD takes 90 at most
 
 
 def vfs(node: ClusterNode, name: str) -> list[str]:
@@ -51,9 +57,12 @@ def test_pods_outlive_a_restart_of_containerd_with_their_rails(node: ClusterNode
     assert node.pings(one, "net2", node.addresses(late)["net2"])
 
 
-def test_pods_outlive_a_restart_of_the_daemon_with_their_rails(node: ClusterNode) -> None:
+def test_pods_outlive_a_restart_of_the_daemon_with_their_rails_and_what_dead_pods_left_goes(node: ClusterNode) -> None:
     one = node.run("one", 2)
     before = sandboxes(node, one)
+    address = Path("/var/lib/cni/networks/cbr0/10.244.3.250")
+    address.write_text("0ddba11\r\neth0")
+    os.utime(address, (time.time() - _LONG_AGO,) * 2)
     node.railnet.stop()
     node.railnet.start()
     other = node.run("other", 2)
@@ -61,3 +70,4 @@ def test_pods_outlive_a_restart_of_the_daemon_with_their_rails(node: ClusterNode
     assert sandboxes(node, one) == before
     assert not {*vfs(node, one)} & {*vfs(node, other)}
     assert node.pings(one, "net1", node.addresses(other)["net1"])
+    wait_until(lambda: not address.exists(), 60, "the dead pod's address to come back: the runtime does not list it")

@@ -1,9 +1,12 @@
 """Which files are read of a primary, and what is understood of them; nothing of another network's."""
 
+import json
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cni.host.chain import Primary
 from cni.leftovers.books import Book, books, read
@@ -132,3 +135,39 @@ def test_cached_result_says_all_that_a_del_takes() -> None:
 )
 def test_what_is_no_book_of_this_network_is_passed_over(book: Book, name: str, content: bytes) -> None:
     assert read(book, Entry(name, content, 0), "cbr0") is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("10.0.0.1/24") | st.just("cbr0"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["name", "mac", "address"]), inner),
+    max_leaves=20,
+)
+KEYS = (
+    "kind",
+    "networkName",
+    "containerId",
+    "ifName",
+    "result",
+    "cniArgs",
+    "capabilityArgs",
+    "interfaces",
+    "ips",
+    "name",
+)
+
+
+@given(st.sampled_from(books(FLANNEL)), st.text(), st.binary())
+def test_no_file_is_odd_enough_to_be_an_error(book: Book, name: str, content: bytes) -> None:
+    read(book, Entry(name, content, 0), "cbr0")
+
+
+@given(st.booleans(), st.sampled_from(KEYS), JSON)
+def test_no_value_in_a_result_is_odd_enough_to_be_an_error(inside: bool, key: str, value: object) -> None:
+    document = json.loads(cached())
+    (document["result"] if inside else document)[key] = value
+
+    trace = read(RESULTS, Entry("cbr0-c0ffee-eth0", json.dumps(document).encode(), 0), "cbr0")
+
+    if trace is not None and trace.cached is not None:
+        assert all(trace.cached.sandboxes)
+        assert all(len(link) == 2 for link in trace.cached.host_links)
