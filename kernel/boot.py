@@ -1,8 +1,18 @@
-"""When this machine started."""
+"""Which boot of this machine it is, and when it began: what names a namespace by its inode holds for one boot only."""
 
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # a random UUID, the same in every container (random(4))
+
+
+def boot_id() -> str:
+    """Name the present boot.
+
+    Raises:
+        OSError: /proc is not there.
+    """
+    return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def boot_time(stat: Path = _STAT) -> float:

@@ -1,6 +1,7 @@
 """Do one step, and beside it the undo of each: the one place where plans become changes."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from vf.step import (
     MoveLinkIn,
     MoveLinkOut,
     PfStep,
+    ProbeAgain,
     ProvisionStep,
     RenameLink,
     SetGuid,
@@ -37,6 +39,8 @@ _APPEAR_SECONDS = 10.0
 _BINDING_AT_ONCE = 8  # mlx5 probes a VF in half a second, and probes of one PF's VFs do not wait for each other
 # IFLA_INFO_KIND of links that may be a VF's netdev: most drivers' have none.
 _VF_KINDS = (None, "ipoib", "tun")
+_MARK = "railnet"
+_IFNAME = re.compile(r"[!-.0-~]{1,15}")  # dev_valid_name(), net/core/dev.c: no slash, no white space
 _LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
 
 
@@ -99,6 +103,20 @@ def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
             pass  # the first failure is raised here
 
 
+def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:
+    """Take a VF from its driver and bind it anew. Blocks while the driver probes it, half a second for mlx5.
+
+    Raises:
+        OSError: what the kernel refused.
+    """
+    try:
+        sysfs.unbind(step.vf, step.driver)
+    except OSError as error:
+        if error.errno != ENODEV:  # it has no driver by now
+            raise
+    sysfs.bind(step.vf, step.driver)
+
+
 def _attach(step: AttachStep, node: Links, sandbox: Links, netns_fd: int, root: Path) -> Callable[[], None]:
     match step:
         case MoveLinkIn():
@@ -118,7 +136,7 @@ def _move_link_in(step: MoveLinkIn, node: Links, sandbox: Links, netns_fd: int) 
     if sandbox.ifindex(step.ifname) is not None:
         raise OSError(EEXIST, f"the sandbox has a link named {step.ifname} already; VF {step.vf} was not moved")
     try:
-        node.set_alias(step.ifindex, _alias(step.vf))
+        node.set_alias(step.ifindex, _mark(step.vf, step.host_ifname))
         node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
     except OSError as error:
         _undo(undo, error)
@@ -176,12 +194,27 @@ def find(listed: Iterable[Link], vf: PciAddress) -> Link | None:
     A pod may write the same on a link of its own, so a link of another device, or of a kind that has none, never is it.
     """
     ours = [link for link in listed if link.parent == str(vf)]
-    marked = [link for link in listed if link.parent is None and link.kind in _VF_KINDS and link.alias == _alias(vf)]
+    unknown = [link for link in listed if link.parent is None and link.kind in _VF_KINDS]
+    marked = [link for link in unknown if _marked(link, vf) is not None]
     return next(iter(ours + marked), None)
 
 
-def _alias(vf: PciAddress) -> str:
-    return f"railnet {vf}"
+def host_ifname(link: Link, vf: PciAddress) -> str | None:
+    """Read what a VF's netdev was called on the node before it was moved; None where that is not written on it."""
+    name = _marked(link, vf)
+    return name if name and _IFNAME.fullmatch(name) else None
+
+
+def _mark(vf: PciAddress, ifname: str) -> str:
+    return f"{_MARK} {vf} {ifname}"
+
+
+def _marked(link: Link, vf: PciAddress) -> str | None:
+    """Give the name in the mark of a VF, "" in one that has none; None where the link has another mark or no mark."""
+    match (link.alias or "").split(" "):
+        case [mark, address, *rest] if mark == _MARK and address == str(vf):
+            return " ".join(rest)
+    return None
 
 
 def _rename_link(step: RenameLink) -> None:

@@ -186,6 +186,9 @@ class Hca:
         except BlockingIOError:
             return
         self._obey_files()  # a GUID written before the bind must count
+        for other, command in self._fifos.items():  # as must an unbind, for which the kernel's writer waits
+            if self._fifos[fd] == "bind" and command == "unbind":
+                self._obey_fifo(other)
         for found in _ADDRESS.findall(text):
             vf = self._find_vf(PciAddress.parse(found))
             if vf is not None:

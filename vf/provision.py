@@ -74,6 +74,11 @@ def name_and_bind(
     return tuple(steps)
 
 
+def driver_of_vfs(pf_driver: str) -> str:
+    """Give the driver that makes a PF's VFs network interfaces of this node."""
+    return _VF_DRIVERS.get(pf_driver, pf_driver)
+
+
 def _names(pf: PhysicalFunction, pf_mac: Mac | None) -> dict[PciAddress, Guid | Mac]:
     """Derive the MACs or GUIDs of a PF's VFs; empty for a PF that has none to derive from."""
     if pf_mac is not None:
@@ -125,8 +130,7 @@ def _set(pf: PhysicalFunction, index: int, name: Guid | Mac) -> PfStep:
 def _bind(pf: PhysicalFunction, vfs: Iterable[VirtualFunction]) -> list[ProvisionStep]:
     if pf.driver is None:
         raise Misconfigured(f"PF {pf.address} has no driver, so its VFs cannot get theirs; load it")
-    driver = _VF_DRIVERS.get(pf.driver, pf.driver)
-    return [AllowDrivers(pf.address), *(BindDriver(vf.address, driver) for vf in vfs)]
+    return [AllowDrivers(pf.address), *(BindDriver(vf.address, driver_of_vfs(pf.driver)) for vf in vfs)]
 
 
 def _pf(provision: Provision, inventory: Inventory) -> PhysicalFunction:

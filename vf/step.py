@@ -118,6 +118,14 @@ class BindDriver:
     driver: str
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeAgain:
+    """Take a VF from its driver and bind it anew: its netdev and RDMA device are made again, with other numbers."""
+
+    vf: PciAddress
+    driver: str
+
+
 AttachStep = MoveLinkIn | ConfigureLink
 DetachStep = MoveLinkOut | RenameLink
 PfStep = CreateVfs | SetGuid | SetGuidByLink | BringUp | SetMac | AllowDrivers

@@ -15,15 +15,12 @@ from vf.address import PciAddress
 from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
 VF = PciAddress.parse("0000:03:00.1")
-OURS, MARK = str(VF), f"railnet {VF}"
+OURS, MARK = str(VF), f"railnet {VF} ibs5v0"
 SANDBOX = -7  # the sandbox's descriptor; every other is the node's
 ROOT = Path("/")
 IN = MoveLinkIn(VF, 11, "ibs5v0", "net1", 4092)
 ADDRESSES = ConfigureLink("net1", (ip_interface("10.56.3.1/16"),))
 OUT = MoveLinkOut(VF, "ibs5v0")
-
-
-MARK = "railnet 0000:03:00.1"
 
 
 def a_link(ifindex: int, ifname: str, alias: str | None = None, parent: str | None = None, kind: str | None = None):
@@ -110,6 +107,7 @@ FOUND = {
     "by its device": a_link(2, "net1", parent=OURS),
     "by its device, renamed by the pod": a_link(2, "other", "anything", OURS),
     "by our mark, where the kernel tells no device": a_link(2, "net1", MARK),
+    "by our mark of before it had the node's name": a_link(2, "net1", f"railnet {VF}"),
     "by our mark, IPoIB": a_link(2, "net1", MARK, kind="ipoib"),
     "by our mark, the simulated node's": a_link(2, "net1", MARK, kind="tun"),
 }
@@ -120,8 +118,8 @@ STRANGERS = {
     "our mark on a bridge": a_link(2, "net1", MARK, kind="bridge"),
     "our mark on a link of another device": a_link(2, "net1", MARK, "0000:03:00.2"),
     "our mark on IPoIB of another device": a_link(2, "net1", MARK, "0000:03:00.2", "ipoib"),
-    "the mark of another VF": a_link(2, "net1", "railnet 0000:03:00.2"),
-    "a mark like ours": a_link(2, "net1", f"{MARK}0"),
+    "the mark of another VF": a_link(2, "net1", "railnet 0000:03:00.2 ibs5v1"),
+    "a mark like ours": a_link(2, "net1", f"railnet {VF}0"),
     "another device": a_link(2, "net1", parent="0000:83:00.1"),
 }
 
@@ -140,6 +138,23 @@ def test_device_counts_more_than_a_mark() -> None:
     forged, ours = a_link(2, "net1", MARK, kind="tun"), a_link(3, "x", parent=OURS)
 
     assert perform.find((forged, ours), VF) == ours
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        (MARK, "ibs5v0"),
+        (f"railnet {VF}", None),
+        (f"railnet {VF} ", None),
+        (f"railnet {VF} a/b", None),
+        (f"railnet {VF} two words", None),
+        (f"railnet {VF} sixteen_letters_", None),
+        ("railnet 0000:03:00.2 ibs5v1", None),
+        (None, None),
+    ],
+)
+def test_name_on_the_node_is_read_from_the_mark_where_it_can_be_one(alias: str | None, name: str | None) -> None:
+    assert perform.host_ifname(a_link(2, "net1", alias), VF) == name
 
 
 # Attach.
