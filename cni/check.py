@@ -6,7 +6,7 @@ from cni.assignment import Assignment
 from cni.hands import Hands
 from cni.host import chain
 from cni.rails import Rails
-from cni.request import Request, recorded_primary
+from cni.request import Request, primary_at_add
 from vf.errors import Differs
 
 
@@ -23,7 +23,7 @@ async def check(request: Request, hands: Hands, assignment: Assignment, rails: R
         if vfs := await assignment.vfs(request):
             raise Differs(f"kubelet gave this pod {', '.join(map(str, vfs))}, but its sandbox has no rail")
         return b""
-    primary, runtime_config = recorded_primary(record)
+    primary, runtime_config = primary_at_add(request, record, root)
     await hands.drive(chain.check(primary, runtime_config, conf.prev_result))
     difference = await rails.difference(record, request.netns, hands.netns_fd)
     if difference is not None:

@@ -6,22 +6,33 @@ from cni import ipam
 from cni.hands import Hands
 from cni.host import chain
 from cni.rails import Rails
-from cni.request import Request, recorded_primary
+from cni.request import Request, primary_at_add
+from vf.record import Record
 
 
 async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> bytes:
     """Take a sandbox's networks away; its record goes last, when nothing is left to do.
 
+    Where its own record was lost it may have one that was made from what its namespace has.
+
     Raises:
         CniError, RailnetError, OSError: as `cni.errors` translates them; the runtime calls again.
     """
     record = rails.record(request.environment.key)
+    other = rails.adopted(request.netns) if record is None else None
+    if other is None:
+        return await _delete(request, hands, rails, record, root)
+    async with rails.one_at_a_time.held(other.key):
+        return await _delete(request, hands, rails, rails.record(other.key), root)
+
+
+async def _delete(request: Request, hands: Hands, rails: Rails, record: Record | None, root: Path) -> bytes:
     if record is None:
         primary = request.primary(root)
         await hands.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
         return b""
     left = await rails.detach(record, hands.netns_fd)
-    primary, runtime_config = recorded_primary(left)
+    primary, runtime_config = primary_at_add(request, left, root)
     try:
         if left.ipam is not None:
             await hands.drive(ipam.delete(left.ipam))

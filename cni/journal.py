@@ -10,14 +10,18 @@ from pathlib import Path
 
 from kernel.files import write_atomically
 from vf.address import PciAddress
-from vf.record import Record, Unreadable, decode, encode
+from vf.record import Record, Trace, Unreadable, decode, encode, trace
 from vf.slice import IpAddress
 
 _log = logging.getLogger(__name__)
+_MOST_BYTES = 1 << 20  # whose a record is stands at its beginning
 
 
 class Journal:
-    """The records below `folder`; what cannot be read goes to `quarantine`, both made if absent."""
+    """The records below `folder`; what cannot be read goes to `quarantine`, both made if absent.
+
+    `traces` say whose those were that could not be read, now or before.
+    """
 
     def __init__(self, folder: Path, quarantine: Path) -> None:
         """Read every record.
@@ -30,10 +34,12 @@ class Journal:
         self._folder = folder
         self._records: dict[str, Record] = {}
         self._written_at: dict[str, float] = {}
+        self.traces: tuple[Trace, ...] = ()
         for temporary in folder.glob(".*"):  # of a write that a crash cut short
             temporary.unlink()
         for path in sorted(folder.glob("[!.]*.json")):
             self._read(path, quarantine)
+        self.traces = _traces(quarantine)
 
     def records(self) -> Iterable[Record]:
         """Give every record, as of now."""
@@ -83,3 +89,12 @@ class Journal:
     def _keep(self, record: Record) -> None:
         self._records[record.key] = record
         self._written_at[record.key] = time.monotonic()
+
+
+def _traces(quarantine: Path) -> tuple[Trace, ...]:
+    traces = []
+    for path in sorted(quarantine.iterdir()):
+        _log.warning("journal: %s could not be read; what its sandbox has is known from the kernel alone", path)
+        found = trace(path.name, path.read_bytes()[:_MOST_BYTES])
+        traces += [] if found is None else [found]
+    return tuple(traces)

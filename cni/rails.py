@@ -5,51 +5,39 @@ Which sandboxes are dead, and when that is looked at, is told by `cni.recovery`.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from cni import ipam, on_host, ports
 from cni.addresses import Addresses
 from cni.announcements import Announcements
 from cni.host import lock
 from cni.host.chain import Primary
+from cni.host_view import Host
 from cni.journal import Journal
 from cni.locks import PerKey
+from cni.netdevs import Netdevs
 from cni.request import Request, primary_as_recorded
 from cni.stages import stage
 from cni.uncut import to_the_end
-from kernel import perform
+from kernel import elsewhere, perform
 from kernel.link_state import link_states
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
-from vf import difference, plan
+from vf import adoption, difference, plan
 from vf.address import PciAddress
-from vf.errors import Misconfigured, NotOurs, NotReady, Unusable
-from vf.function import Netdev, RdmaDevice
+from vf.adoption import Stray
+from vf.errors import NotOurs, NotReady
+from vf.function import Inventory, RdmaDevice, VirtualFunction
 from vf.network import Network, Networks, PluginIpam
 from vf.record import Attachment, Ipam, Netns, Record
+from vf.step import ProbeAgain
 from vf.table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
 # A real kernel's sysfs shows a moved netdev at once, udev renames it within a second, a driver that is just being
 # bound takes up to two (reference measurements of mlx5: 0.3 to 0.7 s).
 _NETDEV_SECONDS = 2.0
-_LOOK_SECONDS = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Where the host's mount namespace is seen, and flannel's file; how long an ADD waits for a DEL; what a delegate may take.
-
-    `locks` is the folder of the executables' locks.
-    """
-
-    root: Path
-    flannel: Path
-    wait_seconds: float
-    delegate_seconds: float
-    locks: Path = Path(lock.FOLDER)
 
 
 class Rails:
@@ -61,14 +49,21 @@ class Rails:
         self._sysfs = sysfs
         self._networks = networks
         self._host = host
+        self._netdevs = Netdevs(table, sysfs, _NETDEV_SECONDS)
         self._addresses = Addresses(host.flannel)
         self._announcements = Announcements(host.root)
         self.one_at_a_time = PerKey()  # requests and the sweep: one of them at a time for each sandbox
+        self.taken_back: set[PciAddress] = set()  # free VFs whose last sandbox has surely ended
 
     def attached(self, vf: PciAddress) -> Owner | None:
         """Tell which sandbox has a VF as a finished attachment; None while it is planned, being taken back, or free."""
         record = self._journal.holder(vf)
         return _owner(record) if record is not None and record.stage == "attached" else None
+
+    @property
+    def inventory(self) -> Inventory:
+        """The facts as last read."""
+        return self._table.inventory
 
     def record(self, key: str) -> Record | None:
         """Find what `<container id>@<ifname>` has."""
@@ -77,6 +72,13 @@ class Rails:
     def records(self) -> Iterable[Record]:
         """Give every record, as of now."""
         return self._journal.records()
+
+    def adopted(self, netns: Netns | None) -> Record | None:
+        """Find the record that was made from what a living namespace has."""
+        if netns is None:
+            return None
+        records = (record for record in self._journal.records() if record.adopted)
+        return next((record for record in records if record.netns[1:] == netns[1:]), None)
 
     def age(self, record: Record) -> float:
         """Give how many seconds ago a record was written, or read at start."""
@@ -90,6 +92,10 @@ class Rails:
                     self._table.claim(attachment.vf, _owner(record))
                 except NotOurs as error:
                     _log.error("sandbox %s: %s", record.key, error)
+
+    def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
+        """Say why some VFs must not be given out; of all others nothing is said any more."""
+        self._table.withhold(reasons)
 
     async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         """Claim the VFs, decide what the sandbox gets and write it down; nothing in the kernel has changed after it.
@@ -110,11 +116,11 @@ class Rails:
         owner = Owner(request.environment.container_id, request.environment.ifname, request.pod.uid)
         await self._claim(vfs, owner)
         try:
-            await self._reread(vfs)
+            await self._netdevs.reread(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
-            netdevs = {one.vf.address: await self._netdev(one.vf.address) for one in assigned}
+            netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
             addresses = self._addresses.give(chosen, assigned, self._table.inventory, self._journal)
-            mtus = {vf: self._mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
+            mtus = {vf: self._netdevs.mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
             record = Record(
                 owner.container_id,
                 owner.ifname,
@@ -125,6 +131,7 @@ class Rails:
                 primary_as_recorded(primary, request.conf.runtime_config),
                 chosen.network.name,
                 _ipam(request, chosen.network, primary, assigned),
+                self._host.boot,
             )
             self._journal.write(record)
         except BaseException:
@@ -153,7 +160,7 @@ class Rails:
         if netns_fd is None:
             raise NotReady(f"sandbox {record.key} has no network namespace any more")
         network = self._networks.by_name[record.network]
-        netdevs = {one.vf: await self._netdev(one.vf) for one in record.attachments}
+        netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
         steps = plan.attach(record.attachments, netdevs)
         with stage("kernel"):
             await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._host.root))
@@ -192,26 +199,25 @@ class Rails:
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take everything back and free the VFs; gives the record that is left, which `forget` removes.
 
-        Idempotent: what is gone is fine. `netns_fd` may be None, or of another namespace: then the recorded one is
-        opened, if it lives.
+        Idempotent: what is gone is fine, and what belongs to another sandbox by now is left alone. `netns_fd` may be
+        None, or of another namespace: then the recorded one is opened, if it lives.
 
         Raises:
             OSError: what the kernel refused. The record stays for another try.
         """
         detaching = replace(record, stage="detaching")
         self._journal.write(detaching)
-        expected = NetnsIdentity(record.netns.dev, record.netns.inode)
-        if netns_fd is not None and identity(netns_fd) == expected:
-            await self._take_back(detaching.attachments, netns_fd)
-        else:
-            with opened(self._host.root, record.netns.path, expected) as fd:
-                await self._take_back(detaching.attachments, fd)
-        vfs = tuple(one.vf for one in record.attachments)
-        await self._reread(vfs)
+        owner = _owner(record)
+        ours = tuple(one for one in record.attachments if self._table.owner(one.vf) in (None, owner))
+        if not self._is_of_an_older_boot(record):  # whose namespaces are gone, and this one's may have their numbers
+            await self._take_back_from(record.netns, ours, netns_fd)
+        vfs = tuple(one.vf for one in ours)
+        await self._netdevs.reread(vfs)
         # No await from here on: a record without VFs and VFs without an owner are one change.
         left = replace(detaching, attachments=())
         self._journal.write(left)
-        self._release(vfs, _owner(record))
+        self._release(vfs, owner)
+        self.taken_back.update(vfs)
         return left
 
     def forget(self, record: Record) -> None:
@@ -250,9 +256,87 @@ class Rails:
         Raises:
             OSError: it cannot be told.
         """
+        if self._is_of_an_older_boot(record):
+            return True
         expected = NetnsIdentity(record.netns.dev, record.netns.inode)
         with opened(self._host.root, record.netns.path, expected) as fd:
             return fd is None
+
+    def _is_of_an_older_boot(self, record: Record) -> bool:
+        return "" not in (record.boot, self._host.boot) and record.boot != self._host.boot
+
+    async def follow(self, record: Record) -> bool:
+        """Look whether a namespace that is bound nowhere any more lives on with its VFs, by its processes; write down how it is reached.
+
+        Raises:
+            OSError: it cannot be told.
+        """
+        absent = () if self._is_of_an_older_boot(record) else self._netdevs.absent(one.vf for one in record.attachments)
+        strays = await self.strays(absent)
+        netns = next((stray.netns for stray in strays.values() if stray.netns[1:] == record.netns[1:]), None)
+        if netns is not None:
+            _log.warning("sandbox %s: %s is gone, and %s is its namespace", record.key, record.netns.path, netns.path)
+            self._journal.write(replace(record, netns=netns))
+        return netns is not None
+
+    def missing(self) -> tuple[VirtualFunction, ...]:
+        """Give the free VFs that should have a netdev on the node and have none."""
+        if seeming := adoption.missing(self._table.inventory, self._table.owned()):
+            self._netdevs.refresh(seeming)
+        return adoption.missing(self._table.inventory, self._table.owned())
+
+    async def strays(self, vfs: Collection[PciAddress]) -> dict[PciAddress, Stray]:
+        """Look for VFs' netdevs in all namespaces of the host.
+
+        Raises:
+            OSError: the host's /proc cannot be read.
+        """
+        return await to_the_end(asyncio.to_thread(elsewhere.find_strays, vfs, self._host.root)) if vfs else {}
+
+    def adopt(self, strays: Mapping[PciAddress, Stray], pods: Mapping[PciAddress, str]) -> None:
+        """Own what strays have, and write it down; what somebody has claimed or returned meanwhile is no stray."""
+        free = {vf: one for vf, one in strays.items() if self._table.owner(vf) is None and self._netdevs.absent((vf,))}
+        records = {record.key: record for record in self._journal.records()}
+        books = adoption.Books(records, self._journal.traces, pods, self._host.boot)
+        for record in adoption.adopt(self._table.inventory, free, books):
+            if self.one_at_a_time.is_held(record.key):
+                continue  # a request is at it; the next look comes
+            _log.error("sandbox %s: made again from network namespace %s", record.key, record.netns.path)
+            self._journal.write(record)
+            for one in record.attachments:
+                self._table.claim(one.vf, _owner(record))
+
+    def let_go(self, record: Record) -> None:
+        """Free the VFs of an adopted record whose netdevs are back on the node."""
+        left = tuple(one for one in record.attachments if self._sysfs.netdev(one.vf) is None)
+        if left != record.attachments:
+            self._journal.write(replace(record, attachments=left)) if left else self._journal.remove(record)
+            self._release(tuple(one.vf for one in record.attachments if one not in left), _owner(record))
+
+    async def rename_home(self) -> None:
+        """Give free VFs' netdevs that have a pod's names their own back: the kernel returned them, and no record told.
+
+        Raises:
+            OSError: what the kernel refused.
+        """
+        misnamed = adoption.misnamed(self._table.inventory, self._table.owned())
+        if misnamed:
+            vfs = tuple(vf.address for vf in misnamed)
+            written = await to_the_end(asyncio.to_thread(elsewhere.names_at_home, vfs))
+            steps = adoption.rename_home(self._table.inventory, misnamed, written)
+            await to_the_end(asyncio.to_thread(perform.detach, steps, None))
+            await self._netdevs.reread(vfs)
+
+    async def probe_again(self, step: ProbeAgain) -> None:
+        """Bind a free VF's driver anew.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        if self._table.owner(step.vf) is None:
+            _log.warning("VF %s has no netdev anywhere: binding %s anew", step.vf, step.driver)
+            await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
+            await self._netdevs.reread((step.vf,))
 
     async def _claim(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
         """Claim all VFs or none, waiting for sandboxes that are being taken down.
@@ -280,68 +364,36 @@ class Rails:
             return False
         for vf in vfs:
             self._table.claim(vf, owner)
+        self.taken_back.difference_update(vfs)
         return True
 
     def _release(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
         for vf in vfs:
             self._table.release(vf, owner)
 
+    async def _take_back_from(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
+        expected = NetnsIdentity(netns.dev, netns.inode)
+        if netns_fd is not None and identity(netns_fd) == expected:
+            await self._take_back(attachments, netns_fd)
+        else:
+            with opened(self._host.root, netns.path, expected) as fd:
+                await self._take_back(attachments, fd)
+
     async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
         """Move the netdevs out; then, as they have come back under whatever name, give them theirs.
 
-        A netdev that does not come back (its driver was unbound, ib_ipoib unloaded) is gone, which is no failure: its
-        VF is advertised as unhealthy until it has one again.
+        One that does not come back is looked for in every namespace: somebody has moved it. One that is nowhere (its
+        driver was unbound, ib_ipoib unloaded) is gone, which is no failure: its VF is not given out until it has one again.
         """
         if netns_fd is not None:
             await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
-        returned = {}
-        for one in attachments:
-            if self._has_driver(one.vf) and (netdev := await self._find_netdev(one.vf)) is not None:
-                returned[one.vf] = netdev
+        returned = await self._netdevs.returned(attachments)
+        lost = [one for one in attachments if one.vf not in returned and self._netdevs.has_driver(one.vf)]
+        if lost:
+            await to_the_end(asyncio.to_thread(elsewhere.take_home, plan.move_out(lost), self._host.root))
+            returned |= await self._netdevs.returned(lost)
         renames = plan.rename(attachments, returned)
         await to_the_end(asyncio.to_thread(perform.detach, renames, None))
-
-    def _has_driver(self, vf: PciAddress) -> bool:
-        found = self._table.inventory.vf(vf)
-        return found is not None and self._sysfs.reread(found).driver is not None
-
-    async def _netdev(self, vf: PciAddress) -> Netdev:
-        netdev = await self._find_netdev(vf)
-        if netdev is None:
-            raise Unusable(f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
-        return netdev
-
-    async def _find_netdev(self, vf: PciAddress) -> Netdev | None:
-        """Read a VF's netdev, waiting a little for one that is just coming."""
-        give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
-        while (netdev := self._sysfs.netdev(vf)) is None and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - sysfs tells nobody
-            await asyncio.sleep(_LOOK_SECONDS)
-        return netdev
-
-    def _mtu(self, network: Network, vf: PciAddress, netdev: Netdev) -> int:
-        found = self._table.inventory.vf(vf)
-        pf = None if found is None else self._table.inventory.pf(found.pf)
-        limit = netdev.mtu if pf is None or pf.netdev is None else pf.netdev.mtu
-        if network.mtu == "pf":
-            return limit
-        if network.mtu > limit:
-            raise Misconfigured(f"networks.{network.name}.mtu is {network.mtu}, but the PF of VF {vf} has {limit}")
-        return network.mtu
-
-    async def _reread(self, vfs: Iterable[PciAddress]) -> None:
-        """Bring the table's facts about some free VFs up to date; a whole inventory is the resync's, not a request's.
-
-        Looks again while a VF with a driver shows no netdev: it is being renamed just then, by us or by udev.
-        """
-        known = [vf for address in vfs if (vf := self._table.inventory.vf(address)) is not None]
-        give_up = asyncio.get_running_loop().time() + _NETDEV_SECONDS
-        while True:
-            newer = {vf.address: self._sysfs.reread(vf) for vf in known}
-            coming = any(vf.driver is not None and vf.netdev is None for vf in newer.values())
-            if not coming or asyncio.get_running_loop().time() > give_up:
-                break
-            await asyncio.sleep(_LOOK_SECONDS)
-        self._table.reread(newer)
 
 
 def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterable[plan.Assigned]) -> Ipam | None:

@@ -1,39 +1,60 @@
-"""What no sandbox has any more: which records that is true of, and when. `cni.rails` does what follows."""
+"""What no sandbox has any more, and what one has without a record: which, and when. `cni.rails` does what follows."""
 
 import logging
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from cni.host.errors import CniError
 from cni.rails import Rails
+from vf import adoption
+from vf.address import PciAddress
+from vf.adoption import Absence
 from vf.errors import RailnetError
 from vf.record import Record
+from vf.step import ProbeAgain
 
 _log = logging.getLogger(__name__)
+_LOOK_AGAIN_SECONDS = 60.0  # a look into all namespaces takes a millisecond for each
+
+Pods = Callable[[], Mapping[PciAddress, str] | None]
+
+
+def _no_pods() -> Mapping[PciAddress, str]:
+    return {}
 
 
 class Recovery:
-    """Sweep, GC of rails, and IPAM plugins that are told late. Each leaves alone what a request is at."""
+    """Sweep, GC of rails, IPAM plugins that are told late, VFs without a record. Each leaves alone what a request is at.
 
-    def __init__(self, rails: Rails) -> None:
+    `pods` gives the UIDs of the pods that kubelet gave VFs to, None where that cannot be told.
+    """
+
+    def __init__(self, rails: Rails, pods: Pods = _no_pods, now: Callable[[], float] = time.monotonic) -> None:
         self._rails = rails
+        self._pods = pods
+        self._now = now
+        self._absent: dict[PciAddress, Absence] = {}
+        self._looked: tuple[frozenset[PciAddress], float] = (frozenset(), 0.0)
 
-    async def sweep(self, *, at_start: bool) -> None:
-        """Take back what no sandbox has any more: its namespace is gone. At start also what was begun and not finished.
+    async def sweep(self) -> None:
+        """Take back what no sandbox has any more: its namespace is gone, or what was begun for it was not finished.
 
         A record that is not `attached` here is nobody's work in progress, since the sandbox's lock is held. One that
         cannot be taken back now stays for the next sweep; one that an IPAM plugin must be told of is for `give_back`.
+        While its namespace lives a record stays, without rails: the runtime's DEL needs its primary.
         """
         for record in self._rails.records():
             async with self._alone_with(record) as at_rest:
                 if at_rest and not _waits_for_ipam(record):
-                    await self._sweep(record, at_start)
+                    await self._sweep(record)
 
     async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
         """Take back what sandboxes have that the runtime does not list; gives what failed, in words. The others are done.
 
         Who lives may have come after the runtime made its list: one that a request is at, or whose namespace is there and
-        whose record is younger than an ADD may take (seconds).
+        whose record is younger than an ADD may take (seconds). One whose name the runtime cannot know lives while its
+        namespace does.
         """
         failures = []
         for record in self._rails.records():
@@ -53,6 +74,17 @@ class Recovery:
                 if at_rest and _waits_for_ipam(record):
                     await self._give_back(record)
 
+    async def look(self) -> None:
+        """Find free VFs whose netdev is not here: in a sandbox whose record was lost, in a namespace of somebody's, or nowhere.
+
+        The first are owned again, with a record made of what the kernel shows, and are never given to another pod while
+        that namespace lives. The last have their driver bound anew, some times.
+        """
+        try:
+            await self._look()
+        except OSError as error:
+            _log.error("VFs that are not on the node cannot be looked for: %s", error)
+
     @asynccontextmanager
     async def _alone_with(self, record: Record) -> AsyncIterator[bool]:
         """Hold a sandbox's lock where nobody is at it, and never wait for one; gives whether the record may be acted on."""
@@ -62,20 +94,71 @@ class Recovery:
         async with self._rails.one_at_a_time.held(record.key):
             yield self._rails.record(record.key) is record
 
-    async def _sweep(self, record: Record, at_start: bool) -> None:
-        pod = record.pod
+    async def _sweep(self, record: Record) -> None:
         try:
-            if (at_start and record.stage != "attached") or self._rails.namespace_is_gone(record):
-                _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, pod.namespace, pod.name)
-                left = await self._rails.detach(record, None)
-                if left.ipam is None:
-                    self._rails.forget(left)
+            gone = self._rails.namespace_is_gone(record)
+            if not (gone or record.named):
+                self._rails.let_go(record)
+            if not gone and (record.stage == "attached" or not record.attachments):
+                return
+            if gone and await self._rails.follow(record):
+                return
+            _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, *record.pod[:2])
+            left = await self._rails.detach(record, None)
+            if gone and left.ipam is None:
+                self._rails.forget(left)
         except (OSError, RailnetError) as error:
             _log.error("sandbox %s: %s; the next sweep tries again", record.key, error)
 
+    async def _look(self) -> None:
+        await self._rails.rename_home()
+        now, pods = self._now(), self._pods()
+        missing = {vf.address: vf for vf in self._rails.missing()}
+        # Where it is not known who has what, nobody's device is taken away.
+        known = {vf: uid for vf, uid in (pods or {}).items() if vf not in self._rails.taken_back}
+        in_use = missing.keys() if pods is None else known.keys()
+        self._absent = {vf: self._absent.get(vf, Absence(now, 0)) for vf in missing}
+        if missing and self._is_due(now, in_use):
+            self._looked = frozenset(missing), now
+            strays = await self._rails.strays(missing)
+            self._rails.adopt(strays, known)
+            self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in strays}
+            for step in adoption.probe(self._rails.inventory, self._absent, in_use, now):
+                await self._probe_again(step)
+            still = {vf.address for vf in self._rails.missing()}
+            self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
+        self._rails.withhold(self._reasons(in_use, known))
+
+    def _is_due(self, now: float, in_use: Collection[PciAddress]) -> bool:
+        """Tell whether it may be otherwise than at the last look, or something was to be done by now."""
+        vfs, at = self._looked
+        return (
+            vfs != self._absent.keys() or now - at >= _LOOK_AGAIN_SECONDS or adoption.is_pending(self._absent, in_use)
+        )
+
+    async def _probe_again(self, step: ProbeAgain) -> None:
+        absence = self._absent[step.vf]
+        self._absent[step.vf] = absence._replace(tries=absence.tries + 1)
+        try:
+            await self._rails.probe_again(step)
+        except OSError as error:
+            _log.error("VF %s: %s is not bound anew: %s", step.vf, step.driver, error)
+
+    def _reasons(self, in_use: Collection[PciAddress], pods: Mapping[PciAddress, str]) -> dict[PciAddress, str]:
+        inventory = self._rails.inventory
+        absent = {
+            vf: adoption.reason(inventory, found, absence, in_use=vf in in_use)
+            for vf, absence in self._absent.items()
+            if (found := inventory.vf(vf)) is not None
+        }
+        nameless = [
+            (record, one.vf) for record in self._rails.records() if not record.named for one in record.attachments
+        ]
+        return absent | {vf: adoption.stranded(record, vf) for record, vf in nameless if vf not in pods}
+
     async def _collect(self, record: Record, younger_than: float) -> list[str]:
         try:
-            if self._rails.age(record) >= younger_than or self._rails.namespace_is_gone(record):
+            if (record.named and self._rails.age(record) >= younger_than) or self._rails.namespace_is_gone(record):
                 _log.warning("the runtime has no sandbox %s of pod %s/%s any more", record.key, *record.pod[:2])
                 await self._rails.take_back(record)
         except (OSError, RailnetError, CniError) as error:

@@ -76,6 +76,17 @@ def primary_as_recorded(primary: Primary, runtime_config: dict[str, object]) -> 
     return {"conf": conf, "runtimeConfig": runtime_config}
 
 
+def primary_at_add(request: Request, record: Record, root: Path) -> tuple[Primary, dict[str, Any]]:
+    """Give the primary that a sandbox's ADD ran, with its `runtimeConfig`; the present one where that was lost.
+
+    Raises:
+        CniError: as `Request.primary`.
+    """
+    if record.adopted:
+        return request.primary(root), request.conf.runtime_config
+    return recorded_primary(record)
+
+
 def recorded_primary(record: Record) -> tuple[Primary, dict[str, Any]]:
     """Read what `primary_as_recorded` spelled: the primary and its `runtimeConfig`."""
     conf = record.primary["conf"]

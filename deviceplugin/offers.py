@@ -43,4 +43,6 @@ def _reason(pool: Pool, vf: VirtualFunction, table: VfTable) -> str | None:
     pf = table.inventory.pf(vf.pf)
     if pf is None and vf.pf is not None:
         return f"VF {vf.address} names PF {vf.pf}, which is not there"
-    return health.reason(pf, vf, owned=table.owner(vf.address) is not None, rdma=pool.rdma)
+    return table.withheld(vf.address) or health.reason(
+        pf, vf, owned=table.owner(vf.address) is not None, rdma=pool.rdma
+    )

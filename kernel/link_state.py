@@ -23,7 +23,7 @@ def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, 
     with links(netns_fd) as sandbox:
         listed = sandbox.listed()
         found = {vf: link for vf in vfs if (link := find(listed, vf)) is not None}
-        return {vf: _state(sandbox, link.ifindex) for vf, link in found.items()}
+        return {vf: state(sandbox, link.ifindex) for vf, link in found.items()}
 
 
 def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
@@ -40,7 +40,8 @@ def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
         return {ifname: address.hex(":") for ifname, address in addresses.items() if address}
 
 
-def _state(sandbox: Links, ifindex: int) -> LinkState:
+def state(sandbox: Links, ifindex: int) -> LinkState:
+    """Look at one link."""
     facts = sandbox.facts(ifindex)
     return LinkState(
         ifname=facts.ifname,

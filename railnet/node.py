@@ -17,18 +17,20 @@ from cni.assignment import Assignment
 from cni.gc import Collectors
 from cni.host import lock
 from cni.host.daemon import SOCKET
+from cni.host_view import Host
 from cni.journal import Journal
 from cni.leftovers import collector
 from cni.leftovers.collector import Leftovers
 from cni.outcome import Observer
 from cni.places import Places
-from cni.rails import Host, Rails
+from cni.rails import Rails
 from cni.recovery import Recovery
 from cni.server import Limits, Server
 from deviceplugin.pools import Pool
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from kernel import perform, rdma, uevents, vf_netlink
+from kernel.boot import boot_id
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
 from railnet.activation import Activation
@@ -114,9 +116,9 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     table = VfTable(sysfs.inventory())
     journal = Journal(_RUN / "journal", _RUN / "quarantine")
     timeouts = configuration.timeouts
-    host = Host(configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate)
+    host = Host(configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate, boot=boot_id())
     rails = Rails(table, journal, sysfs, configuration.networks, host)
-    recovery = Recovery(rails)
+    recovery = Recovery(rails, lambda: _pods(configuration))
     leftovers = Leftovers(_leftovers_host(configuration), rails.records)
     await _recover(rails, recovery)
     await _provision(configuration, table, sysfs)
@@ -198,7 +200,8 @@ def _try_lock(path: Path) -> int | None:
 async def _recover(rails: Rails, recovery: Recovery) -> None:
     """Own what the journal says and take back what was left; nobody is served before."""
     rails.restore()
-    await recovery.sweep(at_start=True)
+    await recovery.sweep()
+    await recovery.look()
 
 
 async def _provision(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
@@ -252,15 +255,28 @@ def _allocated(configuration: Configuration) -> set[PciAddress]:
     Raises:
         NotReady: kubelet's checkpoint is there and cannot be understood; then nobody knows what is in use.
     """
-    resources = configuration.resources
     try:
-        entries = CheckpointFile(configuration.host.kubelet).read()
-        ids = {id_ for pod in entries.values() for name, held in pod.items() if name in resources for id_ in held}
-        return {PciAddress.parse(id_) for id_ in ids}
-    except NotReady:
-        return set()  # kubelet has not started yet, so nothing runs
+        return set(_holders(configuration))
     except ValueError as error:
         raise NotReady(f"no VF is provisioned before it is known what is in use: {error}") from None
+
+
+def _pods(configuration: Configuration) -> dict[PciAddress, str] | None:
+    """Give the UIDs of the pods that kubelet gave VFs to; None where its checkpoint cannot be understood."""
+    try:
+        return _holders(configuration)
+    except (OSError, ValueError) as error:
+        _log.warning("who has which VF is not known: %s", error)
+        return None
+
+
+def _holders(configuration: Configuration) -> dict[PciAddress, str]:
+    try:
+        entries = CheckpointFile(configuration.host.kubelet).read()
+    except NotReady:
+        return {}  # kubelet has not started yet, so nothing runs
+    held = [(uid, ids) for uid, pod in entries.items() for name, ids in pod.items() if name in configuration.resources]
+    return {PciAddress.parse(id_): uid for uid, ids in held for id_ in ids}
 
 
 def _check_addresses(configuration: Configuration, table: VfTable) -> None:
@@ -383,7 +399,8 @@ async def _resync(
             changed.clear()
             try:
                 await _look_again(table, sysfs)
-                await recovery.sweep(at_start=False)
+                await recovery.sweep()
+                await recovery.look()
             except (OSError, ValueError, Misconfigured) as error:
                 _log.error("resync: %s", error)
             swept.set()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,14 @@ from vf.function import DeviceNode, LinkLayer
 from vf.guid import Guid
 from vf.step import IpInterface, Route
 
-_VERSION = 2  # raised whenever a key comes or goes
+UNKNOWN = "unknown-"  # of a namespace's inode: the container id of a sandbox that nothing names
+_VERSION = 3  # raised whenever a key comes or goes
+_BEFORE_BOOT = 2  # the one before, which lacks `boot`: sandboxes live over an upgrade of the daemon
+
+# What a runtime may call a container and its interface (libcni, pkg/utils/utils.go; the kernel's IFNAMSIZ), here of a file's name.
+_KEY = re.compile(r"([a-zA-Z0-9][\w.-]{0,200})@([^/\s]{1,15})", re.ASCII)
+_NETNS = re.compile(rb'"netns":\s*(\{[^{}]*\})')
+_POD = re.compile(rb'"pod":\s*(\{[^{}]*\})')
 
 # planned: written, perhaps begun. attached: all of it is there. detaching: begun to be taken back.
 Stage = Literal["planned", "attached", "detaching"]
@@ -70,7 +78,8 @@ class Record:
     """Everything needed to take a sandbox's rails back, whoever has died in between.
 
     `primary` is the primary's configuration as it was at ADD (`conf`), with the `runtimeConfig` it was run with. `network`
-    names the rails' network; `ipam` is what its IPAM plugin was configured with, None where there is none.
+    names the rails' network; `ipam` is what its IPAM plugin was configured with, None where there is none. `boot` is the
+    boot that the namespace is of, as the kernel's random/boot_id says it; "" is not known.
     """
 
     container_id: str
@@ -82,11 +91,31 @@ class Record:
     primary: dict[str, Any] = field(default_factory=dict)
     network: str = ""
     ipam: Ipam | None = None
+    boot: str = ""
+
+    @property
+    def adopted(self) -> bool:
+        """Whether it was made again from what the kernel shows: what ADD had written was lost."""
+        return not self.primary
+
+    @property
+    def named(self) -> bool:
+        """Whether its container id is the runtime's; that of an adopted record may be made up."""
+        return not (self.adopted and self.container_id.startswith(UNKNOWN))
 
     @property
     def key(self) -> str:
         """Name it, as its file and its lock are named."""
         return f"{self.container_id}@{self.ifname}"
+
+
+class Trace(NamedTuple):
+    """Whose an unreadable record was; `netns` is None and the pod's parts are "" where it does not say it any more."""
+
+    container_id: str
+    ifname: str
+    netns: Netns | None
+    pod: Pod
 
 
 def encode(record: Record) -> bytes:
@@ -102,6 +131,7 @@ def encode(record: Record) -> bytes:
         "primary": record.primary,
         "network": record.network,
         "ipam": None if record.ipam is None else record.ipam._asdict(),
+        "boot": record.boot,
     }
     return json.dumps({**body, "sha256": _digest(body)}, indent=1).encode() + b"\n"
 
@@ -115,8 +145,8 @@ def decode(raw: bytes) -> Record:
     try:
         body = json.loads(raw)
         digest = body.pop("sha256")
-        if body["version"] != _VERSION:
-            raise Unreadable(f"version {body['version']!r}; this Railnet reads {_VERSION}")
+        if body["version"] not in (_VERSION, _BEFORE_BOOT):
+            raise Unreadable(f"version {body['version']!r}; this Railnet reads {_BEFORE_BOOT} and {_VERSION}")
         if digest != _digest(body):
             raise Unreadable("its SHA-256 is another")
         return Record(
@@ -129,11 +159,37 @@ def decode(raw: bytes) -> Record:
             primary=body["primary"],
             network=body["network"],
             ipam=None if body["ipam"] is None else _decode_ipam(body["ipam"]),
+            boot="" if body["version"] == _BEFORE_BOOT else body["boot"],
         )
     except Unreadable:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from None
+
+
+def trace(name: str, raw: bytes) -> Trace | None:
+    """Read of an unreadable record whose it was; None if its file's name has no container id.
+
+    Nothing that it says is taken for true but this, and this only where the kernel shows the same namespace: the
+    digest did not match, or the end is missing.
+    """
+    match = _KEY.fullmatch(name.removesuffix(".json"))
+    if match is None:
+        return None
+    netns, pod = _part(_NETNS, raw), _part(_POD, raw)
+    try:
+        return Trace(match[1], match[2], Netns(**netns) if netns else None, Pod(**pod) if pod else Pod("", "", ""))
+    except TypeError:  # other keys than those
+        return Trace(match[1], match[2], None, Pod("", "", ""))
+
+
+def _part(form: re.Pattern[bytes], raw: bytes) -> dict[str, Any] | None:
+    found = form.search(raw)
+    try:
+        part = None if found is None else json.loads(found[1])
+    except ValueError:
+        return None
+    return part if isinstance(part, dict) else None
 
 
 def _decode_ipam(body: dict[str, Any]) -> Ipam:

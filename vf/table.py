@@ -28,6 +28,7 @@ class VfTable:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._owners: dict[PciAddress, Owner] = {}
+        self._withheld: dict[PciAddress, str] = {}
         self._observers: list[Observer] = []
         self.generation = 0  # of the facts about single VFs: who began to read before it changed has older ones
         self._read_at: dict[PciAddress, int] = {}
@@ -40,6 +41,20 @@ class VfTable:
     def owner(self, vf: PciAddress) -> Owner | None:
         """Tell which sandbox has a VF; None if it is free."""
         return self._owners.get(vf)
+
+    def owned(self) -> frozenset[PciAddress]:
+        """Give the VFs that sandboxes have, seen or not."""
+        return frozenset(self._owners)
+
+    def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
+        """Say why some VFs must not be given out; of all others nothing is said any more."""
+        if reasons != self._withheld:
+            self._withheld = dict(reasons)
+            self._tell()
+
+    def withheld(self, vf: PciAddress) -> str | None:
+        """Tell why a VF must not be given out, and what to do; None if nothing was said of it."""
+        return self._withheld.get(vf)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after every change; the function returned ends that."""
@@ -79,6 +94,7 @@ class VfTable:
         """Take a VF back from `owner`; nothing happens where somebody else, or nobody, has it."""
         if self._owners.get(vf) == owner:
             del self._owners[vf]
+            self._withheld.pop(vf, None)  # it was said of the sandbox that had it
             self._tell()
 
     def _tell(self) -> None:

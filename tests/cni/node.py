@@ -17,7 +17,7 @@ from cni.server import Limits, Server
 from tests.cni.executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
 from vf.address import PciAddress
-from vf.record import Record
+from vf.record import Netns, Record
 from vf.table import Owner
 
 RAIL = "rdma/ib_vf"
@@ -44,6 +44,9 @@ class FakeRails:
 
     def record(self, key: str) -> Record | None:
         return self._record
+
+    def adopted(self, netns: Netns | None) -> None:
+        return None
 
     async def plan(self, request: Request, vfs: tuple[object, ...], primary: Primary) -> Record:
         self.log.append("plan")

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from cni import request as requests
 from cni.host.chain import Primary
+from cni.host_view import Host
 from cni.journal import Journal
-from cni.rails import Host, Rails
+from cni.rails import Rails
 from cni.recovery import Recovery
 from kernel.sysfs import Sysfs
 from tests.cni.executable import CONF, ENVIRON
@@ -61,6 +62,7 @@ class Node:
         self.netns = folder / NETNS
         self.netns.parent.mkdir(parents=True)
         self.netns.touch()
+        (folder / "proc").mkdir()
         self.journal = Journal(folder / "journal", folder / "quarantine")
         self.sysfs = Sysfs(self.tree.root)
         self.table = VfTable(self.sysfs.inventory())
@@ -91,7 +93,7 @@ class Node:
         """Sweep as a daemon that has run for a while, the sandbox's namespace being there or not; tell IPAM plugins."""
 
         async def sweep(recovery: Recovery) -> None:
-            await recovery.sweep(at_start=False)
+            await recovery.sweep()
             await recovery.give_back()
 
         asyncio.run(asyncio.wait_for(sweep(Recovery(self.rails())), 20))

@@ -11,8 +11,9 @@ import pytest
 
 from cni import rails as rails_module
 from cni import request as requests
+from cni.host_view import Host
 from cni.ipam import Given
-from cni.rails import Host, Rails
+from cni.rails import Rails
 from tests.cni.executable import CONF, ENVIRON
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
 from tests.deviceplugin.builders import two_rails

@@ -59,29 +59,39 @@ def test_restore_goes_on_when_two_records_name_one_vf(node: Node, caplog: pytest
     assert "sandbox f00@eth0: VF 0000:03:00.1 belongs to sandbox c0ffee" in caplog.text
 
 
-@pytest.mark.parametrize("at_start", [True, False], ids=["at start", "later"])
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "gone"])
 @pytest.mark.parametrize("stage", ["planned", "attached", "detaching"])
-def test_sweep_takes_what_no_sandbox_has_and_at_start_what_was_not_finished(node, stage, alive, at_start) -> None:
+def test_sweep_takes_what_no_sandbox_has_and_what_was_not_finished(node: Node, stage: str, alive: bool) -> None:
     node.journal.write(replace(node.run(attached), stage=stage))
     if not alive:
         node.netns.unlink()
         node.netns.parent.rmdir()
 
-    async def main() -> None:
-        await Recovery(node.rails()).sweep(at_start=at_start)
+    node.sweep()
 
-    asyncio.run(main())
+    expected = ("attached", True) if stage == "attached" else ("detaching", False)
+    assert node.state == (expected if alive else (None, False))
 
-    taken = not alive or (at_start and stage != "attached")
-    assert node.state == ((None, False) if taken else (stage, True))
+
+def test_record_of_a_living_namespace_stays_without_rails_for_its_del(node: Node) -> None:
+    node.run(planned)
+    node.sweep()
+    node.kernel.steps.clear()
+    node.sweep()
+    alive = node.state, node.kernel.steps
+
+    node.netns.unlink()
+    node.sweep()
+
+    assert alive == (("detaching", False), [])
+    assert node.state == (None, False)
 
 
 def test_sweep_does_not_wait_for_a_sandbox_that_a_request_is_at(node: Node) -> None:
     async def main(rails: Rails, netns_fd: int) -> None:
         await planned(rails, netns_fd)
         async with rails.one_at_a_time.held(KEY):
-            await asyncio.wait_for(Recovery(rails).sweep(at_start=True), 1)
+            await asyncio.wait_for(Recovery(rails).sweep(), 1)
 
     node.run(main)
 
@@ -103,7 +113,8 @@ def test_sweep_goes_on_when_one_sandbox_cannot_be_taken_back(node: Node, caplog:
 
     node.kernel.detach = once
     with caplog.at_level(logging.ERROR):
-        node.run(lambda rails, _: Recovery(rails).sweep(at_start=True))
+        node.netns.unlink()
+        node.sweep()
 
     assert [record.key for record in node.journal.records()] == [KEY]
     assert node.state == ("detaching", True)
@@ -177,7 +188,7 @@ def test_start_takes_the_vf_back_and_does_not_wait_for_the_ipam_plugin(node: Nod
     is_a_script(dead_with_an_address, f"touch {node.folder}/called")
 
     async def main() -> None:
-        await Recovery(node.rails()).sweep(at_start=True)
+        await Recovery(node.rails()).sweep()
 
     asyncio.run(main())
 

@@ -14,6 +14,7 @@ from cni import request as requests
 from cni.host.chain import Exec, Output, Primary
 from cni.host.errors import CniError
 from cni.ipam import Given
+from cni.locks import PerKey
 from cni.request import Request, primary_as_recorded
 from kubelet.answers import Answer
 from tests.cni.executable import CONF, ENVIRON, PRIMARY
@@ -45,6 +46,7 @@ class Sandbox:
         self.netns_fd: int | None = None
         self.runner = Runner({("flannel", "ADD"): Output(0, BYTES, b"")})
         self.journal: dict[str, Record] = {}
+        self.one_at_a_time = PerKey()
         self.ipam: Ipam | None = None
         self.answered: tuple[Answer, ...] = ()
         self.differs: str | None = None
@@ -98,6 +100,9 @@ class Sandbox:
 
     def record(self, key: str) -> Record | None:
         return self.journal.get(key)
+
+    def adopted(self, netns: Netns | None) -> Record | None:
+        return next((record for record in self.journal.values() if record.adopted), None)
 
     async def difference(self, record: Record, netns: Netns | None, netns_fd: int | None) -> str | None:
         self._do("difference")

@@ -64,6 +64,7 @@ records = st.builds(
     network=st.text(),
     ipam=st.none()
     | st.builds(Ipam, st.dictionaries(st.text(), json_values, max_size=3), st.lists(st.text()).map(tuple), st.text()),
+    boot=st.text(),
 )
 
 
@@ -92,5 +93,6 @@ def a_record(*attachments: Attachment, **changes: Any) -> Record:
         stage="planned",
         attachments=attachments,
         primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}},
+        boot="boot-1",
     )
     return replace(record, **changes)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ def test_record_is_spelled_as_the_design_says() -> None:
         "primary",
         "network",
         "ipam",
+        "boot",
         "sha256",
     ]
     assert body["attachments"][0] == {
@@ -64,6 +66,13 @@ def test_record_is_spelled_as_the_design_says() -> None:
         "uverbs": {"name": "uverbs4", "major": 231, "minor": 196},
         "routes": [],
     }
+
+
+def test_record_of_the_version_before_is_read_for_its_sandboxes_live_over_an_upgrade() -> None:
+    body = a_body(version=2)
+    del body["boot"]
+
+    assert decode(resealed(body)) == replace(RECORD, boot="")
 
 
 def test_record_is_text_of_one_line_for_each_value() -> None:
