@@ -176,20 +176,21 @@ def trace(name: str, raw: bytes) -> Trace | None:
     match = _KEY.fullmatch(name.removesuffix(".json"))
     if match is None:
         return None
-    netns, pod = _part(_NETNS, raw), _part(_POD, raw)
-    try:
-        return Trace(match[1], match[2], Netns(**netns) if netns else None, Pod(**pod) if pod else Pod("", "", ""))
-    except TypeError:  # other keys than those
-        return Trace(match[1], match[2], None, Pod("", "", ""))
+    netns = _part(_NETNS, raw, {"path": str, "dev": int, "inode": int})
+    pod = _part(_POD, raw, {"namespace": str, "name": str, "uid": str})
+    return Trace(
+        match[1], match[2], None if netns is None else Netns(**netns), Pod("", "", "") if pod is None else Pod(**pod)
+    )
 
 
-def _part(form: re.Pattern[bytes], raw: bytes) -> dict[str, Any] | None:
+def _part(form: re.Pattern[bytes], raw: bytes, kinds: dict[str, type]) -> dict[str, Any] | None:
+    """Read an object that has exactly these keys, with values of these kinds."""
     found = form.search(raw)
     try:
-        part = None if found is None else json.loads(found[1])
-    except ValueError:
+        part = {} if found is None else json.loads(found[1])
+    except (ValueError, RecursionError):
         return None
-    return part if isinstance(part, dict) else None
+    return part if {key: type(value) for key, value in part.items()} == kinds else None
 
 
 def _decode_ipam(body: dict[str, Any]) -> Ipam:

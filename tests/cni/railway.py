@@ -41,6 +41,12 @@ class Kernel:
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
         self._do(steps)
 
+    def probe_again(self, step: object, sysfs: Sysfs) -> None:
+        self.steps.append(step)
+        if self.refuses is not None:
+            raise self.refuses
+        self.then()
+
     def _do(self, steps: Iterable[object]) -> None:
         if self.refuses is not None:
             raise self.refuses
@@ -70,11 +76,12 @@ class Node:
         self.delegate_seconds = 5.0
         self.folder = folder
         self.locks = folder / "lock"
+        self.boot = "boot-1"
 
     def rails(self) -> Rails:
         """Build rails, as a daemon that starts does."""
         self.locks.mkdir(exist_ok=True)
-        host = Host(self.folder, self.folder / "subnet.env", 0.1, self.delegate_seconds, self.locks)
+        host = Host(self.folder, self.folder / "subnet.env", 0.1, self.delegate_seconds, self.locks, self.boot)
         return Rails(self.table, self.journal, self.sysfs, Networks({DEFAULT: self.network}), host)
 
     def run(self, main: Callable[[Rails, int], Awaitable[Result]]) -> Result:

@@ -1,6 +1,7 @@
 """GC of rails: who is taken back, and who may have come after the runtime made its list."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from cni import rails as rails_module
 from cni.rails import Rails
 from cni.recovery import Recovery
-from tests.cni.railway import KEY, Kernel, Node, attached, planned
+from tests.cni.railway import KEY, VF, Kernel, Node, attached, planned
+from vf.table import Owner
 
 OLD, YOUNG = 0.0, 3600.0  # an ADD may take so long: then every record is old, or none
 
@@ -49,6 +51,22 @@ def test_young_sandbox_may_have_come_after_the_list_unless_it_has_died(node: Nod
 
     assert collect(node, younger_than=YOUNG) == []
     assert node.state == state
+
+
+@pytest.mark.parametrize(("alive", "state"), [(True, ("attached", True)), (False, (None, False))])
+def test_sandbox_whose_name_nobody_knows_lives_as_long_as_its_namespace(node: Node, alive: bool, state) -> None:
+    owner = Owner("c0ffee", "eth0", "uid-1")
+    record = replace(node.run(attached), stage="attached", primary={}, container_id="unknown-1")
+    node.table.release(VF, owner)
+    node.table.claim(VF, owner._replace(container_id="unknown-1"))
+    node.journal.remove(replace(record, container_id="c0ffee"))
+    node.journal.write(record)
+    if not alive:
+        node.netns.unlink()
+
+    assert collect(node) == []
+    left = node.journal.get(record.key)
+    assert (None if left is None else left.stage, node.table.owner(VF) is not None) == state
 
 
 def test_sandbox_that_a_request_is_at_is_neither_touched_nor_waited_for(node: Node) -> None:

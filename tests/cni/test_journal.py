@@ -9,7 +9,7 @@ import pytest
 
 from cni.journal import Journal
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment
-from vf.record import decode, encode
+from vf.record import Trace, decode, encode
 
 RECORD = a_record(an_attachment(addresses=(ip_interface("10.56.3.1/16"), ip_interface("fd56::1/64"))))
 OTHER = a_record(
@@ -156,3 +156,19 @@ def test_addresses_are_free_again_when_the_record_is_gone(folder: Path) -> None:
     journal.remove(RECORD)
 
     assert journal.addresses() == frozenset()
+
+
+def test_traces_say_whose_the_unreadable_records_are_over_every_restart(folder: Path) -> None:
+    a_journal(folder)
+    (folder / "c0ffee@eth0.json").write_bytes(encode(RECORD)[:-20])
+
+    first, second = a_journal(folder).traces, a_journal(folder).traces
+
+    assert first == second == (Trace("c0ffee", "eth0", RECORD.netns, RECORD.pod),)
+
+
+def test_quarantined_file_without_a_sandboxs_name_is_no_trace(folder: Path) -> None:
+    a_journal(folder)
+    (folder.parent / "quarantine/README").touch()
+
+    assert a_journal(folder).traces == ()

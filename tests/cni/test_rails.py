@@ -14,6 +14,7 @@ from cni import request as requests
 from cni.host_view import Host
 from cni.ipam import Given
 from cni.rails import Rails
+from kernel import elsewhere
 from tests.cni.executable import CONF, ENVIRON
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
 from tests.deviceplugin.builders import two_rails
@@ -234,6 +235,46 @@ def test_detach_may_be_repeated(node: Node) -> None:
     node.run(detached)
 
     assert (node.kernel.steps, node.state) == ([], ("detaching", False))
+
+
+def test_detach_leaves_alone_what_another_sandbox_has_by_now(node: Node) -> None:
+    record = node.run(attached)
+    other = Owner("f00", "eth0", "uid-2")
+    node.table.release(VF, Owner("c0ffee", "eth0", "uid-1"))
+    node.table.claim(VF, other)
+    node.kernel.steps.clear()
+    node.netdev_is("net1")
+
+    left = node.run(detached)
+
+    assert (record.attachments != (), left.attachments) == (True, ())
+    assert (node.kernel.steps, node.table.owner(VF)) == ([], other)
+
+
+def test_detach_of_a_record_of_an_older_boot_enters_no_namespace(node: Node) -> None:
+    node.boot = "boot-1"
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.boot = "boot-2"
+
+    node.run(detached)
+
+    assert (node.kernel.steps, node.state) == ([], ("detaching", False))
+
+
+def test_detach_finds_a_netdev_that_somebody_moved(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netdev_is(None)
+
+    def take_home(steps: tuple[object, ...], root: Path) -> None:
+        node.kernel.detach(steps, None)
+        node.netdev_is("net1")
+
+    monkeypatch.setattr(elsewhere, "take_home", take_home)
+    node.run(detached)
+
+    assert node.kernel.steps == [OUT, OUT, NAMED]
 
 
 # Who gets a VF that somebody still has.

@@ -14,12 +14,17 @@ from cni import on_host
 from cni import rails as rails_module
 from cni.rails import Rails
 from cni.recovery import Recovery
-from kernel import host_process
+from kernel import elsewhere, host_process
 from kernel.files import below
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
 from tests.vf.builders import an_attachment
+from vf.adoption import Stray
+from vf.difference import LinkState
 from vf.network import PluginIpam
+from vf.step import RenameLink
 from vf.table import Owner, VfTable
+
+NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
 
 
 @pytest.fixture
@@ -85,6 +90,52 @@ def test_record_of_a_living_namespace_stays_without_rails_for_its_del(node: Node
 
     assert alive == (("detaching", False), [])
     assert node.state == (None, False)
+
+
+def test_record_of_an_older_boot_is_nobodys_though_a_namespace_has_its_number_again(node: Node) -> None:
+    node.run(attached)
+    node.boot = "boot-2"
+
+    node.sweep()
+
+    assert node.state == (None, False)
+
+
+@pytest.mark.parametrize(("recorded", "now"), [("", "boot-2"), ("boot-1", "")])
+def test_record_of_an_unknown_boot_lives_as_long_as_its_namespace(node: Node, recorded: str, now: str) -> None:
+    node.boot = recorded
+    node.run(attached)
+    node.boot = now
+
+    node.sweep()
+
+    assert node.state == ("attached", True)
+
+
+def test_namespace_that_is_bound_nowhere_any_more_lives_on_where_its_vf_is_found(node: Node, monkeypatch) -> None:
+    record = node.run(attached)
+    node.netns.unlink()
+    node.netdev_is(None)
+    by_process = record.netns._replace(path="/proc/7/ns/net")
+    monkeypatch.setattr(elsewhere, "find_strays", lambda vfs, root: {VF: Stray(by_process, NET1, None)})
+
+    node.sweep()
+
+    assert node.journal.get(KEY) == replace(record, stage="attached", netns=by_process)
+
+
+def test_vf_that_was_moved_before_its_namespace_died_is_taken_home(node: Node, monkeypatch) -> None:
+    record = node.run(attached)
+    node.netns.unlink()
+    node.netdev_is(None)
+    strangers = record.netns._replace(path="/run/netns/x", inode=7)
+    monkeypatch.setattr(elsewhere, "find_strays", lambda vfs, root: {VF: Stray(strangers, NET1, None)})
+    monkeypatch.setattr(elsewhere, "take_home", lambda steps, root: node.netdev_is("net1"))
+
+    node.sweep()
+
+    assert node.state == (None, False)
+    assert node.kernel.steps[-1] == RenameLink(31, "ibs5v0")
 
 
 def test_sweep_does_not_wait_for_a_sandbox_that_a_request_is_at(node: Node) -> None:

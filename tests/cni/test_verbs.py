@@ -302,6 +302,33 @@ def test_del_takes_rails_back_then_runs_the_primary_as_it_was_then_forgets(root:
     assert sandbox.log == ["detach", "DEL bridge", "forget"]
 
 
+def test_del_of_a_sandbox_whose_record_was_lost_takes_back_what_was_found_in_its_namespace(root: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.journal["unknown-1@eth0"] = replace(RECORD, container_id="unknown-1", primary={})
+
+    run_delete(sandbox, root)
+
+    assert sandbox.log == ["detach", "DEL flannel", "forget"]
+
+
+def test_del_waits_for_whoever_is_at_the_record_that_was_found(root: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.journal["unknown-1@eth0"] = replace(RECORD, container_id="unknown-1", primary={})
+    request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"DEL"}, CONF, None)
+
+    async def main() -> list[str]:
+        async with sandbox.one_at_a_time.held("unknown-1@eth0"):
+            deleting = asyncio.create_task(delete.delete(request, sandbox, sandbox, root))
+            await asyncio.sleep(0)
+            meanwhile = list(sandbox.log)
+            del sandbox.journal["unknown-1@eth0"]
+        await deleting
+        return meanwhile
+
+    assert asyncio.run(main()) == []
+    assert sandbox.log == ["DEL flannel"]
+
+
 def test_del_needs_no_primary_file_when_there_is_a_record(root: Path) -> None:
     (root / PRIMARY.lstrip("/")).unlink()
     sandbox = Sandbox()

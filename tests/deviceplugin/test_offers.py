@@ -69,3 +69,11 @@ def test_offers_leave_out_what_an_earlier_pool_has() -> None:
     offered = offers(pools, POOL, VfTable(two_rails()))
 
     assert [offer.id for offer in offered] == ["0000:83:00.1", "0000:83:00.2"]
+
+
+def test_offer_has_the_reason_why_its_vf_is_withheld_although_a_sandbox_has_it() -> None:
+    table = VfTable(two_rails())
+    table.claim(VF, Owner("unknown-1", "eth0", ""))
+    table.withhold({VF: "it is in a namespace of nobody's"})
+
+    assert next(offer.reason for offer in offers(DEFAULT, POOL, table)) == "it is in a namespace of nobody's"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment, records
-from vf.record import Record, Unreadable, decode, encode
+from vf.record import Pod, Record, Trace, Unreadable, decode, encode, trace
 
 RECORD = a_record(
     an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, guid=None, addresses=(), rdma=None, uverbs=None)
@@ -158,3 +158,58 @@ def test_record_is_unreadable_when_it_is_something_else(raw: bytes) -> None:
 def test_decode_raises_nothing_but_unreadable(raw: bytes) -> None:
     with pytest.raises(Unreadable):
         decode(raw)
+
+
+# Whose an unreadable record was.
+
+
+@pytest.mark.parametrize("length", [len(WRITTEN), len(WRITTEN) // 2])
+def test_unreadable_record_tells_whose_it_was(length: int) -> None:
+    raw = WRITTEN[:length].replace(b'"version": 3', b'"version": 9')
+
+    assert trace("c0ffee@eth0.json", raw) == Trace("c0ffee", "eth0", RECORD.netns, RECORD.pod)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\0" * 100,
+        b'"netns": {}',
+        b'"netns": {"path": 1',
+        b'"netns": {"path": "/x", "dev": 1, "inod": 2}',
+        b'"pod": {"a": 1}',
+    ],
+    ids=repr,
+)
+def test_name_of_the_file_is_all_that_is_left_of_a_record(raw: bytes) -> None:
+    assert trace("c0ffee@eth0.json", raw) == Trace("c0ffee", "eth0", None, Pod("", "", ""))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'"netns": {"path": ["/x"], "dev": 1, "inode": 2}',
+        b'"netns": {"path": "/x", "dev": "1", "inode": 2}',
+        b'"netns": {"path": "/x", "dev": 1, "inode": 2}, "pod": {"namespace": 1, "name": "a", "uid": "b"}',
+    ],
+    ids=["path", "number", "pod"],
+)
+def test_part_with_values_of_another_kind_tells_nothing(raw: bytes) -> None:
+    found = trace("c0ffee@eth0.json", raw)
+
+    assert found is not None
+    assert None in (found.netns, found.pod.uid or None)
+
+
+@pytest.mark.parametrize(
+    "name", ["README", "@eth0.json", "a@.json", "../x@eth0.json", "a@b/c.json", "a b@eth0.json", f"a@{'x' * 16}"]
+)
+def test_file_without_a_sandboxs_name_tells_nothing(name: str) -> None:
+    assert trace(name, WRITTEN) is None
+
+
+@given(st.text(), st.binary())
+def test_trace_raises_nothing(name: str, raw: bytes) -> None:
+    trace(name, raw)
+    trace("c0ffee@eth0.json", b'{"netns": {' + raw)

@@ -166,6 +166,7 @@ def test_vf_that_was_read_while_all_were_is_kept(table: VfTable) -> None:
     seen = table.inventory
     unseen = seen.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
 
+<<<<<<< HEAD
     table.reread({FIRST: known(table, FIRST)})  # the same as before, and yet newer
     table.refresh(unseen, generation)
 
@@ -193,3 +194,34 @@ def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
     facts = table.inventory.vf(vf)
     assert facts is not None
     return facts
+=======
+    assert found == [0, 0, 1]
+
+
+def test_withheld_vf_has_its_reason_until_another_is_said(table: VfTable) -> None:
+    calls = []
+    table.observe(lambda: calls.append(1))
+
+    table.withhold({FIRST: "lost"})
+    table.withhold({FIRST: "lost"})
+    said = table.withheld(FIRST), table.withheld(SECOND)
+    table.withhold({})
+
+    assert (said, table.withheld(FIRST), len(calls)) == (("lost", None), None, 2)
+
+
+def test_reason_goes_with_the_sandbox_that_had_the_vf(table: VfTable) -> None:
+    owner = Owner("c0ffee", "eth0", "")
+    table.claim(FIRST, owner)
+    table.withhold({FIRST: "in a sandbox that nobody knows"})
+
+    table.release(FIRST, owner)
+
+    assert table.withheld(FIRST) is None
+
+
+def test_owned_vfs_are_those_of_sandboxes(table: VfTable) -> None:
+    table.claim(FIRST, Owner("c0ffee", "eth0", ""))
+
+    assert table.owned() == {FIRST}
+>>>>>>> ba7507d (tests: lost records, unit by unit; a bench of the daemon's restart)
