@@ -1,0 +1,82 @@
+"""Real VFs of sandboxes without a record: the kernel tells each netdev's PCI device, wherever it is."""
+
+import os
+import subprocess
+
+from simnode import netns
+from simnode.kubelet import wait_until
+from tests.vm.guest import JOURNAL, Guest, Pod, left_over, netdevs
+
+
+def without_record(guest: Guest, pod: Pod) -> None:
+    guest.stop_daemon()
+    (JOURNAL / f"{pod.sandbox.container_id}@eth0.json").unlink()
+
+
+def test_vfs_of_a_pod_whose_record_was_lost_are_its_own_until_its_del(guest: Guest) -> None:
+    pod = guest.run("train", vfs=2)
+    before = pod.rails
+    without_record(guest, pod)
+
+    guest.start_daemon()
+    (path,) = JOURNAL.iterdir()
+    after = path.read_text()
+    guest.kubelet.pre_start(pod.identity)
+    guest.remove(pod)
+
+    assert path.name.startswith("unknown-")
+    assert all(rail[key] in after for rail in before for key in ("vf", "host_ifname"))
+    assert all(address in after for rail in before for address in rail["addresses"])
+    assert left_over() == []
+
+
+def test_netdevs_that_came_back_without_a_record_get_the_names_that_are_written_on_them(guest: Guest) -> None:
+    before = netdevs()
+    pod = guest.run("train", vfs=2)
+    without_record(guest, pod)
+    guest.runtime.remove_sandbox(pod.sandbox)
+    wait_until(lambda: netdevs().keys() == before.keys(), 10, "the return of the netdevs")
+    returned = netdevs()
+
+    guest.start_daemon()
+
+    guest.remove(pod)
+    assert returned != before
+    assert netdevs() == before
+
+
+def test_renamed_netdev_that_was_moved_out_of_its_pod_is_found_by_its_device_at_del(guest: Guest) -> None:
+    before = netdevs()
+    pod = guest.run("train")
+    netns.create(netns_path := pod.sandbox.netns.with_name("held"))
+    try:
+        moved = ["ip", "link", "set", "net1", "alias", "", "netns", "held", "name", "x"]
+        subprocess.run(["nsenter", f"--net={pod.sandbox.netns}", *moved], check=True)
+        guest.remove(pod)
+        at_home = netdevs()
+    finally:
+        netns.remove(netns_path)
+
+    assert at_home == before
+
+
+def test_vf_whose_netdev_is_nowhere_is_bound_anew(guest: Guest) -> None:
+    before = netdevs()
+    (vf, name), *_ = before.items()
+    netns.create(path := JOURNAL.with_name("nowhere"))  # where nobody looks
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        guest.stop_daemon()
+        subprocess.run(["ip", "link", "set", name, "netns", str(path)], check=True)
+        netns.remove(path)
+        guest.daemon.start()
+        wait_until(lambda: vf in netdevs(), 60, "the return of the netdev")
+        guest.wait_until_healthy()
+    finally:
+        os.close(fd)
+        netns.remove(path)
+
+    # Which name a new netdev gets is udev's to say, and there is none here.
+    subprocess.run(["ip", "link", "set", netdevs()[vf], "down"], check=True)
+    subprocess.run(["ip", "link", "set", netdevs()[vf], "name", name], check=True)
+    assert f"VF {vf} has no netdev anywhere" in guest.daemon.log()
