@@ -18,7 +18,7 @@ from pathlib import Path
 from railnet import VERSION, elf
 
 FOLDER = "/opt/cni/bin/.railnet"
-STANDARD_MODULES = ("json",)  # what our modules may import beyond those built into the interpreter
+STANDARD_MODULES = ("_json", "json")  # what our modules may import beyond those built into the interpreter
 # No site, nothing from the environment, and UTF-8 whatever the locale: the codecs of others are not in the bundle.
 FLAGS = "-ISEXutf8"
 

@@ -267,9 +267,9 @@ def _undo(primary: Primary, position: int, runtime_config: "JsonObject") -> "Gen
 
 
 def _exec(plugin: "JsonObject", command: str, conf: "JsonObject") -> Exec:
-    import json  # not built in: loaded only by who runs a chain
+    from cni.host import json_text  # loaded only by who runs a chain
 
-    return Exec(plugin["type"], command, json.dumps(conf).encode())
+    return Exec(plugin["type"], command, json_text.dumps(conf).encode())
 
 
 def _plugin_conf(

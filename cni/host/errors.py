@@ -29,12 +29,12 @@ class CniError(Exception):
 
     def stdout(self, version: str = "1.0.0") -> bytes:
         """Spell the error as the specification's JSON, in the request's version where that is known."""
-        import json  # not built in: only a request that fails pays for it
+        from cni.host import json_text  # only a request that fails pays for it
 
         answer = {"cniVersion": version, "code": self.code, "msg": str(self)}
         if self.details:
             answer["details"] = self.details
-        return json.dumps(answer).encode() + b"\n"
+        return json_text.dumps(answer).encode() + b"\n"
 
 
 class NotExecuted(CniError):

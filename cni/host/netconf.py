@@ -63,10 +63,10 @@ def load_object(raw: bytes, what: str, code: int = DECODE) -> "JsonObject":
     Raises:
         CniError: `code`, `what` is not JSON, is nested too deeply, or is another value.
     """
-    import json  # not built in: the executable's fast lane never gets here
+    from cni.host import json_text  # the executable's fast lane never gets here
 
     try:
-        value = json.loads(raw.decode())  # given bytes it would guess, and want codecs the bundle has not
+        value = json_text.loads(raw.decode())
     except RecursionError:
         raise CniError(code, f"{what} is nested too deeply to be read") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors

@@ -64,7 +64,7 @@ def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Loc
         again = False
     except daemon.Lost:
         again = True
-    from cni.host import slow  # imports json, which the fast lane must not pay for
+    from cni.host import slow  # the fast lane must not pay for its imports
 
     serve = slow.serve_again if again else slow.serve
     return serve(environment, stdin, netns_fd, held, time.monotonic() if again else began)
@@ -112,11 +112,10 @@ def _read_stdin() -> bytes:
 
 
 def _versions(stdin: bytes) -> bytes:
-    import json  # not built in: runtimes ask for VERSION once, if ever
-
+    from cni.host import json_text  # runtimes ask for VERSION once, if ever
     from cni.host.netconf import SUPPORTED_VERSIONS, load_object
 
     asked = load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0") if stdin.strip() else "1.0.0"
     if not isinstance(asked, str):
         raise CniError(DECODE, f"cniVersion is {asked!r}; it should be a string")
-    return json.dumps({"cniVersion": asked, "supportedVersions": SUPPORTED_VERSIONS}).encode() + b"\n"
+    return json_text.dumps({"cniVersion": asked, "supportedVersions": SUPPORTED_VERSIONS}).encode() + b"\n"
