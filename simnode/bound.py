@@ -115,7 +115,7 @@ class BoundFunction:
 
     def _show_netdev(self, facts: NetdevFacts | None) -> None:
         before, self._shown = self._shown, facts
-        if facts is not None and before is not None and before.name == facts.name:
+        if facts is not None and before is not None and before[:2] == facts[:2]:  # the same netdev under the same name
             self._mtu = facts.mtu
             self._show_state()
             return

@@ -18,18 +18,26 @@ class NoNetwork(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class NetworkList:
-    """A configuration list: the name and version every plugin gets, and the plugins' own parts; `raw` is a list's bytes."""
+    """A configuration list: the name and version every plugin gets, and the plugins' own parts; `raw` is a list's bytes.
+
+    `newest` is the highest of its `cniVersions`, which a runtime of CNI 1.1 takes.
+    """
 
     raw: bytes
     name: str
     version: str
     plugins: tuple[Mapping[str, Any], ...]
     disable_check: bool = False
+    newest: str = ""
 
     @property
     def caches_results(self) -> bool:
         """Whether there is CHECK, and DEL gets the result of ADD as prevResult: from 0.4.0 on."""
-        return tuple(int(part) for part in self.version.split(".")) >= (0, 4, 0)
+        return _parts(self.version) >= (0, 4, 0)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def find(folder: Path) -> NetworkList:
@@ -66,7 +74,8 @@ def parse_list(raw: bytes) -> NetworkList | None:
         if not plugins or any("type" not in plugin for plugin in plugins):
             return None
         version, disable_check = document.get("cniVersion", "0.1.0"), document.get("disableCheck", False)
-        return NetworkList(raw, document["name"], version, tuple(plugins), disable_check)
+        newest = max(document.get("cniVersions", [version]), key=_parts)
+        return NetworkList(raw, document["name"], version, tuple(plugins), disable_check, newest)
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -6,6 +6,7 @@ journal is read, as the value that `vf.record` says it is.
 
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ NODE_FOLDERS = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/railnet", 
 _JOURNAL = Path("/run/railnet/journal")
 _RESERVATIONS = Path("/var/lib/cni/networks")  # of host-local, for eth0 and for rails: a folder for each network
 _NAMED = Path("/run/netns")
+_SOCKET = re.compile(r"/railnet-[^/]*\.sock$")
 NETNS_DESCRIPTOR = "network namespace"
 
 
@@ -117,7 +119,7 @@ def of_node(
         dict(_vfs(sysfs, {**places, **told_by_links(links)})),
         tuple(_records()),
         tuple(_reservations()),
-        {**things, "process": _without(daemon, things["process"])},
+        {**things, "process": _without(daemon, things["process"]), "file": _numbered(things["file"])},
         tuple(_rules()),
         {} if daemon is None else _descriptors(daemon),
     )
@@ -137,6 +139,18 @@ def _without(daemon: int | None, processes: Mapping[str, str]) -> dict[str, str]
     return {name: what for name, what in processes.items() if not name.startswith(f"{daemon} ")}
 
 
+def _numbered(files: Mapping[str, str]) -> dict[str, str]:
+    """Name the daemon's sockets for kubelet without what is another at each start; several are told apart by how many."""
+    named: dict[str, str] = {}
+    for path, what in files.items():
+        name = _SOCKET.sub("/railnet-*.sock", path)
+        number = 2
+        while name in named:
+            name, number = f"{_SOCKET.sub('/railnet-*.sock', path)} (number {number})", number + 1
+        named[name] = what
+    return named
+
+
 def _links(namespaces: Iterable[tuple[int, Path]]) -> Iterator[tuple[int, tuple[Link, ...]]]:
     for inode, path in namespaces:
         try:
@@ -147,7 +161,9 @@ def _links(namespaces: Iterable[tuple[int, Path]]) -> Iterator[tuple[int, tuple[
 
 
 def _ip() -> list[dict[str, Any]]:
-    done = subprocess.run(["ip", "-json", "-details", "address", "show"], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(["ip", "-json", "-details", "address", "show"], capture_output=True, check=True)
+    if done.stderr:  # "Dump was interrupted and may be inconsistent."
+        return _ip()
     listed: list[dict[str, Any]] = json.loads(done.stdout)
     return [one for one in listed if one]  # it prints {} for a link that goes meanwhile
 

@@ -34,6 +34,7 @@ _HEADER, _LINK = struct.Struct("=IHHII"), struct.Struct("=BxHiII")
 _RTM_NEWLINK, _RTM_DELLINK = 16, 17  # include/uapi/linux/rtnetlink.h
 _FIFO_BYTES = 65536
 _LOOK_SECONDS = 1.0
+_NICE = -10
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _DRIVER_DIRECTORY = f"/bus/pci/drivers/{DRIVER}"
 # Files that are written only; as FIFOs they lose no writer's word, where a plain file keeps the last one's.
@@ -141,6 +142,8 @@ class Hca:
         self._owned.close()
 
     def _run(self) -> None:
+        with contextlib.suppress(PermissionError):  # a kernel does not fall behind those who use it
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         poll = select.poll()
         for fd in (self._wake_fd, self._watch.fileno(), self._links.fileno(), *self._fifos):
             poll.register(fd, select.POLLIN)

@@ -148,6 +148,9 @@ def _rail(
     if link is None:
         yield Violation("link missing", name)
         return
+    at_rest = before.vfs.get(attachment.vf)
+    if at_rest is not None and at_rest.place is not None and attachment.host_ifname != at_rest.place.name:
+        yield Violation("record wrong", f"{name} was {at_rest.place.name}, recorded {attachment.host_ifname}")
     addresses = frozenset(map(str, attachment.addresses))
     if link.addresses != addresses:
         yield Violation("address wrong", f"{name} has {_list(link.addresses)}, recorded {_list(addresses)}")

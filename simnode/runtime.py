@@ -4,12 +4,13 @@ Devices and containers are not made; which pod runs when is `node`'s.
 """
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,14 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "INVOCATION_ID": "5a7d3b6c1e0f4d0c8f1b2a3c4d5e6f70",
 }
+
+
+_NO_NAMESPACE = Path("/nonexistent")
+Started = Callable[["subprocess.Popen[bytes]"], object]
+
+
+def _let_it_run(process: "subprocess.Popen[bytes]") -> None:
+    """Do nothing to a plugin that has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +165,8 @@ class Runtime:
         self.remove_sandbox(sandbox)
         return invocations
 
-    def add(self, sandbox: Sandbox, ifname: str = "eth0") -> Added:
-        """Run ADD of each plugin in order and cache the result.
+    def add(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _let_it_run) -> Added:
+        """Run ADD of each plugin in order and cache the result; `started` is as for `invoke`.
 
         Raises:
             CniFailed: a plugin failed; nothing is undone.
@@ -167,7 +176,8 @@ class Runtime:
         invocations = []
         for plugin in network.plugins:
             stdin = cni_config.stdin(network, plugin, sandbox.capability_args, result)
-            invocation = self.invoke("ADD", plugin["type"], self.environment("ADD", sandbox, ifname), stdin)
+            environment = self.environment("ADD", sandbox, ifname)
+            invocation = self.invoke("ADD", plugin["type"], environment, stdin, started=started)
             if invocation.status != 0:
                 raise CniFailed(invocation)
             result = invocation.stdout
@@ -197,8 +207,10 @@ class Runtime:
             invocations.append(invocation)
         return tuple(invocations)
 
-    def delete(self, sandbox: Sandbox, ifname: str = "eth0") -> tuple[Invocation, ...]:
+    def delete(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _let_it_run) -> tuple[Invocation, ...]:
         """Run DEL of each plugin in reverse, with the cached result where the version has it; then forget the result.
+
+        `started` is as for `invoke`.
 
         Raises:
             CniFailed: a plugin failed; those before it in the list are not run.
@@ -208,7 +220,8 @@ class Runtime:
         invocations = []
         for plugin in reversed(network.plugins):
             stdin = cni_config.stdin(network, plugin, sandbox.capability_args, cached)
-            invocation = self.invoke("DEL", plugin["type"], self.environment("DEL", sandbox, ifname), stdin)
+            environment = self.environment("DEL", sandbox, ifname)
+            invocation = self.invoke("DEL", plugin["type"], environment, stdin, started=started)
             invocations.append(invocation)
             if invocation.status != 0:
                 raise CniFailed(invocation)
@@ -226,21 +239,74 @@ class Runtime:
             "CNI_PATH": str(self._plugins),
         }
 
+    def collect(self) -> tuple[Invocation, ...]:
+        """Run GC as libcni 1.3 does (GCNetworkList): a DEL of each cached attachment that is not valid, then GC.
+
+        Valid are the sandboxes that are there. A DEL that fails is left for the next GC.
+
+        Raises:
+            CniFailed: GC failed.
+        """
+        network = cni_config.find(self.configurations)
+        cached = sorted(self._results.glob("*-eth0"))  # first: who comes after it is valid
+        valid = tuple(self._sandboxes)
+        invocations: list[Invocation] = []
+        for container_id in (path.name.split("-")[-2] for path in cached):
+            if container_id not in valid:
+                with contextlib.suppress(CniFailed):
+                    invocations += self.delete(Sandbox(container_id, _NO_NAMESPACE, "", "", ""))
+        attachments = [{"containerID": container_id, "ifname": "eth0"} for container_id in valid]
+        listed = {"cni.dev/valid-attachments": attachments, "cni.dev/attachments": attachments}
+        for plugin in network.plugins:
+            stdin = json.dumps({**plugin, "name": network.name, "cniVersion": network.newest, **listed}).encode()
+            nobody = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
+            environment = _ENVIRONMENT | nobody | {"CNI_COMMAND": "GC", "CNI_PATH": str(self._plugins)}
+            invocation = self.invoke("GC", plugin["type"], environment, stdin)
+            invocations.append(invocation)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+        return tuple(invocations)
+
     def invoke(
-        self, command: str, plugin: str, env: Mapping[str, str], stdin: bytes, seconds: float = 120
+        self,
+        command: str,
+        plugin: str,
+        env: Mapping[str, str],
+        stdin: bytes,
+        seconds: float = 120,
+        started: Started = _let_it_run,
     ) -> Invocation:
         """Execute a plugin with exactly this environment and stdin, whatever comes of it.
+
+        Args:
+            command: CNI_COMMAND, for who reads what came of it.
+            plugin: its name in the folder of plugins.
+            env: all of its environment.
+            stdin: all of its stdin.
+            seconds: after which it is killed.
+            started: called with the process, which leads a session of its own; it may do to it what may happen to it.
 
         Raises:
             subprocess.TimeoutExpired: it was killed after `seconds`.
         """
-        executable = self._plugins / plugin
-        started = time.perf_counter()
-        done = subprocess.run(
-            [executable], input=stdin, env=dict(env), cwd="/", capture_output=True, timeout=seconds, check=False
-        )
-        took = (time.perf_counter() - started) * 1000
-        return Invocation(plugin, command, env, stdin, done.stdout, done.stderr, done.returncode, took)
+        began = time.perf_counter()
+        with subprocess.Popen(
+            [self._plugins / plugin],
+            env=dict(env),
+            cwd="/",
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                started(process)
+                stdout, stderr = process.communicate(stdin, seconds)
+            except BaseException:
+                process.kill()
+                raise
+        took = (time.perf_counter() - began) * 1000
+        return Invocation(plugin, command, env, stdin, stdout, stderr, process.returncode, took)
 
     def _cache_path(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> Path:
         return self._results / f"{network.name}-{sandbox.container_id}-{ifname}"

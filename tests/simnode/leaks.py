@@ -165,6 +165,13 @@ LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
         {"record wrong"},
         lambda g: written(path_of(g.one), encode(replace(record(g.one), stage="planned"))),
     ),
+    "a record that names a VF's netdev otherwise": (
+        {"record wrong"},
+        lambda g: written(
+            path_of(g.one),
+            encode(replace(record(g.one), attachments=(replace(record(g.one).attachments[0], host_ifname="net1"),))),
+        ),
+    ),
     "a temporary file of the journal": ({"file left over"}, lambda g: written(JOURNAL / ".half-written")),
     "a quarantined record": ({"file left over"}, lambda g: written(JOURNAL.with_name("quarantine") / "x.json")),
     "a lock": ({"file left over"}, lambda g: written(JOURNAL.with_name("lock") / f"{DEAD}@eth0")),

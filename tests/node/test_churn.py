@@ -1,0 +1,16 @@
+"""A churn in small; `tests/churn` has the large one."""
+
+import os
+from pathlib import Path
+
+from simnode import churn
+
+OPERATIONS = 100
+
+
+def test_pods_come_and_go_and_nothing_is_left_over() -> None:
+    summary = churn.run(Path(os.environ["RAILNET_CNI_PLUGINS"]), seed=5, operations=OPERATIONS, at_once=8)
+
+    assert summary["left_over_items"] == []
+    assert summary["operations"] >= OPERATIONS
+    assert summary["rail_adds_ok_percent"] > 30

@@ -1,0 +1,30 @@
+"""What a churn says of a leak."""
+
+from pathlib import Path
+
+from simnode.kubelet import PodIdentity
+from simnode.node import Node
+from simnode.operations import Operations
+from simnode.tally import Tally
+
+
+def test_leak_is_told_with_what_was_done_to_its_sandbox(node: Node) -> None:
+    node.remove_pod(node.run_pod("first"))  # it makes the bridge
+    tally = Tally(seed=7)
+    operations = Operations(node, tally, quiet_seconds=0)
+    before = node.look()
+    identity = PodIdentity("leaking", "default", "uid-leaking")
+    sandbox = operations.make_sandbox(identity, None)
+    assert operations.add(sandbox)
+    operations.tear_down(sandbox)
+    planted = Path("/run/railnet/lock", f"{sandbox.container_id}@eth0")
+    planted.touch()
+
+    operations.look(before)
+
+    planted.unlink()
+    (told,) = tally.wrong
+    assert told.startswith(f"file left over: file {planted}")
+    assert f"ADD without: ok, {sandbox.container_id[:12]}" in told
+    assert f"DEL: ok, {sandbox.container_id[:12]}" in told
+    assert f"INFO cni.server: DEL {sandbox.container_id[:12]} of pod default/leaking took" in told
