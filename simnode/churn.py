@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from typing import Any
 from simnode import lives
 from simnode.facts import Facts
 from simnode.function import SimulatedPf
+from simnode.host_files import CONFIGURATION
 from simnode.kubelet import PodIdentity
 from simnode.lives import Block, Fate, Hit, Life, NodeFate
 from simnode.meddling import Meddling
 from simnode.node import Node
-from simnode.operations import Operations, Stuck
+from simnode.operations import ADD_SECONDS, Operations, Stuck
 from simnode.runtime import Sandbox
 from simnode.tally import RAIL_ADD, Tally, rendered
 from vf.address import PciAddress
@@ -70,7 +70,7 @@ class Churn:
             self._node.kubelet.remove(identity)
             self._operations.tear_down(sandbox)
         self._late_deletes(first + _LATEST)
-        self._rest()
+        self._operations.look_until_collected(self._before)
 
     def _warm(self) -> None:
         """Have everything made that pods leave for good: the bridge, chains of iptables, the daemon's threads."""
@@ -120,31 +120,41 @@ class Churn:
     def _pod(self, life: Life, fate: Fate) -> None:
         identity = PodIdentity(f"life-{life.number}", "default", str(uuid.uuid4()))
         self._operations.admit(identity, life.vfs)
-        sandbox = self._bring_up(identity, life.host_port, lambda sandbox: self._hit(fate.add, "ADD", life, sandbox))
+        sandbox = self._first_sandbox(life, fate, identity) or self._bring_up(identity, life.host_port)
         self._stay(fate, sandbox)
         self._node.kubelet.remove(identity)  # its devices may be another pod's before its DEL, as on a real node
         if fate.end.startswith("DEL"):
-            self._operations.tear_down(sandbox, self._hit(fate.delete, "DEL", life, sandbox))
+            hit = None if fate.delete is None else self._hit(fate.delete, "DEL", life, sandbox)
+            self._operations.tear_down(sandbox, hit)
         if fate.end == "DEL twice":
             self._operations.delete(sandbox)
         elif "late" in fate.end:
             with self._late_lock:
                 self._late.append((life.number + life.late, sandbox))
 
-    def _bring_up(
-        self, identity: PodIdentity, host_port: int | None, hit: Callable[[Sandbox], Meddling | None] = lambda _: None
-    ) -> Sandbox:
-        """Make sandboxes until one has its networks, as kubelet does; what is to hit an ADD hits the first."""
+    def _first_sandbox(self, life: Life, fate: Fate, identity: PodIdentity) -> Sandbox | None:
+        """Make the sandbox whose ADD is hit; None if it has no networks then, as if nothing was to hit it."""
+        if fate.add is None:
+            return None
+        sandbox = self._operations.make_sandbox(identity, life.host_port)
+        meddling = self._hit(fate.add, "ADD", life, sandbox)
+        if self._operations.add(sandbox, meddling) and not meddling.happened:
+            if self._operations.pre_start(identity, sandbox):
+                return sandbox
+        elif fate.forgotten:
+            self._operations.forget(sandbox)
+            return None
+        self._operations.tear_down(sandbox)  # also where it has succeeded: what hit it has taken it away
+        return None
+
+    def _bring_up(self, identity: PodIdentity, host_port: int | None) -> Sandbox:
+        """Make sandboxes until one has its networks, as kubelet does."""
         give_up = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < give_up and not self._operations.is_over:
             sandbox = self._operations.make_sandbox(identity, host_port)
-            meddling = hit(sandbox)
-            added = self._operations.add(sandbox, meddling)
-            undone = meddling is not None and meddling.happened  # if it succeeded nevertheless, its networks are gone
-            if added and not undone and self._operations.pre_start(identity, sandbox):
+            if self._operations.add(sandbox) and self._operations.pre_start(identity, sandbox):
                 return sandbox
             self._operations.tear_down(sandbox)
-            hit = lambda _: None  # noqa: E731
         raise Stuck(f"no sandbox of pod {identity.name} gets its networks")
 
     def _stay(self, fate: Fate, sandbox: Sandbox) -> None:
@@ -158,10 +168,8 @@ class Churn:
             case None:
                 pass
 
-    def _hit(self, what: Hit | None, verb: str, life: Life, sandbox: Sandbox) -> Meddling | None:
-        """Give what hits an operation in this life; None if nothing does."""
-        if what is None:
-            return None
+    def _hit(self, what: Hit, verb: str, life: Life, sandbox: Sandbox) -> Meddling:
+        """Give what hits an operation in this life."""
         usual = self._operations.usual(RAIL_ADD if verb == "ADD" else verb)
         return Meddling(life.moment * usual, lambda process: self._operations.hit(what, life.pick, process, sandbox))
 
@@ -194,6 +202,8 @@ def run(plugins: Path, seed: int, operations: int, at_once: int) -> dict[str, An
     with Node(plugins, PFS, VFS) as node:
         # kube-flannel writes 0.3.1, which has no CHECK; its plugin knows this version.
         _PRIMARY.write_text(_PRIMARY.read_text().replace('"cniVersion": "0.3.1"', '"cniVersion": "0.4.0"'))
+        configuration = json.loads(CONFIGURATION.read_text())
+        CONFIGURATION.write_text(json.dumps({**configuration, "timeouts": {"add": f"{ADD_SECONDS}s"}}))
         node.install()
         node.start_daemon()
         Churn(node, tally, seed, at_once).run(operations)

@@ -14,18 +14,19 @@ Hit = Literal["executable", "process group", "delegate", "namespace", "DEL"]
 class Fate(NamedTuple):
     """What becomes of a pod: what hits its ADD and its DEL, what happens in between, and how it ends.
 
-    `often`: of all lives, in thousandths.
+    `often`: of all lives, in thousandths. `forgotten`: the runtime forgets the sandbox whose ADD was hit, without a DEL.
     """
 
     often: int
     add: Hit | None = None
     stay: Literal["CHECK", "look", "namespace dies"] | None = None
     delete: Hit | None = None
+    forgotten: bool = False
     end: Literal["DEL", "DEL twice", "DEL, and again late", "late DEL", "no DEL"] = "DEL"
 
 
 POD_FATES = (
-    Fate(806),
+    Fate(796),
     Fate(30, stay="CHECK"),
     Fate(30, stay="look"),
     Fate(12, end="DEL twice"),
@@ -33,6 +34,8 @@ POD_FATES = (
     Fate(12, add="executable"),
     Fate(12, add="process group"),
     Fate(12, add="delegate"),
+    Fate(5, add="executable", forgotten=True),
+    Fate(5, add="process group", forgotten=True),
     Fate(4, add="namespace"),
     Fate(8, add="DEL"),  # the runtime gives up
     Fate(12, delete="executable"),

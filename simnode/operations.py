@@ -7,7 +7,7 @@ import contextlib
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import grpc
@@ -27,7 +27,8 @@ _MAY_FAIL_WITH = {RAIL_ADD: (TRY_AGAIN,), PLAIN_ADD: (TRY_AGAIN,), "DEL": (TRY_A
 _HUNG = "hung"
 _REFUSALS = (grpc.RpcError, ValueError)  # ValueError: the daemon has ended, and kubelet has closed its channel
 _PATIENCE_SECONDS = 60.0
-_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS, _COLLECT_SECONDS = 0.1, 2.0
+ADD_SECONDS = 20  # of the node's configuration: what is younger than an ADD may take, GC leaves alone
 _QUIET_SECONDS = 45.0  # a daemon looks every ten seconds for what is left
 
 
@@ -52,6 +53,7 @@ class Operations:
         self._one_outage = threading.Lock()
         self._outages = 0  # begun and ended ones: odd while there is no daemon
         self._vfs: dict[str, tuple[str, ...]] = {}
+        self._forgotten: list[str] = []
 
     def admit(self, identity: PodIdentity, vfs: int) -> None:
         """Have kubelet give devices to a pod, as soon as there are so many.
@@ -137,6 +139,11 @@ class Operations:
         self._node.runtime.remove_sandbox(sandbox)
         self._tally.kill("namespace", self._whose(sandbox))
 
+    def forget(self, sandbox: Sandbox) -> None:
+        """Let the namespace die, and be a runtime that knows nothing of the sandbox any more."""
+        self._forgotten.append(sandbox.container_id)
+        self.destroy_namespace(sandbox)
+
     def kill_daemon(self, seconds: float) -> None:
         """Kill the daemon, and start it again some seconds later."""
         with self._outage():
@@ -180,16 +187,33 @@ class Operations:
             self.wrong(str(one))
 
     def look(self, before: Facts, *living: Sandbox) -> None:
-        """Judge the node, to which nothing is done just now; what dies by itself is given time."""
-        give_up = time.monotonic() + self._quiet_seconds
-        while (found := self._violations(before, living)) and time.monotonic() < give_up:
+        """Judge the node, to which nothing is done just now; what dies by itself is given time.
+
+        What is left of sandboxes that the runtime forgot is not judged: nobody may collect it before it is old enough.
+        """
+        self._look(lambda: self._violations(before, living, self._forgotten), self._quiet_seconds)
+
+    def look_until_collected(self, before: Facts) -> None:
+        """Judge the node after the last sandbox, when GC has had the time that what was forgotten must be old."""
+
+        def collected() -> list[Violation]:
+            time.sleep(_COLLECT_SECONDS)
+            self.collect()
+            return self._violations(before, (), ())
+
+        self._look(collected, self._quiet_seconds + ADD_SECONDS)
+
+    def _look(self, found: Callable[[], list[Violation]], seconds: float) -> None:
+        give_up = time.monotonic() + seconds
+        while (left := found()) and time.monotonic() < give_up:
             time.sleep(_PAUSE_SECONDS)
         self._tally.look()
-        for one in found:
+        for one in left:
             self.wrong(str(one))
 
-    def _violations(self, before: Facts, living: tuple[Sandbox, ...]) -> list[Violation]:
-        return violations(before, self._node.look(), [self.living(sandbox) for sandbox in living])
+    def _violations(self, before: Facts, living: Collection[Sandbox], forgotten: Collection[str]) -> list[Violation]:
+        found = violations(before, self._node.look(), [self.living(sandbox) for sandbox in living])
+        return [one for one in found if not any(container_id in one.what for container_id in forgotten)]
 
     def wrong(self, what: str) -> None:
         """Note what must not be."""
