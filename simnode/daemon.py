@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from simnode.host_files import CONFIGURATION
@@ -24,11 +25,13 @@ class Daemon:
 
     Attributes:
         environment: what kubelet would give it; nothing of the cluster that this machine may be a pod of.
+        starter: a command that becomes the daemon, such as a tracer.
     """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] = {}
+        self.starter: Sequence[str] = ()
 
     def install(self) -> None:
         """Run `railnet install`.
@@ -49,7 +52,7 @@ class Daemon:
         with open(_LOG, "ab") as log:
             environment = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
             self.process = subprocess.Popen(
-                _railnet("node"),
+                [*self.starter, *_railnet("node")],
                 env={**environment, **self.environment},
                 stdout=log,
                 stderr=log,

@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,7 @@ class Runtime:
         configurations: the folder of CNI configurations; whoever changes it has the runtime read another.
         remembers: whether DEL takes the configuration that ADD was made with, out of the cache, as CRI-O does
             (cri-o/ocicni, pkg/ocicni/ocicni.go, loadNetworkFromCache); containerd takes the one that is there now.
+        starter: a command that becomes the plugin it is given, such as a tracer.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Runtime:
         namespaces: Path = Path("/run/netns"),
     ) -> None:
         self.configurations, self.remembers = configurations, False
+        self.starter: Sequence[str] = ()
         self._plugins, self._results, self._namespaces = plugins, results, namespaces
         self._sandboxes: dict[str, Sandbox] = {}
         self._listed: set[str] = set()
@@ -291,7 +293,7 @@ class Runtime:
         """
         began = time.perf_counter()
         with subprocess.Popen(
-            [self._plugins / plugin],
+            [*self.starter, str(self._plugins / plugin)],
             env=dict(env),
             cwd="/",
             start_new_session=True,
