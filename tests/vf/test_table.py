@@ -166,7 +166,6 @@ def test_vf_that_was_read_while_all_were_is_kept(table: VfTable) -> None:
     seen = table.inventory
     unseen = seen.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
 
-<<<<<<< HEAD
     table.reread({FIRST: known(table, FIRST)})  # the same as before, and yet newer
     table.refresh(unseen, generation)
 
@@ -188,14 +187,6 @@ def test_reread_keeps_what_is_known_of_other_vfs(table: VfTable) -> None:
     table.reread({FIRST: changed})
 
     assert (table.inventory.vf(FIRST), table.inventory.vf(SECOND)) == (changed, two_rails().vf(SECOND))
-
-
-def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
-    facts = table.inventory.vf(vf)
-    assert facts is not None
-    return facts
-=======
-    assert found == [0, 0, 1]
 
 
 def test_withheld_vf_has_its_reason_until_another_is_said(table: VfTable) -> None:
@@ -224,4 +215,9 @@ def test_owned_vfs_are_those_of_sandboxes(table: VfTable) -> None:
     table.claim(FIRST, Owner("c0ffee", "eth0", ""))
 
     assert table.owned() == {FIRST}
->>>>>>> ba7507d (tests: lost records, unit by unit; a bench of the daemon's restart)
+
+
+def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
+    facts = table.inventory.vf(vf)
+    assert facts is not None
+    return facts

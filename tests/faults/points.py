@@ -1,0 +1,46 @@
+"""One row of the matrix: the same operation again and again, with the fault at its first call, its second, and so on."""
+
+from collections.abc import Callable
+
+import grpc
+
+from simnode.daemon import DaemonFailed
+from simnode.kubelet import UnexpectedAdmissionError
+from simnode.runtime import CniFailed
+from simnode.supervisor import Watch
+from tests.faults.ground import Ground
+from tests.faults.interference import How
+from tests.faults.table import Row
+
+_VARIES = 5  # a pool's threads, and what the daemon does when it has answered already
+
+
+def each_point(row: Row, process: str, how: How, ground: Ground, trial: Callable[[Watch], list[str]]) -> None:
+    """Try every point of a process, until there is none of that number; fails if a trial has problems or leaves something.
+
+    `trial` runs the operation with a watch, and what follows a fault; it gives what went wrong.
+    """
+    counted = how.watch(process, 0)
+    assert tried(ground, trial, counted) == []
+    expected, number = len(counted.numbered(process)), 1
+    while True:
+        problems = tried(ground, trial, watch := how.watch(process, number))
+        if watch.hit is None:
+            break
+        row.count(f"{number}, {watch.hit}", problems)
+        number += 1
+
+    assert row.points >= max(1, expected - _VARIES), "a run without faults has more points"
+    assert row.failures == []
+
+
+def tried(ground: Ground, trial: Callable[..., list[str]], *arguments: object) -> list[str]:
+    """Run a trial; gives what went wrong and what is left over, which is then taken away."""
+    try:
+        problems = trial(*arguments)
+    except (CniFailed, DaemonFailed, TimeoutError, UnexpectedAdmissionError, grpc.RpcError) as error:
+        problems = [f"{type(error).__name__}: {error}"]
+    problems = problems or ground.left()
+    if problems:
+        ground.mend()
+    return problems
