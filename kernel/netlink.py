@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EBADMSG
 from typing import NamedTuple, Protocol
 
 from kernel.netns import inside
@@ -86,12 +87,13 @@ class Netlink:
         A dump that was interrupted is asked for again.
 
         Raises:
-            OSError: what the kernel refused; `asked` says what that was.
+            OSError: what the kernel refused; `asked` says what that was. EBADMSG, the answer makes no sense.
         """
         while True:
             self._sequence += 1
             self._netlink.send(encode(kind, _REQUEST | _ACK | flags, self._sequence, payload))
-            answers = self._answers(asked)
+            with understanding(asked):
+                answers = self._answers(asked)
             if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
                 return [answer.payload for answer in answers if answer.type != _DONE]
 
@@ -108,6 +110,15 @@ class Netlink:
                 if message.type == _DONE:
                     _raise_if_refused(message, asked)
                     return answers
+
+
+@contextmanager
+def understanding(asked: str) -> Iterator[None]:
+    """Have an answer that makes no sense be an OSError (EBADMSG), as everything is that fails when something is asked."""
+    try:
+        yield
+    except (LookupError, ValueError, OverflowError, struct.error) as error:
+        raise OSError(EBADMSG, f"{asked}: the kernel's answer is not understood ({error!r:.200})") from None
 
 
 def encode(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
@@ -154,13 +165,13 @@ def u32(value: int) -> bytes:
 
 
 def string(value: str) -> bytes:
-    """Spell a string; a NUL ends it."""
-    return value.encode() + b"\0"
+    """Spell a string; a NUL ends it. What is no UTF-8 is spelled as `text` has read it."""
+    return value.encode(errors="surrogateescape") + b"\0"
 
 
 def text(value: bytes) -> str:
-    """Read a string."""
-    return value.rstrip(b"\0").decode()
+    """Read a string. Names of links need not be UTF-8, and a pod may name those in its namespace."""
+    return value.rstrip(b"\0").decode(errors="surrogateescape")
 
 
 def _cut(data: bytes, begin: int, end: int) -> bytes:

@@ -14,7 +14,7 @@ from errno import EOPNOTSUPP, EPROTONOSUPPORT
 from typing import Literal, NamedTuple
 
 from kernel import netlink
-from kernel.netlink import decode_attributes, string, text, u32
+from kernel.netlink import decode_attributes, string, text, u32, understanding
 from vf.function import DeviceNode
 from vf.guid import Guid
 
@@ -102,8 +102,9 @@ class Rdma:
 
     def devices(self) -> tuple[Device, ...]:
         """List the RDMA devices that this namespace sees."""
-        answers = self._netlink.ask("list RDMA devices", _GET, flags=netlink.DUMP)
-        return tuple(_device(decode_attributes(answer)) for answer in answers)
+        with understanding("list RDMA devices"):
+            answers = self._netlink.ask("list RDMA devices", _GET, flags=netlink.DUMP)
+            return tuple(_device(decode_attributes(answer)) for answer in answers)
 
     def find(self, name: str) -> Device | None:
         """Find a device by its name, by a look at all: the kernel answers for an index only."""
@@ -117,7 +118,8 @@ class Rdma:
         """
         asked = f"read port {port} of RDMA device {dev_index}"
         answer = self._one(asked, _PORT_GET, (_DEV_INDEX, u32(dev_index)), (_PORT_INDEX, u32(port)))
-        state, phys_state = answer[_PORT_STATE][0], answer[_PORT_PHYS_STATE][0]
+        with understanding(asked):
+            state, phys_state = answer[_PORT_STATE][0], answer[_PORT_PHYS_STATE][0]
         return PortState(
             f"{state}: {_STATES.get(state, 'UNKNOWN')}", f"{phys_state}: {_PHYS_STATES.get(phys_state, '<unknown>')}"
         )
@@ -130,24 +132,27 @@ class Rdma:
         Raises:
             OSError: EINVAL, this namespace sees no such device, or it has no such port.
         """
+        asked = f"read the {kind} device of RDMA device {dev_index}"
         attributes = [(_DEV_INDEX, u32(dev_index)), (_CHARDEV_TYPE, string(kind))]
         if kind != "uverbs":
             attributes.append((_PORT_INDEX, u32(port)))
         try:
-            answer = self._one(f"read the {kind} device of RDMA device {dev_index}", _GET_CHARDEV, *attributes)
+            answer = self._one(asked, _GET_CHARDEV, *attributes)
         except OSError as error:
             if error.errno != EOPNOTSUPP:
                 raise
             return None
         # The kernel's 32 bits of a dev_t (new_encode_dev()) lie where the C library's have them.
-        number = int.from_bytes(answer[_CHARDEV], sys.byteorder)
-        return DeviceNode(text(answer[_CHARDEV_NAME]), os.major(number), os.minor(number))
+        with understanding(asked):
+            number = int.from_bytes(answer[_CHARDEV], sys.byteorder)
+            return DeviceNode(text(answer[_CHARDEV_NAME]), os.major(number), os.minor(number))
 
     def _one(self, asked: str, command: int, *attributes: tuple[int, bytes]) -> dict[int, bytes]:
         answers = self._netlink.ask(asked, command, netlink.attributes(*attributes))
         if not answers:
             raise OSError(EOPNOTSUPP, f"{asked}: the kernel answered nothing")
-        return decode_attributes(answers[0])
+        with understanding(asked):
+            return decode_attributes(answers[0])
 
 
 def _device(answer: dict[int, bytes]) -> Device:

@@ -30,6 +30,7 @@ from kernel.netlink import (
     string,
     text,
     u32,
+    understanding,
 )
 from vf.slice import IpAddress, IpNetwork
 from vf.step import IpInterface, Route
@@ -113,7 +114,8 @@ class Links:
     def listed(self) -> tuple[Link, ...]:
         """List the links of the namespace."""
         request = link_message(0) + attributes((_EXT_MASK, u32(_SKIP_STATS)))
-        return tuple(_link(answer) for answer in self._route.ask("list links", _GETLINK, request, DUMP))
+        with understanding("list links"):
+            return tuple(_link(answer) for answer in self._route.ask("list links", _GETLINK, request, DUMP))
 
     def ifindex(self, ifname: str) -> int | None:
         """Find a link by its name; None if there is none. Needs no RTNL, so it never waits."""
@@ -128,30 +130,36 @@ class Links:
 
     def facts(self, ifindex: int) -> LinkFacts:
         """Read one link."""
-        (answer,) = self._route.ask(f"read link {ifindex}", _GETLINK, link_message(ifindex))
-        _, hardware_type, _, flags, _ = _IFINFOMSG.unpack_from(answer)
-        found = decode_attributes(answer[_IFINFOMSG.size :])
-        mtu = int.from_bytes(found[_MTU], sys.byteorder)
-        return LinkFacts(text(found[_IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP))
+        with self._one(ifindex) as (hardware_type, flags, found):
+            mtu = int.from_bytes(found[_MTU], sys.byteorder)
+            return LinkFacts(text(found[_IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP))
 
     def hardware(self, ifindex: int) -> Hardware:
         """Read a link's hardware addresses."""
-        (answer,) = self._route.ask(f"read link {ifindex}", _GETLINK, link_message(ifindex))
-        _, hardware_type, _, flags, _ = _IFINFOMSG.unpack_from(answer)
-        found = decode_attributes(answer[_IFINFOMSG.size :])
-        return Hardware(ifindex, hardware_type, flags, found.get(_ADDRESS, b""), found.get(_BROADCAST, b""))
+        with self._one(ifindex) as (hardware_type, flags, found):
+            return Hardware(ifindex, hardware_type, flags, found.get(_ADDRESS, b""), found.get(_BROADCAST, b""))
 
     def addresses(self, ifindex: int) -> tuple[IpInterface, ...]:
         """List the addresses of a link with their prefix lengths."""
-        request = _IFADDRMSG.pack(socket.AF_UNSPEC, 0, 0, 0, ifindex)
-        answers = self._route.ask(f"list addresses of link {ifindex}", _GETADDR, request, DUMP)
-        return tuple(_address(answer) for answer in answers if _IFADDRMSG.unpack_from(answer)[4] == ifindex)
+        asked = f"list addresses of link {ifindex}"
+        with understanding(asked):
+            request = _IFADDRMSG.pack(socket.AF_UNSPEC, 0, 0, 0, ifindex)
+            answers = self._route.ask(asked, _GETADDR, request, DUMP)
+            return tuple(_address(answer) for answer in answers if _IFADDRMSG.unpack_from(answer)[4] == ifindex)
 
     def permanent_address(self, ifindex: int) -> str:
         """Read the hardware address a link came with, which bonding does not change; the present one where none is told."""
-        (answer,) = self._route.ask(f"read link {ifindex}", _GETLINK, link_message(ifindex))
-        found = decode_attributes(answer[_IFINFOMSG.size :])
-        return found.get(_PERMANENT, found[_ADDRESS]).hex(":")
+        with self._one(ifindex) as (_, _, found):
+            return (found[_PERMANENT] if _PERMANENT in found else found[_ADDRESS]).hex(":")
+
+    @contextmanager
+    def _one(self, ifindex: int) -> Iterator[tuple[int, int, dict[int, bytes]]]:
+        """Ask for a link; gives its hardware type, its flags, and its attributes to be understood."""
+        asked = f"read link {ifindex}"
+        with understanding(asked):
+            (answer,) = self._route.ask(asked, _GETLINK, link_message(ifindex))
+            _, hardware_type, _, flags, _ = _IFINFOMSG.unpack_from(answer)
+            yield hardware_type, flags, decode_attributes(answer[_IFINFOMSG.size :])
 
     def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
         """Move a link into another namespace under a new name, in one message: udev never sees it there under the old.

@@ -35,5 +35,9 @@ def changes() -> Iterator[asyncio.Event]:
 
 def _read(monitor: Monitor, changed: asyncio.Event) -> None:
     while (device := monitor.poll(timeout=0)) is not None:
-        if not device.device_path.startswith("/devices/virtual/"):  # a plain pod's veth
+        try:
+            virtual = device.device_path.startswith("/devices/virtual/")  # a plain pod's veth
+        except ValueError:  # no UTF-8: a netdev that comes back from a pod has the name it was given there
+            virtual = False
+        if not virtual:
             changed.set()

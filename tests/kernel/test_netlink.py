@@ -1,10 +1,12 @@
 """One request on a netlink socket: what is sent, what ends an answer, and how a refusal is told."""
 
-from errno import EINVAL
+import struct
+from errno import EBADMSG, EINVAL
 
 import pytest
 
-from kernel.netlink import DUMP, Message, Netlink, attributes, decode, decode_attributes
+from kernel.netlink import DUMP, Message, Netlink, attributes, decode, decode_attributes, string, text
+from kernel.rtnetlink import Links
 from tests.kernel.test_rdma import ACKNOWLEDGED, DONE, MLX5_7, PORT, FakeKernel
 
 LISTED = MLX5_7[16:]
@@ -68,3 +70,28 @@ def test_message_that_is_not_whole_is_refused(data: bytes) -> None:
 def test_attribute_that_is_not_whole_is_refused(payload: str) -> None:
     with pytest.raises(ValueError, match="netlink"):
         decode_attributes(bytes.fromhex(payload))
+
+
+def test_name_that_is_no_utf_8_is_read_and_spelled_as_it_is() -> None:
+    assert string(text(b"net\xff\xfe\0")) == b"net\xff\xfe\0"
+
+
+def test_link_that_a_pod_gave_such_a_name_is_listed_with_the_others() -> None:
+    link = struct.pack("=BxHiII", 0, 1, 9, 0, 0) + attributes((3, b"\xff\0"))
+    message = struct.pack("=IHHII", 16 + len(link), 16, 2, 1, 0) + link
+
+    (found,) = Links(FakeKernel(message, DONE)).listed()  # type: ignore[arg-type]
+
+    assert (found.ifindex, found.ifname) == (9, "\udcff")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [MLX5_7[:20], ACKNOWLEDGED[:16] + b"\0\0\0\x80" + ACKNOWLEDGED[20:]],
+    ids=["cut short", "an errno of no kernel"],
+)
+def test_answer_that_makes_no_sense_is_an_error_like_any_other(answer: bytes) -> None:
+    with pytest.raises(OSError, match=r"^\[Errno 74\] list: the kernel's answer is not understood") as refused:
+        Netlink(FakeKernel(answer)).ask("list", 0x1401)
+
+    assert refused.value.errno == EBADMSG
