@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_interface, ip_network
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from vf.address import PciAddress
 from vf.function import DeviceNode, LinkLayer
@@ -146,25 +146,30 @@ def decode(raw: bytes) -> Record:
         body = json.loads(raw)
         digest = body.pop("sha256")
         if body["version"] not in (_VERSION, _BEFORE_BOOT):
-            raise Unreadable(f"version {body['version']!r}; this Railnet reads {_BEFORE_BOOT} and {_VERSION}")
+            raise Unreadable(f"version {body['version']!r:.40}; this Railnet reads {_BEFORE_BOOT} and {_VERSION}")
         if digest != _digest(body):
             raise Unreadable("its SHA-256 is another")
         return Record(
-            container_id=body["id"],
-            ifname=body["ifname"],
-            netns=Netns(**body["netns"]),
-            pod=Pod(**body["pod"]),
-            stage=body["stage"],
+            container_id=_file_name(body["id"]),
+            ifname=_file_name(body["ifname"]),
+            netns=_decode_netns(body["netns"]),
+            pod=Pod(*map(_text, Pod(**body["pod"]))),
+            stage=_one_of(get_args(Stage), body["stage"]),
             attachments=tuple(_decode_attachment(attachment) for attachment in body["attachments"]),
-            primary=body["primary"],
-            network=body["network"],
+            primary=_object(body["primary"]),
+            network=_text(body["network"]),
             ipam=None if body["ipam"] is None else _decode_ipam(body["ipam"]),
-            boot="" if body["version"] == _BEFORE_BOOT else body["boot"],
+            boot="" if body["version"] == _BEFORE_BOOT else _text(body["boot"]),
         )
     except Unreadable:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{type(error).__name__}: {error}") from None
+        raise Unreadable(f"{type(error).__name__}: {error!s:.200}") from None
+
+
+def _decode_netns(body: dict[str, Any]) -> Netns:
+    netns = Netns(**body)
+    return Netns(_text(netns.path), _number(netns.dev), _number(netns.inode))
 
 
 def trace(name: str, raw: bytes) -> Trace | None:
@@ -194,7 +199,7 @@ def _part(form: re.Pattern[bytes], raw: bytes, kinds: dict[str, type]) -> dict[s
 
 
 def _decode_ipam(body: dict[str, Any]) -> Ipam:
-    return Ipam(body["conf"], tuple(body["ifnames"]), body["path"])
+    return Ipam(_object(body["conf"]), tuple(_text(ifname) for ifname in body["ifnames"]), _text(body["path"]))
 
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
@@ -213,21 +218,59 @@ def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
 
 def _decode_attachment(body: dict[str, Any]) -> Attachment:
     return Attachment(
-        ifname=body["ifname"],
+        ifname=_text(body["ifname"]),
         vf=PciAddress.parse(body["vf"]),
-        rail=body["rail"],
-        link_layer=body["link_layer"],
+        rail=_number(body["rail"]),
+        link_layer=_one_of(get_args(LinkLayer), body["link_layer"]),
         guid=None if body["guid"] is None else Guid.parse(body["guid"]),
-        mtu=body["mtu"],
-        addresses=tuple(ip_interface(address) for address in body["addresses"]),
-        host_ifname=body["host_ifname"],
-        rdma=body["rdma"],
-        uverbs=None if body["uverbs"] is None else DeviceNode(**body["uverbs"]),
+        mtu=_number(body["mtu"]),
+        addresses=tuple(ip_interface(_text(address)) for address in body["addresses"]),
+        host_ifname=_text(body["host_ifname"]),
+        rdma=None if body["rdma"] is None else _text(body["rdma"]),
+        uverbs=None if body["uverbs"] is None else _decode_device_node(body["uverbs"]),
         routes=tuple(
-            Route(ip_network(route["dst"]), None if route["gw"] is None else ip_address(route["gw"]))
+            Route(ip_network(_text(route["dst"])), None if route["gw"] is None else ip_address(_text(route["gw"])))
             for route in body["routes"]
         ),
     )
+
+
+def _decode_device_node(body: dict[str, Any]) -> DeviceNode:
+    node = DeviceNode(**body)
+    return DeviceNode(_text(node.name), _number(node.major), _number(node.minor))
+
+
+# A record whose checksum is right was written by some Railnet; these make sure that it was one that writes what this reads.
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} stands where a text should be")
+    return value
+
+
+def _file_name(value: Any) -> str:
+    if set(_text(value)) & set("/\0") or value.startswith("."):
+        raise ValueError(f"{value!r:.40} is no part of a file's name")
+    return str(value)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r:.40} stands where a number should be")
+    return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.40} stands where an object should be")
+    return value
+
+
+def _one_of(known: tuple[Any, ...], value: Any) -> Any:
+    if value not in known:
+        raise ValueError(f"{value!r:.40} is none of {', '.join(known)}")
+    return value
 
 
 def _digest(body: dict[str, Any]) -> str:

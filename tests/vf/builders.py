@@ -47,6 +47,7 @@ attachments = st.builds(
         max_size=2,
     ).map(tuple),
 )
+file_names = st.text().filter(lambda name: not set(name) & set("/\0") and not name.startswith("."))
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -54,8 +55,8 @@ json_values = st.recursive(
 )
 records = st.builds(
     Record,
-    container_id=st.text(),
-    ifname=st.text(),
+    container_id=file_names,
+    ifname=file_names,
     netns=st.builds(Netns, st.text(), st.integers(0), st.integers(0)),
     pod=st.builds(Pod, st.text(), st.text(), st.text()),
     stage=st.sampled_from(["planned", "attached", "detaching"]),

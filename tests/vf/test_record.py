@@ -135,6 +135,14 @@ MISSHAPED = {
     "GUID that is no GUID": a_body(attachments=[{**a_body()["attachments"][0], "guid": "x"}]),
     "address that is none": a_body(attachments=[{**a_body()["attachments"][0], "addresses": ["10.0.0.1/99"]}]),
     "attachment that is a list": a_body(attachments=[[]]),
+    "address that is a number": a_body(attachments=[{**a_body()["attachments"][0], "addresses": [7]}]),
+    "MTU that is a text": a_body(attachments=[{**a_body()["attachments"][0], "mtu": "4092"}]),
+    "stage of another Railnet": a_body(stage="done"),
+    "pod without a text": a_body(pod={"namespace": "a", "name": "b", "uid": 7}),
+    "primary that is a list": a_body(primary=[]),
+    "id that leads elsewhere": a_body(id="../../etc/passwd"),
+    "id that is hidden": a_body(id=".c0ffee"),
+    "ifname that leads elsewhere": a_body(ifname="a/b"),
 }
 
 
