@@ -141,7 +141,8 @@ def load(path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
 
 
 def _port_mappings_absent(conf: "JsonObject") -> bool:
-    return "prevResult" in conf and not (conf.get("runtimeConfig") or {}).get("portMappings")
+    runtime_config = conf.get("runtimeConfig")
+    return "prevResult" in conf and not (isinstance(runtime_config, dict) and runtime_config.get("portMappings"))
 
 
 # Plugins that need not run: (type, condition on what it would get, why the result, the disk and DEL stay the same).

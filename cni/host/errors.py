@@ -18,14 +18,18 @@ DELEGATE_BROKE = 105
 DELEGATE_TIMED_OUT = 106
 DIFFERS = 107
 
+_MAX_CHARACTERS = (
+    2000  # of a message, and of its details: runtimes, kubelet and events repeat what others may have written
+)
+
 
 class CniError(Exception):
     """A request fails with `code`; `str()` says what was wrong, `details` what helps to find out why."""
 
     def __init__(self, code: int, message: str, details: str = "") -> None:
-        super().__init__(message)
+        super().__init__(_shortened(message))
         self.code = code
-        self.details = details
+        self.details = _shortened(details)
 
     def stdout(self, version: str = "1.0.0") -> bytes:
         """Spell the error as the specification's JSON, in the request's version where that is known."""
@@ -51,3 +55,7 @@ class DelegateError(CniError):
     def stdout(self, version: str = "1.0.0") -> bytes:  # noqa: ARG002 - the delegate chose its version
         """Give what the delegate printed."""
         return self.raw
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"

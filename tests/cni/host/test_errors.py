@@ -24,3 +24,10 @@ def test_delegates_error_is_its_own_bytes_in_its_own_version() -> None:
     raw = b'{ "code" : 11 ,\n\t"msg":"x", "odd" : [ ] }  '
 
     assert DelegateError("flannel", 11, "x", raw).stdout("1.1.0") == raw
+
+
+def test_error_is_told_in_short_whatever_others_have_written() -> None:
+    error = CniError(7, "x" * 100_000, "\0" * 100_000)
+
+    assert len(error.stdout()) < 20_000
+    assert str(error).endswith("x…")
