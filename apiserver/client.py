@@ -5,6 +5,7 @@ Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly 
 
 import http.client
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import NamedTuple, Self
 
 CREDENTIALS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECONDS = 10.0
-_MAX_ANSWER = 1 << 16  # only what is said of a failure is read
+_MAX_ANSWER = 1 << 16  # only what is said of a failure is read …
+_MAX_MESSAGE = 1000  # … and so many characters of it are told
+_MAX_PORT = 0xFFFF
+_MAX_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class Request(NamedTuple):
@@ -32,6 +37,18 @@ class Answer(NamedTuple):
     retry_after: float | None = None
 
 
+def path(*segments: str) -> str:
+    """Join names to a path below /api/v1; the runtime told them, and the request has the daemon's rights.
+
+    Raises:
+        ValueError: one is no name of an object (DNS subdomain, RFC 1123).
+    """
+    for segment in segments:
+        if len(segment) > _MAX_NAME or _NAME.fullmatch(segment) is None:
+            raise ValueError(f"{segment!r:.80} is no name of an object of the API server")
+    return "/api/v1/" + "/".join(segments)
+
+
 class ApiServer:
     """Sends requests one by one, each on a connection of its own: they are few, and far between."""
 
@@ -43,9 +60,10 @@ class ApiServer:
     def of_cluster(cls, environ: Mapping[str, str], credentials: Path = CREDENTIALS) -> Self | None:
         """Find the API server by what kubelet gives every container; None outside of a cluster, or without a token."""
         host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "")
-        if not host or not port.isdecimal() or not (credentials / "token").exists():
+        number = int(port[:9]) if port.isdecimal() else 0
+        if not host or not 0 < number <= _MAX_PORT or not (credentials / "token").exists():
             return None
-        return cls(host, int(port), credentials)
+        return cls(host, number, credentials)
 
     def send(self, request: Request) -> Answer:
         """Send and wait for the answer. Blocks: not for an event loop's thread.
@@ -58,7 +76,7 @@ class ApiServer:
             connection.request(request.method, request.path, request.body, self._headers(request))
             return _answer(connection.getresponse())
         except (http.client.HTTPException, ValueError) as error:  # ValueError: the token is none
-            raise OSError(f"{type(error).__name__}: {error}") from None
+            raise OSError(f"{type(error).__name__}: {error!s:.200}") from None
         finally:
             connection.close()
 
@@ -88,6 +106,6 @@ def _answer(response: http.client.HTTPResponse) -> Answer:
 def _message(response: http.client.HTTPResponse) -> str:
     text = response.read(_MAX_ANSWER).decode(errors="replace")
     try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text.strip() or response.reason
+        return str(json.loads(text)["message"])[:_MAX_MESSAGE]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return text.strip()[:_MAX_MESSAGE] or response.reason

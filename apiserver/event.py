@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from apiserver.client import Request
+from apiserver.client import Request, path
 from vf.record import Pod
 
 _COMPONENT = "railnet"
@@ -48,12 +48,20 @@ class Event:
 
     def requests(self) -> Sequence[Request]:
         """Make the object; one of a series changes it, and makes it if it has expired."""
-        path = f"/api/v1/namespaces/{self.pod.namespace}/events"
-        make = Request("POST", path, "application/json", json.dumps(self._whole()).encode())
+        events = path("namespaces", self.pod.namespace, "events")
+        make = Request("POST", events, "application/json", json.dumps(self._whole()).encode())
         if self.count == 1:
             return (make,)
         change = json.dumps(self._changing()).encode()
-        return (Request("PATCH", f"{path}/{self.name}", "application/merge-patch+json", change), make)
+        return (
+            Request(
+                "PATCH",
+                path("namespaces", self.pod.namespace, "events", self.name),
+                "application/merge-patch+json",
+                change,
+            ),
+            make,
+        )
 
     def _whole(self) -> dict[str, object]:
         pod = self.pod
@@ -104,5 +112,5 @@ def _time(moment: datetime) -> str:
 
 
 def _shortened(text: str) -> str:
-    raw = text.encode()
-    return text if len(raw) <= _MAX_TEXT else raw[: _MAX_TEXT - 3].decode(errors="ignore") + "…"
+    raw = text.encode(errors="replace")  # a name that a pod gave to a link may be no UTF-8
+    return raw.decode() if len(raw) <= _MAX_TEXT else raw[: _MAX_TEXT - 3].decode(errors="ignore") + "…"

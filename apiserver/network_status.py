@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.client import Request
+from apiserver.client import Request, path
 from vf.record import Attachment, Pod, Record
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -48,7 +48,7 @@ def _primary(name: str, ifname: str, raw: bytes) -> dict[str, Any]:
             "dns": result.get("dns") or {},
             "gateway": [way["gw"] for way in result.get("routes") or [] if way["dst"] in _EVERYWHERE and way.get("gw")],
         }
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the primary's result cannot be understood: {type(error).__name__}: {error}") from None
     return {key: value for key, value in element.items() if value not in (None, [])}
 
@@ -94,16 +94,16 @@ class NetworkStatus:
         By `pods/status`, through which the specification cannot be changed. A UID in a merge patch is a precondition,
         since it is immutable (kubernetes/kubernetes#86320).
         """
-        path = f"/api/v1/namespaces/{self.pod.namespace}/pods/{self.pod.name}/status"
+        status = path("namespaces", self.pod.namespace, "pods", self.pod.name, "status")
         text = json.dumps(self.elements(), indent=4)
         if not self.static:
             patch = {"metadata": {"uid": self.pod.uid, "annotations": {ANNOTATION: text}}}
-            return (Request("PATCH", path, "application/merge-patch+json", json.dumps(patch).encode()),)
+            return (Request("PATCH", status, "application/merge-patch+json", json.dumps(patch).encode()),)
         steps = [
             {"op": "test", "path": _pointer(_MIRROR), "value": self.pod.uid},
             {"op": "add", "path": _pointer(ANNOTATION), "value": text},
         ]
-        return (Request("PATCH", path, "application/json-patch+json", json.dumps(steps).encode()),)
+        return (Request("PATCH", status, "application/json-patch+json", json.dumps(steps).encode()),)
 
 
 def _pointer(annotation: str) -> str:

@@ -108,3 +108,11 @@ def test_without_a_token_there_is_none(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
     assert ApiServer.of_cluster(environ, tmp_path) is None
+
+
+@pytest.mark.parametrize("port", ["", "0", "65536", "9" * 5000, "-1", "x"])
+def test_port_that_is_none_is_no_cluster(tmp_path: Path, port: str) -> None:
+    (tmp_path / "token").touch()
+    environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": port}
+
+    assert ApiServer.of_cluster(environ, tmp_path) is None

@@ -90,3 +90,17 @@ def test_only_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None
     counts = [warned(series, 1, pod).count for pod in (pods[0], pods[1], pods[0], pods[2], pods[1], pods[2])]
 
     assert counts == [1, 1, 2, 1, 1, 2]
+
+
+def test_words_that_are_no_unicode_are_told_as_far_as_they_are() -> None:
+    (make,) = Series("n").warning(POD, "R", "link \udcff", NOON).requests()
+
+    assert body(make)["message"] == "link ?"
+
+
+@pytest.mark.parametrize(
+    "pod", [POD._replace(namespace="../../nodes"), POD._replace(namespace=""), POD._replace(namespace="a?b")]
+)
+def test_namespace_that_is_none_makes_no_path(pod: Pod) -> None:
+    with pytest.raises(ValueError, match="is no name of an object of the API server"):
+        Series("n").warning(pod, "R", "words", NOON).requests()
