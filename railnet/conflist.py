@@ -110,7 +110,7 @@ def _named_primary(root: Path) -> str | None:
     """Give the primary that Railnet's configuration on the host names."""
     try:
         return str(json.loads(read(root) or b"")["plugins"][0]["primary"])
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None
 
 

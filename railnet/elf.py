@@ -13,6 +13,7 @@ _READABLE = 4
 _ALIGNMENT = 0x10000  # the largest page of any machine Linux has CPython for
 _DYNAMIC_ENTRY = struct.Struct("<qQ")
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+_HEADER_BYTES = 64
 
 
 class NotRelocatable(ValueError):
@@ -39,7 +40,10 @@ def interpreter(program: bytes) -> str:
         NotRelocatable: it has none, or is no ELF64 program.
     """
     _, segment = _only(program, _INTERP)
-    return program[segment.offset : segment.offset + segment.filesz].rstrip(b"\0").decode()
+    try:
+        return program[segment.offset : segment.offset + segment.filesz].rstrip(b"\0").decode()
+    except UnicodeDecodeError:
+        raise NotRelocatable("the path of its loader is no text") from None
 
 
 def relocate(program: bytes, loader: str, libraries: str) -> bytes:
@@ -52,9 +56,16 @@ def relocate(program: bytes, loader: str, libraries: str) -> bytes:
     Raises:
         NotRelocatable: it has no note, or no room in its dynamic section (binutils leaves five entries free).
     """
+    try:
+        return _relocated(program, loader, libraries)
+    except (struct.error, OverflowError) as error:
+        raise NotRelocatable(f"what its headers say goes beyond it: {error}") from None
+
+
+def _relocated(program: bytes, loader: str, libraries: str) -> bytes:
     paths = loader.encode() + b"\0" + libraries.encode() + b"\0"
     segments = dict(_segments(program))
-    end = max(segment.vaddr + segment.memsz for segment in segments.values() if segment.kind == _LOAD)
+    end = max((segment.vaddr + segment.memsz for segment in segments.values() if segment.kind == _LOAD), default=0)
     vaddr = -(-end // _ALIGNMENT) * _ALIGNMENT + len(program) % _ALIGNMENT
     added = _Segment(_LOAD, _READABLE, len(program), vaddr, vaddr, len(paths), len(paths), _ALIGNMENT)
     place, _ = _only(program, _INTERP)
@@ -69,10 +80,12 @@ def relocate(program: bytes, loader: str, libraries: str) -> bytes:
 
 def _segments(program: bytes) -> Iterator[tuple[int, _Segment]]:
     """Give each program header with its place in the file."""
-    if program[:6] != b"\x7fELF\2\1":
+    if program[:6] != b"\x7fELF\2\1" or len(program) < _HEADER_BYTES:
         raise NotRelocatable("it is no little-endian ELF64 program")
     (table,) = struct.unpack_from("<Q", program, 32)
     size, count = struct.unpack_from("<HH", program, 54)
+    if size < _PROGRAM_HEADER.size or table + size * count > len(program):
+        raise NotRelocatable(f"it is shorter than its {count} program headers")
     for place in range(table, table + size * count, size):
         yield place, _Segment(*_PROGRAM_HEADER.unpack_from(program, place))
 
@@ -86,7 +99,7 @@ def _only(program: bytes, kind: int) -> tuple[int, _Segment]:
 
 def _spare(segments: dict[int, _Segment]) -> int:
     """Give the place of a note behind the loaded segments, which have to stand in the order of their addresses."""
-    last_load = max(place for place, segment in segments.items() if segment.kind == _LOAD)
+    last_load = max((place for place, segment in segments.items() if segment.kind == _LOAD), default=0)
     notes = [place for place, segment in segments.items() if segment.kind == _NOTE and place > last_load]
     if not notes:
         raise NotRelocatable("it has no note behind its loaded segments, whose program header could be used")
@@ -97,7 +110,9 @@ def _set_rpath(program: bytearray, vaddr: int) -> None:
     _, dynamic = _only(bytes(program), _DYNAMIC)
     places = range(dynamic.offset, dynamic.offset + dynamic.filesz, _DYNAMIC_ENTRY.size)
     tags = {place: _DYNAMIC_ENTRY.unpack_from(program, place) for place in places}
-    strings = next(value for tag, value in tags.values() if tag == _DT_STRTAB)
+    strings = next((value for tag, value in tags.values() if tag == _DT_STRTAB), None)
+    if strings is None:
+        raise NotRelocatable("its dynamic section names no strings")
     present = [place for place, (tag, _) in tags.items() if tag in (_DT_RPATH, _DT_RUNPATH)]
     free = [place for place, (tag, _) in tags.items() if tag == _DT_NULL]
     if not present and len(free) < 2:  # noqa: PLR2004 - the last one ends the table

@@ -42,5 +42,5 @@ def _is_request(process: Path) -> bool:
 
 def _is_in_the_hosts_pid_namespace(status: bytes) -> bool:
     """Tell whether /proc/<pid>/status names the process by one number: NSpid has one for each namespace from /proc's down."""
-    (numbers,) = (line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:"))
-    return len(numbers) == 1
+    numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:")), [b"the only one"])
+    return len(numbers) == 1  # a kernel without PID namespaces has no such line

@@ -102,7 +102,7 @@ def _cached(root: Path, folder: Path) -> Iterator[str]:
             entry = json.loads(path.read_bytes())
             if _is_ours(entry) and _lives(root, entry):
                 yield f"sandbox {entry['containerId']}@{entry['ifName']}"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # no entry of libcni's, or gone by now
 
 
