@@ -1,0 +1,101 @@
+"""What is read off a pod: GPUs among resources, quantities, and the places an operator writes to."""
+
+import pytest
+
+from tests.training.builders import a_container, a_pod
+from training.pod import count, is_gpu, parse
+from training.sources import Addresses, Either, Env, First, Key, Owner
+
+GPUS = {
+    "nvidia.com/gpu": True,
+    "amd.com/gpu": True,
+    "example.com/gpu": True,
+    "nvidia.com/gpu.shared": True,
+    "nvidia.com/mig-1g.5gb": True,
+    "gpu.intel.com/i915": True,
+    "nvidia.com/hostdev": False,
+    "nvidia.com/rdma_shared_devices": False,
+    "rdma/ib_vf": False,
+    "cpu": False,
+    "gpu": False,
+    "example.com/gpus": False,
+    "requests.nvidia.com/gpu": True,
+}
+
+
+@pytest.mark.parametrize(("resource", "expected"), GPUS.items())
+def test_gpu_is_known_by_its_resource(resource: str, expected: bool):
+    assert is_gpu(resource) is expected
+
+
+@pytest.mark.parametrize(("quantity", "expected"), [("0", 0), ("1", 1), ("16", 16), ("1k", 1)])
+def test_quantity_is_counted(quantity: str, expected: int):
+    assert count(quantity) == expected
+
+
+def test_limit_counts_where_limit_and_request_stand():
+    resources = {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": "2"}}
+    pod = parse({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": resources}]}})
+
+    assert pod.containers[0].gpus == 2
+
+
+def test_name_is_the_generate_name_before_there_is_one():
+    pod = parse({"metadata": {"generateName": "job-0-"}, "spec": {"containers": [{"name": "c"}]}})
+
+    assert pod.name == "job-0-"
+
+
+def test_owner_is_the_controller_among_the_owners():
+    owners = [{"name": "gang", "controller": False}, {"name": "job", "controller": True}]
+    pod = parse({"metadata": {"ownerReferences": owners}, "spec": {"containers": [{"name": "c"}]}})
+
+    assert pod.owner == "job"
+
+
+def test_key_is_a_label_before_it_is_an_annotation():
+    pod = a_pod(labels={"a": "label"}, annotations={"a": "annotation", "b": "annotation"})
+
+    assert [Key(name).read(pod, a_container()) for name in "abc"] == ["label", "annotation", None]
+
+
+@pytest.mark.parametrize(("value", "expected"), [("4", "4"), ("1:4", "4"), (None, None)])
+def test_environment_is_a_number_or_the_end_of_a_range(value: str | None, expected: str | None):
+    assert Env("PET_NNODES").read(a_pod(), a_container(env={"PET_NNODES": value})) == expected
+
+
+TF_CONFIGS = {
+    '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"]}}': "3",
+    '{"cluster": {"ps": ["a:1"], "worker": {"1": "c:1"}}}': None,
+    '{"cluster": {}}': None,
+    '{"cluster": 3}': None,
+    "{}": None,
+    "[]": None,
+    "{": None,
+    "[" * 100_000: None,
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), TF_CONFIGS.items(), ids=lambda value: f"{value:.40}" if value else None)
+def test_tf_config_tells_a_size_only_if_it_is_whole(text: str, expected: str | None):
+    assert Addresses("TF_CONFIG").read(a_pod(), a_container(env={"TF_CONFIG": text})) == expected
+
+
+def test_first_that_says_anything_counts():
+    pod = a_pod(labels={"empty": "", "b": "2"})
+
+    assert First(Key("none"), Key("empty"), Key("b")).read(pod, a_container()) == "2"
+    assert First(Key("none")).read(pod, a_container()) is None
+
+
+def test_either_of_two_words():
+    leader = Either("index", "0", "leader", "worker")
+
+    assert leader.read(a_pod(labels={"index": "0"}), a_container()) == "leader"
+    assert leader.read(a_pod(labels={"index": "1"}), a_container()) == "worker"
+    assert leader.read(a_pod(), a_container()) == "worker"
+
+
+def test_pod_without_a_controller_is_its_own():
+    assert Owner().read(a_pod(owner="job"), a_container()) == "job"
+    assert Owner().read(a_pod(name="solo-"), a_container()) == "solo"

@@ -1,0 +1,206 @@
+"""Who makes training pods, and how to tell: THE table. One row for each operator; the first row that fits is the pod's.
+
+To teach Railnet an operator, add a row, pods as the operator makes them under `tests/admission/golden/`, and its page under
+`docs/training/`; nothing else knows of operators. Keys are quoted from the operators' own sources, which the golden pods name.
+
+A mark must be a label which the operator's *controller* writes: selectors see no annotations, and what its webhook adds may
+not be there yet when ours is called.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from training import keys
+from training.sources import Addresses, Always, ContainerName, Either, Env, First, Key, Owner, Source
+
+ANY: tuple[str, ...] = ()  # of a mark: whatever its value
+
+
+class Part(Enum):
+    """What the pods of a role do in the exchange of the job's data."""
+
+    TRAINS = "trains"
+    LAUNCHES = "starts the others, and trains only if it asks for GPUs"
+    WITH_GPUS = "trains only if it asks for GPUs"
+    APART = "takes no part"
+
+
+class Default(Enum):
+    """Which pods of an operator get a rail where no label says so."""
+
+    GPUS = "those that ask for GPUs"
+    GANG = "those that ask for GPUs, of jobs with more than one pod"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One row.
+
+    Attributes:
+        name: what users call it.
+        page: its page under `docs/training/`.
+        marks: labels that all of its pods have, each with the values it may have.
+        job, role: where their names stand.
+        rank: where the position among the pods of that role stands, the most significant number first.
+        size: where the number of the job's pods stands, if it does.
+        containers: names of the container that trains; `{label}` stands for a label's value. If no container has one of
+            them, it is the first that asks for GPUs, else the first.
+        named: whether a pod without a container of such a name is none of this operator's.
+        roles: what those roles do that do not simply train.
+        also_trains: what a launcher has that trains as well, without asking for GPUs.
+        default: which pods get a rail where no label says so.
+    """
+
+    name: str
+    page: str
+    marks: Mapping[str, tuple[str, ...]]
+    job: Source
+    role: Source
+    rank: tuple[Source, ...]
+    size: Source | None = None
+    containers: tuple[str, ...] = ()
+    named: bool = False
+    roles: Mapping[str, Part] = field(default_factory=dict)
+    also_trains: Source | None = None
+    default: Default = Default.GPUS
+
+
+_COMPLETION_INDEX = Key("batch.kubernetes.io/job-completion-index")
+_KUBEFLOW = "training.kubeflow.org/"
+_JOBSET = "jobset.sigs.k8s.io/"
+_LWS = "leaderworkerset.sigs.k8s.io/"
+
+OPERATORS: tuple[Operator, ...] = (
+    Operator(
+        name="KubeDL",
+        page="kubedl",
+        marks={"group-name": ("training.kubedl.io",), "job-name": ANY, "replica-type": ANY},
+        job=Key("job-name"),
+        role=Key("replica-type"),
+        rank=(Key("replica-index"),),
+        size=First(Env("WORLD_SIZE"), Key("kubedl.io/world-size"), Addresses("TF_CONFIG"), Addresses("XDL_CONFIG")),
+        containers=("tensorflow", "pytorch", "xgboostjob", "mpi", "xdl", "mars", "elasticdl"),
+        roles={
+            "launcher": Part.LAUNCHES,
+            "evaluator": Part.APART,
+            "aimaster": Part.APART,
+            "webservice": Part.APART,
+        },
+    ),
+    Operator(
+        name="Kubeflow training-operator",
+        page="kubeflow-training-operator",
+        marks={
+            _KUBEFLOW + "operator-name": (
+                "tfjob-controller",
+                "pytorchjob-controller",
+                "mpijob-controller",
+                "xgboostjob-controller",
+                "paddlejob-controller",
+                "jaxjob-controller",
+            ),
+            _KUBEFLOW + "job-name": ANY,
+            _KUBEFLOW + "replica-type": ANY,
+        },
+        job=Key(_KUBEFLOW + "job-name"),
+        role=Key(_KUBEFLOW + "replica-type"),
+        rank=(Key(_KUBEFLOW + "replica-index"),),
+        # WORLD_SIZE last: of a PyTorchJob it counts processes, but that always has PET_NNODES
+        size=First(
+            Env("PET_NNODES"), Env("PADDLE_NNODES"), Env("NUM_PROCESSES"), Addresses("TF_CONFIG"), Env("WORLD_SIZE")
+        ),
+        containers=("tensorflow", "pytorch", "mpi", "xgboost", "paddle", "jax"),
+        roles={"launcher": Part.LAUNCHES, "evaluator": Part.APART},
+    ),
+    Operator(
+        name="MPIJob v2 (mpi-operator)",
+        page="mpi-operator",
+        marks={
+            _KUBEFLOW + "operator-name": ("mpi-operator",),
+            _KUBEFLOW + "job-name": ANY,
+            _KUBEFLOW + "job-role": ("launcher", "worker"),
+        },
+        job=Key(_KUBEFLOW + "job-name"),
+        role=Key(_KUBEFLOW + "job-role"),
+        rank=(Key(_KUBEFLOW + "replica-index"),),
+        roles={"launcher": Part.LAUNCHES},
+        also_trains=Key(_KUBEFLOW + "replica-index"),  # spec.runLauncherAsWorker
+    ),
+    Operator(
+        name="Trainer v2 and JobSet",
+        page="jobset",
+        marks={_JOBSET + "jobset-name": ANY, _JOBSET + "replicatedjob-name": ANY},
+        job=Key(_JOBSET + "jobset-name"),
+        role=Key(_JOBSET + "replicatedjob-name"),
+        rank=(Key(_JOBSET + "job-index"), _COMPLETION_INDEX),
+        size=Env("PET_NNODES"),
+        containers=("node",),
+        roles={
+            "launcher": Part.LAUNCHES,
+            "dataset-initializer": Part.APART,
+            "model-initializer": Part.APART,
+        },
+        also_trains=ContainerName("node"),  # Trainer's runLauncherAsNode
+    ),
+    Operator(
+        name="Volcano",
+        page="volcano",
+        marks={"volcano.sh/job-name": ANY, "volcano.sh/task-spec": ANY},
+        job=Key("volcano.sh/job-name"),
+        role=Key("volcano.sh/task-spec"),
+        rank=(Key("volcano.sh/task-index"),),
+        size=First(Env("WORLD_SIZE"), Addresses("TF_CONFIG")),
+        roles={"mpimaster": Part.LAUNCHES, "launcher": Part.LAUNCHES, "evaluator": Part.APART},
+    ),
+    Operator(
+        name="KubeRay",
+        page="kuberay",
+        marks={"ray.io/is-ray-node": ("yes",), "ray.io/cluster": ANY, "ray.io/node-type": ("head", "worker")},
+        job=Key("ray.io/cluster"),
+        role=First(Key("ray.io/group"), Key("ray.io/node-type")),
+        rank=(Key("ray.io/worker-group-replica-index"), First(Key("ray.io/replica-host-index"), Always("0"))),
+        roles={"headgroup": Part.WITH_GPUS},
+    ),
+    Operator(
+        name="LeaderWorkerSet",
+        page="leaderworkerset",
+        marks={_LWS + "name": ANY},
+        job=Key(_LWS + "name"),
+        role=Either(_LWS + "worker-index", "0", "leader", "worker"),
+        rank=(Key(_LWS + "group-index"), Key(_LWS + "worker-index")),
+        size=Key(_LWS + "size"),
+        default=Default.GANG,
+    ),
+    Operator(
+        name="Indexed Job",
+        page="indexed-job",
+        marks={"batch.kubernetes.io/job-name": ANY, "batch.kubernetes.io/job-completion-index": ANY},
+        job=Key("batch.kubernetes.io/job-name"),
+        role=Always("worker"),
+        rank=(_COMPLETION_INDEX,),
+        size=Env("PET_NNODES"),
+        default=Default.NONE,
+    ),
+    Operator(
+        name="TensorFlow on Kubernetes, plain templates",
+        page="tensorflow-templates",
+        marks={"name": ANY, "job": ("ps", "worker"), "task": ANY},
+        job=Key("name"),
+        role=Key("job"),
+        rank=(Key("task"),),
+        containers=("{name}-{job}-{task}", "tensorflow"),
+        named=True,
+        default=Default.NONE,
+    ),
+    Operator(
+        name="any pod with the label",
+        page="any-pod",
+        marks={keys.NET1: ("true",)},
+        job=First(Key(keys.JOB), Key("batch.kubernetes.io/job-name"), Owner()),
+        role=First(Key(keys.ROLE), Always("worker")),
+        rank=(First(Key(keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
+        default=Default.NONE,
+    ),
+)
