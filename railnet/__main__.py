@@ -44,7 +44,16 @@ def _parser() -> argparse.ArgumentParser:
         "uninstall", help="give the runtime back to its primary network, and go when no sandbox needs the executable"
     )
     uninstall.add_argument("--stay", action="store_true", help="when all is done, wait for SIGTERM")
-    for command in (node, install, uninstall):
+    admission = commands.add_parser(
+        "admission", help="what training pods are given when they are created"
+    ).add_subparsers(dest="verb", required=True)
+    explain = admission.add_parser(
+        "explain", help="say what would be done to the pods of a file, and why; asks no cluster"
+    )
+    explain.add_argument(
+        "-f", dest="file", required=True, help="Pods, and their Namespaces, as YAML or JSON; - is stdin"
+    )
+    for command in (node, install, uninstall, explain):
         command.add_argument(
             "--config", type=Path, default=_CONFIGURATION, help=f"the node configuration ({_CONFIGURATION})"
         )
@@ -102,6 +111,12 @@ def _demo(arguments: argparse.Namespace) -> int:
     return demo.run_inside() if arguments.inside else demo.run(as_json=arguments.json)
 
 
+def _admission(arguments: argparse.Namespace) -> int:
+    from railnet import configuration, explain  # noqa: PLC0415 - see _RUN
+
+    return 0 if explain.explain(arguments.file, configuration.load(arguments.config)) else _FAILED
+
+
 def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table below calls all alike
     print(VERSION)
     return 0
@@ -113,7 +128,14 @@ def _require_root(what: str) -> None:
 
 
 # Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither.
-_RUN = {"node": _node, "install": _install, "uninstall": _uninstall, "demo": _demo, "version": _version}
+_RUN = {
+    "node": _node,
+    "install": _install,
+    "uninstall": _uninstall,
+    "admission": _admission,
+    "demo": _demo,
+    "version": _version,
+}
 
 
 if __name__ == "__main__":

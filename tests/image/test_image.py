@@ -161,7 +161,7 @@ def test_packages_are_those_of_the_lock_file_and_of_the_node_alone(rootfs: Path)
 def test_railnet_of_this_checkout_is_in_the_image(rootfs: Path) -> None:
     installed = rootfs / "opt/railnet/lib/python3.11/site-packages"
 
-    for package in ("apiserver", "cni", "deviceplugin", "kernel", "kubelet", "railnet", "training", "vf"):
+    for package in ("admission", "apiserver", "cni", "deviceplugin", "kernel", "kubelet", "railnet", "training", "vf"):
         for path in (ROOT / package).rglob("*.py"):
             assert (installed / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
 

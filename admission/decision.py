@@ -1,0 +1,217 @@
+"""What a pod is given, and why: the decision, before anybody writes it down as a patch."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from admission import keys
+from admission.environment import Variable, wanted
+from admission.policy import Namespace, Policy, switch
+from training.keys import JOB, NET1, RANK, ROLE
+from training.operators import Default, Part
+from training.pod import Container, Pod, count
+from training.recogniser import Member, recognise
+from vf.errors import Misconfigured
+from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
+
+_MOST_VFS = 256  # more than any node has; bounds what a pod can make the scheduler and the node look at
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
+_DIGEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """The pod stays as it is."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What a pod is given: only what it does not have yet, so nothing the second time.
+
+    Attributes:
+        member: what it is to its job.
+        container: the name of the container that gets VFs and environment.
+        why: why it gets anything, a clause.
+        resource, vfs: how many VFs are added to its requests and limits; 0 where it asks for some itself, or needs none.
+        variables: the environment that is set.
+        labels: the labels that are set.
+        kept: what was left as the pod has it, in words.
+    """
+
+    member: Member
+    container: str
+    why: str
+    resource: str = ""
+    vfs: int = 0
+    variables: tuple[Variable, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+
+
+Decision = Untouched | Additions
+
+
+def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
+    """Decide what a pod is given.
+
+    Raises:
+        Misconfigured: a label or annotation is malformed, contradicts the pod, or names what does not exist.
+        NotPermitted: its namespace may not use the network, or the addresses, that it names.
+    """
+    own = switch(pod.labels, "pod")
+    if pod.mirror:
+        return Untouched("it stands for a static pod, which kubelet runs as its file says")
+    if own is False:
+        return Untouched(f"its label {NET1} is false")
+    if own is None and namespace.net1 is False:
+        return Untouched(f"the label {NET1} of its namespace is false")
+    member = recognise(pod, partial(_served, policy=policy))
+    if member is None:
+        return Untouched("it has the labels of no training operator that is known here")
+    asked = _asked(pod, policy)
+    part, why = _verdict(member, pod, asked, namespace, labelled=own is True)
+    if part is Part.APART:
+        return Untouched(f"{member} ({member.operator.name}): {why}")
+    vfs = _vfs(pod, asked, policy) if part is Part.TRAINS else 0
+    if vfs and not pod.host_network:
+        policy.networks.choose(namespace.name, pod.annotations, vfs)
+    container = pod.containers[member.container]
+    variables = _reachable(pod, policy, wanted(part))
+    return Additions(
+        member=member,
+        container=container.name,
+        why=why,
+        resource=policy.resources[0],
+        vfs=vfs if asked is None else 0,
+        variables=tuple(variable for variable in variables if variable.name not in container.env),
+        labels=dict(_labels(member, pod)),
+        kept=tuple(_kept(container, variables, asked, policy)),
+    )
+
+
+def _served(container: Container, policy: Policy) -> bool:
+    """Tell whether a container has what it would be given: VFs, or what a launcher passes on."""
+    if not container.resources.keys().isdisjoint(policy.resources):
+        return True
+    return all(container.env.get(variable.name) == variable.value for variable in wanted(Part.LAUNCHES))
+
+
+def _asked(pod: Pod, policy: Policy) -> int | None:
+    """Count the VFs that the pod's containers ask for by themselves; None if none mentions them."""
+    quantities = [
+        count(quantity)
+        for container in pod.containers
+        for resource, quantity in container.resources.items()
+        if resource in policy.resources
+    ]
+    return sum(quantities) if quantities else None
+
+
+def _verdict(member: Member, pod: Pod, asked: int | None, namespace: Namespace, *, labelled: bool) -> tuple[Part, str]:
+    """Tell what part the pod takes, and why: after what its author says, then its role, its namespace, its GPUs."""
+    if asked == 0:
+        return Part.APART, "it asks for 0 VFs"
+    if labelled:
+        return Part.TRAINS, f"its label {NET1} is true"
+    if asked:
+        return Part.TRAINS, f"it asks for {asked} VF{'s' * (asked > 1)} itself"
+    return _by_role(member, pod.containers[member.container], namespace)
+
+
+def _by_role(member: Member, container: Container, namespace: Namespace) -> tuple[Part, str]:
+    if member.part is Part.APART:
+        return Part.APART, f"the role {member.role} takes no part in the exchange of data"
+    if namespace.net1:
+        return member.part, f"the label {NET1} of its namespace is true"
+    if member.part is Part.LAUNCHES:
+        return Part.APART, f"a launcher without GPUs; its environment is set where the namespace has the label {NET1}"
+    return _by_default(member, container)
+
+
+def _by_default(member: Member, container: Container) -> tuple[Part, str]:
+    default, gpus = member.operator.default, container.gpus
+    unless = f'label it, or its namespace, {NET1}: "true" if it needs a rail'
+    if default is Default.NONE:
+        return Part.APART, f"pods of {member.operator.name} get a rail only by label; {unless}"
+    if not gpus:
+        return Part.APART, f"container {container.name} asks for no GPUs; {unless}"
+    if default is Default.GANG and (member.size or 1) == 1:
+        return Part.APART, f"it is alone in its group; {unless}"
+    return Part.TRAINS, f"container {container.name} asks for {gpus} GPU{'s' * (gpus > 1)}"
+
+
+def _vfs(pod: Pod, asked: int | None, policy: Policy) -> int:
+    """Count the VFs the pod has in the end."""
+    annotated = _annotated(pod, policy)
+    if asked is None:
+        return annotated or 1
+    if annotated not in (None, asked):
+        raise Misconfigured(
+            f"{keys.VF} is {annotated}, but the pod's containers ask for {asked} {policy.resources[0]}; remove one of both"
+        )
+    return asked
+
+
+def _annotated(pod: Pod, policy: Policy) -> int | None:
+    text = pod.annotations.get(keys.VF)
+    if text is None:
+        return None
+    if text != "auto":
+        return _number(text)
+    if policy.rails is None:
+        raise Misconfigured(
+            f"{keys.VF} is auto, but nobody told how many rails a node has: give a number, "
+            "or have the administrator list the PFs under 'rails' in node.yaml"
+        )
+    return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))
+
+
+def _number(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_VFS)) else 0
+    if not 0 < number <= _MOST_VFS:
+        raise Misconfigured(
+            f'{keys.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MOST_VFS}, or "auto". '
+            f'For none, label the pod {NET1}: "false"'
+        )
+    return number
+
+
+def _reachable(pod: Pod, policy: Policy, variables: tuple[Variable, ...]) -> tuple[Variable, ...]:
+    """Give no variables where no address on net1 could answer: on the host's network, or on a network without addresses."""
+    network = policy.networks.by_name.get(pod.annotations.get(NETWORK_ANNOTATION, DEFAULT))
+    without = pod.host_network or (network is not None and isinstance(network.ipam, NoIpam))
+    return () if without else variables
+
+
+def _kept(container: Container, variables: tuple[Variable, ...], asked: int | None, policy: Policy) -> Iterator[str]:
+    names = [variable.name for variable in variables if variable.name in container.env]
+    if names:
+        yield f"kept {', '.join(names)} as the pod sets them"
+    if container.env_from and len(names) < len(variables):
+        yield "what is set here stands before the container's envFrom"
+    if not variables:
+        yield "no environment: there is no address on net1 that it could name"
+    if asked:
+        yield f"kept its request for {asked} {policy.resources[0]}"
+
+
+def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:
+    for key, text in ((JOB, member.job), (ROLE, member.role), (RANK, member.dotted_rank)):
+        value = _label_value(text)
+        if value and key not in pod.labels:
+            yield key, value
+
+
+def _label_value(text: str) -> str | None:
+    """Make a name the value of a label: a longer one, as controllers may have, ends in a digest of the whole."""
+    if _LABEL_VALUE.fullmatch(text) is None:
+        return None
+    if len(text) <= _LABEL_LENGTH:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+    return f"{text[: _LABEL_LENGTH - _DIGEST - 1].rstrip('-_.')}-{digest}"

@@ -1,0 +1,11 @@
+"""The annotations under `railnet.io/` that the admission helper reads, and the one it writes."""
+
+from training.keys import CONTAINER, SIZE
+from vf.network import ADDRESS_ANNOTATION, NETWORK_ANNOTATION
+
+VF = "railnet.io/vf"  # how many VFs: a number, or `auto`
+EXPLAIN = "railnet.io/explain"
+
+PREFIX = "railnet.io/"
+READ = (VF, CONTAINER, SIZE, NETWORK_ANNOTATION, ADDRESS_ANNOTATION)
+WRITTEN = (EXPLAIN,)

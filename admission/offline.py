@@ -1,0 +1,69 @@
+"""The same decision for pods out of a file: what a review would do, in words, with nobody asked."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from admission.decision import Additions, decide
+from admission.explain import report
+from admission.patch import operations
+from admission.policy import Namespace, Policy, switch
+from training.pod import parse
+from vf.errors import Misconfigured, NotPermitted
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What would become of one pod: lines to read, and whether it would be let in."""
+
+    lines: tuple[str, ...]
+    allowed: bool
+
+
+def explain(documents: Iterable[Any], policy: Policy) -> Iterator[Explained]:
+    """Explain each pod of a file, whose namespaces' labels are those of the Namespaces in the same file.
+
+    Raises:
+        Misconfigured: a document is neither Pod, Namespace nor a List of them.
+    """
+    pods: list[Mapping[str, Any]] = []
+    namespaces: dict[str, Namespace] = {}
+    for document in _flat(documents):
+        if document["kind"] == "Pod":
+            pods.append(document)
+        else:
+            namespace = _namespace(document)
+            namespaces[namespace.name] = namespace
+    for document in pods:
+        yield _explained(document, namespaces, policy)
+
+
+def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace], policy: Policy) -> Explained:
+    try:
+        pod = parse(document)
+        namespace = pod.namespace or "default"
+        decision = decide(pod, namespaces.get(namespace, Namespace(namespace)), policy)
+    except (Misconfigured, NotPermitted) as error:
+        name = (document.get("metadata") or {}).get("name", "without a name")
+        return Explained((f"pod {name}", f"  denied: {error}"), allowed=False)
+    added = operations(document, decision) if isinstance(decision, Additions) else []
+    return Explained(tuple(report(pod, decision, added)), allowed=True)
+
+
+def _namespace(document: Mapping[str, Any]) -> Namespace:
+    metadata = document.get("metadata") or {}
+    return Namespace(str(metadata.get("name", "")), switch(metadata.get("labels") or {}, "namespace"))
+
+
+def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    for document in documents:
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if kind == "List":
+            yield from _flat(document.get("items") or ())
+        elif kind in ("Pod", "Namespace"):
+            yield document
+        elif document is not None:
+            raise Misconfigured(
+                f"the file has a document of kind {kind!r:.60}; it should have Pods as their operator makes them "
+                "(kubectl get pod -o yaml), and the Namespace if that is labelled"
+            )

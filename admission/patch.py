@@ -1,0 +1,56 @@
+"""Additions as a JSON Patch (RFC 6902): only `add`, and nothing where nothing is added.
+
+Only the explanation may stand there already: it is written anew, with what it said before.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from admission import explain, keys
+from admission.decision import Additions
+
+Operation = dict[str, Any]
+
+
+def operations(document: Mapping[str, Any], additions: Additions) -> list[Operation]:
+    """Give the operations that make a pod, as the API server sent it, one with the additions."""
+    metadata = document["metadata"]
+    found = [*_container(document, additions), *_entries(metadata, "/metadata", "labels", additions.labels)]
+    if found:
+        text = explain.annotation(additions, (metadata.get("annotations") or {}).get(keys.EXPLAIN))
+        found += _entries(metadata, "/metadata", "annotations", {keys.EXPLAIN: text})
+    return found
+
+
+def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Operation]:
+    position = additions.member.container
+    path, container = f"/spec/containers/{position}", document["spec"]["containers"][position]
+    if additions.vfs:
+        quantity = {additions.resource: str(additions.vfs)}  # an extended resource's limit and request must be equal
+        resources = container.get("resources")
+        if not resources:
+            yield _add(f"{path}/resources", {"limits": quantity, "requests": quantity})
+        else:
+            yield from _entries(resources, f"{path}/resources", "limits", quantity)
+            yield from _entries(resources, f"{path}/resources", "requests", quantity)
+    variables = [{"name": variable.name, "value": variable.value} for variable in additions.variables]
+    if variables and not container.get("env"):
+        yield _add(f"{path}/env", variables)
+    else:
+        yield from (_add(f"{path}/env/-", variable) for variable in variables)
+
+
+def _entries(parent: Mapping[str, Any], path: str, name: str, entries: Mapping[str, str]) -> Iterator[Operation]:
+    """Add entries to the mapping `name` of `parent`, or the whole mapping where there is none or an empty one."""
+    if entries and not parent.get(name):
+        yield _add(f"{path}/{name}", dict(entries))
+    else:
+        yield from (_add(f"{path}/{name}/{_pointer(key)}", value) for key, value in entries.items())
+
+
+def _add(path: str, value: Any) -> Operation:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _pointer(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")  # RFC 6901

@@ -1,0 +1,87 @@
+"""One AdmissionReview, bytes in and bytes out: what a server calls for each request.
+
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. It keeps nothing, asks nobody, and
+answers a dry run as any other: there are no side effects.
+"""
+
+import base64
+import json
+from typing import Any
+
+from admission import explain, patch
+from admission.decision import Additions, decide
+from admission.policy import Namespace, Policy
+from training.pod import parse
+from vf.errors import Misconfigured, NotPermitted, RailnetError
+
+# The API server takes objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), which JSON may lengthen; a review has one.
+MAX_BYTES = 8 << 20
+_API_VERSION = "admission.k8s.io/v1"
+_KIND = "AdmissionReview"
+_POD = {"group": "", "version": "v1", "kind": "Pod"}
+_FORBIDDEN, _INVALID = (403, "Forbidden"), (422, "Invalid")
+_LONGEST_MESSAGE = 1024
+
+
+class Unreadable(RailnetError):
+    """This is no AdmissionReview, so it cannot be answered as one. The caller must act: HTTP 400."""
+
+
+def review(body: bytes, policy: Policy, net1: bool | None = None) -> bytes:
+    """Answer a review.
+
+    Args:
+        body: the request's body, at most `MAX_BYTES`.
+        policy: what the administrator settled.
+        net1: what the label `railnet.io/net1` of the pod's namespace says; a review does not tell, but the webhook
+            configuration can: an entry with a `namespaceSelector` for each value, and a path for each entry.
+
+    Raises:
+        Unreadable: the body is too large, or no AdmissionReview of version v1.
+    """
+    request = _request(body)
+    response = {"uid": request["uid"], **_answer(request, policy, net1)}
+    return json.dumps({"apiVersion": _API_VERSION, "kind": _KIND, "response": response}).encode()
+
+
+def _request(body: bytes) -> dict[str, Any]:
+    if len(body) > MAX_BYTES:
+        raise Unreadable(f"the review has {len(body)} bytes; {MAX_BYTES} is the most that is read")
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the review is no JSON: {error!s:.160}") from None
+    if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (_API_VERSION, _KIND):
+        raise Unreadable(f"the body is no {_KIND} of {_API_VERSION}")
+    request = document.get("request")
+    if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
+        raise Unreadable("the AdmissionReview has no request with a uid")
+    return request
+
+
+def _answer(request: dict[str, Any], policy: Policy, net1: bool | None) -> dict[str, Any]:
+    if request.get("operation") != "CREATE" or request.get("kind") != _POD or request.get("subResource"):
+        return {"allowed": True}
+    document: Any = request.get("object")
+    try:
+        pod = parse(document)
+        decision = decide(pod, Namespace(str(request.get("namespace", "")), net1), policy)
+    except NotPermitted as error:
+        return _denied(error, *_FORBIDDEN)
+    except Misconfigured as error:
+        return _denied(error, *_INVALID)
+    answer: dict[str, Any] = {"allowed": True}
+    said = explain.warnings(pod, decision)
+    if said:
+        answer["warnings"] = said
+    operations = patch.operations(document, decision) if isinstance(decision, Additions) else []
+    if operations:
+        answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+    return answer
+
+
+def _denied(error: Exception, code: int, reason: str) -> dict[str, Any]:
+    return {
+        "allowed": False,
+        "status": {"status": "Failure", "message": f"{error!s:.{_LONGEST_MESSAGE}}", "reason": reason, "code": code},
+    }

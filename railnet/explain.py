@@ -1,0 +1,43 @@
+"""`railnet admission explain`: what would be done to the pods of a file when they are created, and why."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from admission import offline
+from admission.policy import Policy
+from railnet.configuration import Configuration
+from vf.errors import Misconfigured
+
+
+def explain(file: str, configuration: Configuration) -> bool:
+    """Print an explanation of each pod; tell whether all would be let in.
+
+    Raises:
+        Misconfigured: the file is no YAML, or holds something else than Pods and Namespaces.
+    """
+    explained = list(offline.explain(_documents(file), policy(configuration)))
+    if not explained:
+        raise Misconfigured(f"{file} has no Pod")
+    for pod in explained:
+        print(*pod.lines, sep="\n")
+    return all(pod.allowed for pod in explained)
+
+
+def policy(configuration: Configuration) -> Policy:
+    """Take from the node configuration what pods are checked against."""
+    return Policy(
+        resources=tuple(pool.resource for pool in configuration.pools),
+        rails=None if configuration.rails is None else len(configuration.rails),
+        networks=configuration.networks,
+    )
+
+
+def _documents(file: str) -> list[Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+        return list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:  # as railnet.configuration says
+        raise Misconfigured(f"{file} is no YAML: {error}") from None

@@ -1,0 +1,49 @@
+"""The golden pods: what operators make, where that is known from, and exactly what a review answers.
+
+One file for each pod under `golden/`, by operator. A pod is as its controller sends it, with the requests that the API server
+makes of its limits. `net1` is the label of its namespace, `configuration` what stands in node.yaml.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from admission.policy import Policy
+from railnet import configuration
+from railnet.explain import policy
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+@dataclass(frozen=True)
+class Golden:
+    name: str
+    facts: list[dict[str, Any]]
+    pod: dict[str, Any]
+    expected: dict[str, Any]
+    net1: bool | None = None
+    configuration: dict[str, Any] | None = None
+
+    @property
+    def page(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def namespace(self) -> str:
+        return str(self.pod["metadata"]["namespace"])
+
+    @cached_property
+    def policy(self) -> Policy:
+        return policy(configuration.parse(yaml.safe_dump(self.configuration), self.name))
+
+
+def read(path: Path) -> Golden:
+    document = yaml.load(path.read_text(), _LOADER)  # noqa: S506 - a SafeLoader
+    return Golden(str(path.relative_to(FOLDER).with_suffix("")), **document)
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+GOLDENS = [read(path) for path in sorted(FOLDER.rglob("*.yaml"))]

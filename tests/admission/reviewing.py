@@ -1,0 +1,71 @@
+"""Asking for a review as the API server does, and applying its answer as the API server would."""
+
+import base64
+import copy
+import json
+from typing import Any
+
+from admission.policy import Policy
+from admission.review import review
+
+JsonObject = dict[str, Any]
+
+
+def a_review(pod: Any, namespace: str = "default", **changes: Any) -> bytes:
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": namespace,
+        "operation": "CREATE",
+        "userInfo": {"username": "system:serviceaccount:kubeflow:training-operator"},
+        "object": pod,
+        "oldObject": None,
+        "dryRun": False,
+        **changes,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def ask(
+    pod: Any, policy: Policy | None = None, net1: bool | None = None, namespace: str = "default", **changes: Any
+) -> JsonObject:
+    answer = json.loads(review(a_review(pod, namespace, **changes), policy or Policy(), net1))
+    response: JsonObject = answer["response"]
+    return response
+
+
+def patch_of(response: JsonObject) -> list[JsonObject]:
+    assert response["allowed"], response["status"]
+    if "patch" not in response:
+        return []
+    assert response["patchType"] == "JSONPatch"
+    operations: list[JsonObject] = json.loads(base64.b64decode(response["patch"]))
+    return operations
+
+
+def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
+    """Apply a JSON Patch (RFC 6902) of `add` operations, strictly: what they are added to must be there."""
+    patched = copy.deepcopy(pod)
+    for operation in operations:
+        assert operation.keys() == {"op", "path", "value"}
+        assert operation["op"] == "add"
+        *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
+        parent: Any = patched
+        for part in parents:
+            parent = parent[int(part)] if isinstance(parent, list) else parent[part]
+        value = copy.deepcopy(operation["value"])
+        if isinstance(parent, list):
+            assert last == "-"
+            parent.append(value)
+        else:
+            # only the explanation is written anew
+            assert not parent.get(last) or last == "railnet.io/explain", operation["path"]
+            parent[last] = value
+    return patched
+
+
+def reviewed(
+    pod: JsonObject, policy: Policy | None = None, net1: bool | None = None, namespace: str = "default"
+) -> JsonObject:
+    return applied(pod, patch_of(ask(pod, policy, net1, namespace)))

@@ -1,0 +1,187 @@
+"""What decides where several things speak: labels, a pod's own request, its role, its namespace, its GPUs."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from admission.decision import Additions, Decision, Untouched, decide
+from admission.environment import VARIABLES
+from admission.policy import Namespace, Policy
+from tests.admission.reviewing import ask, patch_of, reviewed
+from training.pod import parse
+from vf.errors import Misconfigured
+
+JOB = "training.kubeflow.org/"
+
+
+def a_pod(role: str = "worker", gpus: int = 8, asks: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:
+    limits = {**({"nvidia.com/gpu": str(gpus)} if gpus else {}), **(asks or {})}
+    labels = {
+        f"{JOB}operator-name": "tfjob-controller",
+        f"{JOB}job-name": "mnist",
+        f"{JOB}replica-type": role,
+        f"{JOB}replica-index": "0",
+        **changes.pop("labels", {}),
+    }
+    container = {"name": "tensorflow", "resources": {"limits": limits, "requests": dict(limits)}, "env": []}
+    return {
+        "metadata": {"name": "mnist-0", "labels": labels, "annotations": changes.pop("annotations", {})},
+        "spec": {"containers": [container], **changes},
+    }
+
+
+def decided(pod: dict[str, Any], net1: bool | None = None, policy: Policy | None = None) -> Decision:
+    return decide(parse(pod), Namespace("ml", net1), policy or Policy())
+
+
+def gets(pod: dict[str, Any], net1: bool | None = None, policy: Policy | None = None) -> bool:
+    return isinstance(decided(pod, net1, policy), Additions)
+
+
+ON, OFF = {"railnet.io/net1": "true"}, {"railnet.io/net1": "false"}
+WHO_DECIDES = {
+    "GPUs": (a_pod(), None, True),
+    "no GPUs": (a_pod(gpus=0), None, False),
+    "no GPUs, the namespace opted in": (a_pod(gpus=0), True, True),
+    "GPUs, the namespace opted out": (a_pod(), False, False),
+    "the pod's label against its namespace's": (a_pod(gpus=0, labels=ON), False, True),
+    "the pod's label against its GPUs and namespace": (a_pod(labels=OFF), True, False),
+    "a role that takes no part": (a_pod("evaluator"), True, False),
+    "the pod's label against its role": (a_pod("evaluator", labels=ON), None, True),
+    "a launcher": (a_pod("launcher", gpus=0), None, False),
+    "a launcher, the namespace opted in": (a_pod("launcher", gpus=0), True, True),
+    "its own request without GPUs": (a_pod(gpus=0, asks={"rdma/ib_vf": "1"}), None, True),
+    "its own request against its role": (a_pod("evaluator", asks={"rdma/ib_vf": "1"}), None, True),
+    "its own request for none against all": (a_pod(labels=ON, asks={"rdma/ib_vf": "0"}), True, False),
+    "its own request, the namespace opted out": (a_pod(asks={"rdma/ib_vf": "1"}), False, False),
+}
+
+
+@pytest.mark.parametrize(("pod", "net1", "expected"), WHO_DECIDES.values(), ids=WHO_DECIDES.keys())
+def test_who_decides(pod: dict[str, Any], net1: bool | None, expected: bool):
+    assert gets(pod, net1) is expected
+
+
+def test_request_for_a_resource_of_any_pool_is_a_request_for_a_rail():
+    policy = Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"))
+
+    decision = decided(a_pod(asks={"rdma/ib_vf_b": "2"}), policy=policy)
+
+    assert isinstance(decision, Additions)
+    assert decision.vfs == 0
+
+
+def test_rail_is_given_by_the_first_pools_name():
+    [limit, *_] = patch_of(ask(a_pod(), Policy(resources=("example.com/hca", "rdma/ib_vf"))))
+
+    assert limit["path"] == "/spec/containers/0/resources/limits/example.com~1hca"
+
+
+def test_labels_that_are_there_stay():
+    pod = a_pod(labels={"railnet.io/job": "mine"})
+
+    assert reviewed(pod)["metadata"]["labels"]["railnet.io/job"] == "mine"
+
+
+def test_long_name_of_an_owner_becomes_a_label_that_tells_it_from_others():
+    def label(name: str) -> str:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
+        pod = {
+            "metadata": {"name": "p", "labels": dict(ON), "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "main"}]},
+        }
+        value: str = reviewed(pod)["metadata"]["labels"]["railnet.io/job"]
+        return value
+
+    long = "a" * 53 + "." + "b" * 100
+
+    assert label("a" * 63) == "a" * 63
+    assert len(label(long)) <= 63
+    assert label(long) != label(long + "c")
+    assert label(long).startswith("a" * 53 + "-")
+
+
+def test_rank_that_is_known_only_later_is_added_then_and_said_so():
+    pod = a_pod()
+    del pod["metadata"]["labels"][f"{JOB}replica-index"]
+    pod = reviewed(pod)
+    before = pod["metadata"]["annotations"]["railnet.io/explain"]
+    pod["metadata"]["labels"][f"{JOB}replica-index"] = "3"
+
+    pod = reviewed(pod)
+
+    assert pod["metadata"]["labels"]["railnet.io/rank"] == "3"
+    assert pod["metadata"]["annotations"]["railnet.io/explain"] == f"{before}; then labelled railnet.io/rank"
+
+
+def test_explanation_is_bounded():
+    pod = a_pod(annotations={"railnet.io/explain": "x" * 10_000})
+
+    assert len(reviewed(pod)["metadata"]["annotations"]["railnet.io/explain"]) == 1024
+
+
+def test_variable_with_a_value_from_elsewhere_stays():
+    pod = a_pod()
+    own = {"name": "NCCL_SOCKET_IFNAME", "valueFrom": {"configMapKeyRef": {"name": "nccl", "key": "ifname"}}}
+    pod["spec"]["containers"][0]["env"] = [own]
+
+    env = reviewed(pod)["spec"]["containers"][0]["env"]
+
+    assert [variable["name"] for variable in env] == [variable.name for variable in VARIABLES]
+    assert env[0] == own
+
+
+def test_launcher_gets_what_mpirun_passes_on_and_no_vf():
+    container = reviewed(a_pod("launcher", gpus=0), net1=True)["spec"]["containers"][0]
+
+    assert container["env"] == [
+        {"name": "OMPI_MCA_btl_tcp_if_include", "value": "net1"},
+        {"name": "OMPI_MCA_oob_tcp_if_include", "value": "eth0"},
+    ]
+    assert container["resources"]["limits"] == {}
+
+
+def test_gpu_of_another_container_is_no_reason():
+    pod = a_pod(gpus=0)
+    pod["spec"]["containers"].append({"name": "other", "resources": {"limits": {"nvidia.com/gpu": "1"}}})
+
+    assert not gets(pod)
+
+
+def test_gpu_of_an_init_container_is_no_reason():
+    assert not gets(a_pod(gpus=0, initContainers=[{"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]))
+
+
+def test_init_containers_are_left_as_they_are():
+    init = [{"name": "wait", "image": "alpine"}]
+
+    assert reviewed(a_pod(initContainers=copy.deepcopy(init)))["spec"]["initContainers"] == init
+
+
+def test_auto_counts_the_gpus_of_all_containers_and_is_at_least_one():
+    policy = Policy(rails=8)
+    pod = a_pod(gpus=2, annotations={"railnet.io/vf": "auto"})
+    pod["spec"]["containers"].append({"name": "more", "resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    cpu = a_pod(gpus=0, annotations={"railnet.io/vf": "auto"}, labels=ON)
+
+    assert reviewed(pod, policy)["spec"]["containers"][0]["resources"]["limits"]["rdma/ib_vf"] == "3"
+    assert reviewed(cpu, policy)["spec"]["containers"][0]["resources"]["limits"]["rdma/ib_vf"] == "1"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "257", "9" * 5000, "Auto", " 1", "\u0663"])
+def test_number_of_vfs_that_is_none_is_denied(text: str):
+    with pytest.raises(Misconfigured, match=r"railnet\.io/vf is '.*it should be a number of VFs from 1 to 256"):
+        decided(a_pod(annotations={"railnet.io/vf": text}))
+
+
+def test_annotation_is_not_looked_at_on_a_pod_that_is_given_nothing():
+    assert isinstance(decided(a_pod(gpus=0, annotations={"railnet.io/vf": "two"})), Untouched)
+
+
+def test_number_of_vfs_that_agrees_with_the_request_is_no_contradiction():
+    assert gets(a_pod(asks={"rdma/ib_vf": "2"}, annotations={"railnet.io/vf": "2"}))
+
+
+def test_network_is_not_looked_at_on_the_hosts_network():
+    assert gets(a_pod(hostNetwork=True, annotations={"railnet.io/network": "nowhere"}))

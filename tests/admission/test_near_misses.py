@@ -1,0 +1,140 @@
+"""Pods that must not be touched: one key away from each operator's, and pods of all sorts."""
+
+import copy
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.admission.goldens import GOLDENS
+from tests.admission.reviewing import ask
+from training import keys
+from training.operators import OPERATORS, Operator
+from training.pod import parse
+from training.recogniser import recognise
+
+ANOTHER = "x-not-one-of-them"
+JsonObject = dict[str, Any]
+
+
+def near_misses(operator: Operator, pod: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """Change one mark of a pod, in every way that is no longer the operator's."""
+    for key, values in operator.marks.items():
+        value = pod["metadata"]["labels"][key]
+        domain, slash, name = key.rpartition("/")
+        others = {
+            "missing": {},
+            "empty": {key: ""},
+            "under another domain": {f"other.{domain}{slash}{name}" if domain else f"example.com/{name}": value},
+            "longer": {f"{key}s": value},
+            "shorter": {key[:-1]: value},
+            "in other letters": {f"{domain}{slash}{name.title()}": value},
+        }
+        if values:
+            others |= {
+                "of another value": {key: ANOTHER},
+                "of a longer value": {key: f"{value}s"},
+                "of a value in other letters": {key: value.upper()},
+            }
+        for how, labels in others.items():
+            yield f"{key} {how}", relabelled(pod, key, labels)
+        yield f"{key} as an annotation", annotated(relabelled(pod, key, {}), key, value)
+    if operator.named:
+        changed = copy.deepcopy(pod)
+        changed["spec"]["containers"][0]["name"] += "-x"
+        yield "another container", changed
+
+
+def relabelled(pod: JsonObject, key: str, labels: dict[str, str]) -> JsonObject:
+    changed = copy.deepcopy(pod)
+    del changed["metadata"]["labels"][key]
+    changed["metadata"]["labels"] |= labels
+    return changed
+
+
+def annotated(pod: JsonObject, key: str, value: str) -> JsonObject:
+    pod["metadata"]["annotations"] = {**pod["metadata"].get("annotations", {}), key: value}
+    return pod
+
+
+def with_gpus(pod: JsonObject) -> JsonObject:
+    """Give a pod the reason that operators' pods have, so that only its marks keep it apart."""
+    changed = copy.deepcopy(pod)
+    for container in changed["spec"]["containers"]:
+        container["resources"] = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"nvidia.com/gpu": "8"}}
+    return changed
+
+
+def near_misses_of_goldens(operator: Operator) -> Iterator[tuple[str, JsonObject]]:
+    for golden in GOLDENS:
+        if golden.expected.get("operator") == operator.name:
+            pod = without_switch(operator, with_gpus(golden.pod))
+            yield from ((f"{golden.name}: {how}", changed) for how, changed in near_misses(operator, pod))
+
+
+def without_switch(operator: Operator, pod: JsonObject) -> JsonObject:
+    """Take the label away that would beat all, except where it is the mark."""
+    if keys.NET1 not in operator.marks:
+        pod["metadata"]["labels"].pop(keys.NET1, None)
+    return pod
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.page)
+def test_pod_one_key_away_from_an_operator_is_not_touched(operator: Operator):
+    near = list(near_misses_of_goldens(operator))
+
+    assert len(near) >= 10
+    for how, pod in near:
+        response = ask(pod, namespace=pod["metadata"]["namespace"])
+        assert "patch" not in response, how
+        member = recognise(parse(pod), lambda container: False)
+        assert member is None or member.operator is not operator, how
+
+
+VALUES = {key: values or ("mnist", "0") for operator in OPERATORS for key, values in operator.marks.items()}
+BYSTANDERS = (
+    "app",
+    "app.kubernetes.io/name",
+    "pod-template-hash",
+    "controller-uid",
+    "k8s-app",
+    "task-name",
+    "job_name",
+)
+CONTAINERS = ("tensorflow", "pytorch", "mpi", "node", "main", "ray-worker", "mnist-ps-0")
+RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "cpu", "rdma/ib_vf")
+
+
+def a_pod_of_no_operator(random: Random) -> JsonObject:
+    """Make a pod with any labels, of which each operator's lack at least one or have one of a wrong value."""
+    labels = {key: random.choice(values) for key, values in VALUES.items() if random.random() < 0.7}
+    for operator in OPERATORS:
+        if operator.marks.keys() <= labels.keys():
+            spoiled = random.choice(list(operator.marks))
+            if operator.marks[spoiled] and spoiled != keys.NET1 and random.random() < 0.5:
+                labels[spoiled] = ANOTHER
+            else:
+                labels.pop(spoiled)
+    labels |= {key: random.choice(("web", "mnist", "worker")) for key in BYSTANDERS if random.random() < 0.2}
+    annotations = {key: "true" for key in (*VALUES, "railnet.io/vf") if random.random() < 0.1}
+    containers = [a_container(random) for _ in range(random.randint(1, 3))]
+    metadata = {"generateName": "web-", "labels": labels or None, "annotations": annotations}
+    return {"metadata": metadata, "spec": {"containers": containers, "hostNetwork": random.random() < 0.1}}
+
+
+def a_container(random: Random) -> JsonObject:
+    asked = {resource: random.choice("128") for resource in RESOURCES if random.random() < 0.5}
+    env = [{"name": "TF_CONFIG", "value": "{"}, {"name": "PET_NNODES", "value": "4"}]
+    container = {"name": random.choice(CONTAINERS), "resources": {"limits": asked, "requests": asked}, "env": env}
+    return {key: value for key, value in container.items() if key == "name" or random.random() < 0.8}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pods_of_no_operator_are_not_touched(seed: int):
+    random = Random(seed)  # noqa: S311 - the same pods in every run
+    for _ in range(1000):
+        pod = a_pod_of_no_operator(random)
+        response = ask(pod, net1=random.choice((None, True, False)))
+        assert response["allowed"], pod
+        assert "patch" not in response, pod
