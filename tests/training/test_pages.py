@@ -1,0 +1,18 @@
+"""The documentation's tables are the code's."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.training.pages import FOLDER, tables_of, written
+
+
+@pytest.mark.parametrize(
+    ("page", "tables"), list(written()), ids=lambda value: value.stem if isinstance(value, Path) else ""
+)
+def test_page_has_the_tables_of_the_code(page: Path, tables: list[str]):
+    assert tables_of(page) == tables, "scripts/setup python -m tests.training.pages writes them anew"
+
+
+def test_every_page_is_of_an_operator():
+    assert set(FOLDER.glob("*.md")) == {page for page, _ in written()}
