@@ -11,6 +11,7 @@ from dataclasses import replace
 from cni import ipam, on_host, ports
 from cni.addresses import Addresses
 from cni.announcements import Announcements
+from cni.claims import Claims
 from cni.host import lock
 from cni.host.chain import Primary
 from cni.host_view import Host
@@ -49,6 +50,7 @@ class Rails:
         self._sysfs = sysfs
         self._networks = networks
         self._host = host
+        self._claims = Claims(table, host.wait_seconds)
         self._netdevs = Netdevs(table, sysfs, _NETDEV_SECONDS)
         self._addresses = Addresses(host.flannel)
         self._announcements = Announcements(host.root)
@@ -114,7 +116,8 @@ class Rails:
             )
         chosen = self._networks.choose(request.pod.namespace, request.conf.annotations, len(vfs))
         owner = Owner(request.environment.container_id, request.environment.ifname, request.pod.uid)
-        await self._claim(vfs, owner)
+        await self._claims.claim(vfs, owner)
+        self.taken_back.difference_update(vfs)
         try:
             await self._netdevs.reread(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
@@ -135,7 +138,7 @@ class Rails:
             )
             self._journal.write(record)
         except BaseException:
-            self._release(vfs, owner)
+            self._claims.release(vfs, owner)
             raise
         return record
 
@@ -216,7 +219,7 @@ class Rails:
         # No await from here on: a record without VFs and VFs without an owner are one change.
         left = replace(detaching, attachments=())
         self._journal.write(left)
-        self._release(vfs, owner)
+        self._claims.release(vfs, owner)
         self.taken_back.update(vfs)
         return left
 
@@ -311,7 +314,7 @@ class Rails:
         left = tuple(one for one in record.attachments if self._sysfs.netdev(one.vf) is None)
         if left != record.attachments:
             self._journal.write(replace(record, attachments=left)) if left else self._journal.remove(record)
-            self._release(tuple(one.vf for one in record.attachments if one not in left), _owner(record))
+            self._claims.release(tuple(one.vf for one in record.attachments if one not in left), _owner(record))
 
     async def rename_home(self) -> None:
         """Give free VFs' netdevs that have a pod's names their own back: the kernel returned them, and no record told.
@@ -337,39 +340,6 @@ class Rails:
             _log.warning("VF %s has no netdev anywhere: binding %s anew", step.vf, step.driver)
             await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
             await self._netdevs.reread((step.vf,))
-
-    async def _claim(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
-        """Claim all VFs or none, waiting for sandboxes that are being taken down.
-
-        kubelet gives a device to the next pod before the last pod's DEL has begun.
-        """
-        changed = asyncio.Event()
-        stop = self._table.observe(changed.set)
-        try:
-            async with asyncio.timeout(self._host.wait_seconds):
-                while not self._claimed(vfs, owner):
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            holders = ", ".join(
-                f"{vf} by {holder.container_id}" for vf in vfs if (holder := self._table.owner(vf)) not in (None, owner)
-            )
-            raise NotReady(f"still in a sandbox that is being taken down: {holders}; kubelet tries again") from None
-        finally:
-            stop()
-
-    def _claimed(self, vfs: tuple[PciAddress, ...], owner: Owner) -> bool:
-        # Looked at first: to claim some and give them back would wake whoever waits for those, and they us.
-        if any(self._table.owner(vf) not in (None, owner) for vf in vfs):
-            return False
-        for vf in vfs:
-            self._table.claim(vf, owner)
-        self.taken_back.difference_update(vfs)
-        return True
-
-    def _release(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
-        for vf in vfs:
-            self._table.release(vf, owner)
 
     async def _take_back_from(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
         expected = NetnsIdentity(netns.dev, netns.inode)

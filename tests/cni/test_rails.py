@@ -11,13 +11,11 @@ import pytest
 
 from cni import rails as rails_module
 from cni import request as requests
-from cni.host_view import Host
 from cni.ipam import Given
 from cni.rails import Rails
 from kernel import elsewhere
 from tests.cni.executable import CONF, ENVIRON
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
-from tests.deviceplugin.builders import two_rails
 from tests.kernel.tree import AT_HOME, UNBOUND
 from vf.address import PciAddress
 from vf.difference import LinkState
@@ -25,7 +23,7 @@ from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.network import PluginIpam
 from vf.record import Ipam, Record
 from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink, Route
-from vf.table import Owner, VfTable
+from vf.table import Owner
 
 
 @pytest.fixture
@@ -275,25 +273,6 @@ def test_detach_finds_a_netdev_that_somebody_moved(node: Node, monkeypatch: pyte
     node.run(detached)
 
     assert node.kernel.steps == [OUT, OUT, NAMED]
-
-
-# Who gets a VF that somebody still has.
-
-
-def test_two_sandboxes_that_wait_for_one_vf_do_not_wake_each_other() -> None:
-    table = VfTable(two_rails())
-    (first, busy), (second, _) = ([vf.address for vf in pf.vfs] for pf in two_rails().pfs)
-    table.claim(busy, Owner("dying", "eth0", "uid-0"))
-    changes = []
-    table.observe(lambda: changes.append(1))
-
-    async def main() -> list[object]:
-        rails = Rails(table, None, None, None, Host(Path("/"), Path("/missing"), 0.2, 5.0))
-        waiting = (rails._claim((vf, busy), Owner(name, "eth0", name)) for vf, name in ((first, "a"), (second, "b")))
-        return await asyncio.gather(*waiting, return_exceptions=True)
-
-    assert [type(ended) for ended in asyncio.run(main())] == [NotReady, NotReady]
-    assert changes == []
 
 
 # CHECK.

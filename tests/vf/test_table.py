@@ -189,6 +189,12 @@ def test_reread_keeps_what_is_known_of_other_vfs(table: VfTable) -> None:
     assert (table.inventory.vf(FIRST), table.inventory.vf(SECOND)) == (changed, two_rails().vf(SECOND))
 
 
+def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
+    facts = table.inventory.vf(vf)
+    assert facts is not None
+    return facts
+
+
 def test_withheld_vf_has_its_reason_until_another_is_said(table: VfTable) -> None:
     calls = []
     table.observe(lambda: calls.append(1))
@@ -215,9 +221,3 @@ def test_owned_vfs_are_those_of_sandboxes(table: VfTable) -> None:
     table.claim(FIRST, Owner("c0ffee", "eth0", ""))
 
     assert table.owned() == {FIRST}
-
-
-def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
-    facts = table.inventory.vf(vf)
-    assert facts is not None
-    return facts
