@@ -61,17 +61,24 @@ class BoundFunction:
         """
         if changed is not None and self._shown is not None and self._shown.ifindex not in changed:
             return
-        place = self._tun.place()
+        place, facts = self._look()
         if place is None:
             self._unplug()
             self._tun = self._plug()
-            place = self._tun.place()
+            place, facts = self._look()
         if place is None:
             return
-        facts = read_netdev(place.name) if place.netns == self._node.netns else None
         self._name = place.name
         if facts != self._shown:
             self._show_netdev(facts)
+
+    def _look(self) -> tuple[Place | None, NetdevFacts | None]:
+        """Tell where the netdev is, and what it is like if it is in the node's namespace: all of it from one moment."""
+        while True:
+            place = self._tun.place()
+            facts = read_netdev(place.name) if place is not None and place.netns == self._node.netns else None
+            if self._tun.place() == place:
+                return place, facts
 
     def set_active(self, rdma: RdmaFacts) -> None:
         """Change what the port does."""
@@ -120,10 +127,12 @@ class BoundFunction:
             self._show_state()
             return
         if before is not None:
-            self._node.tree.remove(f"/class/net/{before.name}")
+            if self._node.tree.leads_to(f"/class/net/{before.name}", self._directory):  # else another's by now
+                self._node.tree.remove(f"/class/net/{before.name}")
             self._node.tree.remove(f"{self._directory}/net/{before.name}")
         if facts is not None:
             self._mtu = facts.mtu
+            self._node.tree.remove(f"/class/net/{facts.name}")  # of another, which has lost it and is looked at later
             entries = sysfs.netdev(facts, self.rdma.port_guid, self._directory, active=self.rdma.active)
             self._show("net", facts.name, entries)
 

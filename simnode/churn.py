@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from simnode import lives
+from simnode import lives, priority
 from simnode.facts import Facts
 from simnode.function import SimulatedPf
 from simnode.host_files import CONFIGURATION
@@ -38,7 +38,7 @@ _PRIMARY = Path("/etc/cni/net.d/10-flannel.conflist")
 _RESIDENTS = (1, 0, 2, 1)  # pods that stay from beginning to end, with so many VFs
 _WARM_AT_ONCE = 8
 _PATIENCE_SECONDS = 60.0
-_SWITCH_SECONDS = 0.0005  # the HCA's thread is among all those that wait for plugins, and is the kernel's part
+_SWITCH_SECONDS = 0.0005  # the HCA's thread, which is the kernel's part, is among all those that wait for plugins
 _LATEST = 1000  # lives after which no DEL comes any more
 
 
@@ -90,7 +90,7 @@ class Churn:
         return identity, self._bring_up(identity, host_port)
 
     def _live(self, block: Block) -> None:
-        with ThreadPoolExecutor(block.at_once) as pool:
+        with ThreadPoolExecutor(block.at_once, initializer=priority.raise_own) as pool:
             list(pool.map(self._life, block.lives))
 
     def _life(self, life: Life) -> None:

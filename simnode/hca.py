@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from simnode import chardev, netns
+from simnode import chardev, netns, priority
 from simnode.bound import Surroundings
 from simnode.fabric import Fabric
 from simnode.function import SimulatedPf
@@ -34,7 +34,6 @@ _HEADER, _LINK = struct.Struct("=IHHII"), struct.Struct("=BxHiII")
 _RTM_NEWLINK, _RTM_DELLINK = 16, 17  # include/uapi/linux/rtnetlink.h
 _FIFO_BYTES = 65536
 _LOOK_SECONDS = 1.0
-_NICE = -10
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _DRIVER_DIRECTORY = f"/bus/pci/drivers/{DRIVER}"
 # Files that are written only; as FIFOs they lose no writer's word, where a plain file keeps the last one's.
@@ -142,8 +141,7 @@ class Hca:
         self._owned.close()
 
     def _run(self) -> None:
-        with contextlib.suppress(PermissionError):  # a kernel does not fall behind those who use it
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        priority.raise_own()  # a kernel does not fall behind those who use it
         poll = select.poll()
         for fd in (self._wake_fd, self._watch.fileno(), self._links.fileno(), *self._fifos):
             poll.register(fd, select.POLLIN)

@@ -54,6 +54,10 @@ class SysfsTree:
         self.path(path).parent.mkdir(parents=True, exist_ok=True)
         self.path(path).symlink_to(relative(target, path))
 
+    def leads_to(self, path: str, directory: str) -> bool:
+        """Tell whether a symbolic link leads below a directory of the tree."""
+        return self.path(path).resolve().is_relative_to(self.path(directory).resolve())
+
     def remove(self, path: str) -> None:
         """Make a file, link or whole directory go at once; nothing there is success."""
         staged = self._staged()

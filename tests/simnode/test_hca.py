@@ -224,6 +224,36 @@ def test_netdev_returns_under_the_pods_name_when_the_netns_dies(hca, pod_netns):
     assert int((VF0 / "net/net1/ifindex").read_text()) == read_netdev("net1").ifindex
 
 
+def test_netdev_that_died_and_returned_between_two_looks_has_its_new_ifindex(hca, pod_netns):
+    enable(hca, 1)
+    pod = pod_netns("pod")
+    old = (VF0 / "net/ibs5v0/ifindex").read_text()
+
+    def while_nobody_looks():
+        move("ibs5v0", pod, "ibs5v0")
+        netns.remove(pod)
+        wait_until(lambda: PciAddress(0, 3, 0, 1) not in dict(hca._places()), 5, "the netdev's death")
+
+    hca.call(while_nobody_looks)
+    wait_until(lambda: (VF0 / "net/ibs5v0/ifindex").read_text() != old, 5, "the netdev's return")
+
+    assert int((VF0 / "net/ibs5v0/ifindex").read_text()) == read_netdev("ibs5v0").ifindex
+
+
+def test_netdevs_that_exchange_their_names_between_two_looks_are_told_apart(hca):
+    enable(hca, 2)
+
+    def while_nobody_looks():
+        for old, new in (("ibs5v0", "other"), ("ibs5v1", "ibs5v0"), ("other", "ibs5v1")):
+            subprocess.run(["ip", "link", "set", old, "name", new], check=True)
+
+    hca.call(while_nobody_looks)
+    hca.settle()
+
+    assert (names(VF0 / "net"), names(PF / "virtfn1/net")) == (["ibs5v1"], ["ibs5v0"])
+    assert Path("/sys/class/net/ibs5v0").resolve() == (PF / "virtfn1/net/ibs5v0").resolve()
+
+
 def test_vf_removed_while_in_a_pod_is_gone_from_the_pod(hca, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")
