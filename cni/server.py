@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 import time
@@ -229,9 +228,12 @@ def _peer_uid(connection: socket.socket) -> int:
 
 
 def _listen(listening: socket.socket, path: Path) -> None:
-    """Bind under a temporary name, listen, then rename: who finds the socket finds it serving."""
+    """Bind under a temporary name, listen, then rename: who finds the socket finds it serving.
+
+    One name for all daemons, since one at a time serves: what one that died in between has left, the next takes away.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}")
     with suppress(FileNotFoundError):
         temporary.unlink()
     listening.bind(str(temporary))

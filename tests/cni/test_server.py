@@ -61,9 +61,10 @@ def test_socket_is_gone_when_serving_ends(node: Node) -> None:
 def test_socket_left_by_a_dead_daemon_is_replaced(node: Node) -> None:
     node.socket.parent.mkdir()
     node.socket.touch()
-    (node.socket.parent / f".cni.sock.{os.getpid()}").touch()
+    (node.socket.parent / ".cni.sock").touch()
 
     assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
+    assert list(node.socket.parent.iterdir()) == []
 
 
 def test_add_of_a_pod_without_a_rail_answers_the_primarys_bytes(node: Node) -> None:
