@@ -12,7 +12,7 @@ from admission import explain, patch
 from admission.decision import Additions, decide
 from admission.policy import Namespace, Policy
 from training.pod import parse
-from vf.errors import Misconfigured, NotPermitted, RailnetError
+from vf.errors import Misconfigured, NotPermitted
 
 # The API server takes objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), which JSON may lengthen; a review has one.
 MAX_BYTES = 8 << 20
@@ -23,7 +23,7 @@ _FORBIDDEN, _INVALID = (403, "Forbidden"), (422, "Invalid")
 _LONGEST_MESSAGE = 1024
 
 
-class Unreadable(RailnetError):
+class Unreadable(ValueError):
     """This is no AdmissionReview, so it cannot be answered as one. The caller must act: HTTP 400."""
 
 

@@ -1,5 +1,6 @@
 """The node on which faults are tried, and what runtime, kubelet and DaemonSet do about a fault: DEL, try again, start again."""
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from simnode.facts import Facts
+from simnode.host_files import CONFIGURATION
 from simnode.invariants import violations
 from simnode.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
@@ -25,7 +27,8 @@ from tests.node.primaries import OURS, set_seconds
 
 _TRIES = 5
 _PORTS = {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
-_SECONDS = 15.0  # the daemon's own sweep comes every ten
+_ADD = "8s"  # what is younger than an ADD may take is not taken for a dead pod's …
+_SECONDS = 30.0  # … and the daemon's own sweep comes every ten seconds
 _LOOK_SECONDS = 0.05
 _END_SECONDS = 10.0
 _DAEMON_SECONDS = 0.3  # what the slow lane waits for a daemon that nobody starts meanwhile
@@ -38,6 +41,8 @@ class Ground:
         self.node, self._supervisor = node, supervisor
         self._admitted: list[PodIdentity] = []
         node.install()
+        told = json.loads(CONFIGURATION.read_text())
+        CONFIGURATION.write_text(json.dumps({**told, "timeouts": {"add": _ADD}}))
         node.daemon.starter = supervisor.command("daemon", sys.executable)
         node.start_daemon()
         OURS.parent.mkdir()

@@ -24,6 +24,7 @@ class How(NamedTuple):
         wakes: the daemon is woken after the runtime's DEL.
         threads: whether the making of a thread is a point, too: it may fail, and else changes nothing.
         harmless: the request succeeds all the same.
+        every: of how many points one is tried; more than one where the fault is that of another row, at a moment in between.
     """
 
     words: str
@@ -33,6 +34,7 @@ class How(NamedTuple):
     wakes: bool = False
     threads: bool = False
     harmless: bool = False
+    every: int = 1
 
     def watch(self, process: str, number: int) -> Watch:
         """Have it happen at a point of a process."""
@@ -90,4 +92,4 @@ FAILED = How("call failed", fail, threads=True)
 HALTED = How("stopped, woken in time", halt_daemon, harmless=True)
 STOPPED = How("stopped, woken after DEL", stop_daemon, wakes=True)
 EXECUTABLE_KILLED = How("executable killed", kill_other("executable"), kills="executable")
-DAEMON_KILLED = How("daemon killed", kill_other("daemon"), kills="daemon")
+DAEMON_KILLED = How("daemon killed", kill_other("daemon"), kills="daemon", every=3)

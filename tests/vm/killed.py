@@ -1,50 +1,32 @@
-"""Railnet's daemon as it is, but killed by SIGKILL before its Nth change of the kernel or the journal.
+"""Railnet's daemon as it is, but supervised from its first line (`simnode.supervised`).
 
-It counts from the moment a number is in the file ARMED, so that starting and recovering count for nothing. Its imports
-take seconds on an emulated processor, and it dies a dozen times: so each one is forked from a server that has them.
+Its imports take seconds on an emulated processor, and it dies dozens of times: so each one is forked from a server that has them.
 """
 
-import functools
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from simnode import supervised
 from simnode.daemon import Daemon
 from simnode.host_files import CONFIGURATION
 from simnode.namespaces import MARK
 
-ARMED = Path("/run/killed-before")
-REACHED = Path("/run/killed-at")  # which change was not made
-_CHANGES = (
-    ("kernel.rtnetlink", "Links", ("set_alias", "move_up", "move", "rename", "add_address", "set_up")),
-    ("cni.journal", "Journal", ("write", "remove")),
-)
-_lock = threading.Lock()
-_made = 0
-
-
-def arm(changes: int) -> None:
-    """Have the daemon die before it makes the change of this number, counted from 1 and from now."""
-    REACHED.unlink(missing_ok=True)
-    ARMED.write_text(str(changes))
-
 
 class MortalDaemon(Daemon):
-    """The daemon that can be armed."""
+    """The daemon, supervised by who listens on `supervisor`, where its name is `daemon`."""
 
-    def __init__(self) -> None:
+    def __init__(self, supervisor: Path) -> None:
         super().__init__()
+        self._supervisor = supervisor
         self._server = multiprocessing.get_context("forkserver")
         self._server.set_forkserver_preload(["railnet.__main__", "railnet.node", "tests.vm.killed"])
 
     def start(self) -> None:
-        process = self._server.Process(target=_run)
+        process = self._server.Process(target=_run, args=(str(self._supervisor),))
         process.start()
         self.process = _Forked(process)
 
@@ -75,38 +57,12 @@ class _Forked(subprocess.Popen[bytes]):
         """Do nothing: there are no pipes."""
 
 
-def _run() -> None:
+def _run(supervisor: str) -> None:
     from railnet.__main__ import main
 
     with (MARK / "railnet.log").open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    for module, owner, names in _CHANGES:
-        __import__(module)
-        kind = getattr(sys.modules[module], owner)
-        for name in names:
-            setattr(kind, name, _counted(name, getattr(kind, name)))
+    supervised.begin(supervisor, "daemon")
     sys.argv = ["railnet", "node", "--config", str(CONFIGURATION)]
     main()
-
-
-def _counted(name: str, change: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(change)
-    def counted(*arguments: Any, **named: Any) -> Any:
-        _count(name)
-        return change(*arguments, **named)
-
-    return counted
-
-
-def _count(what: str) -> None:
-    global _made  # noqa: PLW0603 - a process has one count
-    with _lock:
-        if not ARMED.exists():
-            return
-        _made += 1
-        if _made == int(ARMED.read_text()):
-            ARMED.unlink()
-            REACHED.write_text(what)
-            os.kill(os.getpid(), signal.SIGKILL)
-            threading.Event().wait()  # the signal may come to another thread first; this one goes no further
