@@ -118,26 +118,6 @@ def test_fast_lane_imports_only_built_in_modules(node: Node, sandbox: Sandbox) -
     assert foreign == set()
 
 
-def test_next_request_waits_for_the_delegates_of_a_killed_executable(node: Node, sandbox: Sandbox) -> None:
-    write_stub(
-        "stub", "cat >/dev/null; [ $CNI_COMMAND = DEL ] || { echo >/run/stub-runs; sleep 2; rm /run/stub-runs; }"
-    )
-    primary_of({"type": "stub"})
-    first = subprocess.Popen(
-        [EXECUTABLE], env=environment(node, sandbox), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    first.stdin.write(configuration())
-    first.stdin.close()
-    wait_for(Path("/run/stub-runs"))
-    first.kill()
-    first.wait()
-    first.stdout.close()
-
-    node.runtime.delete(sandbox)
-
-    assert not Path("/run/stub-runs").exists()
-
-
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
@@ -229,10 +209,3 @@ def imported(argv: list[str], environ: Mapping[str, str]) -> set[str]:
     done = subprocess.run(argv, env=dict(environ), input=configuration(), capture_output=True, timeout=60, check=True)
     lines = [line for line in done.stderr.decode().splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip() for line in lines[1:]}
-
-
-def wait_for(path: Path) -> None:
-    give_up = time.monotonic() + 10
-    while not path.exists():
-        assert time.monotonic() < give_up, f"{path} did not appear"
-        time.sleep(0.01)

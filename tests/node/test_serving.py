@@ -1,0 +1,177 @@
+"""Many requests at once, requests that end others, and delegates that hang: the real executable, daemon and plugins."""
+
+import http.client
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from simnode import cni_config
+from simnode.execution import Executed, at_once, execute
+from simnode.kubelet import PodIdentity
+from simnode.node import RESOURCE, Node
+from simnode.runtime import Sandbox
+from tests.node.primaries import OURS, PLUGINS, primary_of, write_stub
+
+PID, CALLS = Path("/run/stub-pid"), Path("/run/stub-calls")
+# ADD tells its process id and hangs; DEL tells whether that ADD still runs beside it.
+HANGS = f"""cat >/dev/null
+if [ $CNI_COMMAND = ADD ]; then echo $$ >{PID}.new; mv {PID}.new {PID}; exec sleep 3600; fi
+if grep -q sleep /proc/$(cat {PID})/comm; then echo beside >>{CALLS}; fi
+echo $CNI_COMMAND >>{CALLS}"""
+
+
+class Pods:
+    """Pods of one test, whose ADDs it begins and whose DELs follow it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._network = cni_config.find(OURS.parent)
+        self._made: list[tuple[PodIdentity, Sandbox]] = []
+        self._begun: list[subprocess.Popen[bytes]] = []
+
+    def one(self, name: str, vfs: int = 0, of: Sandbox | None = None) -> Sandbox:
+        """Make a pod with so many VFs, or, by kubelet's checkpoint, with those of another."""
+        identity = PodIdentity(name, "default", str(uuid.uuid4()))
+        if vfs:
+            self._node.kubelet.allocate(identity, RESOURCE, vfs)
+        if of is not None:
+            (owner,) = (pod for pod, box in self._made if box == of)
+            (allocation,) = self._node.kubelet.allocations(owner)
+            self._node.kubelet.claim(identity, RESOURCE, allocation.device_ids)
+        self._made.append((identity, self._node.runtime.create_sandbox(identity.namespace, name, identity.uid)))
+        return self._made[-1][1]
+
+    def execute(self, command: str, box: Sandbox) -> Executed:
+        """Run a verb of Railnet's own plugin."""
+        return execute(self._node.runtime, command, box, self._network, self._network.plugins[0])
+
+    def status(self) -> Executed:
+        """Ask STATUS."""
+        newer = replace(self._network, version="1.1.0")
+        return execute(self._node.runtime, "STATUS", Sandbox("", Path(), "", "", ""), newer, newer.plugins[0])
+
+    def begin_add(self, name: str) -> subprocess.Popen[bytes]:
+        """Begin an ADD and do not wait for it."""
+        environ = self._node.runtime.environment("ADD", self.one(name))
+        process = subprocess.Popen([PLUGINS / "railnet"], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdin.write(cni_config.stdin(self._network, self._network.plugins[0], {}, None))
+        process.stdin.close()
+        self._begun.append(process)
+        return process
+
+    def remove(self) -> None:
+        """Take all down; what hangs is ended by its DEL."""
+        for identity, box in self._made:
+            self._node.kubelet.remove(identity)
+            self._node.runtime.tear_down(box)
+        for process in self._begun:
+            with process:
+                process.stdout.read()
+
+
+@pytest.fixture
+def pods(node: Node) -> Iterator[Pods]:
+    """Pods on a node whose flannel hangs for the one that is called `held`."""
+    flannel = PLUGINS / "flannel"
+    flannel.rename(PLUGINS / "flannel.real")
+    hang = f"case $CNI_COMMAND$CNI_ARGS in ADD*K8S_POD_NAME=held*) echo >{PID}; exec sleep 3600 ;; esac"
+    write_stub("flannel", f"{hang}\nexec {PLUGINS}/flannel.real")
+    pods = Pods(node)
+    yield pods
+    try:
+        pods.remove()
+    finally:
+        (PLUGINS / "flannel.real").replace(flannel)
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def sandbox(node: Node) -> Iterator[Sandbox]:
+    box = node.runtime.create_sandbox("default", "plain", "uid-plain")
+    yield box
+    node.runtime.remove_sandbox(box)
+
+
+@pytest.fixture
+def hanging_add(node: Node, sandbox: Sandbox) -> Iterator[subprocess.Popen[bytes]]:
+    """An ADD whose delegate hangs."""
+    write_stub("stub", HANGS)
+    primary_of({"type": "stub"})
+    network = cni_config.find(OURS.parent)
+    environ = node.runtime.environment("ADD", sandbox)
+    executable = [PLUGINS / "railnet"]
+    with subprocess.Popen(executable, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(cni_config.stdin(network, network.plugins[0], {}, None))
+        process.stdin.close()
+        until(PID.exists)
+        yield process
+        process.kill()
+
+
+def test_del_ends_a_running_add_whose_delegate_hangs(
+    node: Node, sandbox: Sandbox, hanging_add: subprocess.Popen[bytes]
+) -> None:
+    node.runtime.delete(sandbox)
+
+    answer = json.loads(hanging_add.stdout.read())
+    assert (answer["code"], hanging_add.wait(20)) == (11, 1)
+    assert "asked for a DEL of this sandbox during its ADD" in answer["msg"]
+    assert CALLS.read_text().split() == ["DEL", "DEL"]  # the undo's, and the runtime's
+
+
+def test_del_ends_what_a_killed_executable_left_and_runs_beside_none_of_it(
+    node: Node, sandbox: Sandbox, daemon: str, hanging_add: subprocess.Popen[bytes]
+) -> None:
+    hanging_add.kill()
+    hanging_add.wait()
+
+    node.runtime.delete(sandbox)
+
+    assert CALLS.read_text().split() == ["DEL"]
+
+
+def test_delegate_that_hangs_holds_nobody_up(node: Node, pods: Pods) -> None:
+    held = pods.begin_add("held")
+    until(PID.exists)
+    running = pods.one("train", vfs=1)
+    assert pods.execute("ADD", running).status == 0
+    served = [pods.one("train", vfs=1) for _ in range(node.vfs - 1)] + [pods.one("plain") for _ in range(12)]
+    strangers = [pods.one("stranger", of=running) for _ in range(4)]
+
+    adds = [lambda pod=pod: pods.execute("ADD", pod) for pod in (*served, *strangers)]
+    _, answers = at_once([*adds, *[pods.status] * 4])
+
+    assert held.poll() is None
+    answered = [one.answer for one in answers]
+    assert [one for one in answered[: len(served)] if one.status] == []
+    refused = answered[len(served) : len(adds)]
+    assert [json.loads(one.printed)["code"] for one in refused] == [100] * len(strangers)
+    assert answered[len(adds) :] == [Executed(0, b"")] * 4
+
+
+def test_metrics_are_served_beside_healthz(node: Node) -> None:
+    node.remove_pod(node.run_pod("train", vfs=1))
+    connection = http.client.HTTPConnection("127.0.0.1", 9474, timeout=10)
+    connection.request("GET", "/metrics")
+
+    text = connection.getresponse().read().decode()
+
+    connection.close()
+    samples = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
+    assert samples['railnet_cni_requests_total{verb="ADD",code="0"}'] >= 1
+    assert samples['railnet_cni_seconds_count{verb="ADD",stage="kernel"}'] >= 1
+    assert samples["railnet_cni_queue"] == 0
+    assert sum(count for name, count in samples.items() if name.startswith('railnet_vfs{pool="rdma/ib_vf"')) == node.vfs
+    assert samples['railnet_registrations_total{resource="rdma/ib_vf"}'] >= 1
