@@ -69,6 +69,22 @@ def test_del_is_idempotent(node: Node) -> None:
     assert left_over(node) == []
 
 
+def test_late_del_touches_nothing_of_the_pod_that_has_the_vf_by_then(node: Node) -> None:
+    pod = node.run_pod("train", vfs=1)
+    node.kubelet.remove(pod.identity)
+    node.runtime.delete(pod.sandbox)
+    following = node.run_pod("following", vfs=1)
+
+    node.runtime.tear_down(pod.sandbox)
+
+    before, after = pod.device_ids, following.device_ids
+    (net1,) = [link for name, link in links(following).items() if name == "net1"]
+    stage = record(following)["stage"]
+    node.remove_pod(following)
+    assert (before == after, "UP" in net1["flags"], stage) == (True, True, "attached")
+    assert left_over(node) == []
+
+
 def test_guid_is_derived_from_the_pf_and_shown_by_sysfs(node: Node) -> None:
     pf = Path("/sys/class/infiniband/mlx5_0/node_guid").read_text().strip()
     (device,) = Path("/sys/bus/pci/devices/0000:03:00.1/infiniband").iterdir()  # VFs are probed several at once
