@@ -120,6 +120,7 @@ class Rails:
         self.taken_back.difference_update(vfs)
         try:
             await self._netdevs.reread(vfs)
+            await self._rename_home(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
             addresses = self._addresses.give(chosen, assigned, self._table.inventory, self._journal)
@@ -322,7 +323,12 @@ class Rails:
         Raises:
             OSError: what the kernel refused.
         """
-        misnamed = adoption.misnamed(self._table.inventory, self._table.owned())
+        free = [vf.address for vf in self._table.inventory.vfs() if self._table.owner(vf.address) is None]
+        await self._rename_home(free)
+
+    async def _rename_home(self, addresses: Collection[PciAddress]) -> None:
+        """Rename those of these VFs that are misnamed; nobody else is at them."""
+        misnamed = [vf for vf in adoption.misnamed(self._table.inventory, ()) if vf.address in addresses]
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
             written = await to_the_end(asyncio.to_thread(elsewhere.names_at_home, vfs))

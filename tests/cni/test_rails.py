@@ -45,6 +45,18 @@ def test_plan_is_written_and_owned_before_anything_is_done(node: Node) -> None:
     assert (node.state, node.kernel.steps) == (("planned", True), [])
 
 
+def test_netdev_with_a_pods_name_gets_its_own_before_it_is_given_out(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.netdev_is("net1")  # a namespace died, and no sweep has been since
+    monkeypatch.setattr(elsewhere, "names_at_home", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    node.kernel.then = lambda: node.netdev_is("ibs5v0")
+
+    record = node.run(planned)
+
+    assert (node.kernel.steps, record.attachments[0].host_ifname) == ([NAMED], "ibs5v0")
+
+
 def test_plan_without_a_namespace_is_refused(node: Node) -> None:
     with pytest.raises(NotReady, match="has no network namespace any more"):
         node.run(lambda rails, _: planned(rails, None))
