@@ -1,7 +1,7 @@
 """The netdevs of the node's VFs as sysfs shows them just now; one that is being renamed or returned is waited for a little."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kernel.sysfs import Sysfs
 from vf.address import PciAddress
@@ -9,6 +9,7 @@ from vf.errors import Misconfigured, Unusable
 from vf.function import Netdev, VirtualFunction
 from vf.network import Network
 from vf.record import Attachment
+from vf.step import RenameLink
 from vf.table import VfTable
 
 _LOOK_SECONDS = 0.01
@@ -46,6 +47,20 @@ class Netdevs:
     def absent(self, vfs: Iterable[PciAddress]) -> tuple[PciAddress, ...]:
         """Give those VFs that have a driver, and no netdev on the node."""
         return tuple(vf for vf in vfs if self._sysfs.netdev(vf) is None and self.has_driver(vf))
+
+    async def renamed(self, vfs: Iterable[PciAddress], steps: Iterable[RenameLink]) -> None:
+        """Wait a little until the netdevs of these VFs are called as they were told to be; a name may be another link's."""
+        names, left = {step.ifindex: step.ifname for step in steps}, set(vfs)
+        give_up = asyncio.get_running_loop().time() + self._seconds
+        while True:
+            left = {vf for vf in left if not self._is_called_by(names, vf)}
+            if not left or asyncio.get_running_loop().time() >= give_up:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _is_called_by(self, names: Mapping[int, str], vf: PciAddress) -> bool:
+        netdev = self._sysfs.netdev(vf)
+        return netdev is not None and names.get(netdev.ifindex, netdev.name) == netdev.name
 
     def mtu(self, network: Network, vf: PciAddress, netdev: Netdev) -> int:
         """Give the MTU of a VF in a network, in bytes.

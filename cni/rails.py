@@ -334,6 +334,7 @@ class Rails:
             written = await to_the_end(asyncio.to_thread(elsewhere.names_at_home, vfs))
             steps = adoption.rename_home(self._table.inventory, misnamed, written)
             await to_the_end(asyncio.to_thread(perform.detach, steps, None))
+            await self._netdevs.renamed(vfs, steps)
             await self._netdevs.reread(vfs)
 
     async def probe_again(self, step: ProbeAgain) -> None:

@@ -114,13 +114,20 @@ def misnamed(inventory: Inventory, owned: Container[PciAddress]) -> tuple[Virtua
 def rename_home(
     inventory: Inventory, vfs: Iterable[VirtualFunction], written: Mapping[PciAddress, str]
 ) -> tuple[RenameLink, ...]:
-    """Give the changes that give netdevs their names back: what is `written` on them, else what their like are called."""
-    wanted = ((vf.netdev, written.get(vf.address) or _home_ifname(inventory, vf.address)) for vf in vfs)
+    """Give the changes that give netdevs their names back: what is `written` on them, else what their like are called.
+
+    A pod's name that is written on one says only that it was given out before it had its own back.
+    """
+    wanted = ((vf.netdev, _own(written.get(vf.address)) or _home_ifname(inventory, vf.address)) for vf in vfs)
     return tuple(
         RenameLink(netdev.ifindex, name)
         for netdev, name in wanted
         if netdev is not None and name not in (None, netdev.name)
     )
+
+
+def _own(written: str | None) -> str | None:
+    return None if written is None or _OF_A_POD.fullmatch(written) else written
 
 
 def reason(inventory: Inventory, vf: VirtualFunction, absence: Absence, *, in_use: bool) -> str:

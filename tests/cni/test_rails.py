@@ -57,6 +57,17 @@ def test_netdev_with_a_pods_name_gets_its_own_before_it_is_given_out(
     assert (node.kernel.steps, record.attachments[0].host_ifname) == ([NAMED], "ibs5v0")
 
 
+def test_new_name_that_sysfs_shows_late_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.netdev_is("net1")
+    monkeypatch.setattr(elsewhere, "names_at_home", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+
+    async def main(rails: Rails, netns_fd: int) -> Record:
+        asyncio.get_running_loop().call_later(0.03, node.netdev_is, "ibs5v0")
+        return await planned(rails, netns_fd)
+
+    assert node.run(main).attachments[0].host_ifname == "ibs5v0"
+
+
 def test_plan_without_a_namespace_is_refused(node: Node) -> None:
     with pytest.raises(NotReady, match="has no network namespace any more"):
         node.run(lambda rails, _: planned(rails, None))

@@ -151,9 +151,17 @@ OWN, OTHER = (f"{INVENTORY.pfs[0].netdev.name}v{vf.index}" for vf in (FIRST, SEC
         (None, ("net1", OTHER), OWN),
         (None, ("dev12", OTHER), OWN),
         (None, ("net1", "ib1"), None),
-        ("net1", ("net1", OTHER), None),
+        ("net1", ("net1", OTHER), OWN),
+        ("net1", ("net1", "ib1"), None),
     ],
-    ids=["written on it", "as its like", "the kernel's stopgap", "nobody knows", "it has it"],
+    ids=[
+        "written on it",
+        "as its like",
+        "the kernel's stopgap",
+        "nobody knows",
+        "given out as that",
+        "perhaps its own",
+    ],
 )
 def test_netdev_that_came_back_under_a_pods_name_gets_its_own(written, names, renamed_to: str | None) -> None:
     inventory = at_home(*names)
