@@ -11,7 +11,7 @@ OK = "ok"
 RAIL_ADD, PLAIN_ADD = "ADD with rails", "ADD without"
 _TIMED = (RAIL_ADD, PLAIN_ADD, "DEL")
 _PERCENT = 100
-_LAST = 20  # of the lines about one sandbox or VF
+_LAST, _LAST_OF_LOG = 20, 60  # lines about one sandbox or VF, and of the daemon's about all who had it
 _SHOWN = 12  # characters of a container id in the daemon's log, and no fewer than of a PCI address
 
 
@@ -55,12 +55,11 @@ class Tally:
     def violation(self, what: str, log: str) -> None:
         """Note what must not be, with what was done to the sandboxes that it names, and what the daemon said of them."""
         with self._lock:
-            lines = [what]
-            for whose, history in self._history.items():
-                if whose in what:
-                    lines += [f"  {line}" for line in history[-_LAST:]]
-                    lines += [f"  log: {line}" for line in log.splitlines() if whose[:_SHOWN] in line][-_LAST:]
-            self.wrong.append("\n".join(lines))
+            named = [whose for whose in self._history if whose in what]
+            lines = [line for whose in named for line in self._history[whose][-_LAST:]]
+            others = {whose[:_SHOWN] for whose in self._history if any(whose[:_SHOWN] in line for line in lines)}
+            told = [line for line in log.splitlines() if any(one in line for one in others)][-_LAST_OF_LOG:]
+            self.wrong.append("\n  ".join([what, *lines, *(f"log: {line}" for line in told)]))
 
     def usual(self, kind: str, seconds: float) -> float:
         """Give the seconds that an operation usually takes; so many at first."""

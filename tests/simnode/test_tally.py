@@ -32,7 +32,9 @@ def test_only_timed_operations_have_percentiles(tally: Tally) -> None:
     assert tally.summary(60.0)["milliseconds"] == {RAIL_ADD: {"p50": 20.0, "p99": 10.0}}
 
 
-def test_violation_has_what_was_done_to_the_sandbox_it_names_and_the_daemons_words_about_it(tally: Tally) -> None:
+def test_violation_has_what_was_done_to_the_sandbox_it_names_and_the_daemons_words_about_it_and_its_vfs(
+    tally: Tally,
+) -> None:
     tally.violation(f"record left over: {ONE}@eth0.json", LOG)
 
     (told,) = tally.wrong
@@ -41,7 +43,10 @@ def test_violation_has_what_was_done_to_the_sandbox_it_names_and_the_daemons_wor
         "DEL: code 11",
         "DEL: ok",
     ]
-    assert [line for line in told.splitlines() if "log:" in line] == [f"  log: 12:00 ADD {ONE[:12]} of pod default/one"]
+    assert [line for line in told.splitlines() if "log:" in line] == [
+        f"  log: 12:00 ADD {ONE[:12]} of pod default/one",
+        f"  log: 12:02 VF {VF} is late",
+    ]
 
 
 def test_violation_of_a_vf_has_who_had_it(tally: Tally) -> None:
@@ -51,6 +56,7 @@ def test_violation_of_a_vf_has_who_had_it(tally: Tally) -> None:
     assert ONE[:12] in told
     assert OTHER[:12] not in told
     assert f"log: 12:02 VF {VF} is late" in told
+    assert f"log: 12:00 ADD {ONE[:12]} of pod default/one" in told
 
 
 def test_summary_prints_seed_and_left_over(tally: Tally) -> None:
