@@ -27,8 +27,8 @@ from tests.node.primaries import OURS, set_seconds
 
 _TRIES = 5
 _PORTS = {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
-_ADD = "8s"  # what is younger than an ADD may take is not taken for a dead pod's …
-_SECONDS = 30.0  # … and the daemon's own sweep comes every ten seconds
+_ADD = "15s"  # what is younger than an ADD may take is not taken for a dead pod's …
+_SECONDS = 40.0  # … and the daemon's own sweep comes every ten seconds
 _LOOK_SECONDS = 0.05
 _END_SECONDS = 10.0
 _DAEMON_SECONDS = 0.3  # what the slow lane waits for a daemon that nobody starts meanwhile
