@@ -4,6 +4,9 @@ flannel writes down which delegate it ran with which configuration, and deletes 
 the next DEL then finds nothing, succeeds, and the address stays (flannel-io/cni-plugin v1.2.0 to v1.9.1, flannel_linux.go,
 doCmdDel: `cleanup` never sees the delegate's error). So a second name is given to the file before each DEL, and taken away
 after a good one.
+
+An empty state is of a flannel that was killed between making the file and writing it, which it does before it runs anything.
+Its DEL would fail over it for ever.
 """
 
 import posix
@@ -27,6 +30,8 @@ class Kept:
         self._path, self._kept = path, f"{folder}/{kept_name(name)}"
         if not _link(self._kept, self._path):  # there is a state, or nothing is kept
             _unlink(self._kept)
+        if _is_empty(self._path):
+            _unlink(self._path)
         _link(self._path, self._kept)
 
     def ended(self, success: bool) -> None:
@@ -70,6 +75,13 @@ def _link(path: str, name: str) -> bool:
     except OSError:  # ENOENT: no state; EEXIST: it is there. What else may be wrong is the plugin's to tell
         return False
     return True
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return posix.stat(path).st_size == 0
+    except OSError:
+        return False
 
 
 def _unlink(path: str) -> None:

@@ -57,6 +57,14 @@ def test_state_that_a_failed_del_left_stays(node: Node) -> None:
     assert (node.state.read_bytes(), names(node)) == (STATE, ["c0ffee"])
 
 
+def test_empty_state_of_a_flannel_that_was_killed_does_not_fail_its_del(node: Node) -> None:
+    node.state.write_bytes(b"")
+
+    node.run("[ ! -e c0ffee ]")
+
+    assert names(node) == []
+
+
 def test_nothing_is_left_of_a_del_that_succeeded(node: Node) -> None:
     node.run("rm c0ffee")
 
