@@ -24,8 +24,14 @@ class Refused:
     error: CniError
 
 
+# What nobody had any more is back: what kind of thing, one of a few words. Must not block, and not raise; from any thread.
+TookBack = Callable[[str], None]
 Observer = Callable[[Attached | Refused], None]  # must not block, and not raise
 
 
 def ignore(_outcome: Attached | Refused) -> None:
+    """Tell nobody."""
+
+
+def count_nothing(_kind: str) -> None:
     """Tell nobody."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from cni.host.errors import CniError
+from cni.outcome import TookBack, count_nothing
 from cni.rails import Rails
 from vf import adoption
 from vf.address import PciAddress
@@ -30,7 +31,14 @@ class Recovery:
     `pods` gives the UIDs of the pods that kubelet gave VFs to, None where that cannot be told.
     """
 
-    def __init__(self, rails: Rails, pods: Pods = _no_pods, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        rails: Rails,
+        pods: Pods = _no_pods,
+        now: Callable[[], float] = time.monotonic,
+        took_back: TookBack = count_nothing,
+    ) -> None:
+        self._took_back = took_back
         self._rails = rails
         self._pods = pods
         self._now = now
@@ -105,6 +113,7 @@ class Recovery:
                 return
             _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, *record.pod[:2])
             left = await self._rails.detach(record, None)
+            self._took_back("rails")
             if gone and left.ipam is None:
                 self._rails.forget(left)
         except (OSError, RailnetError) as error:
@@ -161,6 +170,7 @@ class Recovery:
             if (record.named and self._rails.age(record) >= younger_than) or self._rails.namespace_is_gone(record):
                 _log.warning("the runtime has no sandbox %s of pod %s/%s any more", record.key, *record.pod[:2])
                 await self._rails.take_back(record)
+                self._took_back("rails")
         except (OSError, RailnetError, CniError) as error:
             _log.error("sandbox %s: %s; the next GC tries again", record.key, error)
             return [f"sandbox {record.key}: {error}"]

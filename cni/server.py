@@ -234,8 +234,7 @@ def _listen(listening: socket.socket, path: Path) -> None:
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}")
-    with suppress(FileNotFoundError):
-        temporary.unlink()
+    temporary.unlink(missing_ok=True)
     listening.bind(str(temporary))
     temporary.chmod(0o600)
     listening.listen(_BACKLOG)

@@ -8,8 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
+from cni.places import Places
 from deviceplugin.offers import Offer
+from deviceplugin.registration import Registration
+from deviceplugin.service import PoolService
 from vf.function import VirtualFunction
+from vf.table import VfTable
 
 # From the fastest stage to `timeouts.add`.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -23,7 +27,7 @@ class Metrics:
     """Counts what it is told, and asks for the rest when it is read.
 
     Attributes:
-        vfs: gives the VFs that each pool offers, by resource; told by the composition, as are the next two.
+        vfs: gives the VFs that each pool offers, by resource, and whether a sandbox has them.
         registrations: gives how often kubelet took each pool's socket, by resource.
         queue: gives how many requests wait for a place.
     """
@@ -37,6 +41,17 @@ class Metrics:
         self._leaks: Counter[Labels] = Counter()
         self._seconds: dict[Labels, _Histogram] = {}
 
+    def ask(
+        self, table: VfTable, services: list[PoolService], registrations: list[Registration], places: Places
+    ) -> None:
+        """Ask these who know, from now on."""
+        self.queue = lambda: places.waiting
+        self.registrations = lambda: {one.resource: one.registrations for one in registrations}
+        self.vfs = lambda: {
+            service.pool.resource: [(offer, table.owner(offer.vf.address) is not None) for offer in service.offers()]
+            for service in services
+        }
+
     def served(self, verb: str, code: int | None, seconds: float) -> None:
         """Count a request (`cni.server.Meter`)."""
         self._requests[("verb", verb), ("code", _code(code))] += 1
@@ -47,9 +62,9 @@ class Metrics:
         labels = (("verb", verb), ("stage", name))
         self._seconds.setdefault(labels, _Histogram()).observe(seconds)
 
-    def took_back(self, kind: str, count: int = 1) -> None:
-        """Count what nobody had any more and was taken back by recovery, sweep or GC; `kind` is one of a few words."""
-        self._leaks[("kind", kind),] += count
+    def took_back(self, kind: str) -> None:
+        """Count what nobody had any more and is back, by sweep or GC (`cni.outcome.TookBack`)."""
+        self._leaks[("kind", kind),] += 1
 
     def text(self) -> str:
         """Give all of it, as of now."""

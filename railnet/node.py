@@ -118,13 +118,14 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     timeouts = configuration.timeouts
     host = Host(configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate, boot=boot_id())
     rails = Rails(table, journal, sysfs, configuration.networks, host)
-    recovery = Recovery(rails, lambda: _pods(configuration))
-    leftovers = Leftovers(_leftovers_host(configuration), rails.records)
+    metrics = Metrics()
+    recovery = Recovery(rails, lambda: _pods(configuration), took_back=metrics.took_back)
+    leftovers = Leftovers(_leftovers_host(configuration), rails.records, metrics.took_back)
     await _recover(rails, recovery)
     await _provision(configuration, table, sysfs)
     _check_addresses(configuration, table)
     async with publishing(configuration) as observe:
-        await _serve(configuration, _Node(table, rails, recovery, leftovers, sysfs, observe), presence, health)
+        await _serve(configuration, _Node(table, rails, recovery, leftovers, sysfs, observe, metrics), presence, health)
 
 
 def _leftovers_host(configuration: Configuration) -> collector.Host:
@@ -144,6 +145,7 @@ class _Node:
     leftovers: Leftovers
     sysfs: Sysfs
     observe: Observer
+    metrics: Metrics
 
 
 def _make_folders() -> None:
@@ -296,13 +298,13 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
         lambda: all(service.streams for service in services),
     )
     limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
-    places, metrics = Places(), Metrics()
+    places = Places()
     collectors = Collectors(node.recovery, node.leftovers)
-    server = Server(assignment, node.rails, collectors, root, limits, node.observe, places=places, meter=metrics)
+    server = Server(assignment, node.rails, collectors, root, limits, node.observe, places=places, meter=node.metrics)
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = lambda: _reasons(services, registrations, presence)
-    _measure(metrics, node, services, registrations, places)
-    health.metrics = metrics.text
+    node.metrics.ask(node.table, services, registrations, places)
+    health.metrics = node.metrics.text
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
         async with asyncio.TaskGroup() as group:
 
@@ -318,22 +320,6 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
             group.create_task(sweeping(configuration, node.leftovers))
             group.create_task(server.serve(Path(SOCKET), ready))
     _log.info("stopped; running pods keep their rails")
-
-
-def _measure(
-    metrics: Metrics,
-    node: _Node,
-    services: list[PoolService],
-    registrations: list[Registration],
-    places: Places,
-) -> None:
-    """Have the metrics ask who knows, when they are read."""
-    metrics.queue = lambda: places.waiting
-    metrics.registrations = lambda: {one.resource: one.registrations for one in registrations}
-    metrics.vfs = lambda: {
-        service.pool.resource: [(offer, node.table.owner(offer.vf.address) is not None) for offer in service.offers()]
-        for service in services
-    }
 
 
 def _service(pool: Pool, configuration: Configuration, node: _Node, presence: Presence) -> PoolService:

@@ -96,6 +96,7 @@ def _locked(fd: int, operation: int, give_up: float) -> bool:
         except BlockingIOError:
             now = time.monotonic()
             if now >= give_up:
+                _end_orphans(fd)  # who does not wait for them finds the lock free the next time
                 return False
             if now >= look_at:
                 _end_orphans(fd)

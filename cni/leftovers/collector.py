@@ -16,6 +16,7 @@ from cni.host.chain import Primary
 from cni.host.errors import CniError
 from cni.leftovers.books import Trace, books, read
 from cni.leftovers.dead import Dead, Facts, dead
+from cni.outcome import TookBack, count_nothing
 from cni.uncut import to_the_end
 from kernel import host_folder, living, veth
 from kernel.boot import boot_time
@@ -51,7 +52,10 @@ class Leftovers:
     `records` gives what the journal has: those containers' rails come first.
     """
 
-    def __init__(self, host: Host, records: Callable[[], Iterable[Record]]) -> None:
+    def __init__(
+        self, host: Host, records: Callable[[], Iterable[Record]], took_back: TookBack = count_nothing
+    ) -> None:
+        self._took_back = took_back
         self._host = host
         self._records = records
         self._one_at_a_time = asyncio.Lock()
@@ -160,6 +164,7 @@ class Leftovers:
                 self._delete(primary, one, ifname)
             for trace in one.traces:
                 self._remove(trace)
+                self._took_back(trace.book.kind)
 
     def _delete(self, primary: Primary, one: Dead, ifname: str) -> None:
         """Run the primary's DEL, as the runtime would with what libcni remembers."""

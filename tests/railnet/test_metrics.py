@@ -93,14 +93,14 @@ def test_vfs_are_counted_by_state_and_by_what_they_lack() -> None:
 
 def test_leaks_registrations_and_the_queue_are_told() -> None:
     metrics = Metrics()
-    metrics.took_back("record")
-    metrics.took_back("address", 3)
+    for kind in ("rails", "host-local", "host-local"):
+        metrics.took_back(kind)
     metrics.registrations = lambda: {"rdma/ib_vf": 2}
     metrics.queue = lambda: 7
 
     assert lines(metrics, "railnet_leaks_total") == [
-        'railnet_leaks_total{kind="address"} 3',
-        'railnet_leaks_total{kind="record"} 1',
+        'railnet_leaks_total{kind="host-local"} 2',
+        'railnet_leaks_total{kind="rails"} 1',
     ]
     assert lines(metrics, "railnet_registrations_total") == ['railnet_registrations_total{resource="rdma/ib_vf"} 2']
     assert lines(metrics, "railnet_cni_queue") == ["railnet_cni_queue 7"]

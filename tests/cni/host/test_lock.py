@@ -121,6 +121,18 @@ def test_delegates_that_hang_without_their_executable_are_ended(tmp_path: Path, 
     lock.remove(path, fd)
 
 
+def test_who_does_not_wait_for_delegates_without_their_executable_gets_the_lock_the_next_time(tmp_path: Path) -> None:
+    path = f"{tmp_path}/a"
+    executable, delegate = killed_with_a_delegate_left(path, "exec sleep 3600")
+    kill(executable)
+
+    with pytest.raises(CniError):
+        lock.acquire(path, wait_seconds=0)
+
+    lock.remove(path, lock.acquire(path, wait_seconds=20))
+    assert is_gone(delegate)
+
+
 def test_delegates_whose_executable_lives_are_left_alone(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0)
     executable, delegate = killed_with_a_delegate_left(f"{tmp_path}/a", "exec sleep 3600")
