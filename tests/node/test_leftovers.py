@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,7 @@ def test_dead_pods_are_found_by_the_sweep_and_nobody_else_is_touched(node: Node)
     plain, train = dead(node, "dead"), dead(node, "dead-train", vfs=1)
     forgotten = old(node, "forgotten-by-the-runtime")  # as one of another client of the runtime's
     node.runtime._listed.discard(forgotten.container_id)
+    (RESULTS / f"cbr0-{forgotten.container_id}-eth0").unlink()  # its address alone tells that it lives
     remembered = old(node, "remembered")
     netns.remove(remembered.netns)
     young = node.run_pod("young")
@@ -212,6 +214,26 @@ def test_container_that_somebody_is_at_is_left_alone(node: Node) -> None:
 
     assert len(kept) == 3
     assert traces(pod.container_id) == []
+
+
+def test_container_whose_add_takes_longer_than_any_should_is_left_alone(node: Node) -> None:
+    began, go_on = Path("/run/stub-began"), Path("/run/stub-go-on")
+    wait = f"touch {began}; until [ -e {go_on} ]; do sleep 0.05; done"
+    write_stub("stub", f"[ $CNI_COMMAND = ADD ] && {{ {wait}; }}; exec /opt/cni/bin/bridge")
+    cbr0_of({"type": "flannel", "delegate": {"type": "stub", "isGateway": True}})
+
+    with ThreadPoolExecutor(1) as kubelet:
+        starting = kubelet.submit(node.run_pod, "starting")
+        wait_until(began.exists, 20, "the delegate is executed")
+        (state,) = STATES.iterdir()
+        age(state.name)
+        answer = invoke(node, "GC", **listed())
+        kept = traces(state.name)
+        go_on.touch()
+        pod = starting.result(20)
+
+    node.remove_pod(pod)
+    assert (answer.status, kept) == (0, [state])
 
 
 def test_del_that_failed_is_told_and_tried_again_with_the_same_configuration(node: Node) -> None:
