@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cni import answered, ipam
-from cni.assignment import Assignment
+from cni.assignment import Assignment, vfs_of
 from cni.hands import ExecutableGone, Hands
 from cni.host import chain
 from cni.host.errors import CniError, NotExecuted
@@ -22,9 +22,11 @@ async def add(request: Request, hands: Hands, assignment: Assignment, rails: Rai
         CniError, RailnetError, OSError: as `cni.errors` translates them.
     """
     primary = request.primary(root)
-    vfs = await assignment.vfs(request)
-    if not vfs:
+    devices = await assignment.devices(request)
+    if not devices:
         return await hands.drive(chain.add(primary, request.conf.runtime_config))
+    vfs = vfs_of(devices)
+    rails.permit(request.pod, {resource for resource, _ in devices})
     assignment.refuse_others(vfs, lambda vf: _other_pod(request, rails, vf))
     with stage("plan"):
         record = await rails.plan(request, vfs, primary)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cni.journal import Journal
+from kernel.local_address import is_local
 from vf.address import PciAddress
 from vf.errors import Misconfigured, NoAddress
 from vf.function import Inventory
@@ -91,4 +92,6 @@ def _static(
     for address in addresses:
         if address.ip in taken:
             raise NoAddress(f"{address.ip}, which the pod asks for, belongs to another pod of this node")
+        if is_local(address.ip):
+            raise NoAddress(f"{address.ip}, which the pod asks for, belongs to this node itself")
     return {one.vf.address: (address,) for one, address in zip(assigned, addresses, strict=True)}

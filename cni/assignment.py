@@ -41,22 +41,29 @@ class Assignment:
             CniError: code 11, neither the checkpoint nor kubelet can tell.
             NotOurs: kubelet names a device that is no PCI address.
         """
+        return vfs_of(await self.devices(request))
+
+    async def devices(self, request: Request) -> list[tuple[str, str]]:
+        """Give the devices of the request's pod, as pairs of resource and device id.
+
+        Raises:
+            CniError: code 11, neither the checkpoint nor kubelet can tell.
+        """
         pod = request.pod
         if not pod.name and not pod.uid:
-            return ()  # no Kubernetes pod, so kubelet gave it nothing
+            return []  # no Kubernetes pod, so kubelet gave it nothing
         try:
-            return _addresses(self._from_checkpoint(pod.uid))
+            return self._from_checkpoint(pod.uid)
         except (NotReady, OSError, ValueError) as error:
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:
-            found = await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
+            return await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
         except NotReady as error:
             message = (
                 "whether this pod asked for a rail cannot be told: neither kubelet's checkpoint nor kubelet answers"
             )
             raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
-        return _addresses(found)
 
     def refuse_others(self, vfs: tuple[PciAddress, ...], holder: Callable[[PciAddress], str | None]) -> None:
         """Refuse VFs that another pod has and that kubelet's checkpoint says are still that pod's: nobody will give them back.
@@ -111,7 +118,12 @@ class Assignment:
         return checkpoint.devices(self._checkpoint.read(), pod_uid, self._resources)
 
 
-def _addresses(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:
+def vfs_of(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:
+    """Give the VFs that devices are, in PCI order.
+
+    Raises:
+        NotOurs: one is no PCI address.
+    """
     try:
         # a set: the same VF may be listed for two containers, or under two resources
         return tuple(sorted({PciAddress.parse(device) for _, device in devices}))

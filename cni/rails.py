@@ -31,7 +31,7 @@ from vf.adoption import Stray
 from vf.errors import NotOurs, NotReady
 from vf.function import Inventory, RdmaDevice, VirtualFunction
 from vf.network import Network, Networks, PluginIpam
-from vf.record import Attachment, Ipam, Netns, Record
+from vf.record import Attachment, Ipam, Netns, Pod, Record
 from vf.step import ProbeAgain
 from vf.table import Owner, VfTable
 
@@ -98,6 +98,14 @@ class Rails:
     def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
         """Say why some VFs must not be given out; of all others nothing is said any more."""
         self._table.withhold(reasons)
+
+    def permit(self, pod: Pod, resources: Collection[str]) -> None:
+        """Make sure that the pod's namespace may use the pools that its devices are of.
+
+        Raises:
+            NotPermitted: it may not.
+        """
+        self._networks.permit(pod.namespace, resources)
 
     async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         """Claim the VFs, decide what the sandbox gets and write it down; nothing in the kernel has changed after it.

@@ -9,11 +9,10 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-import yaml
-
 from cni.host.chain import OURSELVES
 from cni.host.netconf import MAX_SECONDS
 from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector
+from railnet import document
 from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.network import (
@@ -109,11 +108,11 @@ def load(path: Path) -> Configuration:
         Misconfigured: it cannot be read, is no YAML, or has a key or value that is not understood.
     """
     try:
-        text = path.read_text()
+        text = path.read_bytes().decode()
     except FileNotFoundError:
         return Configuration()
     except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path} cannot be read: {error}") from None
+        raise Misconfigured(f"{path} cannot be read: {error!s:.200}") from None
     return parse(text, str(path))
 
 
@@ -124,33 +123,14 @@ def parse(text: str, source: str) -> Configuration:
         Misconfigured: as `load`; the message begins with `source`.
     """
     try:
-        return _configuration(_document(text))
-    except (yaml.YAMLError, ValueError, AttributeError) as error:
-        # PyYAML raises the last two for a date that is none, and for a number of thousands of digits
-        raise Misconfigured(f"{source} is no YAML: {error}") from None
+        return _configuration(document.read(text))
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
         raise Misconfigured(f"{source}: {error}") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as PyYAML reads it, but a key that stands twice in one mapping is an error, as YAML 1.2 (3.2.1.3) says."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise Misconfigured(f"the key {twice!r} stands twice in one mapping (line {node.start_mark.line + 1})")
-        return super().construct_mapping(node, deep)
-
-
-def _document(text: str) -> Any:
-    document = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
-    return {} if document is None else document
-
-
-def _configuration(document: Any) -> Configuration:
+def _configuration(found: Any) -> Configuration:
     read: dict[str, _Reader[Any]] = {
         "apiVersion": _exactly(_API_VERSION),
         "kind": _exactly(_KIND),
@@ -169,8 +149,9 @@ def _configuration(document: Any) -> Configuration:
         ),
         "publish": _publish,
     }
-    values = _fields(document, "", read)
+    values = _fields(found, "", read)
     values["networks"] = _networks(values.get("networks", {}), values.get("limits", {}))
+    _check_pools(values.get("limits", {}), values.get("pools", DEFAULT))
     return Configuration(
         **{name: value for name, value in values.items() if name in Configuration.__dataclass_fields__}
     )
@@ -213,20 +194,36 @@ def _networks(networks: dict[str, Network], limits: dict[str, Limit]) -> Network
         unknown = next((name for name in limit.networks if name not in by_name), None)
         if unknown is not None:
             raise Misconfigured(
-                f"limits.{namespace}.networks names {unknown!r}; 'networks' has: {', '.join(sorted(by_name))}"
+                f"limits.{namespace}.networks names {unknown!r:.80}; 'networks' has: {', '.join(sorted(by_name))}"
             )
-    _disjoint({name: network.ipam.range for name, network in by_name.items() if isinstance(network.ipam, SliceIpam)})
+    _disjoint({name: network.ipam for name, network in by_name.items()})
     return Networks(by_name, {EVERYWHERE: Limit(), **limits})
 
 
-def _disjoint(ranges: dict[str, IpNetwork]) -> None:
-    """Make sure that no two networks slice the same addresses: each splits its range in its own way."""
-    for (one, first), (other, second) in itertools.combinations(ranges.items(), 2):
-        if first.overlaps(second):
+def _check_pools(limits: dict[str, Limit], pools: tuple[Pool, ...]) -> None:
+    known = [pool.resource for pool in pools]
+    for namespace, limit in limits.items():
+        unknown = next((name for name in limit.pools or () if name not in known), None)
+        if unknown is not None:
+            raise Misconfigured(f"limits.{namespace}.pools names {unknown!r:.80}; 'pools' has: {', '.join(known)}")
+
+
+def _disjoint(ipams: dict[str, Ipam]) -> None:
+    """Make sure that no two networks give the same addresses: each slices its range in its own way, and pods name any."""
+    for (one, first), (other, second) in itertools.combinations(ipams.items(), 2):
+        if isinstance(first, StaticIpam) and isinstance(second, StaticIpam):
+            continue  # pods' authors divide those
+        if _range_of(first) is None or _range_of(second) is None:
+            continue
+        if _range_of(first).overlaps(_range_of(second)):
             raise Misconfigured(
-                f"networks.{one}.ipam.range {first} and networks.{other}.ipam.range {second} overlap; "
+                f"networks.{one}.ipam.range {_range_of(first)} and networks.{other}.ipam.range {_range_of(second)} overlap; "
                 f"the default network has {SliceIpam().range} where nothing else is said"
             )
+
+
+def _range_of(ipam: Ipam) -> IpNetwork | None:
+    return ipam.range if isinstance(ipam, SliceIpam | StaticIpam) else None
 
 
 def _network(value: Any, path: str) -> Network:
@@ -257,7 +254,7 @@ def _publish(value: Any, path: str) -> Publish:
 
 
 def _limit(value: Any, path: str) -> Limit:
-    return Limit(**_fields(value, path, {"networks": _list(_text), "static": _boolean}))
+    return Limit(**_fields(value, path, {"networks": _list(_text), "static": _boolean, "pools": _list(_resource)}))
 
 
 def _named(pattern: re.Pattern[str], what: str, read: _Reader[_Value]) -> _Reader[dict[str, _Value]]:

@@ -3,13 +3,14 @@
 The node obeys them and the admission webhook checks pods against them, so both read the same types.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, ip_interface
+from itertools import combinations
+from ipaddress import IPv4Network, IPv6Address, ip_interface
 from typing import Any, Literal
 
 from vf.errors import Misconfigured, NotPermitted
-from vf.slice import IpNetwork
+from vf.slice import IpAddress, IpNetwork
 from vf.step import IpInterface
 
 DEFAULT = "default"
@@ -18,6 +19,7 @@ NETWORK_ANNOTATION = "railnet.io/network"
 ADDRESS_ANNOTATION = "railnet.io/net1-ip"
 
 _RANGE = IPv4Network("10.56.0.0/16")
+_THIS_NETWORK = IPv4Network("0.0.0.0/8")  # RFC 1122, 3.2.1.3
 _ADDRESSES_AT_ONCE = 256  # more VFs than any node has on all its PFs for one pod; bounds what a pod can make us parse
 _PARTITION = 0x7FFF  # a PKey without its membership bit: InfiniBand Architecture Specification volume 1, 10.9
 _FULL_MEMBER = 0x8000
@@ -66,10 +68,11 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What the pods of a namespace may ask for."""
+    """What the pods of a namespace may ask for; `pools` are resources, None for all."""
 
     networks: tuple[str, ...] = (DEFAULT,)
     static: bool = False
+    pools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +94,55 @@ class Networks:
         """Give every network."""
         return iter(self.by_name.values())
 
+    def permit(self, namespace: str, resources: Collection[str]) -> None:
+        """Make sure that pods of a namespace may have devices of some resources.
+
+        Raises:
+            NotPermitted: they may not.
+        """
+        pools = self._limit(namespace).pools
+        refused = [] if pools is None else sorted(set(resources) - set(pools))
+        if refused:
+            raise NotPermitted(
+                f"pods of namespace {namespace!r:.80} may not have {', '.join(refused)}; "
+                f"'limits' lets them have: {', '.join(pools or ()) or 'none'}"
+            )
+
+    def _limit(self, namespace: str) -> Limit:
+        return self.limits.get(namespace, self.limits.get(EVERYWHERE, Limit()))
+
     def choose(self, namespace: str, annotations: Mapping[str, str], rails: int) -> Chosen:
         """Give the network of a pod with `rails` VFs, as its annotations say and its namespace's limit lets it.
 
         Raises:
-            NotPermitted: its namespace may not use that network, or name addresses.
+            NotPermitted: its namespace may not use that network, or name addresses, or not those.
             Misconfigured: there is no such network; the annotation with addresses is malformed, is missing where the
                 network has no others, or is there where the network has its own.
         """
         name = annotations.get(NETWORK_ANNOTATION, DEFAULT)
-        limit = self.limits.get(namespace, self.limits.get(EVERYWHERE, Limit()))
+        limit = self._limit(namespace)
         if name not in limit.networks:
             allowed = ", ".join(limit.networks) or "none"
             raise NotPermitted(
-                f"pods of namespace {namespace!r} may not use network {name!r:.80}; 'limits' lets them use: {allowed}"
+                f"pods of namespace {namespace!r:.80} may not use network {name!r:.80}; 'limits' lets them use: {allowed}"
             )
         if name not in self.by_name:
             raise Misconfigured(
                 f"{NETWORK_ANNOTATION} is {name!r:.80}; this node's networks are: {', '.join(sorted(self.by_name))}"
             )
         network = self.by_name[name]
-        return Chosen(network, _static(network, limit, namespace, annotations.get(ADDRESS_ANNOTATION), rails))
+        static = _static(network, limit, namespace, annotations.get(ADDRESS_ANNOTATION), rails)
+        for address in static:
+            self._check_is_of_no_slice(address)
+        return Chosen(network, static)
+
+    def _check_is_of_no_slice(self, address: IpInterface) -> None:
+        for other in self:
+            if isinstance(other.ipam, SliceIpam) and address.network.overlaps(other.ipam.range):
+                raise NotPermitted(
+                    f"{ADDRESS_ANNOTATION} names {address}, whose prefix and range {other.ipam.range} of network "
+                    f"{other.name!r} overlap; those addresses are given by the nodes"
+                )
 
 
 def lacks(pkey: int, table: tuple[int, ...]) -> str | None:
@@ -140,7 +171,7 @@ def _static(
         return ()
     if not limit.static:
         raise NotPermitted(
-            f"pods of namespace {namespace!r} may not name addresses ({ADDRESS_ANNOTATION}); "
+            f"pods of namespace {namespace!r:.80} may not name addresses ({ADDRESS_ANNOTATION}); "
             "'static: true' in its limit would let them"
         )
     if not isinstance(network.ipam, StaticIpam):
@@ -158,10 +189,38 @@ def _parsed(annotation: str, range_: IpNetwork | None, rails: int) -> tuple[IpIn
     addresses = tuple(_address(text) for text in texts)
     if len({address.ip for address in addresses}) != rails:
         raise Misconfigured(f"{ADDRESS_ANNOTATION} names an address twice")
-    for address in addresses:
-        if range_ is not None and address.ip not in range_:
-            raise NotPermitted(f"{ADDRESS_ANNOTATION} names {address.ip}, which is not in the network's range {range_}")
+    for one, other in combinations(addresses, 2):
+        if one.network.overlaps(other.network):
+            raise Misconfigured(
+                f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have one prefix, "
+                "since neighbours would be looked for on the wrong one"
+            )
+    for address in addresses if range_ is not None else ():
+        _check_is_in(range_, address)
     return addresses
+
+
+def _check_is_in(range_: IpNetwork, address: IpInterface) -> None:
+    if address.ip not in range_:
+        raise NotPermitted(f"{ADDRESS_ANNOTATION} names {address.ip}, which is not in the network's range {range_}")
+    if address.network.prefixlen < range_.prefixlen:
+        raise NotPermitted(
+            f"{ADDRESS_ANNOTATION} names {address}, whose prefix is wider than the network's range {range_}"
+        )
+    if address.ip in _ends(range_):  # whatever prefix the pod has chosen for itself
+        raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is no address of a host in {range_}")
+
+
+def _ends(network: IpNetwork) -> tuple[IpAddress, ...]:
+    """Give the addresses of a network that are no host's.
+
+    IPv6 has no broadcast address; its first is that of any router (RFC 4291, 2.6.1). IPv4 has neither in a /31 (RFC 3021).
+    """
+    if network.num_addresses <= 2:  # noqa: PLR2004
+        return ()
+    if network.version == 4:  # noqa: PLR2004 - IPv4
+        return (network.network_address, network.broadcast_address)
+    return (network.network_address,)
 
 
 def _address(text: str) -> IpInterface:
@@ -173,10 +232,20 @@ def _address(text: str) -> IpInterface:
         address = ip_interface(text)
     except ValueError as error:
         raise Misconfigured(f"{ADDRESS_ANNOTATION}: {error!s:.160}; it should be like 10.60.0.5/24") from None
-    network = address.network
-    # IPv6 has no broadcast address; its first is that of any router (RFC 4291, 2.6.1). IPv4 has neither in a /31 (RFC 3021).
-    last = network.broadcast_address if address.version == 4 else None  # noqa: PLR2004 - IPv4
-    ends = (network.network_address, last) if network.num_addresses > 2 else ()  # noqa: PLR2004
-    if address.ip in ends or address.ip.is_multicast or address.ip.is_loopback or address.ip.is_unspecified:
+    if address.ip in _ends(address.network) or _is_of_no_host(address.ip):
         raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is no address of a host")
     return address
+
+
+def _is_of_no_host(ip: IpAddress) -> bool:
+    """Tell of addresses that mean something else everywhere: groups, loopback, one link's, another family's in disguise."""
+    if isinstance(ip, IPv6Address) and (ip.ipv4_mapped is not None or ip.sixtofour is not None):
+        return True
+    return (
+        ip.is_multicast
+        or ip.is_loopback
+        or ip.is_unspecified
+        or ip.is_link_local
+        or ip.is_reserved
+        or ip in _THIS_NETWORK
+    )

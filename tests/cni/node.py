@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from cni.server import Limits, Server
 from tests.cni.executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
 from vf.address import PciAddress
-from vf.record import Netns, Record
+from vf.record import Netns, Pod, Record
 from vf.table import Owner
 
 RAIL = "rdma/ib_vf"
@@ -47,6 +47,9 @@ class FakeRails:
 
     def adopted(self, netns: Netns | None) -> None:
         return None
+
+    def permit(self, pod: Pod, resources: Collection[str]) -> None:
+        """Permit everything: `test_network` and the node tier are about limits."""
 
     async def plan(self, request: Request, vfs: tuple[object, ...], primary: Primary) -> Record:
         self.log.append("plan")

@@ -166,3 +166,8 @@ def test_static_address_of_another_sandbox_is_refused(tmp_path: Path, journal: J
 
     with pytest.raises(NoAddress, match=r"10\.60\.0\.5, which the pod asks for, belongs to another pod"):
         given(Network(tmp_path, StaticIpam()), journal, ALL[:1], static=(address,))
+
+
+def test_static_address_of_the_node_itself_is_refused(tmp_path: Path, journal: Journal) -> None:
+    with pytest.raises(NoAddress, match=r"127\.0\.0\.1, which the pod asks for, belongs to this node itself"):
+        given(Network(tmp_path, StaticIpam()), journal, ALL[:1], static=(ip_interface("127.0.0.1/8"),))

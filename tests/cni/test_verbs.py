@@ -21,8 +21,8 @@ from tests.cni.executable import CONF, ENVIRON, PRIMARY
 from tests.cni.host.runner import Runner
 from tests.vf.builders import FIRST, a_record, an_attachment
 from vf.address import PciAddress
-from vf.errors import Differs, NoAddress, Unusable
-from vf.record import Ipam, Netns, Record
+from vf.errors import Differs, NoAddress, NotPermitted, Unusable
+from vf.record import Ipam, Netns, Pod, Record
 
 Result = TypeVar("Result")
 BYTES = b' {"ips" :[ ]}\n'
@@ -57,6 +57,9 @@ class Sandbox:
     async def vfs(self, request: Request) -> tuple[PciAddress, ...]:
         return self._vfs
 
+    async def devices(self, request: Request) -> list[tuple[str, str]]:
+        return [("rdma/ib_vf", str(vf)) for vf in self._vfs]
+
     async def until_watched(self) -> None:
         pass
 
@@ -72,6 +75,10 @@ class Sandbox:
         finally:
             self.log += self.runner.calls
             self.runner.executed.clear()
+
+    def permit(self, pod: Pod, resources: set[str]) -> None:
+        if "permit" in self._fails:
+            raise self._fails["permit"]
 
     async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         self._do("plan")
@@ -447,3 +454,12 @@ def test_gc_asks_the_primary_also_when_something_could_not_be_taken_back(root: P
         run_gc(sandbox, root)
 
     assert (raised.value.code, sandbox.log[-1]) == (5, "GC flannel")
+
+
+def test_pod_that_may_not_have_its_pool_is_refused_before_anything_is_done(root: Path) -> None:
+    sandbox = Sandbox((FIRST,), {"permit": NotPermitted("no")})
+
+    with pytest.raises(NotPermitted):
+        run_add(sandbox, root)
+
+    assert sandbox.log == []

@@ -41,6 +41,7 @@ def _configured(shared_node: Node) -> Iterator[None]:
     document["limits"] = {
         "*": {"networks": ["default", *NETWORKS], "static": False},
         "team-a": {"networks": ["fixed"], "static": True},
+        "no-rails": {"pools": []},
     }
     shared_node.stop_daemon()
     CONFIGURATION.write_text(json.dumps(document))
@@ -117,6 +118,7 @@ def test_static_address_of_a_living_pod_is_refused(configured: Node) -> None:
         ("fixed", "team-b", {"net1-ip": "10.60.1.5/24"}, 104, "may not name addresses"),
         ("fixed", "team-a", {"net1-ip": "10.70.1.5/24"}, 104, "is not in the network's range"),
         ("fixed", "team-a", {}, 7, "annotate it with railnet.io/net1-ip"),
+        ("default", "no-rails", {}, 104, "pods of namespace 'no-rails' may not have rdma/ib_vf"),
         ("missing", "default", {}, 7, "plugin 'no-such-plugin' cannot be executed"),
         ("partition", "default", {}, 101, "is partition 0x8001: its port is in the partitions 0xffff"),
     ],

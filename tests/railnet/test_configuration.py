@@ -42,7 +42,7 @@ networks:
   elsewhere: {ipam: {type: host-local, ranges: [[{subnet: 10.61.0.0/24}]]}}
 limits:
   "*": {networks: [default, verbs]}
-  team-a: {networks: [default, fixed], static: true}
+  team-a: {networks: [default, fixed], static: true, pools: [rdma/first]}
 timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
 publish: {networkStatus: false, events: false}
 """
@@ -84,7 +84,10 @@ def test_every_key_is_understood() -> None:
                     ipam=PluginIpam({"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}),
                 ),
             },
-            {"*": Limit(("default", "verbs")), "team-a": Limit(("default", "fixed"), static=True)},
+            {
+                "*": Limit(("default", "verbs")),
+                "team-a": Limit(("default", "fixed"), static=True, pools=("rdma/first",)),
+            },
         ),
         timeouts=Timeouts(delegate=10.0, add=120.0, daemon=0.5, kubelet=1.5),
         publish=Publish(network_status=False, events=False),
@@ -137,7 +140,7 @@ def test_auto_and_pf_may_be_said_outright() -> None:
         ("provision: [{pf: '0000:03:00.0', vfs: 8, numvfs: 8}]", "provision[0].numvfs"),
         ("rdma: {mode: shared}", "rdma.mode"),
         ("networks: {fast: {speed: high}}", "networks.fast.speed"),
-        ("limits: {team-a: {pools: []}}", "limits.team-a.pools"),
+        ("limits: {team-a: {pkeys: []}}", "limits.team-a.pkeys"),
         ("networks: {default: {MTU: 2044}}", "networks.default.MTU"),
         ("networks: {default: {ipam: {type: slice, subnet: x}}}", "networks.default.ipam.subnet"),
         ("timeouts: {del: 5s}", "timeouts.del"),
@@ -284,3 +287,32 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None
 def test_odd_value_is_misconfigured(text: str) -> None:
     with pytest.raises(Misconfigured):
         parse(text, "node.yaml")
+
+
+def test_limit_names_only_pools_that_there_are() -> None:
+    text = "limits: {team-a: {pools: [rdma/ib_vf, rdma/gone]}}"
+
+    assert refusal(text).endswith("limits.team-a.pools names 'rdma/gone'; 'pools' has: rdma/ib_vf")
+
+
+def test_static_range_and_a_slice_do_not_overlap() -> None:
+    text = "networks: {fixed: {ipam: {type: static, range: 10.56.7.0/24}}}"
+
+    assert "networks.fixed.ipam.range 10.56.7.0/24 overlap" in refusal(text)
+
+
+def test_alias_is_refused_before_it_stands_for_more_than_memory_holds() -> None:
+    lines = [f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(30)]
+
+    assert refusal("\n".join(["a0: &a0 x", *lines])) == "node.yaml: line 2 has the alias *a0; write the value itself"
+
+
+@pytest.mark.parametrize(
+    "text", ["rdma: !!bool x", 'rdma: !!int ""', "rdma: !!timestamp x", "rdma: " + "1:" * 200 + "1.5"]
+)
+def test_value_that_is_not_what_its_tag_says_is_no_yaml(text: str) -> None:
+    assert "is no YAML" in refusal(text) or "it should be" in refusal(text)
+
+
+def test_file_is_no_longer_than_a_config_map() -> None:
+    assert "no ConfigMap has more" in refusal("#" * (1 << 20) + "\n")

@@ -103,6 +103,15 @@ def test_address_outside_the_networks_range_is_refused() -> None:
         ("fixed", "10.60.1.0/24", "no address of a host"),
         ("fixed", "10.60.1.255/24", "no address of a host"),
         ("fixed", "fe80::1%eth0/64", "names a zone"),
+        ("fixed", "10.60.0.0/32", r"no address of a host in 10\.60\.0\.0/16"),
+        ("fixed", "10.60.255.255/32", r"no address of a host in 10\.60\.0\.0/16"),
+        ("fixed", "10.60.1.5/8", "prefix is wider than the network's range"),
+        ("fixed", "::ffff:10.60.1.5/112", "no address of a host"),
+        ("fixed", "fd60::5/64", "is not in the network's range"),
+        ("fixed", "10.60.1.5/24\uff0c10.60.2.5/24", "it should be like"),
+        ("fixed", "10.60.1.5/24;10.60.2.5/24", "it should be like"),
+        ("fixed", "010.60.1.5/24", "it should be like"),
+        ("fixed", "10.60.1.5/255.255.255.0/24", "it should be like"),
     ],
 )
 def test_addresses_that_make_no_sense_are_told(network: str, ips: str | None, words: str) -> None:
@@ -146,3 +155,74 @@ def test_port_needs_the_partition_and_the_networks_membership(
     pkey: int, table: tuple[int, ...], why: str | None
 ) -> None:
     assert lacks(pkey, table) == why
+
+
+ANYWHERE = Networks(
+    {"default": DEFAULT, "anywhere": Network("anywhere", ipam=StaticIpam())},
+    {"*": Limit(("anywhere",), static=True)},
+)
+
+
+def asked_anywhere(ips: str, rails: int = 1) -> Chosen:
+    return ANYWHERE.choose("team", {NETWORK_ANNOTATION: "anywhere", ADDRESS_ANNOTATION: ips}, rails)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::ffff:10.60.0.5/112",
+        "2002:a3c:5::1/64",
+        "169.254.169.254/32",
+        "fe80::1/64",
+        "255.255.255.255/32",
+        "240.0.0.1/8",
+        "0.0.0.1/8",
+        "127.0.0.2/8",
+        "224.0.0.5/24",
+        "::/128",
+        "::1/128",
+        "ff02::1/128",
+    ],
+)
+def test_address_that_means_something_else_everywhere_is_no_hosts(address: str) -> None:
+    with pytest.raises(Misconfigured, match="no address of a host"):
+        asked_anywhere(address)
+
+
+@pytest.mark.parametrize("address", ["10.56.3.1/32", "10.56.0.0/32", "10.1.2.3/8"])
+def test_address_among_those_that_nodes_give_is_refused(address: str) -> None:
+    with pytest.raises(NotPermitted, match=r"range 10\.56\.0\.0/16 of network 'default' overlap"):
+        asked_anywhere(address)
+
+
+def test_two_rails_cannot_have_one_prefix() -> None:
+    with pytest.raises(Misconfigured, match="two links of a pod cannot have one prefix"):
+        asked_anywhere("10.61.1.5/24,10.61.1.6/24", 2)
+
+
+@pytest.mark.parametrize(
+    "network", ["Verbs", "verbs ", " verbs", "verbs\n", "verbs\0", "v\u0435rbs", "*", "", "default,verbs"]
+)
+def test_name_of_odd_spelling_is_another_name(network: str) -> None:
+    with pytest.raises(NotPermitted, match="may not use network"):
+        chosen("team-a", network=network)
+
+
+@pytest.mark.parametrize("key", ["Railnet.io/network", "railnet.io/network ", "railnet.io/networks", "network"])
+def test_annotation_of_odd_spelling_is_another_annotation(key: str) -> None:
+    assert NETWORKS.choose("anywhere", {key: "verbs"}, 1) == Chosen(DEFAULT)
+
+
+POOLS = Networks(limits={"*": Limit(pools=("rdma/a",)), "team-b": Limit(pools=("rdma/a", "rdma/b")), "open": Limit()})
+
+
+@pytest.mark.parametrize(
+    ("namespace", "resources"), [("x", {"rdma/a"}), ("team-b", {"rdma/a", "rdma/b"}), ("open", {"rdma/z"})]
+)
+def test_namespace_has_the_pools_of_its_limit(namespace: str, resources: set[str]) -> None:
+    POOLS.permit(namespace, resources)
+
+
+def test_pool_that_is_not_in_the_namespaces_limit_is_refused_beside_one_that_is() -> None:
+    with pytest.raises(NotPermitted, match="'x' may not have rdma/b, rdma/c; 'limits' lets them have: rdma/a$"):
+        POOLS.permit("x", {"rdma/a", "rdma/c", "rdma/b"})
