@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from kernel.files import open_below
-from kernel.netlink import DUMP, Netlink, decode_attributes
+from kernel.netlink import DUMP, Netlink, decode_attributes, understanding
 from kernel.netlink import opened as netlink
 from vf.slice import IpAddress
 
@@ -20,6 +20,7 @@ _PROCESSES = Path("/proc")
 # include/uapi/linux/rtnetlink.h, if_addr.h
 _GETADDR = 22
 _IFADDRMSG_BYTES = 8
+_MOUNT_ROOT, _MOUNT_POINT = 3, 4  # fields of mountinfo
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
@@ -60,9 +61,11 @@ def addresses(root: Path) -> frozenset[IpAddress]:
 def _addresses(netns_fd: int) -> Iterator[IpAddress]:
     with netlink(socket.NETLINK_ROUTE, netns_fd) as route:
         for answer in Netlink(route).ask("list addresses", _GETADDR, bytes(_IFADDRMSG_BYTES), DUMP):
-            found = decode_attributes(answer[_IFADDRMSG_BYTES:])
-            # The address of a point-to-point link is the peer's, and the local one is told beside it.
-            yield ip_address(found.get(_IFA_LOCAL, found[_IFA_ADDRESS]))
+            with understanding("list addresses"):
+                found = decode_attributes(answer[_IFADDRMSG_BYTES:])
+                # The address of a point-to-point link is the peer's, and the local one is told beside it.
+                address = ip_address(found[_IFA_LOCAL] if _IFA_LOCAL in found else found[_IFA_ADDRESS])
+            yield address
 
 
 def _namespaces(root: Path) -> Iterator[int]:
@@ -81,5 +84,5 @@ def _bound(root: Path) -> Iterator[str]:
     process = root.parent if root.name == "root" else Path("/proc/self")
     for line in (process / "mountinfo").read_text(errors="surrogateescape").splitlines():
         fields = line.split()
-        if fields[3].startswith("net:["):
-            yield fields[4]
+        if len(fields) > _MOUNT_POINT and fields[_MOUNT_ROOT].startswith("net:["):
+            yield fields[_MOUNT_POINT]

@@ -213,11 +213,10 @@ def _disjoint(ipams: dict[str, Ipam]) -> None:
     for (one, first), (other, second) in itertools.combinations(ipams.items(), 2):
         if isinstance(first, StaticIpam) and isinstance(second, StaticIpam):
             continue  # pods' authors divide those
-        if _range_of(first) is None or _range_of(second) is None:
-            continue
-        if _range_of(first).overlaps(_range_of(second)):
+        one_range, other_range = _range_of(first), _range_of(second)
+        if one_range is not None and other_range is not None and one_range.overlaps(other_range):
             raise Misconfigured(
-                f"networks.{one}.ipam.range {_range_of(first)} and networks.{other}.ipam.range {_range_of(second)} overlap; "
+                f"networks.{one}.ipam.range {one_range} and networks.{other}.ipam.range {other_range} overlap; "
                 f"the default network has {SliceIpam().range} where nothing else is said"
             )
 
@@ -244,7 +243,7 @@ def _ipam(value: Any, path: str) -> Ipam:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:  # YAML knows dates and sets
-        raise Misconfigured(f"{path} cannot be given to plugin {kind!r} as JSON: {error}") from None
+        raise Misconfigured(f"{path} cannot be given to plugin {kind!r:.80} as JSON: {error!s:.200}") from None
     return PluginIpam(value)
 
 

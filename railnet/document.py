@@ -36,7 +36,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             raise Misconfigured(
                 f"line {event.start_mark.line + 1} has the alias *{event.anchor:.40}; write the value itself"
             )

@@ -5,8 +5,8 @@ The node obeys them and the admission webhook checks pods against them, so both 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
 from ipaddress import IPv4Network, IPv6Address, ip_interface
+from itertools import combinations
 from typing import Any, Literal
 
 from vf.errors import Misconfigured, NotPermitted
@@ -195,8 +195,9 @@ def _parsed(annotation: str, range_: IpNetwork | None, rails: int) -> tuple[IpIn
                 f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have one prefix, "
                 "since neighbours would be looked for on the wrong one"
             )
-    for address in addresses if range_ is not None else ():
-        _check_is_in(range_, address)
+    if range_ is not None:
+        for address in addresses:
+            _check_is_in(range_, address)
     return addresses
 
 

@@ -224,5 +224,5 @@ def test_namespace_has_the_pools_of_its_limit(namespace: str, resources: set[str
 
 
 def test_pool_that_is_not_in_the_namespaces_limit_is_refused_beside_one_that_is() -> None:
-    with pytest.raises(NotPermitted, match="'x' may not have rdma/b, rdma/c; 'limits' lets them have: rdma/a$"):
+    with pytest.raises(NotPermitted, match=r"'x' may not have rdma/b, rdma/c; 'limits' lets them have: rdma/a$"):
         POOLS.permit("x", {"rdma/a", "rdma/c", "rdma/b"})
