@@ -1,0 +1,385 @@
+"""What kubelet, the API server and the node's owner say, and what Railnet itself has written down."""
+
+import base64
+import hashlib
+import http.client
+import io
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from google.protobuf.message import DecodeError
+
+from apiserver import network_status
+from apiserver.client import ApiServer, Request
+from cni.host import flannel
+from cni.host.chain import parse as parse_primary
+from cni.host.environment import is_container_id
+from cni.host.errors import CniError
+from cni.leftovers import books
+from cni.leftovers.books import Book
+from kernel.host_folder import Entry
+from kubelet import answers, checkpoint, podresources
+from kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
+from railnet import configuration, conflist, elf, uninstall
+from railnet.configuration import Configuration
+from railnet.health import Health
+from tests.fuzz.mutation import SEPARATOR
+from tests.fuzz.parser import Parser
+from tests.vf.builders import a_record, an_attachment
+from vf.errors import Misconfigured, NotPermitted
+from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.record import Stage, Unreadable, decode, encode, trace
+from vf.slice import ip_network
+
+_RESOURCES = frozenset({"rdma/ib_vf"})
+_KINDS: dict[bytes, Literal["host-local", "flannel", "libcni"]] = {b"host-local": "host-local", b"flannel": "flannel"}
+
+
+def device_checkpoint(data: bytes) -> None:
+    """Judge kubelet's device checkpoint."""
+    entries = checkpoint.parse(data)
+    for pod_uid in list(entries)[:8]:
+        assert pod_uid
+        for resource, device in checkpoint.devices(entries, pod_uid, _RESOURCES):
+            assert pod_uid in checkpoint.holders(entries, resource, device)
+    for ids, resource, response in checkpoint.responses(data, next(iter(entries), "uid-1")):
+        assert isinstance(ids, set) and resource and isinstance(response, str)
+
+
+def with_parts(data: bytes) -> bytes:
+    """Put what stands in later parts into the first one, in base64: `@1`, `@2`, … stand for them."""
+    first, *others = data.split(SEPARATOR)
+    for number, part in enumerate(others, start=1):
+        first = first.replace(b"@%d" % number, base64.b64encode(part))
+    return first
+
+
+def allocate_answers(data: bytes) -> None:
+    """Judge AllocResp in kubelet's device checkpoint."""
+    for answer in answers.parse(with_parts(data), "uid-1", _RESOURCES):
+        assert all(isinstance(node, str) for node in answer.device_nodes)
+        assert all(isinstance(text, str) for pair in answer.envs.items() for text in pair)
+
+
+def pod_resources(data: bytes) -> None:
+    """Judge the answer of kubelet's pod-resources socket, which gRPC refuses if it is none."""
+    for pod in podresources_pb2.ListPodResourcesResponse.FromString(data).pod_resources:
+        for resource, device in podresources._devices(pod, _RESOURCES):
+            assert resource in _RESOURCES and isinstance(device, str)
+
+
+def device_plugin(data: bytes) -> None:
+    """Judge kubelet's requests to the device plugin, which gRPC refuses if they are none."""
+    for kind in (
+        deviceplugin_pb2.AllocateRequest,
+        deviceplugin_pb2.PreStartContainerRequest,
+        deviceplugin_pb2.PreferredAllocationRequest,
+    ):
+        read = kind.FromString(data)
+        assert kind.FromString(read.SerializeToString(deterministic=True)) == read
+
+
+def record(data: bytes) -> None:
+    """Judge the journal; what is understood is written again and means the same, and names a file of its folder."""
+    read = decode(data)
+    assert decode(encode(read)) == read
+    assert read.stage in get_args(Stage) and all(
+        isinstance(text, str) for text in (*read.pod, read.netns.path, read.network)
+    )
+    assert not set(read.key) & set("/\0") and not read.key.startswith(".")
+
+
+def with_digest(data: bytes) -> bytes:
+    """Make a record's checksum right again."""
+    try:
+        body = json.loads(data)
+        body.pop("sha256", None)
+        body["sha256"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return json.dumps(body).encode()
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return data
+
+
+def trace_of_record(data: bytes) -> None:
+    """Judge what is read of a record that is unreadable, by its file's name and its bytes."""
+    name, _, raw = data.partition(SEPARATOR)
+    found = trace(name.decode(errors="surrogateescape"), raw)
+    if found is not None:
+        assert not set(found.container_id) & set("/\0") and found.container_id[0] != "." and "/" not in found.ifname
+        assert found.netns is None or (isinstance(found.netns.path, str) and type(found.netns.inode) is int)
+        assert all(isinstance(text, str) for text in found.pod)
+
+
+def primarys_books(data: bytes) -> None:
+    """Judge the books of host-local, flannel and libcni: the folder's kind, a file's name and its content."""
+    kind, name, content = [*data.split(SEPARATOR, 2), b"", b""][:3]
+    book = Book(_KINDS.get(kind, "libcni"), "/var/lib/cni/x")
+    entry = Entry(name.decode(errors="surrogateescape"), with_parts(content), 0.0)
+    found = books.read(book, entry, "cbr0")
+    if found is not None:
+        assert found.container_id is None or is_container_id(found.container_id)
+        assert isinstance(found.ifname, str) and all(address.version in (4, 6) for address in found.addresses)
+        if found.cached is not None:
+            assert all(isinstance(text, str) for text in (*found.cached.pod, *found.cached.sandboxes))
+            assert all(isinstance(text, str) for pair in found.cached.host_links for text in pair)
+    try:
+        primary = parse_primary(content, "/p")
+    except CniError:
+        return
+    assert all(one.folder.startswith("/") and "\0" not in one.folder for one in books.books(primary))
+    with suppress(CniError):
+        flannel._folder(content)
+
+
+def pod_sandboxes(data: bytes) -> None:
+    """Judge the runtime's list of sandboxes, which gRPC refuses if it is none."""
+    assert all(isinstance(one.id, str) for one in cri_pb2.ListPodSandboxResponse.FromString(data).items)
+
+
+def node_configuration(data: bytes) -> None:
+    """Judge the node's configuration file, by the file's bytes."""
+    read = configuration.load(_File(data))  # type: ignore[arg-type]
+    assert isinstance(read, Configuration) and read.resources
+    for network in read.networks:
+        if isinstance(network.ipam, PluginIpam):
+            json.dumps(network.ipam.conf, allow_nan=False)
+
+
+class _File:
+    """A path whose file has some content."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __str__(self) -> str:
+        return "/etc/railnet/node.yaml"
+
+    def read_bytes(self) -> bytes:
+        if self._content == b"no file":
+            raise FileNotFoundError
+        return self._content
+
+
+_FIXED, _ANYWHERE = ip_network("10.60.0.0/16"), "anywhere"
+_NETWORKS = Networks(
+    {
+        "default": Network(),
+        "verbs": Network("verbs", ipam=NoIpam(), pkey=0x8001),
+        "fixed": Network("fixed", ipam=StaticIpam(_FIXED)),
+        _ANYWHERE: Network(_ANYWHERE, ipam=StaticIpam()),
+    },
+    {
+        "*": Limit(("default",)),
+        "team-a": Limit(("fixed", _ANYWHERE, "verbs", "gone"), static=True),
+        "locked": Limit(()),
+    },
+)
+
+
+def annotations(data: bytes) -> None:
+    """Judge what a pod asks for: it never gets what its namespace may not have."""
+    namespace, rails, raw = [*data.split(SEPARATOR), b"", b""][:3]
+    try:
+        read = json.loads(raw)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(read, dict) or not all(isinstance(text, str) for text in read.values()):
+        return  # `cni.host.netconf` refuses that
+    asking, count = namespace.decode(errors="replace"), min(len(rails), 8)
+    chosen = _NETWORKS.choose(asking, read, count)
+    limit = _NETWORKS.limits.get(asking, _NETWORKS.limits["*"])
+    assert chosen.network.name in limit.networks
+    assert not chosen.static or (limit.static and len(chosen.static) == count)
+    _judge_static(chosen.network.name, chosen.static)
+
+
+def _judge_static(network: str, addresses: Iterable[Any]) -> None:
+    listed = list(addresses)
+    assert len({address.ip for address in listed}) == len(listed)
+    for address in listed:
+        assert network != "fixed" or (address.ip in _FIXED and address.ip not in (_FIXED[0], _FIXED[-1]))
+        assert address.ip not in SliceIpam().range
+        assert not (address.ip.is_multicast or address.ip.is_loopback or address.ip.is_unspecified)
+        assert getattr(address.ip, "ipv4_mapped", None) is None
+        assert address.ip != IPv4Address("255.255.255.255")
+
+
+_RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}})
+
+
+def primary_result(data: bytes) -> None:
+    """Judge the primary's result, as network-status tells it."""
+    for element in network_status.of_pod(_RECORD, data, {"net1": "00:11"}):
+        assert element["interface"]
+        json.dumps(element)
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection on which an answer waits."""
+
+    answer = b""
+
+    def __init__(self, host: str, port: int, *, timeout: float, context: object) -> None:
+        """Take what a TLS connection takes."""
+        super().__init__(host, port, timeout=timeout)
+
+    def connect(self) -> None:
+        """Be connected."""
+        self.sock = _Wire(self.answer)
+
+
+class _Wire:
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def sendall(self, data: Any) -> None:
+        """Take a request."""
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        return io.BytesIO(self._answer)
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+class _Server(ApiServer):
+    """Has no credentials to read."""
+
+    def _trust(self) -> Any:
+        return None
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        return {"Authorization": "Bearer x"}
+
+
+_REQUEST = Request("PATCH", "/api/v1/namespaces/ml/pods/p/status", "application/json", b"{}")
+
+
+def api_answer(data: bytes) -> None:
+    """Judge an answer of the API server, from its first byte."""
+    _Connection.answer = data
+    real, http.client.HTTPSConnection = http.client.HTTPSConnection, _Connection  # type: ignore[misc, assignment]
+    try:
+        answer = _Server("10.96.0.1", 443).send(_REQUEST)
+    finally:
+        http.client.HTTPSConnection = real  # type: ignore[misc]
+    assert isinstance(answer.status, int) and isinstance(answer.message, str)
+    assert answer.retry_after is None or answer.retry_after >= 0
+
+
+def program(data: bytes) -> None:
+    """Judge a program to be copied."""
+    refused: elf.NotRelocatable | None = None
+    try:
+        assert isinstance(elf.interpreter(data), str)
+    except elf.NotRelocatable as error:
+        refused = error
+    relocated = elf.relocate(data, "/loader", "/libraries")
+    assert relocated[len(data) :] == b"/loader\0/libraries\0"
+    if refused is None:
+        assert elf.interpreter(relocated) == "/loader"
+    else:
+        raise refused
+
+
+class _Root:
+    """A host on which Railnet's own configuration is all there is."""
+
+    def __init__(self, content: bytes | None) -> None:
+        self._content = content
+
+    def __truediv__(self, path: str) -> "_Root":
+        return self
+
+    def read_bytes(self) -> bytes:
+        if not self._content:
+            raise FileNotFoundError
+        return self._content
+
+
+def own_configuration(data: bytes) -> None:
+    """Judge what the runtime's configuration is made of: the primary's, and what is there of ours."""
+    primary, _, ours = data.partition(SEPARATOR)
+    named = conflist._named_primary(_Root(ours))  # type: ignore[arg-type]
+    assert named is None or isinstance(named, str)
+    composed = json.loads(conflist.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
+    assert composed["plugins"][0]["type"] == "railnet" and composed["name"]
+
+
+class _Cache:
+    """A folder of libcni's cache with one entry."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def glob(self, pattern: str) -> list["_Cache"]:
+        return [self]
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def read_bytes(self) -> bytes:
+        return self._content
+
+
+def cached_result(data: bytes) -> None:
+    """Judge an entry of libcni's cache."""
+    found = list(
+        uninstall._cached(Path("/nonexistent" if data[:1] == b"!" else "/"), _Cache(with_parts(data.lstrip(b"!"))))
+    )  # type: ignore[arg-type]
+    assert all(isinstance(name, str) for name in found)
+
+
+def health_request(data: bytes) -> None:
+    """Judge a prober's request line."""
+    health = Health()
+    health.metrics = lambda: "railnet_vfs 1\n"
+    health.reasons = lambda: ["no"] if len(data) % 2 else []
+    status, text = health.answer(data.decode("ascii"))
+    assert status and text
+
+
+_RECORDED = ("Record", "encode", "decode", "_decode_netns", "_decode_ipam", "_encode_attachment", "_decode_attachment")
+_RECORDED += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
+PARSERS = (
+    Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
+    Parser("answers", allocate_answers, (ValueError,), {"kubelet.answers": ()}),
+    Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
+    Parser("deviceplugin", device_plugin, (DecodeError,), {}),
+    Parser("record", record, (Unreadable,), {"vf.record": _RECORDED}, with_digest),
+    Parser("record-trace", trace_of_record, (), {"vf.record": ("trace", "_part")}),
+    Parser(
+        "books",
+        primarys_books,
+        (),
+        {"cni.leftovers.books": (), "cni.host.flannel": ("_folder", "container_of", "kept_name")},
+    ),
+    Parser("cri", pod_sandboxes, (DecodeError,), {}),
+    Parser(
+        "configuration",
+        node_configuration,
+        (Misconfigured,),
+        {"railnet.configuration": (), "railnet.document": ()},
+        largest=10_000,  # PyYAML, in Python, takes a second for 200 KB
+    ),
+    Parser(
+        "annotations",
+        annotations,
+        (Misconfigured, NotPermitted),
+        {"vf.network": ("Networks.choose", "_static", "_parsed", "_address")},
+    ),
+    Parser(
+        "network-status", primary_result, (ValueError,), {"apiserver.network_status": ("of_pod", "_primary", "_rail")}
+    ),
+    Parser("apiserver", api_answer, (OSError,), {"apiserver.client": ("ApiServer.send", "_answer", "_message")}),
+    Parser("elf", program, (elf.NotRelocatable,), {"railnet.elf": ()}),
+    Parser(
+        "conflist", own_configuration, (Misconfigured,), {"railnet.conflist": ("compose", "_named_primary", "read")}
+    ),
+    Parser("libcni-cache", cached_result, (), {"railnet.uninstall": ("_cached", "_is_ours", "_lives", "_exists")}),
+    Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),
+)

@@ -1,0 +1,18 @@
+"""Every parser of bytes from outside, and where its corpus is."""
+
+from pathlib import Path
+
+from tests.fuzz import cni_parsers, kernel_parsers, node_parsers, socket_parsers
+from tests.fuzz.parser import Parser
+
+CORPUS = Path(__file__).parent / "corpus"
+PARSERS: dict[str, Parser] = {
+    parser.name: parser
+    for module in (cni_parsers, socket_parsers, kernel_parsers, node_parsers)
+    for parser in module.PARSERS
+}
+
+
+def corpus(name: str) -> list[bytes]:
+    """Read the corpus of a parser: valid inputs, and every input that once failed."""
+    return [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]

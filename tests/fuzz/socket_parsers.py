@@ -1,0 +1,88 @@
+"""What the two ends of Railnet's socket say to each other, received from a real socket: frames cut anywhere, or none."""
+
+import asyncio
+import socket
+import threading
+from functools import cache
+
+from cni.hands import ExecutableGone, Hands
+from cni.host import chain, daemon, frames
+from cni.host.environment import Environment
+from cni.host.errors import CniError
+from cni.host.frames import FrameError
+from cni.host.lock import Lock
+from cni.places import Places
+from tests.cni.executable import CONF, ENVIRON
+from tests.fuzz.parser import Parser
+
+_MOST_BYTES = 20_000  # what is answered to so many still fits into a socket's buffer, as nobody reads it here
+
+
+class _Connected(daemon._Daemon):
+    """An executable's end of a connection whose other end has said all it ever will."""
+
+    said = b""
+
+    def connect(self) -> None:
+        """Be connected."""
+        self._socket.close()
+        ours, self._peer = socket.socketpair()
+        self._socket = ours  # type: ignore[assignment]
+        self._peer.sendall(self.said[:_MOST_BYTES])
+        self._peer.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close both ends."""
+        super().close()
+        self._peer.close()
+
+
+def from_daemon(data: bytes) -> None:
+    """Judge what an executable hears. It finds no plugin, so it executes none."""
+    _Connected.said = data
+    real, daemon._Daemon = daemon._Daemon, _Connected  # type: ignore[misc]
+    daemon._GRACE_SECONDS = 0.0  # so that a HELLO may leave no time at all
+    try:
+        status, stdout = daemon.ask(Environment({**ENVIRON, b"CNI_PATH": b":"}), CONF, -1, Lock(""))
+    finally:
+        daemon._Daemon = real  # type: ignore[misc]
+    assert 0 <= status < 256 and isinstance(stdout, bytes)
+
+
+_PRIMARY = chain.parse(
+    b'{"name": "n", "cniVersion": "1.0.0", "plugins": [{"type": "bridge"}, {"type": "tuning"}]}', "/p"
+)
+
+
+@cache
+def _loop(_: int) -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+async def _serve(data: bytes) -> None:
+    ours, peer = socket.socketpair()
+    ours.setblocking(False)
+    with peer:
+        peer.sendall(data[:_MOST_BYTES])
+        peer.shutdown(socket.SHUT_WR)
+        hands = Hands(ours, 5.0, Places())
+        try:
+            environ, stdin = await hands.request()
+            assert frames.blobs(frames.environ_blob(environ), stdin)
+            await hands.shake(30.0)
+            await hands.done(0, await hands.drive(chain.add(_PRIMARY, {})))
+        finally:
+            hands.close()
+
+
+def from_executable(data: bytes) -> None:
+    """Judge what the daemon hears."""
+    _loop(threading.get_ident()).run_until_complete(_serve(data))
+
+
+_TALK = ("ask", "_Daemon.hello", "_Daemon.serve", "_Daemon._receive", "_Daemon._read", "_Daemon._left")
+_HEARD = ("Hands.request", "Hands.shake", "Hands._output", "Hands._receive", "Hands._fill", "Hands._read", "Hands._end")
+PARSERS = (
+    Parser("from-daemon", from_daemon, (daemon.Silent, CniError), {"cni.host.daemon": _TALK}),
+    Parser("from-executable", from_executable, (FrameError, ExecutableGone, CniError), {"cni.hands": _HEARD}),
+)
