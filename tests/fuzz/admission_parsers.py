@@ -1,0 +1,32 @@
+"""What the API server asks about pods that anybody may have written."""
+
+import base64
+import json
+
+from admission.policy import Policy
+from admission.review import Unreadable, review
+from tests.fuzz.parser import Parser
+
+
+def admission_review(data: bytes) -> None:
+    """Judge an AdmissionReview: it is answered, with its uid, and with a patch that is one."""
+    for net1 in (None, True):
+        answer = json.loads(review(data, Policy(), net1))
+        response = answer["response"]
+        assert isinstance(response["uid"], str)
+        assert response["allowed"] in (True, False)
+        if "patch" in response:
+            assert all(
+                step["op"] in ("add", "replace", "test", "remove")
+                for step in json.loads(base64.b64decode(response["patch"]))
+            )
+
+
+PARSERS = (
+    Parser(
+        "admission",
+        admission_review,
+        (Unreadable,),
+        {"admission.review": ()},
+    ),
+)
