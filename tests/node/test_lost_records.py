@@ -176,7 +176,7 @@ def test_vf_with_a_driver_and_without_a_netdev_anywhere_is_bound_anew(node: Node
         node.hca.settle()
         node.start_daemon(wait=False)
         until(lambda: len(node.kubelet.healthy(RESOURCE)) == node.vfs - 1)
-        until(lambda: len(node.kubelet.healthy(RESOURCE)) == node.vfs, 30)
+        until(lambda: len(node.kubelet.healthy(RESOURCE)) == node.vfs)
     finally:
         netns.remove(path)
 
@@ -184,7 +184,7 @@ def test_vf_with_a_driver_and_without_a_netdev_anywhere_is_bound_anew(node: Node
     assert "ibs5v7" in node_links()
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     give_up = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up, "it did not happen"

@@ -70,7 +70,7 @@ def test_vf_whose_netdev_is_nowhere_is_bound_anew(guest: Guest) -> None:
         subprocess.run(["ip", "link", "set", name, "netns", str(path)], check=True)
         netns.remove(path)
         guest.daemon.start()
-        wait_until(lambda: vf in netdevs(), 60, "the return of the netdev")
+        wait_until(lambda: vf in netdevs(), 120, "the return of the netdev")
         guest.wait_until_healthy()
     finally:
         os.close(fd)
