@@ -194,21 +194,19 @@ def told_by_links(links: Mapping[int, tuple[Link, ...]]) -> dict[PciAddress, Pla
 
 
 def _vfs(sysfs: Path, places: Mapping[PciAddress, Place]) -> Iterator[tuple[PciAddress, VfFacts]]:
-    for device in _listed(sysfs / "bus/pci/devices"):
-        if (device / "physfn").exists():
-            address, driver = PciAddress.parse(device.name), device / "driver"
-            name = driver.resolve().name if driver.exists() else None
-            yield address, VfFacts(name, tuple(_guids(device)), places.get(address))
+    for pf in _listed(sysfs / "bus/pci/devices"):
+        for virtfn in pf.glob("virtfn*"):
+            address, driver = PciAddress.parse(virtfn.readlink().name), virtfn / "driver"
+            name = driver.readlink().name if driver.is_symlink() else None
+            told = pf / "sriov" / virtfn.name.removeprefix("virtfn")
+            yield address, VfFacts(name, tuple(_guids(virtfn, told)), places.get(address))
 
 
-def _guids(device: Path) -> Iterator[str]:
-    for rdma in _listed(device / "infiniband"):
+def _guids(vf: Path, told: Path) -> Iterator[str]:
+    for rdma in _listed(vf / "infiniband"):
         yield f"node_guid {_text(rdma / 'node_guid')}"
         yield f"gid {_text(rdma / 'ports/1/gids/0')}"
-    for virtfn in (device / "physfn").glob("virtfn*"):
-        if virtfn.resolve() == device.resolve():
-            told = device / "physfn/sriov" / virtfn.name.removeprefix("virtfn")
-            yield from (f"sriov {path.name} {_text(path)}" for path in (told / "node", told / "port") if path.exists())
+    yield from (f"sriov {path.name} {_text(path)}" for path in (told / "node", told / "port") if path.exists())
 
 
 def _records() -> Iterator[RecordFile]:

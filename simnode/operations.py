@@ -27,7 +27,7 @@ _MAY_FAIL_WITH = {RAIL_ADD: (TRY_AGAIN,), PLAIN_ADD: (TRY_AGAIN,), "DEL": (TRY_A
 _HUNG = "hung"
 _REFUSALS = (grpc.RpcError, ValueError)  # ValueError: the daemon has ended, and kubelet has closed its channel
 _PATIENCE_SECONDS = 60.0
-_PAUSE_SECONDS, _COLLECT_SECONDS = 0.1, 2.0
+_PAUSE_SECONDS, _LOOK_SECONDS, _COLLECT_SECONDS = 0.1, 0.5, 2.0
 ADD_SECONDS = 20  # of the node's configuration: what is younger than an ADD may take, GC leaves alone
 _QUIET_SECONDS = 45.0  # a daemon looks every ten seconds for what is left
 
@@ -206,7 +206,7 @@ class Operations:
     def _look(self, found: Callable[[], list[Violation]], seconds: float) -> None:
         give_up = time.monotonic() + seconds
         while (left := found()) and time.monotonic() < give_up:
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_LOOK_SECONDS)
         self._tally.look()
         for one in left:
             self.wrong(str(one))
