@@ -126,4 +126,5 @@ def _of_libcni(book: Book, entry: Entry, network: str) -> Trace | None:
 
 
 def _objects(result: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    return [one for one in result.get(key) or () if isinstance(one, dict)]
+    listed = result.get(key)
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
