@@ -28,8 +28,8 @@ async def sweeping(configuration: Configuration, leftovers: Leftovers) -> None:
 async def _sweep(leftovers: Leftovers, primary: Primary) -> None:
     try:
         await leftovers.sweep(primary)
-    except (OSError, ValueError) as error:
-        _log.error("leftovers of network %s: %s", primary.name, error)
+    except Exception:  # what is read was written by others; a broom that breaks must not end the daemon
+        _log.exception("leftovers of network %s are not looked at", primary.name)
 
 
 def _primary(configuration: Configuration) -> Primary | None:
