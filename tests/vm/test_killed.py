@@ -34,9 +34,10 @@ def supervisor(provisioned: Guest) -> Iterator[Supervisor]:
     provisioned.start_daemon()
 
 
-@pytest.mark.parametrize(
-    ("verb", "vfs", "how"), [("ADD", 2, KILLED), ("DEL", 1, KILLED), ("ADD", 1, FAILED), ("DEL", 1, FAILED)]
-)
+_TRIED = (("ADD", 2, KILLED), ("DEL", 1, KILLED), ("ADD", 1, FAILED), ("DEL", 1, FAILED))
+
+
+@pytest.mark.parametrize(("verb", "vfs", "how"), _TRIED, ids=[f"{verb}-{vfs}-{how.words}" for verb, vfs, how in _TRIED])
 def test_nothing_is_left_whatever_call_is_not_made(
     guest: Guest, supervisor: Supervisor, verb: str, vfs: int, how: How
 ) -> None:
