@@ -275,7 +275,7 @@ def _fields(value: Any, path: str, read: Mapping[str, _Reader[Any]]) -> dict[str
         raise Misconfigured(f"{path or 'the document'} is {value!r:.60}; it should be a mapping")
     fields = {}
     for key, entry in value.items():
-        where = f"{path}.{key}" if path else str(key)
+        where = f"{path}.{key!s:.80}" if path else f"{key!s:.80}"
         if key not in read:
             raise Misconfigured(f"{where} is an unknown key; known here: {', '.join(read)}")
         fields[key] = read[key](entry, where)

@@ -64,15 +64,17 @@ def _lease(networks_text: str, subnet_text: str) -> Lease:
         subnet = ip_interface(subnet_text).network
         networks = [ip_network(text.strip()) for text in networks_text.split(",")]
     except ValueError as error:
-        raise NoAddress(f"flannel's subnet.env is malformed: {error}") from None
+        raise NoAddress(f"flannel's subnet.env is malformed: {error!s:.200}") from None
     same_family = [network for network in networks if network.version == subnet.version]
     # subnet_of() refuses to compare two families
     network = next((network for network in same_family if subnet.subnet_of(network)), None)  # type: ignore[arg-type]
     if network is None:
-        raise NoAddress(f"flannel's subnet {subnet} is in none of its networks {networks_text}")
+        raise NoAddress(f"flannel's subnet {subnet} is in none of its networks {networks_text:.200}")
     if len(same_family) > 1:
         # The bits below one network do not tell a node of it from a node of the other.
-        raise Misconfigured(f"flannel has several networks ({networks_text}): a slice needs exactly one of each family")
+        raise Misconfigured(
+            f"flannel has several networks ({networks_text:.200}): a slice needs exactly one of each family"
+        )
     return Lease(network, subnet)
 
 

@@ -64,7 +64,7 @@ class Trace(NamedTuple):
 
 def books(primary: Primary) -> tuple[Book, ...]:
     """Give the folders in which this primary's plugins and libcni keep their books."""
-    if not primary.name or "/" in primary.name or primary.name in (".", ".."):
+    if not primary.name or "/" in primary.name or "\0" in primary.name or primary.name in (".", ".."):
         return ()  # then host-local's folder would be another's
     found = [book for plugin in primary.plugins for book in _of_plugin(plugin, primary.name)]
     return (*dict.fromkeys(found), Book("libcni", _RESULTS))

@@ -2,14 +2,18 @@
 
 import base64
 import json
+from contextlib import suppress
 
 from admission.policy import Policy
-from admission.review import Unreadable, review
+from admission.review import MAX_BYTES, Unreadable, review
 from tests.fuzz.parser import Parser
 
 
 def admission_review(data: bytes) -> None:
     """Judge an AdmissionReview: it is answered, with its uid, and with a patch that is one."""
+    if not data:
+        with suppress(Unreadable):
+            raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
     for net1 in (None, True):
         answer = json.loads(review(data, Policy(), net1))
         response = answer["response"]
