@@ -167,6 +167,7 @@ def test_auto_counts_the_gpus_of_all_containers_and_is_at_least_one():
 
     assert reviewed(pod, policy)["spec"]["containers"][0]["resources"]["limits"]["rdma/ib_vf"] == "3"
     assert reviewed(cpu, policy)["spec"]["containers"][0]["resources"]["limits"]["rdma/ib_vf"] == "1"
+    assert patch_of(ask(reviewed(cpu, policy), policy)) == []
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "257", "9" * 5000, "Auto", " 1", "\u0663"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Unreadable, review
-from tests.admission.reviewing import a_review, ask, patch_of
+from tests.admission.reviewing import a_review, ask, patch_of, reviewed
 
 TRAINING: dict[str, Any] = {
     "metadata": {"name": "p", "labels": {"railnet.io/net1": "true"}},
@@ -29,7 +29,7 @@ UNREADABLE = {
     "no request": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
     "no uid": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}',
     "a uid that is no text": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
-    "too large": b" " * (MAX_BYTES + 1),
+    "too large": a_review(TRAINING).ljust(MAX_BYTES + 1),
 }
 
 
@@ -91,6 +91,10 @@ def test_annotation_on_a_pod_that_is_left_alone_is_warned_of_with_the_reason():
     [warning] = ask(pod)["warnings"]
 
     assert warning.startswith("railnet.io/vf does nothing on this pod: it has the labels of no training operator")
+
+
+def test_explanation_is_not_warned_of():
+    assert "warnings" not in ask(reviewed(TRAINING))
 
 
 def test_denial_is_bounded():
