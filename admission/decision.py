@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,7 +14,7 @@ from training.keys import JOB, NET1, RANK, ROLE
 from training.operators import Default, Part
 from training.pod import Container, Pod, count
 from training.recogniser import Member, recognise
-from vf.errors import Misconfigured
+from vf.errors import Misconfigured, NotPermitted
 from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
 
 _MOST_VFS = 256  # more than any node has; bounds what a pod can make the scheduler and the node look at
@@ -61,15 +62,12 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
 
     Raises:
         Misconfigured: a label or annotation is malformed, contradicts the pod, or names what does not exist.
-        NotPermitted: its namespace may not use the network, or the addresses, that it names.
+        NotPermitted: its namespace may not have the VFs, use the network, or name the addresses that it asks for.
     """
     own = switch(pod.labels, "pod")
-    if pod.mirror:
-        return Untouched("it stands for a static pod, which kubelet runs as its file says")
-    if own is False:
-        return Untouched(f"its label {NET1} is false")
-    if own is None and namespace.net1 is False:
-        return Untouched(f"the label {NET1} of its namespace is false")
+    off = _switched_off(pod, own, namespace)
+    if off is not None:
+        return Untouched(off)
     member = recognise(pod, partial(_served, policy=policy))
     if member is None:
         return Untouched("it has the labels of no training operator that is known here")
@@ -77,6 +75,9 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     part, why = _verdict(member, pod, asked, namespace, labelled=own is True)
     if part is Part.APART:
         return Untouched(f"{member} ({member.operator.name}): {why}")
+    resource = _pool(pod, namespace, policy)
+    if resource is None:
+        return Untouched(f"{member} ({member.operator.name}): 'limits' lets pods of its namespace have no VFs")
     vfs = _vfs(pod, asked, policy) if part is Part.TRAINS else 0
     if vfs and not pod.host_network:
         policy.networks.choose(namespace.name, pod.annotations, vfs)
@@ -86,7 +87,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
         member=member,
         container=container.name,
         why=why,
-        resource=policy.resources[0],
+        resource=resource,
         vfs=vfs if asked is None else 0,
         variables=tuple(variable for variable in variables if variable.name not in container.env),
         labels=dict(_labels(member, pod)),
@@ -94,11 +95,38 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     )
 
 
+def _switched_off(pod: Pod, own: bool | None, namespace: Namespace) -> str | None:
+    if pod.mirror:
+        return "it stands for a static pod, which kubelet runs as its file says"
+    if own is False:
+        return f"its label {NET1} is false"
+    if own is None and namespace.net1 is False:
+        return f"the label {NET1} of its namespace is false"
+    return None
+
+
 def _served(container: Container, policy: Policy) -> bool:
     """Tell whether a container has what it would be given: VFs, or what a launcher passes on."""
     if not container.resources.keys().isdisjoint(policy.resources):
         return True
     return all(container.env.get(variable.name) == variable.value for variable in wanted(Part.LAUNCHES))
+
+
+def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
+    """Choose the resource to be given: the first that the namespace's limit lets its pods have; None if it lets none.
+
+    Raises:
+        NotPermitted: the pod asks for one that it may not have, or its label asks for any and there is none.
+    """
+    mentioned = {resource for container in pod.containers for resource in container.resources}
+    policy.networks.permit(namespace.name, mentioned.intersection(policy.resources))
+    for resource in policy.resources:
+        with suppress(NotPermitted):
+            policy.networks.permit(namespace.name, (resource,))
+            return resource
+    if switch(pod.labels, "pod"):
+        policy.networks.permit(namespace.name, policy.resources)
+    return None
 
 
 def _asked(pod: Pod, policy: Policy) -> int | None:

@@ -11,6 +11,9 @@ from admission.policy import Policy
 from railnet.configuration import Configuration
 from vf.errors import Misconfigured
 
+# As `railnet.document` says, and too many brackets.
+_NO_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
+
 
 def explain(file: str, configuration: Configuration) -> bool:
     """Print an explanation of each pod; tell whether all would be let in.
@@ -39,5 +42,5 @@ def _documents(file: str) -> list[Any]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
         return list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:  # as railnet.configuration says
-        raise Misconfigured(f"{file} is no YAML: {error}") from None
+    except _NO_YAML as error:
+        raise Misconfigured(f"{file} is no YAML: {error!s:.400}") from None

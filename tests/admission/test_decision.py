@@ -10,7 +10,8 @@ from admission.environment import VARIABLES
 from admission.policy import Namespace, Policy
 from tests.admission.reviewing import ask, patch_of, reviewed
 from training.pod import parse
-from vf.errors import Misconfigured
+from vf.errors import Misconfigured, NotPermitted
+from vf.network import Limit, Networks
 
 JOB = "training.kubeflow.org/"
 
@@ -186,3 +187,27 @@ def test_number_of_vfs_that_agrees_with_the_request_is_no_contradiction():
 
 def test_network_is_not_looked_at_on_the_hosts_network():
     assert gets(a_pod(hostNetwork=True, annotations={"railnet.io/network": "nowhere"}))
+
+
+def limited_to(*pools: str) -> Policy:
+    networks = Networks(limits={"ml": Limit(pools=pools), "*": Limit()})
+    return Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"), networks=networks)
+
+
+def test_rail_is_of_the_first_pool_that_its_namespace_may_have():
+    decision = decided(a_pod(), policy=limited_to("rdma/ib_vf_b"))
+
+    assert isinstance(decision, Additions)
+    assert decision.resource == "rdma/ib_vf_b"
+
+
+def test_pod_of_a_namespace_that_may_have_no_pool_is_left_alone():
+    assert decided(a_pod(), policy=limited_to()) == Untouched(
+        "worker 0 of mnist (Kubeflow training-operator): 'limits' lets pods of its namespace have no VFs"
+    )
+
+
+@pytest.mark.parametrize("pod", [a_pod(labels=ON), a_pod(asks={"rdma/ib_vf": "1"})], ids=["labelled", "by hand"])
+def test_pod_that_asks_for_what_its_namespace_may_not_have_is_denied(pod: dict[str, Any]):
+    with pytest.raises(NotPermitted, match=r"pods of namespace 'ml' may not have rdma/ib_vf"):
+        decided(pod, policy=limited_to())

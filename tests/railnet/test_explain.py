@@ -105,6 +105,8 @@ def test_pod_is_read_from_stdin(monkeypatch: pytest.MonkeyPatch):
 
 REFUSED = {
     "no YAML": "{",
+    "a number that is none": '!!int ""',
+    "nested too deeply": "[" * 10_000,
     "no pod": NAMESPACE,
     "another kind": POD.replace("kind: Pod", "kind: TFJob"),
     "no object": "- 1",
