@@ -28,7 +28,7 @@ async def sweeping(configuration: Configuration, leftovers: Leftovers) -> None:
 async def _sweep(leftovers: Leftovers, primary: Primary) -> None:
     try:
         await leftovers.sweep(primary)
-    except Exception:  # what is read was written by others; a broom that breaks must not end the daemon
+    except Exception:  # noqa: BLE001 - what is read was written by others; a broom that breaks must not end the daemon
         _log.exception("leftovers of network %s are not looked at", primary.name)
 
 
