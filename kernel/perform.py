@@ -40,7 +40,8 @@ _BINDING_AT_ONCE = 8  # mlx5 probes a VF in half a second, and probes of one PF'
 # IFLA_INFO_KIND of links that may be a VF's netdev: most drivers' have none.
 _VF_KINDS = (None, "ipoib", "tun")
 _MARK = "railnet"
-_IFNAME = re.compile(r"[!-.0-~]{1,15}")  # dev_valid_name(), net/core/dev.c: no slash, no white space
+# dev_valid_name(), net/core/dev.c: no slash, colon or white space; and no %, which dev_alloc_name() takes for a place of a number.
+_IFNAME = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}")
 _LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
 
 

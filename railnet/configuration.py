@@ -127,7 +127,7 @@ def parse(text: str, source: str) -> Configuration:
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
-        raise Misconfigured(f"{source}: {error}") from None
+        raise Misconfigured(f"{source}: {error!s:.1000}") from None
 
 
 def _configuration(found: Any) -> Configuration:

@@ -35,7 +35,7 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
     version = chosen(declared, [], NEWEST_WITHOUT_LISTS)
     if version not in SUPPORTED_VERSIONS or not chain.name:
         raise Misconfigured(
-            f"{path} has name {chain.name!r} and cniVersion {version!r}; "
+            f"{path} has name {chain.name!r:.80} and cniVersion {version!r:.80}; "
             f"Railnet needs a name and one of {', '.join(SUPPORTED_VERSIONS)}"
         )
     capabilities = {

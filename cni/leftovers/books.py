@@ -91,7 +91,7 @@ def _of_plugin(plugin: dict[str, Any], network: str) -> Iterator[Book]:
 
 def _book(kind: Literal["host-local", "flannel"], folder: object, below: str) -> Iterator[Book]:
     if isinstance(folder, str) and folder.startswith("/") and "\0" not in folder:
-        yield Book(kind, folder.rstrip("/") + below)
+        yield Book(kind, folder.rstrip("/") + below or "/")
 
 
 def _of_host_local(book: Book, entry: Entry, network: str) -> Trace | None:  # noqa: ARG001 - the folder is this network's

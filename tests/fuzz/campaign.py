@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from tempfile import NamedTemporaryFile
@@ -157,7 +158,7 @@ def shortened(parser: Parser, finding: Finding, seconds: float = 5.0) -> Finding
 def keep(name: str, finding: Finding) -> Path:
     """Write a finding's input into the corpus; gives its path."""
     words = "".join(character if character.isalnum() else "-" for character in finding.where)
-    path = CORPUS / name / f"found-{words}"
+    path = CORPUS / name / f"found-{words}-{sha256(finding.data).hexdigest()[:6]}"
     path.write_bytes(finding.data)
     return path
 

@@ -41,11 +41,11 @@ def from_daemon(data: bytes) -> None:
     """Judge what an executable hears. It finds no plugin, so it executes none."""
     _Connected.said = data
     real, daemon._Daemon = daemon._Daemon, _Connected  # type: ignore[misc]
-    daemon._GRACE_SECONDS = 0.0  # so that a HELLO may leave no time at all
+    grace, daemon._GRACE_SECONDS = daemon._GRACE_SECONDS, 0.0  # so that a HELLO may leave no time at all
     try:
         status, stdout = daemon.ask(Environment({**ENVIRON, b"CNI_PATH": b":"}), CONF, -1, Lock(""))
     finally:
-        daemon._Daemon = real  # type: ignore[misc]
+        daemon._Daemon, daemon._GRACE_SECONDS = real, grace  # type: ignore[misc]
     assert 0 <= status < 256 and isinstance(stdout, bytes)
 
 
