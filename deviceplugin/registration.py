@@ -144,7 +144,8 @@ class Registration(grpc_api.RegistrationServicer):
         hidden = self._folder / f".{self._socket.name}"
         try:
             _bind(server, hidden)
-            await server.start()
+            await server.start()  # before all that may fail: only a server that has begun gives its socket back
+            hidden.chmod(0o600)
             hidden.rename(self._socket)
             yield
         finally:
@@ -198,4 +199,3 @@ def _bind(server: grpc.aio.Server, path: Path) -> None:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:  # gRPC's only word for any errno
         raise OSError(f"no socket can be bound at {path}: {error}") from error
-    path.chmod(0o600)

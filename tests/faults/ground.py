@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -145,7 +146,7 @@ class Ground:
 
     def left(self) -> list[str]:
         """Say what is left over once the node had time to tidy up."""
-        self._pass_time()
+        self.pass_time(_is_empty)
         give_up = time.monotonic() + _SECONDS
         while found := [str(one) for one in violations(self.before, self.look())]:
             if time.monotonic() > give_up:
@@ -153,16 +154,16 @@ class Ground:
             time.sleep(_LOOK_SECONDS)
         return []
 
-    def _pass_time(self) -> None:
-        """Have an address that was reserved for nobody, its plugin having died, be as old as it would be at a later sweep.
+    def pass_time(self, path: Callable[[Path], bool]) -> None:
+        """Have those of host-local's addresses be as old as they would be at a later sweep, and the sweep come.
 
-        The daemon looks for such at its start and every minute, and leaves the young alone.
+        The daemon looks for addresses of nobody at its start and every minute, and leaves the young alone.
         """
-        nobodys = [path for path in Path("/var/lib/cni/networks").glob("*/*.*.*.*") if not path.stat().st_size]
-        for path in nobodys:
+        found = [one for one in Path("/var/lib/cni/networks").glob("*/*.*.*.*") if path(one)]
+        for one in found:
             old = time.time() - _AGE_SECONDS
-            os.utime(path, (old, old))
-        if nobodys:
+            os.utime(one, (old, old))
+        if found:
             self.node.stop_daemon()
             self.node.start_daemon()
 
@@ -192,3 +193,8 @@ class Ground:
         for numvfs in Path("/sys/bus/pci/devices").glob("*/sriov_numvfs"):
             numvfs.write_text("0\n")
         self.node.hca.settle()
+
+
+def _is_empty(address: Path) -> bool:
+    """Tell whether an address was reserved for nobody: its plugin died before it wrote for whom."""
+    return not address.stat().st_size

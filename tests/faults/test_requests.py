@@ -64,9 +64,20 @@ def test_nothing_is_left_whatever_happens_at_a_call(
         failure = ground.watched(watch, verb, box)
         if how.harmless and failure is not None:
             return [f"it failed: {failure}"]
-        return [*_aftermath(ground, box, how, watch.hit), *ground.again(identity)]
+        problems = _aftermath(ground, box, how, watch.hit)
+        if how is FAILED and watch.hit is not None and _is_hidden(watch.hit):
+            ground.pass_time(lambda _: True)
+        return [*problems, *ground.again(identity)]
 
     each_point(row, process, how, ground, trial)
+
+
+def _is_hidden(failed: Point) -> bool:
+    """Tell whether nobody hears of a failure: host-local's DEL succeeds also where it could not unlink the address.
+
+    Source: plugins/ipam/host-local/backend/disk/backend.go, ReleaseByID, which returns nil for it. A later sweep finds it.
+    """
+    return failed.process == "delegate host-local" and failed.call.startswith("unlink")
 
 
 def _aftermath(ground: Ground, box: Sandbox, how: How, hit: Point | None) -> list[str]:
