@@ -28,6 +28,9 @@ from vf.record import Pod, Record
 _log = logging.getLogger(__name__)
 _CRI_SECONDS = 2.0
 _IFNAME = "eth0"  # what containerd and CRI-O call it, where no book says
+# Where nobody knows whether a container had port mappings. portmap does nothing without any, and else deletes the chains that are
+# named after the container, whatever the mappings are (plugins/meta/portmap/portmap.go, unforwardPorts).
+_ANY_MAPPING = {"portMappings": [{"hostPort": 1, "containerPort": 1, "protocol": "tcp"}]}
 _LOCK = "lock"  # in host-local's folder, plugins/ipam/host-local/backend/disk/lock.go
 
 
@@ -170,7 +173,9 @@ class Leftovers:
         """Run the primary's DEL, as the runtime would with what libcni remembers."""
         cached = next((trace.cached for trace in one.traces if trace.cached and trace.ifname == ifname), None)
         of = _Attachment(one.container_id or "", ifname, cached.pod if cached else Pod("", "", ""))
-        steps = chain.delete(primary, cached.runtime_config if cached else {}, cached.result if cached else None)
+        steps = chain.delete(
+            primary, cached.runtime_config if cached else _ANY_MAPPING, cached.result if cached else None
+        )
         try:
             on_host.drive(steps, of, self._host.path, self._host.root, self._host.delegate_seconds)
         except CniError as error:

@@ -31,6 +31,11 @@ def traces(container_id: str) -> list[Path]:
     return [path for path in files if container_id in path.name or container_id in path.read_text()]
 
 
+def mapped() -> bool:
+    """Tell whether the packet filter has rules for the mapped port."""
+    return "8123" in subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+
+
 def age(container_id: str, seconds: float = LONG_AGO) -> None:
     for path in traces(container_id):
         os.utime(path, (time.time() - seconds,) * 2)
@@ -103,6 +108,18 @@ def test_dead_pods_are_found_by_the_sweep_and_nobody_else_is_touched(node: Node,
     netns.remove(forgotten.netns)
 
 
+def test_port_mappings_that_libcni_has_forgotten_go_with_the_rest(node: Node, silent: Path) -> None:
+    web = dead(node, "web", **MAPPING)
+    (RESULTS / f"cbr0-{web.container_id}-eth0").unlink()
+    was = mapped()
+
+    sweep(node, silent)
+    is_taken_back(web)
+
+    assert was
+    assert not mapped()
+
+
 # A reboot.
 
 
@@ -149,7 +166,7 @@ def test_what_is_older_than_the_boot_belongs_to_nobody(node: Node, other_network
     node.runtime._listed.discard(lost.container_id)
     assert traces(alive.container_id) == before
     assert all(path.exists() for path in other_networks)
-    assert "8123" not in subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    assert not mapped()
     node.remove_pod(alive)
 
 
