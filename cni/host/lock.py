@@ -108,8 +108,8 @@ def _locked(fd: int, operation: int, give_up: float) -> bool:
 
 def _end_orphans(fd: int) -> None:
     """Kill who holds the lock, if the executable that took it has ended: delegates that nobody waits for."""
-    facts = posix.fstat(fd)
-    held = [(pid, taker) for pid in _processes() if (taker := _taker(pid, facts)) is not None]
+    name, inode = _name(f"/proc/self/fd/{fd}"), posix.fstat(fd).st_ino
+    held = [(pid, taker) for pid in _processes() if (taker := _taker(pid, name, inode)) is not None]
     alive = {pid for pid, _ in held}
     for pid, taker in held:
         if taker not in alive:
@@ -123,23 +123,36 @@ def _processes() -> list[int]:
     return [int(name) for name in posix.listdir("/proc") if name.isdigit()]
 
 
-def _taker(pid: int, facts: posix.stat_result) -> int | None:
+def _taker(pid: int, name: str, inode: int) -> int | None:
     """Give who took the lock that a process holds on a file, as a process id; None if it holds none.
 
-    A process that only waits for it has the file open, too, but no lock on that opening of it.
+    A process that only waits for it has the file open, too, but no lock on that opening of it. Files are told apart by
+    what /proc says of them: to ask for the facts of a file whose server is gone (NFS) never returns.
     """
     try:
-        for name in posix.listdir(f"/proc/{pid}/fd"):
-            found = posix.stat(f"/proc/{pid}/fd/{name}")
-            if (found.st_ino, found.st_dev) == (facts.st_ino, facts.st_dev):
-                return _lock_of(f"/proc/{pid}/fdinfo/{name}")
+        opened = posix.listdir(f"/proc/{pid}/fd")
     except OSError:  # it has ended meanwhile, or this process may not look
         return None
+    for number in opened:
+        try:
+            if _name(f"/proc/{pid}/fd/{number}") == name:
+                taker = _lock_of(f"/proc/{pid}/fdinfo/{number}", inode)
+                if taker is not None:
+                    return taker
+        except OSError:  # it has closed that one meanwhile
+            continue
     return None
 
 
-def _lock_of(path: str) -> int | None:
-    """Read who took it: `lock: 1: FLOCK ADVISORY WRITE <pid> …` (fs/locks.c, lock_get_status); 0 where that has ended."""
+def _name(link: str) -> str:
+    return posix.readlink(link).rpartition("/")[2].removesuffix(" (deleted)")
+
+
+def _lock_of(path: str, inode: int) -> int | None:
+    """Read who took it: `lock: 1: FLOCK ADVISORY WRITE <pid> <major>:<minor>:<inode> …` (fs/locks.c, lock_get_status).
+
+    0 where that has ended.
+    """
     fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     try:
         lines = posix.read(fd, 4096).splitlines()
@@ -147,7 +160,7 @@ def _lock_of(path: str) -> int | None:
         posix.close(fd)
     for line in lines:
         words = line.split()
-        if words[:1] == [b"lock:"] and words[2:3] == [b"FLOCK"]:
+        if words[:1] == [b"lock:"] and words[2:3] == [b"FLOCK"] and words[6].endswith(b":%d" % inode):
             return int(words[5])
     return None
 

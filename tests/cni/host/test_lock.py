@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import posix
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,41 @@ def test_delegates_whose_executable_lives_are_left_alone(tmp_path: Path, monkeyp
     assert alive
 
 
+def test_delegates_whose_executable_closes_something_just_now_are_left_alone(tmp_path: Path, monkeypatch) -> None:
+    executable, delegate = killed_with_a_delegate_left(f"{tmp_path}/a", "exec sleep 3600")
+    listed = posix.listdir
+
+    def with_one_that_is_closed_by_now(path: str) -> list[str]:
+        return ["1000000", *listed(path)] if path == f"/proc/{executable.pid}/fd" else listed(path)
+
+    monkeypatch.setattr(posix, "listdir", with_one_that_is_closed_by_now)
+    with pytest.raises(CniError, match="it is not finished yet"):
+        lock.acquire(f"{tmp_path}/a", wait_seconds=0)
+
+    monkeypatch.undo()
+    alive = not ended_within(delegate, 0.2)
+    if alive:
+        os.kill(delegate, signal.SIGKILL)
+    kill(executable)
+    assert alive
+
+
+def test_nobodys_open_file_is_asked_for_its_facts_since_its_server_may_be_gone(tmp_path: Path, monkeypatch) -> None:
+    path = f"{tmp_path}/a"
+    executable, _ = killed_with_a_delegate_left(path, "exec sleep 3600")
+    kill(executable)
+    facts = posix.stat
+
+    def of_no_process(asked: str) -> os.stat_result:
+        assert not asked.startswith("/proc/"), "of a file on a dead NFS server it never returns"
+        return facts(asked)
+
+    monkeypatch.setattr(posix, "stat", of_no_process)
+    monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0.05)
+
+    lock.remove(path, lock.acquire(path, wait_seconds=20))
+
+
 def test_who_only_waits_for_a_lock_is_not_ended_with_the_delegates(tmp_path: Path, monkeypatch) -> None:
     path = f"{tmp_path}/a"
     executable, _ = killed_with_a_delegate_left(path, "exec sleep 3600")
@@ -191,6 +228,16 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
     except FileNotFoundError:
         return True
+
+
+def ended_within(pid: int, seconds: float) -> bool:
+    """Tell whether a process that is not this one's child ends within some seconds."""
+    give_up = time.monotonic() + seconds
+    while not is_gone(pid):
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def is_ended(pid: int) -> bool:
