@@ -318,12 +318,14 @@ class Rails:
             for one in record.attachments:
                 self._table.claim(one.vf, _owner(record))
 
-    def let_go(self, record: Record) -> None:
-        """Free the VFs of an adopted record whose netdevs are back on the node."""
-        left = tuple(one for one in record.attachments if self._sysfs.netdev(one.vf) is None)
-        if left != record.attachments:
-            self._journal.write(replace(record, attachments=left)) if left else self._journal.remove(record)
-            self._claims.release(tuple(one.vf for one in record.attachments if one not in left), _owner(record))
+    def let_go(self, record: Record) -> Record:
+        """Free the VFs of an adopted record whose netdevs are back on the node; gives what is left of the record."""
+        away = tuple(one for one in record.attachments if self._sysfs.netdev(one.vf) is None)
+        left = replace(record, attachments=away)
+        if left != record:
+            self._journal.write(left) if left.attachments else self._journal.remove(record)
+            self._claims.release((one.vf for one in record.attachments if one not in away), _owner(record))
+        return left
 
     async def rename_home(self) -> None:
         """Give free VFs' netdevs that have a pod's names their own back: the kernel returned them, and no record told.

@@ -106,7 +106,7 @@ class Recovery:
         try:
             gone = self._rails.namespace_is_gone(record)
             if not (gone or record.named):
-                self._rails.let_go(record)
+                record = self._rails.let_go(record)
             if not gone and (record.stage == "attached" or not record.attachments):
                 return
             if gone and await self._rails.follow(record):

@@ -108,6 +108,21 @@ def test_vf_in_a_namespace_that_kubelet_knows_no_pod_of_is_withheld_until_it_is_
     assert (daemon.node.journal.holder(VF), daemon.node.table.owner(VF), daemon.reason) == (None, None, None)
 
 
+def test_vf_that_came_back_while_it_was_taken_back_from_a_namespace_of_nobodys_is_free_and_nothing_is_done_to_it(
+    daemon: Daemon,
+) -> None:
+    alive = NETNS._replace(path="/run/netns/cni-1", **identity_of(daemon.node))
+    daemon.strays = {VF: Stray(alive, NET1, None)}
+    daemon.look()
+    daemon.node.journal.write(replace(daemon.node.journal.holder(VF), stage="detaching"))  # a DEL that failed
+
+    daemon.node.netdev_is("ibs5v0")
+    daemon.sweep()
+
+    assert (list(daemon.node.journal.records()), daemon.node.table.owner(VF)) == ([], None)
+    assert daemon.node.kernel.steps == []
+
+
 def test_pod_that_kubelet_still_lists_for_a_vf_that_was_taken_back_is_not_its_holder(daemon: Daemon) -> None:
     daemon.rails.taken_back.add(VF)
     daemon.strays, daemon.pods = STRAY, {VF: "uid-of-the-dead"}
