@@ -89,11 +89,14 @@ class Rails:
     def restore(self) -> None:
         """Own again what the journal says, at start and before anything else."""
         for record in self._journal.records():
-            for attachment in record.attachments:
-                try:
-                    self._table.claim(attachment.vf, _owner(record))
-                except NotOurs as error:
-                    _log.error("sandbox %s: %s", record.key, error)
+            self._own(record)
+
+    def _own(self, record: Record) -> None:
+        for attachment in record.attachments:
+            try:
+                self._table.claim(attachment.vf, _owner(record))
+            except NotOurs as error:
+                _log.error("sandbox %s: %s", record.key, error)
 
     def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
         """Say why some VFs must not be given out; of all others nothing is said any more."""
@@ -221,6 +224,8 @@ class Rails:
         self._journal.write(detaching)
         owner = _owner(record)
         ours = tuple(one for one in record.attachments if self._table.owner(one.vf) in (None, owner))
+        for one in ours:  # nobody is given it while it is looked for everywhere
+            self._table.claim(one.vf, owner)
         if not self._is_of_an_older_boot(record):  # whose namespaces are gone, and this one's may have their numbers
             await self._take_back_from(record.netns, ours, netns_fd)
         vfs = tuple(one.vf for one in ours)
@@ -315,8 +320,7 @@ class Rails:
                 continue  # a request is at it; the next look comes
             _log.error("sandbox %s: made again from network namespace %s", record.key, record.netns.path)
             self._journal.write(record)
-            for one in record.attachments:
-                self._table.claim(one.vf, _owner(record))
+            self._own(record)
 
     def let_go(self, record: Record) -> Record:
         """Free the VFs of an adopted record whose netdevs are back on the node; gives what is left of the record."""

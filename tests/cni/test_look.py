@@ -162,6 +162,22 @@ def test_record_that_a_request_is_at_is_not_made_again_by_then(daemon: Daemon) -
     assert daemon.node.journal.holder(VF) is None
 
 
+def test_namespace_that_has_a_vf_more_than_its_record_gets_it_though_another_of_that_record_is_somebody_elses(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon.strays = STRAY
+    daemon.look()
+    (record,) = daemon.node.journal.records()
+    twice = min(daemon.others)  # of two records, the other one was read first
+    daemon.node.journal.write(replace(record, attachments=(replace(record.attachments[0], vf=twice),)))
+    daemon.node.table.release(VF, Owner(record.container_id, "eth0", ""))
+
+    daemon.look()
+
+    assert daemon.node.table.owner(VF).container_id == record.container_id
+    assert f"VF {twice} belongs to sandbox other-0" in caplog.text
+
+
 def test_vf_that_is_nowhere_is_bound_anew_once_it_cannot_be_on_its_way(daemon: Daemon) -> None:
     daemon.look()
     first = list(daemon.node.kernel.steps), daemon.reason

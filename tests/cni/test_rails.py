@@ -272,6 +272,17 @@ def test_detach_leaves_alone_what_another_sandbox_has_by_now(node: Node) -> None
     assert (node.kernel.steps, node.table.owner(VF)) == ([], other)
 
 
+def test_vf_that_nobody_owned_is_given_to_nobody_while_it_is_taken_back(node: Node) -> None:
+    node.run(attached)
+    owner, owners = Owner("c0ffee", "eth0", "uid-1"), []
+    node.table.release(VF, owner)  # as after a second record of it had it
+    node.kernel.then = lambda: owners.append(node.table.owner(VF))
+
+    node.run(detached)
+
+    assert (set(owners), node.table.owner(VF)) == ({owner}, None)
+
+
 def test_detach_of_a_record_of_an_older_boot_enters_no_namespace(node: Node) -> None:
     node.boot = "boot-1"
     node.run(attached)
