@@ -257,15 +257,17 @@ class Rails:
             CniError: the plugin failed, or something that was begun for this sandbox still runs. The record stays.
         """
         if left.ipam is not None:
-            path = str(self._host.locks / left.key)
-            held = lock.acquire(path, wait_seconds=0)
-            try:
-                root, seconds = self._host.root, self._host.delegate_seconds
-                steps = ipam.delete(left.ipam)
-                await to_the_end(asyncio.to_thread(on_host.drive, steps, left, left.ipam.path, root, seconds))
-            finally:
-                lock.remove(path, held)
+            await to_the_end(asyncio.to_thread(self._tell_ipam, left, left.ipam))
         self.forget(left)
+
+    def _tell_ipam(self, left: Record, plugin: Ipam) -> None:
+        """Run its DEL; not for the event loop's thread, nor is the lock, whose holders are looked for in all of /proc."""
+        path = str(self._host.locks / left.key)
+        held = lock.acquire(path, wait_seconds=0)
+        try:
+            on_host.drive(ipam.delete(plugin), left, plugin.path, self._host.root, self._host.delegate_seconds)
+        finally:
+            lock.remove(path, held)
 
     def namespace_is_gone(self, record: Record) -> bool:
         """Tell whether a sandbox's namespace does not exist any more, or is another one by now.

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import logging
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from cni import on_host
 from cni import rails as rails_module
+from cni.host import lock
 from cni.rails import Rails
 from cni.recovery import Recovery
 from kernel import elsewhere, host_process
@@ -262,3 +264,22 @@ def test_address_is_given_back_only_when_nothing_that_was_begun_for_its_sandbox_
     assert during == (("detaching", False), False)
     assert (node.state, (node.folder / "called").exists()) == ((None, False), True)
     assert list(node.locks.iterdir()) == []
+
+
+def test_holders_of_a_lock_are_not_looked_for_by_the_event_loops_thread(
+    node: Node, dead_with_an_address: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_a_script(dead_with_an_address, "true")
+    threads = []
+    acquire = lock.acquire
+
+    def noted(path: str, **rest: Any) -> int:
+        threads.append(threading.current_thread())
+        return acquire(path, **rest)
+
+    monkeypatch.setattr(lock, "acquire", noted)
+
+    node.sweep()
+
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
