@@ -34,15 +34,15 @@ class Operation:
         self._task: asyncio.Task[Any] | None = None
 
     def interrupt(self, why: Exception) -> None:
-        """Have it undo what it has done and end with `why`; nothing happens where it has ended, or was interrupted before."""
-        if self._why is None and (self._task is None or not self._task.done()):
+        """Have it undo what it has done and end with `why`; nothing happens where all has ended, or was interrupted before."""
+        if self._why is None:
             self._why = why
             self._early.set_result(None)
             if self._task is not None:
                 self._task.cancel()
 
     async def outcome(self, work: Coroutine[Any, Any, _Result], undo_seconds: float) -> _Result:
-        """Do the work and give its result.
+        """Do the work, or a part of it after another, and give its result.
 
         Raises:
             Unfinished: it was interrupted, and `undo_seconds` later it had not ended; `ended` waits for it.

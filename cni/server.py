@@ -5,8 +5,8 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -171,13 +171,23 @@ class Server:
         """Do what is asked, when it is this sandbox's turn, and answer it; gives what an ADD attached."""
         key, command = request.environment.key, request.environment.command
         with self._operations.entered(key, command, operation):
-            async with self._rails.one_at_a_time.held(key):
+            async with self._turn(key, operation):
                 try:
                     stdout = await operation.outcome(self._verb(request, hands), self._limits.delegate)
                 except Unfinished as unfinished:
                     await self._answer_early(request, hands, operation, unfinished)
                     raise
                 return await self._answer(request, hands, stdout)
+
+    @asynccontextmanager
+    async def _turn(self, key: str, operation: Operation) -> AsyncIterator[None]:
+        """Have this sandbox's turn until the end of the block; who is interrupted before it comes waits no longer."""
+        turns = self._rails.one_at_a_time
+        async with AsyncExitStack() as stack:
+            turn = stack.enter_async_context(turns.held(key))
+            # Nearly always it is free, and comes at once: a task for it would be for nothing.
+            await (operation.outcome(turn, self._limits.delegate) if turns.is_held(key) else turn)
+            yield
 
     async def _answer_early(self, request: Request, hands: Hands, operation: Operation, unfinished: Unfinished) -> None:
         """Have the runtime know now, and the next request of this sandbox wait until the kernel has let this one go."""

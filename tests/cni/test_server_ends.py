@@ -134,6 +134,36 @@ def test_runtime_is_told_when_the_kernel_does_not_return_and_the_rails_go_back_w
     assert node.rails.log == ["plan", "attach", "detach by the record", "forget"]
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["until its time is over", "until its executable is gone"])
+def test_del_that_waits_for_a_kernel_that_does_not_return_ends_in_time(node: Node, waits: bool) -> None:
+    node.kubelet_knows(WITH_RAIL)
+    returns = threading.Event()
+
+    async def move() -> None:
+        await to_the_end(asyncio.to_thread(returns.wait))
+
+    node.rails.attaching = move
+
+    async def play(adding: FakeExecutable) -> list[object]:
+        await adding.shaken(ADD)
+        await adding.answer(BYTES)
+        await adding.done()
+        deleting = await FakeExecutable.connected(node.socket)
+        await deleting.shaken(DEL)
+        try:
+            async with asyncio.timeout(2):
+                told = error(await deleting.done())[0] if waits else deleting.close()
+                while node.meter.requests == []:  # noqa: ASYNC110 - nobody is told of it
+                    await asyncio.sleep(0.001)
+        finally:
+            returns.set()
+            deleting.close()
+        return [told, list(node.meter.requests)]
+
+    expected = [11, [("DEL", 11)]] if waits else [None, [("DEL", None)]]
+    assert node.serve(play, limits=Limits(delegate=0.1, add=0.1 if waits else 0.4)) == [expected]
+
+
 async def waited_for_a_place(node: Node, count: int) -> None:
     while node.places.waiting < count:  # noqa: ASYNC110 - nobody is told of it
         await asyncio.sleep(0.001)
