@@ -55,6 +55,9 @@ class Hands:
         """Close what is owned; the executable sees the end of the connection."""
         self._close_netns()
         self._stop_reading()
+        if self._socket.fileno() >= 0:
+            # Half a frame that nobody has read must not be waited for under a number that is another's by and by.
+            self._loop.remove_writer(self._socket)
         self._socket.close()
 
     def _close_netns(self) -> None:

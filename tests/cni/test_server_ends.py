@@ -164,6 +164,32 @@ def test_del_that_waits_for_a_kernel_that_does_not_return_ends_in_time(node: Nod
     assert node.serve(play, limits=Limits(delegate=0.1, add=0.1 if waits else 0.4)) == [expected]
 
 
+def test_executable_that_reads_nothing_of_a_large_frame_leaves_its_descriptors_number_to_the_next(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.2)
+    monkeypatch.setattr(hands_module, "_ENDING_SECONDS", 0.05)
+    large = {"type": "flannel", "what": "x" * 900_000}
+    node.has_primary(json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [large]}))
+
+    async def play(stopped: FakeExecutable) -> int:
+        connection = socket.socket(socket.AF_UNIX)  # before a number is free, so that the daemon's end gets it
+        await stopped.shaken(ADD)
+        while node.meter.requests == []:  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0.001)
+        node.has_primary('{"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
+        executable = FakeExecutable(connection)
+        await asyncio.get_running_loop().sock_connect(connection, str(node.socket))
+        try:
+            await executable.shaken(OTHER)
+            await executable.answer(BYTES)
+            return (await executable.done())[0]
+        finally:
+            executable.close()
+
+    assert node.serve(play) == [0]
+
+
 async def waited_for_a_place(node: Node, count: int) -> None:
     while node.places.waiting < count:  # noqa: ASYNC110 - nobody is told of it
         await asyncio.sleep(0.001)
