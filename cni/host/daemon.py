@@ -120,7 +120,7 @@ class _Daemon:
         try:
             if b"/" in plugin or b"\0" in plugin:
                 raise OSError(_EINVAL, "a plugin type is a name, never a path")
-            self._lock.take()
+            self._lock.take(self._socket.fileno())  # a KILL, or the daemon's end, counts while it waits, too
             delegate = Delegate(find(plugin.decode(), path), frames.parse_environ(environ), stdin)
         except CniError as error:
             return number + frames.i32(-_EAGAIN) + frames.blobs(b"", str(error).encode())

@@ -29,14 +29,14 @@ class Lock:
         self._path = path
         self._fd = -1
 
-    def take(self) -> None:
-        """Hold it from now on; every delegate that is started holds it, too.
+    def take(self, interrupt_fd: int = -1) -> None:
+        """Hold it from now on; every delegate that is started holds it, too. Who waits gives up when the descriptor is readable.
 
         Raises:
             CniError: as `acquire`.
         """
         if self._fd < 0 and self._path:
-            self._fd = acquire(self._path)
+            self._fd = acquire(self._path, interrupt_fd=interrupt_fd)
 
     def release(self) -> None:
         """Release it, if it was taken; delegates that still run go on holding it."""
@@ -45,20 +45,22 @@ class Lock:
             self._fd = -1
 
 
-def acquire(path: str, operation: int = fcntl.LOCK_EX, wait_seconds: float = WAIT_SECONDS) -> int:
+def acquire(
+    path: str, operation: int = fcntl.LOCK_EX, wait_seconds: float = WAIT_SECONDS, interrupt_fd: int = -1
+) -> int:
     """Lock a file below `FOLDER`, made if it is absent; the caller owns the inheritable descriptor.
 
     Raises:
-        CniError: code 11, another request still holds it after `wait_seconds`.
+        CniError: code 11, another request still holds it after `wait_seconds`, or when `interrupt_fd` has something to read.
     """
     give_up = time.monotonic() + wait_seconds
     while True:
         fd = _open(path)
-        if _locked(fd, operation, give_up) and _is_at(fd, path):
+        if _locked(fd, operation, give_up, interrupt_fd) and _is_at(fd, path):
             posix.set_inheritable(fd, True)
             return fd
         posix.close(fd)
-        if time.monotonic() >= give_up:
+        if time.monotonic() >= give_up or _is_readable(interrupt_fd, 0):
             message = (
                 f"an earlier request still holds {path} after {wait_seconds:g} s: it is not finished yet, try again"
             )
@@ -88,7 +90,7 @@ def _open(path: str) -> int:
         return posix.open(path, flags, 0o600)
 
 
-def _locked(fd: int, operation: int, give_up: float) -> bool:
+def _locked(fd: int, operation: int, give_up: float, interrupt_fd: int) -> bool:
     look_at = time.monotonic() + _ORPHAN_SECONDS
     while True:
         try:
@@ -101,9 +103,15 @@ def _locked(fd: int, operation: int, give_up: float) -> bool:
             if now >= look_at:
                 _end_orphans(fd)
                 look_at = time.monotonic() + _ORPHAN_SECONDS
-            select.select((), (), (), _POLL_SECONDS)  # flock has no timeout
+            if _is_readable(interrupt_fd, _POLL_SECONDS):  # flock has no timeout
+                return False
         else:
             return True
+
+
+def _is_readable(fd: int, seconds: float) -> bool:
+    """Wait for some seconds until there is something to read; -1 is no descriptor."""
+    return bool(select.select((fd,) if fd >= 0 else (), (), (), seconds)[0])
 
 
 def _end_orphans(fd: int) -> None:

@@ -2,6 +2,7 @@
 
 import _socket
 import errno
+import os
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.host import daemon, frames
+from cni.host import daemon, frames, lock
 from cni.host.daemon import Lost, Silent, ask
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
@@ -48,6 +49,7 @@ class Executable:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
+        self._earlier: list[int] = []
         self.peer = Peer(theirs)
         self._daemon = daemon._Daemon(Lock(""), 1.0)
         self._daemon.close()
@@ -55,6 +57,11 @@ class Executable:
 
     def hello(self) -> float:
         return self._daemon.hello()
+
+    def holds_behind_another(self, path: str) -> None:
+        """Have it take a lock that an earlier request holds until the end of the test."""
+        self._earlier.append(lock.acquire(path))
+        self._daemon._lock = Lock(path)
 
     def serve(self, play: Callable[[Peer], object], path: Path, seconds: float = 20) -> tuple[int, bytes]:
         """Obey while `play` is the daemon; `played` is what it gave."""
@@ -72,6 +79,8 @@ class Executable:
     def close(self) -> None:
         self._daemon.close()
         self.peer.close()
+        for held in self._earlier:
+            os.close(held)
 
 
 @pytest.fixture
@@ -199,6 +208,24 @@ def test_kill_ends_the_plugin_and_its_output_is_sent(executable: Executable, tmp
     executable.serve(play, tmp_path)
 
     assert executable.played == (frames.u32(7), 9, [b"begun\n", b""])
+
+
+def test_kill_reaches_who_still_waits_for_the_lock(executable: Executable, tmp_path: Path) -> None:
+    executable.holds_behind_another(f"{tmp_path}/lock")
+    a_plugin(tmp_path, "slow", f"touch {tmp_path}/begun")
+
+    def play(peer: Peer) -> object:
+        peer.execute("slow")
+        time.sleep(0.2)
+        peer.send(frames.frame(frames.KILL, frames.u32(7)))
+        began = time.monotonic()
+        number, status, _ = peer.output()
+        peer.send(DONE)
+        return number, status, time.monotonic() - began < 1
+
+    assert executable.serve(play, tmp_path) == (0, b"{}")
+    assert executable.played == (frames.u32(7), -errno.EAGAIN, True)
+    assert not (tmp_path / "begun").exists()
 
 
 def test_kill_that_crossed_the_output_is_ignored(executable: Executable, tmp_path: Path) -> None:
