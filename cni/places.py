@@ -1,8 +1,8 @@
 """How many delegates are at work at once on this node, and who comes next.
 
-A place is for work, not for waiting: who waits for a port, for a VF or for a lock has none, and a delegate that has been at it
-for long hangs, or waits for something itself, and loses its place. So a delegate that hangs takes an eighth of the places for a
-second and no more, and any number of them ends nothing.
+A place is for work, not for waiting: who waits for a port or for a VF has none, and a delegate that has been at it for long
+hangs, or waits for something itself, such as its container's lock, and loses its place. So a delegate that hangs takes an eighth
+of the places for a second and no more, and any number of them ends nothing.
 """
 
 import asyncio
