@@ -1,6 +1,6 @@
 """VFs' netdevs in network namespaces that nobody has named: where they are, and how they get home.
 
-Namespaces are found as `ip netns` and container runtimes bind them, below /run/netns, and by the processes in them.
+Namespaces are found by where they are bound, and by the processes in them (`kernel.living`).
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 from kernel import perform
 from kernel.files import below, open_below
 from kernel.link_state import state
+from kernel.living import bound
 from kernel.netns import NetnsIdentity, opened
 from kernel.perform import find, host_ifname
 from kernel.rtnetlink import links
@@ -19,7 +20,6 @@ from vf.adoption import Stray
 from vf.record import Netns
 from vf.step import MoveLinkOut
 
-_BOUND = "/run/netns"  # NETNS_RUN_DIR of iproute2, and containerd's and CRI-O's
 _OWN = "/proc/thread-self/ns/net"
 
 
@@ -66,7 +66,7 @@ def namespaces(root: Path) -> tuple[Netns, ...]:
     """List the network namespaces of the host, without our own; one that is bound has the path it is bound at.
 
     Raises:
-        OSError: the host's /proc cannot be read.
+        OSError: the host's mounts or its /proc cannot be read.
     """
     own = os.stat(_OWN)
     found: dict[NetnsIdentity, Netns] = {}
@@ -77,13 +77,8 @@ def namespaces(root: Path) -> tuple[Netns, ...]:
 
 
 def _bound(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        names = sorted(os.listdir(below(root, _BOUND)))
-    except FileNotFoundError:
-        return
-    for name in names:
-        path = f"{_BOUND}/{name}"
-        with suppress(OSError):
+    for path in sorted(bound(root)):
+        with suppress(OSError):  # it went meanwhile
             fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 yield path, os.fstat(fd)

@@ -4,6 +4,7 @@ A namespace lives while it is bound to a file or a process is in it. One that on
 """
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +21,8 @@ _PROCESSES = Path("/proc")
 # include/uapi/linux/rtnetlink.h, if_addr.h
 _GETADDR = 22
 _IFADDRMSG_BYTES = 8
-_MOUNT_ROOT, _MOUNT_POINT = 3, 4  # fields of mountinfo
+_MOUNT_ROOT, _MOUNT_POINT = 3, 4  # fields of mountinfo (proc(5))
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # space, tab, newline and backslash there: mangle() in fs/seq_file.c
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
@@ -70,7 +72,7 @@ def _addresses(netns_fd: int) -> Iterator[IpAddress]:
 
 def _namespaces(root: Path) -> Iterator[int]:
     """Open each namespace, some more than once; the caller closes them."""
-    for path in _bound(root):
+    for path in bound(root):
         with suppress(FileNotFoundError, NotADirectoryError):  # it went meanwhile
             yield open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
     for process in _PROCESSES.iterdir():
@@ -79,10 +81,14 @@ def _namespaces(root: Path) -> Iterator[int]:
                 yield os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _bound(root: Path) -> Iterator[str]:
-    """Give where network namespaces are bound on the host (mountinfo in proc(5))."""
+def bound(root: Path) -> Iterator[str]:
+    """Give the paths at which network namespaces are bound on the host.
+
+    Raises:
+        OSError: the kernel does not list its mounts.
+    """
     process = root.parent if root.name == "root" else Path("/proc/self")
     for line in (process / "mountinfo").read_text(errors="surrogateescape").splitlines():
-        fields = line.split()
+        fields = line.split(" ")
         if len(fields) > _MOUNT_POINT and fields[_MOUNT_ROOT].startswith("net:["):
-            yield fields[_MOUNT_POINT]
+            yield _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[_MOUNT_POINT])

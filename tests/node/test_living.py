@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kernel import living, veth
+from kernel import elsewhere, living, veth
 from simnode import netns
 
 ROOT = Path("/")
 
 
-@pytest.fixture
-def bound() -> Iterator[Path]:
-    path = Path(f"/run/netns/living-{uuid.uuid4()}")
+@pytest.fixture(params=["/run/netns/living-", "/run/odd place/living-"])
+def bound(request: pytest.FixtureRequest) -> Iterator[Path]:
+    path = Path(f"{request.param}{uuid.uuid4()}")
+    path.parent.mkdir(exist_ok=True)
     netns.create(path)
     yield path
     if path.exists():
@@ -39,6 +40,14 @@ def test_namespace_that_is_bound_lives_until_it_is_not(bound: Path) -> None:
     netns.remove(bound)
 
     assert (has("10.7.7.7"), has("fd77::7"), living.is_bound(ROOT, str(bound))) == (False, False, False)
+
+
+def test_namespace_is_found_by_where_it_is_bound(bound: Path) -> None:
+    inode = bound.stat().st_ino
+
+    found = {one.path: one.inode for one in elsewhere.namespaces(ROOT)}
+
+    assert found[str(bound)] == inode
 
 
 def test_namespace_that_a_process_is_in_lives_with_it(bound: Path) -> None:
