@@ -111,9 +111,10 @@ class Recovery:
                 return
             if gone and await self._rails.follow(record):
                 return
-            _log.warning("taking back what sandbox %s of pod %s/%s left", record.key, *record.pod[:2])
             left = await self._rails.detach(record, None)
-            self._took_back("rails")
+            if record.attachments:  # else its rails were back, and only the DEL that never came was waited for
+                _log.warning("took back what sandbox %s of pod %s/%s left", record.key, *record.pod[:2])
+                self._took_back("rails")
             if gone and left.ipam is None:
                 self._rails.forget(left)
         except (OSError, RailnetError) as error:

@@ -94,6 +94,17 @@ def test_record_of_a_living_namespace_stays_without_rails_for_its_del(node: Node
     assert node.state == (None, False)
 
 
+def test_what_a_sandbox_left_is_counted_once(node: Node) -> None:
+    counted: list[str] = []
+    node.run(planned)
+
+    for _ in range(2):
+        asyncio.run(Recovery(node.rails(), took_back=counted.append).sweep())
+        node.netns.unlink(missing_ok=True)
+
+    assert (node.state, counted) == ((None, False), ["rails"])
+
+
 def test_record_of_an_older_boot_is_nobodys_though_a_namespace_has_its_number_again(node: Node) -> None:
     node.run(attached)
     node.boot = "boot-2"
