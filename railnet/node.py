@@ -21,6 +21,7 @@ from cni.host_view import Host
 from cni.journal import Journal
 from cni.leftovers import collector
 from cni.leftovers.collector import Leftovers
+from cni.locks import remove_unheld
 from cni.outcome import Observer
 from cni.places import Places
 from cni.rails import Rails
@@ -387,6 +388,7 @@ async def _resync(
                 await _look_again(table, sysfs)
                 await recovery.sweep()
                 await recovery.look()
+                await asyncio.to_thread(remove_unheld, Path(lock.FOLDER))
             except (OSError, ValueError, Misconfigured) as error:
                 _log.error("resync: %s", error)
             swept.set()

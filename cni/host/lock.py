@@ -56,7 +56,7 @@ def acquire(
     give_up = time.monotonic() + wait_seconds
     while True:
         fd = _open(path)
-        if _locked(fd, operation, give_up, interrupt_fd) and _is_at(fd, path):
+        if _locked(fd, operation, give_up, interrupt_fd) and is_at(fd, path):
             posix.set_inheritable(fd, True)
             return fd
         posix.close(fd)
@@ -173,7 +173,7 @@ def _lock_of(path: str, inode: int) -> int | None:
     return None
 
 
-def _is_at(fd: int, path: str) -> bool:
+def is_at(fd: int, path: str) -> bool:
     """Tell whether the locked file is still the one at its path: its last holder may have deleted it."""
     try:
         return posix.fstat(fd).st_ino == posix.stat(path).st_ino

@@ -1,11 +1,14 @@
-"""One operation at a time for each key."""
+"""One operation at a time for each key; locks that nobody holds go."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from cni.locks import PerKey
+from cni.host import lock
+from cni.locks import PerKey, remove_unheld
 
 
 class Log:
@@ -90,3 +93,42 @@ def test_key_is_held_while_somebody_has_its_lock_or_awaits_it() -> None:
         assert [*found, locks.is_held("a")] == [False, True, False, False]
 
     run(main)
+
+
+# The executables' locks.
+
+
+def test_locks_that_nobody_holds_are_removed(tmp_path: Path) -> None:
+    held = lock.acquire(str(tmp_path / "alive@eth0"))
+    os.close(lock.acquire(str(tmp_path / "killed@eth0")))
+
+    remove_unheld(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["alive@eth0"]
+    lock.remove(str(tmp_path / "alive@eth0"), held)
+
+
+def test_lock_that_another_request_makes_just_then_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "busy@eth0"
+    os.close(lock.acquire(str(path)))
+    taken: list[int] = []
+
+    def opened(*arguments: object) -> int:
+        """Open the lock as it is; then it goes, and another request makes and takes one of its own."""
+        fd = real(*arguments)
+        if not taken:
+            path.unlink()
+            taken.append(-1)
+            taken.append(lock.acquire(str(path)))
+        return fd
+
+    real = os.open
+    monkeypatch.setattr(os, "open", opened)
+    remove_unheld(tmp_path)
+
+    assert path.exists()
+    lock.remove(str(path), taken[1])
+
+
+def test_folder_that_is_not_there_has_no_locks(tmp_path: Path) -> None:
+    remove_unheld(tmp_path / "none")
