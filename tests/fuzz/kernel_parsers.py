@@ -260,7 +260,7 @@ class _Mountinfo:
 
 def mountinfo(data: bytes) -> None:
     """Judge where namespaces are bound, which whoever mounts may name."""
-    assert all(isinstance(path, str) for path in living._bound(_Mountinfo(data)))  # type: ignore[arg-type]
+    assert all(isinstance(path, str) for path in living.bound(_Mountinfo(data)))  # type: ignore[arg-type]
 
 
 def other_addresses(data: bytes) -> None:
@@ -316,7 +316,7 @@ PARSERS = (
         (OSError,),
         {"kernel.living": ("_addresses",), "kernel.perform": ("host_ifname", "_marked")},
     ),
-    Parser("mountinfo", mountinfo, (), {"kernel.living": ("_bound",)}),
+    Parser("mountinfo", mountinfo, (), {"kernel.living": ("bound",)}),
     Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _READ, "kernel.folder": ()}),
     Parser("identity", identity, (ValueError,), {"vf.address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
     Parser("uevent", uevent, (), {"kernel.uevents": ("_read",)}),
