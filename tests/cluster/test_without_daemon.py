@@ -1,5 +1,6 @@
 """The daemon is dead: pods without a rail do not notice; pods with one wait, or fail in a way that is told."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -8,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from railnet import in_flight
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import job, pod
 from tests.cluster.process import wait_until
-from tests.cluster.railnet_on_node import CONFLIST, STATE
+from tests.cluster.railnet_on_node import CONFLIST
 
 PODS = 20
-LOCKS = STATE / "lock"
 _SERVES = "serving on "  # railnet/node.py
 _WAITS = "Railnet's daemon did not answer within 5 s"
 
@@ -143,8 +144,21 @@ def test_sandbox_made_again_is_retried_when_the_daemon_comes_late(
 
 
 def wait_for_add(last: str) -> None:
-    """Wait until the ADD of the next sandbox is at work: its lock says so."""
-    wait_until(lambda: any(last not in path.name for path in LOCKS.glob("*@eth0")), 30, "the next ADD")
+    """Wait until the ADD of the next sandbox is at work."""
+    wait_until(lambda: any(added not in ("", last) for added in adds()), 30, "the next ADD")
+
+
+def adds() -> list[str]:
+    """Give the containers whose ADD runs just now."""
+    found = []
+    for process in in_flight.requests(Path("/")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            environ = dict(
+                pair.partition(b"=")[::2] for pair in Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            )
+            if environ.get(b"CNI_COMMAND") == b"ADD":
+                found.append(environ.get(b"CNI_CONTAINERID", b"").decode())
+    return found
 
 
 def seconds_to_run(node: ClusterNode, name: str) -> float:
