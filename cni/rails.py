@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from errno import ENODEV
 
 from cni import ipam, on_host, ports
 from cni.addresses import Addresses
@@ -168,7 +169,8 @@ class Rails:
         """Make a planned record true; a failure leaves the kernel as it was. The record stays planned until `confirm`.
 
         Raises:
-            OSError: what the kernel refused. Unusable: a netdev went away meanwhile. NotReady: the namespace did.
+            OSError: what the kernel refused. Unusable: a VF has no netdev any more. NotReady: it went away just then, or
+                the namespace did.
             PortInactive: the record's VFs are in the sandbox, and the fabric did not make one's port active in time, or
                 not a member of the network's partition (Unusable).
         """
@@ -178,7 +180,13 @@ class Rails:
         netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
         steps = plan.attach(record.attachments, netdevs)
         with stage("kernel"):
-            await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._host.root))
+            try:
+                await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._host.root))
+            except OSError as error:
+                if error.errno != ENODEV:
+                    raise
+                # As a driver that is bound anew takes its netdev away: the next try finds another, or says that there is none.
+                raise NotReady(f"a VF's netdev went away while it was attached: {error.strerror}") from error
         with stage("port"):
             await ports.wait(network, record.attachments, self._sysfs)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from dataclasses import replace
+from errno import ENODEV
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
@@ -146,6 +147,13 @@ def test_confirmed_record_says_that_it_is_attached(node: Node) -> None:
 
     assert node.run(main) == Owner("c0ffee", "eth0", "uid-1")
     assert node.state == ("attached", True)
+
+
+def test_netdev_that_goes_away_meanwhile_is_for_another_try(node: Node) -> None:
+    node.kernel.refuses = OSError(ENODEV, "move link 31: No such device")
+
+    with pytest.raises(NotReady, match="link 31"):
+        node.run(attached)
 
 
 def test_attach_that_is_cancelled_ends_only_when_the_kernel_is_done(node: Node) -> None:
