@@ -196,20 +196,23 @@ class Supervisor:
 
     def _judge(self, watch: Watch, listener: int, thread: int, call: str, arguments: list[int]) -> int | None:
         try:
-            pid = _process_of(thread)
-            operand = _operand(thread, call, arguments)
-        except (OSError, ValueError):  # it was killed meanwhile
+            point, pid = self._point(listener, thread, call, arguments)
+        except (OSError, ValueError):  # it was killed meanwhile, which may show at any look at it
             return 0
+        return 0 if point is None else watch.see(Moment(point, pid, dict(self._introduced)))
+
+    def _point(self, listener: int, thread: int, call: str, arguments: list[int]) -> tuple[Point | None, int]:
+        pid = _process_of(thread)
+        operand = _operand(thread, call, arguments)
         if operand is None:
-            return 0
+            return None, pid
         name, root = self._names[listener]
         if pid != root:
-            name = "delegate"
             if operand == THREAD:
-                return 0  # Go's runtime makes its threads when it likes
+                return None, pid  # Go's runtime makes its threads when it likes
             who = operand if call == "execve" else os.readlink(f"/proc/{pid}/exe")
             name = f"delegate {os.path.basename(who)}"
-        return watch.see(Moment(Point(name, call, _masked(operand)), pid, dict(self._introduced)))
+        return Point(name, call, _masked(operand)), pid
 
 
 def _process_of(thread: int) -> int:
