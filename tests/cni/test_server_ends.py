@@ -113,14 +113,20 @@ def test_rails_are_taken_back_as_soon_as_the_executable_is_gone_whatever_is_wait
     assert node.meter.requests == [("ADD", None)]
 
 
-def test_runtime_is_told_when_the_kernel_does_not_return_and_the_rails_go_back_when_it_does(node: Node) -> None:
-    node.kubelet_knows(WITH_RAIL)
+def kernel_that_does_not_return(node: Node) -> threading.Event:
+    """Have the kernel keep an attach until the event is set."""
     returns = threading.Event()
 
     async def move() -> None:
         await to_the_end(asyncio.to_thread(returns.wait))
 
     node.rails.attaching = move
+    return returns
+
+
+def test_runtime_is_told_when_the_kernel_does_not_return_and_the_rails_go_back_when_it_does(node: Node) -> None:
+    node.kubelet_knows(WITH_RAIL)
+    returns = kernel_that_does_not_return(node)
 
     async def play(executable: FakeExecutable) -> list[object]:
         await executable.shaken(ADD)
@@ -137,12 +143,7 @@ def test_runtime_is_told_when_the_kernel_does_not_return_and_the_rails_go_back_w
 @pytest.mark.parametrize("waits", [True, False], ids=["until its time is over", "until its executable is gone"])
 def test_del_that_waits_for_a_kernel_that_does_not_return_ends_in_time(node: Node, waits: bool) -> None:
     node.kubelet_knows(WITH_RAIL)
-    returns = threading.Event()
-
-    async def move() -> None:
-        await to_the_end(asyncio.to_thread(returns.wait))
-
-    node.rails.attaching = move
+    returns = kernel_that_does_not_return(node)
 
     async def play(adding: FakeExecutable) -> list[object]:
         await adding.shaken(ADD)
