@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from admission import keys
+from admission import keys, rendezvous
 from admission.environment import Variable, wanted
 from admission.policy import Namespace, Policy, switch
 from training.keys import JOB, NET1, RANK, ROLE
@@ -40,6 +40,7 @@ class Additions:
         why: why it gets anything, a clause.
         resource, vfs: how many VFs are added to its requests and limits; 0 where it asks for some itself, or needs none.
         variables: the environment that is set.
+        replaced: the environment that had another value.
         labels: the labels that are set.
         kept: what was left as the pod has it, in words.
     """
@@ -50,6 +51,7 @@ class Additions:
     resource: str = ""
     vfs: int = 0
     variables: tuple[Variable, ...] = ()
+    replaced: tuple[Variable, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
 
@@ -82,7 +84,8 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     if vfs and not pod.host_network:
         policy.networks.choose(namespace.name, pod.annotations, vfs)
     container = pod.containers[member.container]
-    variables = _reachable(pod, policy, wanted(part))
+    reachable = _reachable(pod, policy)
+    variables = wanted(part) if reachable else ()
     return Additions(
         member=member,
         container=container.name,
@@ -90,6 +93,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
         resource=resource,
         vfs=vfs if asked is None else 0,
         variables=tuple(variable for variable in variables if variable.name not in container.env),
+        replaced=tuple(_renamed(member, pod, container)) if vfs and reachable else (),
         labels=dict(_labels(member, pod)),
         kept=tuple(_kept(container, variables, asked, policy)),
     )
@@ -209,11 +213,26 @@ def _number(text: str) -> int:
     return number
 
 
-def _reachable(pod: Pod, policy: Policy, variables: tuple[Variable, ...]) -> tuple[Variable, ...]:
-    """Give no variables where no address on net1 could answer: on the host's network, or on a network without addresses."""
+def _reachable(pod: Pod, policy: Policy) -> bool:
+    """Tell whether an address on net1 can answer: not on the host's network, and not on a network without addresses."""
     network = policy.networks.by_name.get(pod.annotations.get(NETWORK_ANNOTATION, DEFAULT))
-    without = pod.host_network or (network is not None and isinstance(network.ipam, NoIpam))
-    return () if without else variables
+    return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
+
+
+def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variable]:
+    """Give TF_CONFIG with names on net1, where the pod says that it is to have them and it has not."""
+    before = container.env.get(rendezvous.VARIABLE)
+    if _rendezvous(pod) == "net1" and before is not None:
+        after = rendezvous.rewritten(before, member.job)
+        if after != before:
+            yield Variable(rendezvous.VARIABLE, after)
+
+
+def _rendezvous(pod: Pod) -> str:
+    text = pod.annotations.get(keys.RENDEZVOUS, "eth0")
+    if text not in ("eth0", "net1"):
+        raise Misconfigured(f'{keys.RENDEZVOUS} is {text!r:.80}; it should be "eth0" or "net1"')
+    return text
 
 
 def _kept(container: Container, variables: tuple[Variable, ...], asked: int | None, policy: Policy) -> Iterator[str]:

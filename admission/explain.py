@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from admission import keys
+from admission import keys, rendezvous
 from admission.decision import Additions, Decision, Untouched
 from training.pod import Pod
 
@@ -50,6 +50,11 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
     else:
         known = ", ".join(keys.READ)
         said = [f"{key} does nothing in this version, which reads: {known}" for key in ours if key not in keys.READ]
+        if decision.replaced:
+            name = rendezvous.service(decision.member.job)
+            said.append(
+                f"{rendezvous.VARIABLE} has names in Service {name}: it must be there, headless, with net1's addresses"
+            )
     return tuple(f"{text:.{_LONGEST_WARNING}}" for text in said)
 
 
@@ -59,6 +64,9 @@ def _clauses(additions: Additions) -> Iterator[str]:
     if additions.variables:
         names = ", ".join(variable.name for variable in additions.variables)
         yield f"set {names} in container {additions.container}"
+    if additions.replaced:
+        names = ", ".join(variable.name for variable in additions.replaced)
+        yield f"gave {names} in container {additions.container} names on net1"
     if additions.labels:
         yield f"labelled {', '.join(sorted(additions.labels))}"
 

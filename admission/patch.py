@@ -1,6 +1,7 @@
-"""Additions as a JSON Patch (RFC 6902): only `add`, and nothing where nothing is added.
+"""Additions as a JSON Patch (RFC 6902), and nothing where nothing is added.
 
-Only the explanation may stand there already: it is written anew, with what it said before.
+What may stand there already is the explanation, which is written anew with what it said before, and a TF_CONFIG that is to
+have other names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,10 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
         yield _add(f"{path}/env", variables)
     else:
         yield from (_add(f"{path}/env/-", variable) for variable in variables)
+    for variable in additions.replaced:
+        # Of two of one name kubelet takes the last, and so does training.pod.
+        place = max(number for number, entry in enumerate(container["env"]) if entry["name"] == variable.name)
+        yield {"op": "replace", "path": f"{path}/env/{place}/value", "value": variable.value}
 
 
 def _entries(parent: Mapping[str, Any], path: str, name: str, entries: Mapping[str, str]) -> Iterator[Operation]:

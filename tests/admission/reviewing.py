@@ -45,16 +45,21 @@ def patch_of(response: JsonObject) -> list[JsonObject]:
 
 
 def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
-    """Apply a JSON Patch (RFC 6902) of `add` operations, strictly: what they are added to must be there."""
+    """Apply a JSON Patch (RFC 6902), strictly: what is added to must be there, and only an environment's value is replaced."""
     patched = copy.deepcopy(pod)
     for operation in operations:
         assert operation.keys() == {"op", "path", "value"}
-        assert operation["op"] == "add"
         *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
         parent: Any = patched
         for part in parents:
             parent = parent[int(part)] if isinstance(parent, list) else parent[part]
         value = copy.deepcopy(operation["value"])
+        if operation["op"] == "replace":
+            assert (parts := operation["path"].split("/"))[4] == "env", parts
+            assert parent.keys() == {"name", "value"}
+            parent[last] = value
+            continue
+        assert operation["op"] == "add"
         if isinstance(parent, list):
             assert last == "-"
             parent.append(value)
