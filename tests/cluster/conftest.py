@@ -37,18 +37,17 @@ def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[ClusterNode]:
     with ClusterNode() as node:
+        node.railnet.start()
+        node.wait_for_vfs(VFS * len(PFS))
         yield node
 
 
 @pytest.fixture
 def node(shared_node: ClusterNode) -> Iterator[ClusterNode]:
     """A node with a running daemon; whatever a test does to it, nothing may be left when it ends."""
-    shared_node.railnet.start()
-    shared_node.wait_for_vfs(VFS * len(PFS))
     yield shared_node
     shared_node.railnet.start()
     for fabric in shared_node.fabrics:
         fabric.start()
-    shared_node.delete_all()
-    assert shared_node.left_over() == []
+    assert shared_node.forget_pods() == []
     shared_node.wait_for_vfs(VFS * len(PFS))

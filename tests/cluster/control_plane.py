@@ -22,7 +22,7 @@ _START_SECONDS = 120.0
 
 
 class ControlPlane:
-    """Four programs; `kubectl` is for who uses them."""
+    """Four programs; `kubectl` is for who uses them. `start` returns at once, what needs them comes after `wait`."""
 
     def __init__(self) -> None:
         self.kubectl = Kubectl(ADMIN)
@@ -32,10 +32,13 @@ class ControlPlane:
         self.scheduler = Program(_scheduler())
 
     def start(self) -> None:
-        """Start all and wait until the API server is ready, and every namespace has what pods need."""
+        """Start what the others need."""
         _write_users()
         self.etcd.start()
         self.apiserver.start()
+
+    def wait(self) -> None:
+        """Wait until the API server is ready, start the others, and wait until every namespace has what pods need."""
         self.apiserver.wait(lambda: self.kubectl.answers("get", "--raw=/readyz"), _START_SECONDS)
         self.controllers.start()
         self.scheduler.start()
@@ -104,6 +107,8 @@ def _controller_manager() -> list[str | Path]:
         "--use-service-account-credentials",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
+        "--kube-api-qps=200",  # 20 unless told: its controllers' accounts alone take seconds then
+        "--kube-api-burst=300",
         "--allocate-node-cidrs",
         f"--cluster-cidr={POD_SUBNET}",  # kubelet 1.20 reports a node without one seconds later
     ]

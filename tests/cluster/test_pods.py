@@ -54,7 +54,6 @@ def test_no_fabric_no_traffic_over_the_rail(node: ClusterNode) -> None:
 
 
 def test_too_few_vfs_leave_a_pod_pending_with_the_schedulers_reason(node: ClusterNode) -> None:
-    node.wait_until_forgotten()
     wide = node.run("wide", VFS * len(PFS))
     late = node.bring("late", 1)
 

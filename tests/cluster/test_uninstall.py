@@ -61,7 +61,7 @@ def test_bare_delete_leaves_pods_without_a_rail_as_they_were_and_railnet_may_com
     node.delete(train, plain)
     node.railnet.start()
     node.wait_for_vfs(VFS * len(PFS))
-    node.wait_until_forgotten()
+    node.forget_pods()
     wide = node.run("wide", VFS * len(PFS))
 
     assert installed

@@ -175,6 +175,6 @@ def test_pod_deleted_without_a_daemon_gives_its_vfs_back_to_the_next(node: Clust
     wait_until(lambda: not list(Path("/run/netns").glob("*")), 60, "the sandbox to go")
     node.railnet.start()
 
-    node.wait_until_forgotten()
+    node.forget_pods()
     wide = node.run("wide", VFS * len(PFS))
     assert len(node.addresses(wide)) == 1 + VFS * len(PFS)
