@@ -104,11 +104,8 @@ def _controller_manager() -> list[str | Path]:
         f"--kubeconfig={ADMIN}",
         f"--service-account-private-key-file={_KEY}",
         f"--root-ca-file={_CERTIFICATE}",
-        "--use-service-account-credentials",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
-        "--kube-api-qps=200",  # 20 unless told: its controllers' accounts alone take seconds then
-        "--kube-api-burst=300",
         "--allocate-node-cidrs",
         f"--cluster-cidr={POD_SUBNET}",  # kubelet 1.20 reports a node without one seconds later
     ]

@@ -52,7 +52,7 @@ def say(measured: Callable[[str], None], steps: list[installation.Step]) -> None
 def test_bare_delete_leaves_pods_without_a_rail_as_they_were_and_railnet_may_come_back(node: ClusterNode) -> None:
     train = node.run("train", 1)
     before = node.addresses(train)
-    node.kubectl.run("delete", "events", "--all")
+    node.forget_events()
     node.railnet.delete()
     plain = node.run("plain")
     warnings = node.warnings()

@@ -17,7 +17,7 @@ def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(
 ) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [(node.containerd.sandbox(name), node.records(name)) for name in (one, other)]
-    node.kubectl.run("delete", "events", "--all")
+    node.forget_events()
     with Owners() as owners, Churn(node, 0) as plain, Churn(node, 1) as rail:
         node.railnet.restart()
         node.railnet.roll_out()

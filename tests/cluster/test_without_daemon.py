@@ -44,7 +44,7 @@ def test_pods_without_a_rail_start_as_with_flannel_alone(
     node: ClusterNode, conflist: Path, rounds: int, measured: Callable[[str], None]
 ) -> None:
     content = conflist.read_bytes()
-    node.kubectl.run("delete", "events", "--all")
+    node.forget_events()
     node.railnet.kill()
     ours, flannels = [], []
     for number in range(rounds):
