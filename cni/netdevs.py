@@ -1,7 +1,7 @@
 """The netdevs of the node's VFs as sysfs shows them just now; one that is being renamed or returned is waited for a little."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from kernel.sysfs import Sysfs
 from vf.address import PciAddress
@@ -82,17 +82,19 @@ class Netdevs:
         newer = {vf.address: self._sysfs.reread(vf) for vf in vfs}
         self._table.reread(newer)
 
-    async def reread(self, vfs: Iterable[PciAddress]) -> None:
+    async def reread(self, vfs: Iterable[PciAddress], awaited: Container[PciAddress] | None = None) -> None:
         """Bring the table's facts about some free VFs up to date; a whole inventory is the resync's, not a request's.
 
-        Looks again while a VF with a driver shows no netdev: it is being renamed just then, by us or by udev.
+        Looks again while a VF with a driver shows no netdev: it is being renamed just then, by us or by udev. `awaited` says
+        for which that may be so, where not for all.
         """
         known = [vf for address in vfs if (vf := self._table.inventory.vf(address)) is not None]
         give_up = asyncio.get_running_loop().time() + self._seconds
         while True:
             newer = {vf.address: self._sysfs.reread(vf) for vf in known}
-            coming = any(vf.driver is not None and vf.netdev is None for vf in newer.values())
-            if not coming or asyncio.get_running_loop().time() > give_up:
+            coming = [one for one, vf in newer.items() if vf.driver is not None and vf.netdev is None]
+            left = coming if awaited is None else [one for one in coming if one in awaited]
+            if not left or asyncio.get_running_loop().time() > give_up:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         self._table.reread(newer)

@@ -21,6 +21,7 @@ from cni.locks import PerKey
 from cni.netdevs import Netdevs
 from cni.request import Request, primary_as_recorded
 from cni.stages import stage
+from cni.strays import Strays
 from cni.uncut import to_the_end
 from kernel import elsewhere, perform
 from kernel.link_state import link_states
@@ -54,6 +55,7 @@ class Rails:
         self._claims = Claims(table, host.wait_seconds)
         self._netdevs = Netdevs(table, sysfs, _NETDEV_SECONDS)
         self._addresses = Addresses(host.flannel)
+        self._strays = Strays(host.root)
         self._announcements = Announcements(host.root)
         self.one_at_a_time = PerKey()  # requests and the sweep: one of them at a time for each sandbox
         self.taken_back: set[PciAddress] = set()  # free VFs whose last sandbox has surely ended
@@ -234,10 +236,10 @@ class Rails:
         ours = tuple(one for one in record.attachments if self._table.owner(one.vf) in (None, owner))
         for one in ours:  # nobody is given it while it is looked for everywhere
             self._table.claim(one.vf, owner)
+        back = vfs = tuple(one.vf for one in ours)
         if not self._is_of_an_older_boot(record):  # whose namespaces are gone, and this one's may have their numbers
-            await self._take_back_from(record.netns, ours, netns_fd)
-        vfs = tuple(one.vf for one in ours)
-        await self._netdevs.reread(vfs)
+            back = await self._take_back_from(record.netns, ours, netns_fd)
+        await self._netdevs.reread(vfs, awaited=back)
         # No await from here on: a record without VFs and VFs without an owner are one change.
         left = replace(detaching, attachments=())
         self._journal.write(left)
@@ -318,7 +320,7 @@ class Rails:
         Raises:
             OSError: the host's /proc cannot be read.
         """
-        return await to_the_end(asyncio.to_thread(elsewhere.find_strays, vfs, self._host.root)) if vfs else {}
+        return await self._strays.find(vfs)
 
     def adopt(self, strays: Mapping[PciAddress, Stray], pods: Mapping[PciAddress, str]) -> None:
         """Own what strays have, and write it down; what somebody has claimed or returned meanwhile is no stray."""
@@ -372,16 +374,17 @@ class Rails:
             await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
             await self._netdevs.reread((step.vf,))
 
-    async def _take_back_from(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
+    async def _take_back_from(
+        self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None
+    ) -> tuple[PciAddress, ...]:
         expected = NetnsIdentity(netns.dev, netns.inode)
         if netns_fd is not None and identity(netns_fd) == expected:
-            await self._take_back(attachments, netns_fd)
-        else:
-            with opened(self._host.root, netns.path, expected) as fd:
-                await self._take_back(attachments, fd)
+            return await self._take_back(attachments, netns_fd)
+        with opened(self._host.root, netns.path, expected) as fd:
+            return await self._take_back(attachments, fd)
 
-    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> None:
-        """Move the netdevs out; then, as they have come back under whatever name, give them theirs.
+    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> tuple[PciAddress, ...]:
+        """Move the netdevs out; then, as they have come back under whatever name, give them theirs. Gives the VFs that have one.
 
         One that does not come back is looked for in every namespace: somebody has moved it. One that is nowhere (its
         driver was unbound, ib_ipoib unloaded) is gone, which is no failure: its VF is not given out until it has one again.
@@ -389,12 +392,14 @@ class Rails:
         if netns_fd is not None:
             await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
         returned = await self._netdevs.returned(attachments)
-        lost = [one for one in attachments if one.vf not in returned and self._netdevs.has_driver(one.vf)]
-        if lost:
-            await to_the_end(asyncio.to_thread(elsewhere.take_home, plan.move_out(lost), self._host.root))
-            returned |= await self._netdevs.returned(lost)
+        strays = await self._strays.find(self._netdevs.absent(one.vf for one in attachments if one.vf not in returned))
+        if strays:  # those that are nowhere have been waited for, and are not once more
+            moved = [one for one in attachments if one.vf in strays]
+            await to_the_end(asyncio.to_thread(elsewhere.take_home, plan.move_out(moved), strays, self._host.root))
+            returned |= await self._netdevs.returned(moved)
         renames = plan.rename(attachments, returned)
         await to_the_end(asyncio.to_thread(perform.detach, renames, None))
+        return tuple(returned)
 
 
 def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterable[plan.Assigned]) -> Ipam | None:

@@ -1,5 +1,6 @@
 """What no sandbox has any more, and what one has without a record: which, and when. `cni.rails` does what follows."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -51,11 +52,13 @@ class Recovery:
         A record that is not `attached` here is nobody's work in progress, since the sandbox's lock is held. One that
         cannot be taken back now stays for the next sweep; one that an IPAM plugin must be told of is for `give_back`.
         While its namespace lives a record stays, without rails: the runtime's DEL needs its primary.
+
+        All at once: a netdev may be seconds on its way, or never come, and what waits for the sweep waits for that once.
         """
-        for record in self._rails.records():
-            async with self._alone_with(record) as at_rest:
-                if at_rest and not _waits_for_ipam(record):
-                    await self._sweep(record)
+        sweeps = [self._sweep_alone(record) for record in self._rails.records()]
+        for outcome in await asyncio.gather(*sweeps, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
         """Take back what sandboxes have that the runtime does not list; gives what failed, in words. The others are done.
@@ -101,6 +104,11 @@ class Recovery:
             return
         async with self._rails.one_at_a_time.held(record.key):
             yield self._rails.record(record.key) is record
+
+    async def _sweep_alone(self, record: Record) -> None:
+        async with self._alone_with(record) as at_rest:
+            if at_rest and not _waits_for_ipam(record):
+                await self._sweep(record)
 
     async def _sweep(self, record: Record) -> None:
         try:

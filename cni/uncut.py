@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 _Result = TypeVar("_Result")
 
 
-async def to_the_end(work: Coroutine[Any, Any, _Result], ending_seconds: float | None = None) -> _Result:
+async def to_the_end(
+    work: Coroutine[Any, Any, _Result] | asyncio.Task[_Result], ending_seconds: float | None = None
+) -> _Result:
     """Await work; a cancellation is raised only after it has ended, or after `ending_seconds` more, when it is cut short."""
     task = asyncio.ensure_future(work)
     try:

@@ -4,7 +4,7 @@ Namespaces are found by where they are bound, and by the processes in them (`ker
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,17 +37,16 @@ def find_strays(vfs: Collection[PciAddress], root: Path) -> dict[PciAddress, Str
     return found
 
 
-def take_home(steps: Iterable[MoveLinkOut], root: Path) -> None:
-    """Do steps in whatever namespace their VF's netdev is; one that is nowhere changes nothing.
+def take_home(steps: Iterable[MoveLinkOut], strays: Mapping[PciAddress, Stray], root: Path) -> None:
+    """Do steps where their VFs' netdevs were found; a namespace that has ended meanwhile gives its own back.
 
     Raises:
         OSError: what the kernel refused.
     """
-    wanted = {step.vf: step for step in steps}
-    for vf, stray in find_strays(wanted, root).items():
-        netns = stray.netns
+    for step in steps:
+        netns = strays[step.vf].netns
         with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:
-            perform.detach((wanted[vf],), fd)
+            perform.detach((step,), fd)
 
 
 def names_at_home(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:

@@ -19,10 +19,11 @@ from tests.cni.executable import CONF, ENVIRON
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
 from tests.kernel.tree import AT_HOME, UNBOUND
 from vf.address import PciAddress
+from vf.adoption import Stray
 from vf.difference import LinkState
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.network import PluginIpam
-from vf.record import Ipam, Record
+from vf.record import Ipam, Netns, Record
 from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink, Route
 from vf.table import Owner
 
@@ -307,10 +308,12 @@ def test_detach_finds_a_netdev_that_somebody_moved(node: Node, monkeypatch: pyte
     node.kernel.steps.clear()
     node.netdev_is(None)
 
-    def take_home(steps: tuple[object, ...], root: Path) -> None:
+    def take_home(steps: tuple[object, ...], strays: object, root: Path) -> None:
         node.kernel.detach(steps, None)
         node.netdev_is("net1")
 
+    stray = Stray(Netns("/run/netns/x", 4, 7), NET1, None)
+    monkeypatch.setattr(elsewhere, "find_strays", lambda vfs, root: {VF: stray})
     monkeypatch.setattr(elsewhere, "take_home", take_home)
     node.run(detached)
 

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cni import on_host
+from cni import netdevs, on_host
 from cni import rails as rails_module
 from cni.host import lock
 from cni.rails import Rails
@@ -19,7 +20,9 @@ from cni.recovery import Recovery
 from kernel import elsewhere, host_process
 from kernel.files import below
 from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
+from tests.kernel.tree import IN_POD
 from tests.vf.builders import an_attachment
+from vf.address import PciAddress
 from vf.adoption import Stray
 from vf.difference import LinkState
 from vf.network import PluginIpam
@@ -143,12 +146,60 @@ def test_vf_that_was_moved_before_its_namespace_died_is_taken_home(node: Node, m
     node.netdev_is(None)
     strangers = record.netns._replace(path="/run/netns/x", inode=7)
     monkeypatch.setattr(elsewhere, "find_strays", lambda vfs, root: {VF: Stray(strangers, NET1, None)})
-    monkeypatch.setattr(elsewhere, "take_home", lambda steps, root: node.netdev_is("net1"))
+    monkeypatch.setattr(elsewhere, "take_home", lambda steps, strays, root: node.netdev_is("net1"))
 
     node.sweep()
 
     assert node.state == (None, False)
     assert node.kernel.steps[-1] == RenameLink(31, "ibs5v0")
+
+
+class Clock:
+    """The time that waits for netdevs take: it passes when somebody sleeps, and then at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        loop = SimpleNamespace(time=lambda: self.now)
+        monkeypatch.setattr(netdevs, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
+
+    async def _sleep(self, seconds: float) -> None:
+        until = self.now + seconds
+        await asyncio.sleep(0)
+        self.now = max(self.now, until)
+
+
+@pytest.fixture
+def lost(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Two sandboxes that have died, and the netdev of neither's VF is anywhere; gives how many VFs each look was for."""
+    looks = []
+    record = node.run(attached)
+    node.netns.unlink()
+    node.netdev_is(None)
+    other = an_attachment(vf=PciAddress.parse(IN_POD))
+    node.journal.write(replace(record, stage="attached", container_id="f00", attachments=(other,)))
+    monkeypatch.setattr(elsewhere, "find_strays", lambda vfs, root: looks.append(len(vfs)) or {})
+    return looks
+
+
+def test_netdevs_that_never_return_are_waited_for_once_and_all_at_once(
+    node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+
+    node.sweep()
+
+    assert list(node.journal.records()) == []
+    assert 0.1 <= clock.now < 0.2
+
+
+def test_namespaces_are_looked_into_once_for_all_that_is_missing_at_a_time(
+    node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch)
+
+    node.sweep()
+
+    assert lost == [2, 2]  # whose namespace lives by its processes, and whose VF is in another's
 
 
 def test_sweep_does_not_wait_for_a_sandbox_that_a_request_is_at(node: Node) -> None:

@@ -85,7 +85,7 @@ def test_netdev_is_taken_home_from_where_it_is_and_another_is_left_alone(node) -
     detached = node({ONE.inode: [a_link("net1", SECOND)], OTHER.inode: [a_link("x", FIRST)]})
     step = MoveLinkOut(FIRST, "ibs5v0")
 
-    elsewhere.take_home((step,), ROOT)
+    elsewhere.take_home((step,), elsewhere.find_strays((FIRST,), ROOT), ROOT)
 
     assert detached == [(step, OTHER.inode)]
 
