@@ -19,7 +19,7 @@ async def delete(request: Request, hands: Hands, rails: Rails, root: Path) -> by
         CniError, RailnetError, OSError: as `cni.errors` translates them; the runtime calls again.
     """
     record = rails.record(request.environment.key)
-    other = rails.adopted(request.netns) if record is None else None
+    other = rails.adopted(request.netns, request.environment.ifname) if record is None else None
     if other is None:
         return await _delete(request, hands, rails, record, root)
     async with rails.one_at_a_time.held(other.key):

@@ -78,11 +78,11 @@ class Rails:
         """Give every record, as of now."""
         return self._journal.records()
 
-    def adopted(self, netns: Netns | None) -> Record | None:
-        """Find the record that was made from what a living namespace has."""
+    def adopted(self, netns: Netns | None, ifname: str) -> Record | None:
+        """Find the record that was made from what a living namespace has, for one attachment of it alone (CNI_IFNAME)."""
         if netns is None:
             return None
-        records = (record for record in self._journal.records() if record.adopted)
+        records = (record for record in self._journal.records() if record.adopted and record.ifname == ifname)
         return next((record for record in records if record.netns[1:] == netns[1:]), None)
 
     def age(self, record: Record) -> float:

@@ -45,7 +45,7 @@ class FakeRails:
     def record(self, key: str) -> Record | None:
         return self._record
 
-    def adopted(self, netns: Netns | None) -> None:
+    def adopted(self, netns: Netns | None, ifname: str) -> None:
         return None
 
     def permit(self, pod: Pod, resources: Collection[str]) -> None:

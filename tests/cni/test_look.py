@@ -90,7 +90,8 @@ def test_vf_in_a_namespace_without_a_record_is_owned_and_written_down_with_its_a
     assert record.netns == NETNS
     assert daemon.rails.attached(VF) == Owner("unknown-4026532399", "eth0", "uid-7")
     assert ip_interface("10.56.3.1/16").ip in daemon.node.journal.addresses()
-    assert (daemon.rails.adopted(NETNS), daemon.reason) == (record, None)
+    assert (daemon.rails.adopted(NETNS, "eth0"), daemon.reason) == (record, None)
+    assert daemon.rails.adopted(NETNS, "other") is None
 
 
 def test_vf_in_a_namespace_that_kubelet_knows_no_pod_of_is_withheld_until_it_is_back(daemon: Daemon) -> None:

@@ -108,8 +108,8 @@ class Sandbox:
     def record(self, key: str) -> Record | None:
         return self.journal.get(key)
 
-    def adopted(self, netns: Netns | None) -> Record | None:
-        return next((record for record in self.journal.values() if record.adopted), None)
+    def adopted(self, netns: Netns | None, ifname: str) -> Record | None:
+        return next((record for record in self.journal.values() if record.adopted and record.ifname == ifname), None)
 
     async def difference(self, record: Record, netns: Netns | None, netns_fd: int | None) -> str | None:
         self._do("difference")
@@ -144,8 +144,8 @@ def run_check(sandbox: Sandbox, root: Path) -> bytes:
     return asyncio.run(check.check(request, sandbox, sandbox, sandbox, root))
 
 
-def run_delete(sandbox: Sandbox, root: Path) -> bytes:
-    request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"DEL"}, CONF, None)
+def run_delete(sandbox: Sandbox, root: Path, ifname: str = "eth0") -> bytes:
+    request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"DEL", b"CNI_IFNAME": ifname.encode()}, CONF, None)
     return asyncio.run(delete.delete(request, sandbox, sandbox, root))
 
 
@@ -316,6 +316,15 @@ def test_del_of_a_sandbox_whose_record_was_lost_takes_back_what_was_found_in_its
     run_delete(sandbox, root)
 
     assert sandbox.log == ["detach", "DEL flannel", "forget"]
+
+
+def test_del_of_another_interface_of_that_sandbox_leaves_what_was_found_to_its_own(root: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.journal["unknown-1@eth0"] = replace(RECORD, container_id="unknown-1", primary={})
+
+    run_delete(sandbox, root, "other")
+
+    assert sandbox.log == ["DEL flannel"]
 
 
 def test_del_waits_for_whoever_is_at_the_record_that_was_found(root: Path) -> None:
