@@ -63,9 +63,18 @@ class Delegate:
         finally:
             _close(inner)
         self._in, self._out, self._err = outer
-        self._pidfd = posix.pidfd_open(self._pid)
+        self._pidfd = self._opened()
         for fd in outer:
             posix.set_blocking(fd, False)
+
+    def _opened(self) -> int:
+        """Open a descriptor to wait by; where none can be had it is ended, as one that dies of itself: it has begun."""
+        try:
+            return posix.pidfd_open(self._pid)
+        except OSError as error:
+            self.kill()
+            self.stderr += f"it was ended, since it cannot be waited for: {error}".encode()
+            return -1
 
     def kill(self) -> None:
         """End it and its children at once."""
@@ -73,6 +82,8 @@ class Delegate:
 
     def wait(self, deadline: float, interrupt_fd: int = -1) -> bool:
         """Serve its pipes until it has ended; False when the deadline passed or `interrupt_fd` has something to read."""
+        if self._pidfd < 0:
+            return True
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         poll.register(self._out, select.POLLIN)
@@ -97,7 +108,7 @@ class Delegate:
 
         Whether it still runs or has failed, its children end with it: what undoes its work must not race with them.
         """
-        if not select.select([self._pidfd], (), (), 0)[0]:
+        if self._pidfd >= 0 and not select.select([self._pidfd], (), (), 0)[0]:
             self.kill()
         ended = posix.waitid(posix.P_PID, self._pid, posix.WEXITED | posix.WNOWAIT)
         if ended is None or (ended.si_code, ended.si_status) != (posix.CLD_EXITED, 0):

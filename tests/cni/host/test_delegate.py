@@ -1,6 +1,8 @@
 """Running one delegate: what it gets, what is taken from it, and that nothing of it is left."""
 
+import errno
 import os
+import posix
 import time
 from pathlib import Path
 
@@ -128,6 +130,22 @@ def test_wait_returns_when_there_is_something_to_read_elsewhere(tmp_path: Path) 
     os.close(writing)
     assert interrupted
     assert delegate.end() == 9
+
+
+def test_delegate_that_cannot_be_waited_for_is_ended_and_has_begun_all_the_same(tmp_path: Path, monkeypatch) -> None:
+    """What it did until then is undone by whoever is told that it died; one that was never executed has done nothing."""
+    pids = []
+
+    def refuse(pid: int) -> int:
+        pids.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(posix, "pidfd_open", refuse)
+
+    ended = run(a_plugin(tmp_path, "p", "exec sleep 60"))
+
+    assert (ended.in_time, ended.status, state(pids[0])) == (True, 9, "X")
+    assert b"cannot be waited for: [Errno 24] Too many open files" in ended.stderr
 
 
 @pytest.mark.parametrize(
