@@ -122,9 +122,21 @@ def _end_orphans(fd: int) -> None:
     for pid, taker in held:
         if taker not in alive:
             try:
-                posix.kill(pid, _SIGKILL)
+                _end(pid, name, inode)
             except OSError:
                 continue  # it has ended, or is not ours to end
+
+
+def _end(pid: int, name: str, inode: int) -> None:
+    """Kill a process that holds the lock: by a descriptor, since its number may be another's by now, which holds none."""
+    from _signal import pidfd_send_signal  # type: ignore[import-not-found]  # built in; `signal` is not
+
+    pidfd = posix.pidfd_open(pid)
+    try:
+        if _taker(pid, name, inode) is not None:
+            pidfd_send_signal(pidfd, _SIGKILL)
+    finally:
+        posix.close(pidfd)
 
 
 def _processes() -> list[int]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -160,10 +161,38 @@ def test_delegates_whose_executable_closes_something_just_now_are_left_alone(tmp
         lock.acquire(f"{tmp_path}/a", wait_seconds=0)
 
     monkeypatch.undo()
-    alive = not ended_within(delegate, 0.2)
+    alive = not within(0.2, lambda: is_gone(delegate))
     if alive:
         os.kill(delegate, signal.SIGKILL)
     kill(executable)
+    assert alive
+
+
+def test_process_that_has_let_go_of_the_lock_since_it_was_looked_at_is_left_alone(tmp_path: Path, monkeypatch) -> None:
+    """As one that has the number of a delegate that has ended meanwhile."""
+    path = f"{tmp_path}/a"
+    lets_go = (
+        "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.close(3)); [signal.pause() for _ in range(9)]"
+    )
+    executable, delegate = killed_with_a_delegate_left(path, f"exec {sys.executable} -c '{lets_go}'")
+    kill(executable)
+    assert within(20, lambda: is_caught(delegate, signal.SIGUSR1))
+    opened = posix.pidfd_open
+
+    def after_it_has_let_go(pid: int) -> int:
+        if pid == delegate:
+            os.kill(pid, signal.SIGUSR1)
+            assert within(20, lambda: not Path(f"/proc/{pid}/fd/3").is_symlink())
+        return opened(pid)
+
+    monkeypatch.setattr(posix, "pidfd_open", after_it_has_let_go)
+    monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0.05)
+
+    lock.remove(path, lock.acquire(path, wait_seconds=20))
+
+    alive = not within(0.2, lambda: is_gone(delegate))
+    if alive:
+        os.kill(delegate, signal.SIGKILL)
     assert alive
 
 
@@ -230,10 +259,16 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def ended_within(pid: int, seconds: float) -> bool:
-    """Tell whether a process that is not this one's child ends within some seconds."""
+def is_caught(pid: int, number: int) -> bool:
+    """Tell whether a process has a handler for a signal (proc(5), SigCgt)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("SigCgt:")[2].split()[0], 16) & 1 << (number - 1))
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Tell whether it becomes true within some seconds."""
     give_up = time.monotonic() + seconds
-    while not is_gone(pid):
+    while not condition():
         if time.monotonic() > give_up:
             return False
         time.sleep(0.01)
