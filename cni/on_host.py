@@ -10,9 +10,10 @@ from typing import Protocol, TypeVar
 
 from cni.host import chain
 from cni.host.chain import Exec, Output
+from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.flannel import Kept, kept
 from kernel.files import below
-from kernel.host_process import execute
+from kernel.host_process import Stopped, Terms, execute
 from vf.record import Pod
 
 _Result = TypeVar("_Result")
@@ -38,33 +39,39 @@ class Attached(Protocol):
         ...
 
 
-def drive(steps: Generator[Exec, Output, _Result], of: Attached, path: str, root: Path, seconds: float) -> _Result:
+def drive(steps: Generator[Exec, Output, _Result], of: Attached, path: str, root: Path, terms: Terms) -> _Result:
     """Have everything that a chain or IPAM plugin's generator yields executed; gives its result.
 
-    `path` is CNI_PATH as the runtime said it at ADD, `root` where the host's mount namespace is seen, `seconds` what
-    one plugin may take. Blocks: not for an event loop's thread.
+    `path` is CNI_PATH as the runtime said it at ADD, `root` where the host's mount namespace is seen, `terms` what each plugin
+    has; it inherits the locks of whom it is run for, so that nobody comes before its end, whatever becomes of the daemon.
+    Blocks: not for an event loop's thread.
 
     Raises:
-        CniError: what the generator raises.
+        CniError: what the generator raises. Code 11, it was stopped; what is left of it is not run.
     """
     try:
         step = next(steps)
         while True:
-            step = steps.send(_execute(step, of, path, root, seconds))
+            step = steps.send(_execute(step, of, path, root, terms))
+    except Stopped as stopped:
+        raise CniError(TRY_AGAIN, f"{stopped}, since what it was for has ended; it is not finished") from None
     except StopIteration as stop:
         result: _Result = stop.value
         return result
 
 
-def _execute(step: Exec, of: Attached, path: str, root: Path, seconds: float) -> Output:
+def _execute(step: Exec, of: Attached, path: str, root: Path, terms: Terms) -> Output:
     program = _find(step.plugin, path, root)
     if program is None:
         return Output(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
     environ = _environ(step, of, path)
     state = _flannels_state(step, environ, root)
-    output = _output(root, program, environ, step.stdin, seconds)
-    if state is not None:
-        state.ended(success=output.status == 0)
+    output = None
+    try:
+        output = _output(root, program, environ, step.stdin, terms)
+    finally:
+        if state is not None:
+            state.ended(success=output is not None and output.status == 0)
     return output
 
 
@@ -74,9 +81,9 @@ def _flannels_state(step: Exec, environ: dict[str, str], root: Path) -> Kept | N
     return kept({name.encode(): value.encode() for name, value in environ.items()}, step.stdin, str(root).rstrip("/"))
 
 
-def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, seconds: float) -> Output:
+def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, terms: Terms) -> Output:
     try:
-        return Output(*execute(root, program, environ, stdin, seconds))
+        return Output(*execute(root, program, environ, stdin, terms))
     except TimeoutError as error:
         return Output(chain.TIMED_OUT, b"", str(error).encode())
     except OSError as error:

@@ -5,9 +5,11 @@ Which sandboxes are dead, and when that is looked at, is told by `cni.recovery`.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from errno import ENODEV
+from functools import partial
 
 from cni import ipam, on_host, ports
 from cni.addresses import Addresses
@@ -22,8 +24,9 @@ from cni.netdevs import Netdevs
 from cni.request import Request, primary_as_recorded
 from cni.stages import stage
 from cni.strays import Strays
-from cni.uncut import to_the_end
+from cni.uncut import to_the_end, until_stopped
 from kernel import elsewhere, perform
+from kernel.host_process import Terms
 from kernel.link_state import link_states
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
@@ -267,15 +270,16 @@ class Rails:
             CniError: the plugin failed, or something that was begun for this sandbox still runs. The record stays.
         """
         if left.ipam is not None:
-            await to_the_end(asyncio.to_thread(self._tell_ipam, left, left.ipam))
+            await until_stopped(partial(self._tell_ipam, left, left.ipam))
         self.forget(left)
 
-    def _tell_ipam(self, left: Record, plugin: Ipam) -> None:
+    def _tell_ipam(self, left: Record, plugin: Ipam, stopped: threading.Event) -> None:
         """Run its DEL; not for the event loop's thread, nor is the lock, whose holders are looked for in all of /proc."""
         path = str(self._host.locks / left.key)
         held = lock.acquire(path, wait_seconds=0)
         try:
-            on_host.drive(ipam.delete(plugin), left, plugin.path, self._host.root, self._host.delegate_seconds)
+            terms = Terms(self._host.delegate_seconds, stopped, (held,))
+            on_host.drive(ipam.delete(plugin), left, plugin.path, self._host.root, terms)
         finally:
             lock.remove(path, held)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernel.files import below, sync, sync_tree, write_atomically
-from kernel.host_process import execute
+from kernel.host_process import Terms, execute
 from railnet import bundle, in_flight
 from railnet.configuration import Configuration
 from vf.errors import NotReady
@@ -92,7 +92,7 @@ def answers(root: Path, executable: str) -> None:
         DoesNotAnswer: it does not, with what it said.
     """
     try:
-        done = execute(root, executable, {"CNI_COMMAND": "VERSION"}, b"", _ANSWER_SECONDS, chroot=True)
+        done = execute(root, executable, {"CNI_COMMAND": "VERSION"}, b"", Terms(_ANSWER_SECONDS), chroot=True)
     except OSError as error:  # TimeoutError included
         raise DoesNotAnswer(f"the new executable cannot be run on this host: {error}") from None
     if not _is_answer(done.stdout):

@@ -3,24 +3,27 @@
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from cni import on_host
 from cni.host import chain, lock
 from cni.host.chain import Primary
-from cni.host.errors import CniError
+from cni.host.errors import TRY_AGAIN, CniError
 from cni.leftovers.books import Trace, books, read
 from cni.leftovers.dead import Dead, Facts, dead
 from cni.outcome import TookBack, count_nothing
-from cni.uncut import to_the_end
+from cni.uncut import until_stopped
 from kernel import host_folder, living, veth
 from kernel.boot import boot_time
 from kernel.files import open_below
+from kernel.host_process import Terms
 from kubelet import cri
 from vf.errors import NotReady
 from vf.record import Pod, Record
@@ -128,7 +131,7 @@ class Leftovers:
             found = ()
         for one in found:
             try:
-                await to_the_end(asyncio.to_thread(self._bury, primary, one))
+                await until_stopped(partial(self._bury, primary, one))
             except (OSError, CniError, ValueError) as error:  # ValueError: libcni's file has what no environment can
                 failures.append(f"container {one.container_id}: {error}")
         for failure in failures:
@@ -145,7 +148,7 @@ class Leftovers:
         bound = frozenset(path for one in cached for path in one.sandboxes if living.is_bound(root, path))
         return dead(traces, replace(facts, held=living.addresses(root), bound=bound))
 
-    def _bury(self, primary: Primary, one: Dead) -> None:
+    def _bury(self, primary: Primary, one: Dead, stopped: threading.Event) -> None:
         """Take back all that there is of a dead container, unless a request is at it.
 
         Raises:
@@ -153,10 +156,13 @@ class Leftovers:
         """
         ifnames = sorted({trace.ifname for trace in one.traces} - {""}) or [_IFNAME]
         with ExitStack() as locks:
-            if one.container_id is not None:
-                paths = [str(self._host.locks / f"{one.container_id}@{ifname}") for ifname in ifnames]
-                if not all(_locked(path, locks) for path in paths):
+            held: tuple[int, ...] = ()
+            for ifname in ifnames if one.container_id is not None else ():
+                fd = _locked(str(self._host.locks / f"{one.container_id}@{ifname}"), locks)
+                if fd is None:
                     return
+                held = (*held, fd)
+            terms = Terms(self._host.delegate_seconds, stopped, held)
             what = ", ".join(sorted(trace.entry.name for trace in one.traces))
             of = one.container_id or "somebody"
             _log.warning("network %s: taking back what container %s left (%s): %s", primary.name, of, what, one.why)
@@ -164,12 +170,12 @@ class Leftovers:
                 if not trace.sure:  # a broken state, which makes flannel's DEL fail or do nothing
                     self._remove(trace)
             for ifname in ifnames if one.container_id is not None else ():
-                self._delete(primary, one, ifname)
+                self._delete(primary, one, ifname, terms)
             for trace in one.traces:
                 self._remove(trace)
                 self._took_back(trace.book.kind)
 
-    def _delete(self, primary: Primary, one: Dead, ifname: str) -> None:
+    def _delete(self, primary: Primary, one: Dead, ifname: str, terms: Terms) -> None:
         """Run the primary's DEL, as the runtime would with what libcni remembers."""
         cached = next((trace.cached for trace in one.traces if trace.cached and trace.ifname == ifname), None)
         of = _Attachment(one.container_id or "", ifname, cached.pod if cached else Pod("", "", ""))
@@ -177,9 +183,9 @@ class Leftovers:
             primary, cached.runtime_config if cached else _ANY_MAPPING, cached.result if cached else None
         )
         try:
-            on_host.drive(steps, of, self._host.path, self._host.root, self._host.delegate_seconds)
+            on_host.drive(steps, of, self._host.path, self._host.root, terms)
         except CniError as error:
-            if not one.before_boot:
+            if not one.before_boot or error.code == TRY_AGAIN:
                 raise
             # Of what is older than the boot there are files alone, and those are removed.
             _log.warning("network %s: DEL of container %s failed: %s", primary.name, one.container_id, error)
@@ -198,11 +204,11 @@ class _Attachment(NamedTuple):
     pod: Pod
 
 
-def _locked(path: str, locks: ExitStack) -> bool:
-    """Lock an attachment for as long as `locks` is open; False where a request, or what it left running, is at it."""
+def _locked(path: str, locks: ExitStack) -> int | None:
+    """Lock an attachment for as long as `locks` is open; None where a request, or what it left running, is at it."""
     try:
         fd = lock.acquire(path, wait_seconds=0)
     except CniError:
-        return False
+        return None
     locks.callback(lock.remove, path, fd)
-    return True
+    return fd

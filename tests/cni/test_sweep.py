@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import logging
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -262,6 +263,13 @@ def is_a_script(plugin: Path, script: str) -> None:
     plugin.chmod(0o755)
 
 
+def until_there(path: Path) -> None:
+    give_up = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < give_up, f"{path} does not appear"
+        time.sleep(0.01)
+
+
 def test_sweep_has_the_ipam_plugin_take_its_address_back(node: Node, dead_with_an_address: Path) -> None:
     is_a_script(dead_with_an_address, f'cat > {node.folder}/stdin; env > {node.folder}/env; test "$CNI_NETNS" = ""')
 
@@ -309,6 +317,48 @@ def test_start_takes_the_vf_back_and_does_not_wait_for_the_ipam_plugin(node: Nod
 
     assert node.state == ("detaching", False)
     assert not (node.folder / "called").exists()
+
+
+def test_ipam_plugin_holds_the_lock_of_its_sandbox_too(node: Node, dead_with_an_address: Path) -> None:
+    is_a_script(dead_with_an_address, f"readlink /proc/$$/fd/* > {node.folder}/opened")
+
+    node.sweep()
+
+    assert str(node.locks / KEY) in (node.folder / "opened").read_text().split()
+
+
+def test_ipam_plugin_that_hangs_is_ended_with_the_daemon_and_told_again_by_the_next(
+    node: Node, dead_with_an_address: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.delegate_seconds = 20.0
+    ends, execute = [], on_host.execute
+
+    def noted(*how: Any) -> host_process.Ended:
+        try:
+            return execute(*how)
+        except Exception as error:
+            ends.append(str(error))
+            raise
+
+    begun = node.folder / "begun"
+    is_a_script(dead_with_an_address, f"touch {begun}; exec sleep 60")
+
+    async def main() -> None:
+        recovery = Recovery(node.rails())
+        await recovery.sweep()
+        monkeypatch.setattr(on_host, "execute", noted)
+        giving_back = asyncio.create_task(recovery.give_back())
+        await asyncio.to_thread(until_there, begun)
+        giving_back.cancel()
+        await asyncio.gather(giving_back, return_exceptions=True)
+
+    asyncio.run(main())
+    before = node.state
+    is_a_script(dead_with_an_address, "true")
+    node.sweep()
+
+    assert ends == [f"{dead_with_an_address} was ended"]  # long before its time limit
+    assert (before, node.state, list(node.locks.iterdir())) == (("detaching", False), (None, False), [])
 
 
 def test_address_is_given_back_only_when_nothing_that_was_begun_for_its_sandbox_runs(

@@ -1,12 +1,14 @@
 """Programs of the host's: what they get, how they end, and that none stays."""
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from kernel.host_process import Ended, execute
+from kernel import host_process
+from kernel.host_process import Ended, Stopped, Terms, execute
 
 ROOT = Path("/")
 ENVIRON = {"PATH": "/usr/bin:/bin", "CNI_COMMAND": "DEL"}
@@ -22,12 +24,12 @@ def a_program(folder: Path, script: str) -> str:
 def test_program_gets_stdin_and_its_environment_and_no_more(tmp_path: Path) -> None:
     program = a_program(tmp_path, "cat; echo >&2 $CNI_COMMAND $HOME.")
 
-    assert execute(ROOT, program, ENVIRON, b"stdin", 5) == Ended(0, b"stdin", b"DEL .\n")
+    assert execute(ROOT, program, ENVIRON, b"stdin", Terms(5)) == Ended(0, b"stdin", b"DEL .\n")
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", -9)])
 def test_end_is_a_wait_status(tmp_path: Path, script: str, code: int) -> None:
-    ended = execute(ROOT, a_program(tmp_path, script), ENVIRON, b"", 5)
+    ended = execute(ROOT, a_program(tmp_path, script), ENVIRON, b"", Terms(5))
 
     assert os.waitstatus_to_exitcode(ended.status) == code
 
@@ -36,14 +38,62 @@ def test_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) 
     program = a_program(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; wait")
 
     with pytest.raises(TimeoutError, match=r"took longer than 0\.5 s and was ended"):
-        execute(ROOT, program, ENVIRON, b"", 0.5)
+        execute(ROOT, program, ENVIRON, b"", Terms(0.5))
 
     assert has_ended(int((tmp_path / "child").read_text()))
 
 
+def test_program_that_reads_late_gets_more_than_a_pipe_holds(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(host_process, "_LOOK_SECONDS", 0.05)  # so it is looked at some times before it begins
+    stdin = os.urandom(400_000)
+
+    ended = execute(ROOT, a_program(tmp_path, "sleep 0.2; exec cat"), ENVIRON, stdin, Terms(20))
+
+    assert ended.stdout == stdin
+
+
+def test_program_has_the_descriptors_that_it_is_to_inherit_and_no_others(tmp_path: Path) -> None:
+    program = a_program(tmp_path, "readlink /proc/$$/fd/*")
+    with (tmp_path / "lock").open("w") as lock, (tmp_path / "other").open("w") as other:
+        os.set_inheritable(other.fileno(), True)
+
+        ended = execute(ROOT, program, ENVIRON, b"", Terms(5, inherited=(lock.fileno(),)))
+
+    assert str(tmp_path / "lock") in ended.stdout.decode().split()
+    assert str(tmp_path / "other") not in ended.stdout.decode().split()
+
+
+def test_program_that_is_wanted_no_more_is_ended_with_its_children_before_its_time(tmp_path: Path) -> None:
+    program = a_program(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; mv {tmp_path}/child {tmp_path}/begun; wait")
+    stopped = threading.Event()
+
+    def stop() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        stopped.set()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(Stopped, match="program was ended"):
+        execute(ROOT, program, ENVIRON, b"", Terms(60, stopped))
+    thread.join()
+
+    assert has_ended(int((tmp_path / "begun").read_text()))
+
+
+def test_program_that_is_wanted_no_more_is_not_begun(tmp_path: Path) -> None:
+    stopped = threading.Event()
+    stopped.set()
+
+    with pytest.raises(Stopped, match="was not run"):
+        execute(ROOT, a_program(tmp_path, f"touch {tmp_path}/begun"), ENVIRON, b"", Terms(5, stopped))
+
+    assert not (tmp_path / "begun").exists()
+
+
 def test_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        execute(ROOT, str(tmp_path / "missing"), ENVIRON, b"", 5)
+        execute(ROOT, str(tmp_path / "missing"), ENVIRON, b"", Terms(5))
 
 
 def has_ended(pid: int) -> bool:
