@@ -1,11 +1,20 @@
 """Claim VFs for a sandbox, waiting for the ones before it: kubelet gives a device to the next pod before the last one's DEL has begun."""
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from vf.address import PciAddress
-from vf.errors import NotReady
+from vf.errors import NotOurs, NotReady
+from vf.record import Record
 from vf.table import Owner, VfTable
+
+_log = logging.getLogger(__name__)
+
+
+def owner_of(record: Record) -> Owner:
+    """Name the sandbox that a record is of."""
+    return Owner(record.container_id, record.ifname, record.pod.uid)
 
 
 class Claims:
@@ -35,6 +44,14 @@ class Claims:
             raise NotReady(f"still in a sandbox that is being taken down: {holders}; kubelet tries again") from None
         finally:
             stop()
+
+    def own(self, record: Record) -> None:
+        """Claim what a record has; what is another's stays so, and is told."""
+        for attachment in record.attachments:
+            try:
+                self._table.claim(attachment.vf, owner_of(record))
+            except NotOurs as error:
+                _log.error("sandbox %s: %s", record.key, error)
 
     def release(self, vfs: Iterable[PciAddress], owner: Owner) -> None:
         """Give VFs back; one that is somebody else's by now stays so."""

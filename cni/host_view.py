@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cni.host import lock
+from vf.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,7 @@ class Host:
     delegate_seconds: float
     locks: Path = Path(lock.FOLDER)
     boot: str = ""
+
+    def is_of_an_older_boot(self, record: Record) -> bool:
+        """Tell whether a record is surely of a boot before the present one, whose namespaces are all gone."""
+        return "" not in (record.boot, self.boot) and record.boot != self.boot

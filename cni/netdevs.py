@@ -44,10 +44,6 @@ class Netdevs:
         found = self._table.inventory.vf(vf)
         return found is not None and self._sysfs.reread(found).driver is not None
 
-    def absent(self, vfs: Iterable[PciAddress]) -> tuple[PciAddress, ...]:
-        """Give those VFs that have a driver, and no netdev on the node."""
-        return tuple(vf for vf in vfs if self._sysfs.netdev(vf) is None and self.has_driver(vf))
-
     async def renamed(self, vfs: Iterable[PciAddress], steps: Iterable[RenameLink]) -> None:
         """Wait a little until the netdevs of these VFs are called as they were told to be; a name may be another link's."""
         names, left = {step.ifindex: step.ifname for step in steps}, set(vfs)

@@ -1,6 +1,7 @@
-"""The rails of sandboxes: plan, record, apply, and take back. The one owner of table, journal and kernel changes.
+"""The rails of sandboxes: plan, record, apply, and take back.
 
-Which sandboxes are dead, and when that is looked at, is told by `cni.recovery`.
+Nobody but this, and `cni.home` and `cni.adoption` for it, changes table, journal and kernel. Which sandboxes are dead, and
+when that is looked at, is told by `cni.recovery`.
 """
 
 import asyncio
@@ -13,8 +14,10 @@ from functools import partial
 
 from cni import ipam, on_host, ports
 from cni.addresses import Addresses
+from cni.adoption import Adoption
 from cni.announcements import Announcements
-from cni.claims import Claims
+from cni.claims import Claims, owner_of
+from cni.home import Home
 from cni.host import lock
 from cni.host.chain import Primary
 from cni.host_view import Host
@@ -23,21 +26,18 @@ from cni.locks import PerKey
 from cni.netdevs import Netdevs
 from cni.request import Request, primary_as_recorded
 from cni.stages import stage
-from cni.strays import Strays
 from cni.uncut import to_the_end, until_stopped
-from kernel import elsewhere, perform
+from kernel import perform
 from kernel.host_process import Terms
 from kernel.link_state import link_states
-from kernel.netns import NetnsIdentity, identity, opened
+from kernel.netns import NetnsIdentity, opened
 from kernel.sysfs import Sysfs
-from vf import adoption, difference, plan
+from vf import difference, plan
 from vf.address import PciAddress
-from vf.adoption import Stray
-from vf.errors import NotOurs, NotReady
-from vf.function import Inventory, RdmaDevice, VirtualFunction
+from vf.errors import NotReady
+from vf.function import Inventory, RdmaDevice
 from vf.network import Network, Networks, PluginIpam
-from vf.record import Attachment, Ipam, Netns, Pod, Record
-from vf.step import ProbeAgain
+from vf.record import Ipam, Netns, Pod, Record
 from vf.table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
@@ -58,15 +58,16 @@ class Rails:
         self._claims = Claims(table, host.wait_seconds)
         self._netdevs = Netdevs(table, sysfs, _NETDEV_SECONDS)
         self._addresses = Addresses(host.flannel)
-        self._strays = Strays(host.root)
         self._announcements = Announcements(host.root)
         self.one_at_a_time = PerKey()  # requests and the sweep: one of them at a time for each sandbox
+        self.home = Home(table, sysfs, self._netdevs, host.root)
+        self.adoption = Adoption(table, journal, self._claims, self.home, host, self.one_at_a_time)
         self.taken_back: set[PciAddress] = set()  # free VFs whose last sandbox has surely ended
 
     def attached(self, vf: PciAddress) -> Owner | None:
         """Tell which sandbox has a VF as a finished attachment; None while it is planned, being taken back, or free."""
         record = self._journal.holder(vf)
-        return _owner(record) if record is not None and record.stage == "attached" else None
+        return owner_of(record) if record is not None and record.stage == "attached" else None
 
     @property
     def inventory(self) -> Inventory:
@@ -95,14 +96,7 @@ class Rails:
     def restore(self) -> None:
         """Own again what the journal says, at start and before anything else."""
         for record in self._journal.records():
-            self._own(record)
-
-    def _own(self, record: Record) -> None:
-        for attachment in record.attachments:
-            try:
-                self._table.claim(attachment.vf, _owner(record))
-            except NotOurs as error:
-                _log.error("sandbox %s: %s", record.key, error)
+            self._claims.own(record)
 
     def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
         """Say why some VFs must not be given out; of all others nothing is said any more."""
@@ -137,7 +131,7 @@ class Rails:
         self.taken_back.difference_update(vfs)
         try:
             await self._netdevs.reread(vfs)
-            await self._rename_home(vfs)
+            await self.home.rename(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
             addresses = self._addresses.give(chosen, assigned, self._table.inventory, self._journal)
@@ -202,7 +196,7 @@ class Rails:
     def announce(self, record: Record) -> None:
         """Have the neighbours told of the addresses of attached rails, as soon as there is a carrier; nobody waits for it."""
         seconds = self._networks.by_name[record.network].wait
-        self._announcements.begin(record, seconds, lambda: self.attached(record.attachments[0].vf) == _owner(record))
+        self._announcements.begin(record, seconds, lambda: self.attached(record.attachments[0].vf) == owner_of(record))
 
     async def difference(self, record: Record, netns: Netns | None, netns_fd: int | None) -> str | None:
         """Compare a sandbox with its record; gives the first difference in words, None if there is none.
@@ -235,13 +229,13 @@ class Rails:
         """
         detaching = replace(record, stage="detaching")
         self._journal.write(detaching)
-        owner = _owner(record)
+        owner = owner_of(record)
         ours = tuple(one for one in record.attachments if self._table.owner(one.vf) in (None, owner))
         for one in ours:  # nobody is given it while it is looked for everywhere
             self._table.claim(one.vf, owner)
         back = vfs = tuple(one.vf for one in ours)
-        if not self._is_of_an_older_boot(record):  # whose namespaces are gone, and this one's may have their numbers
-            back = await self._take_back_from(record.netns, ours, netns_fd)
+        if not self._host.is_of_an_older_boot(record):  # else its namespace is gone, and its number may be another's
+            back = await self.home.take_back(record.netns, ours, netns_fd)
         await self._netdevs.reread(vfs, awaited=back)
         # No await from here on: a record without VFs and VFs without an owner are one change.
         left = replace(detaching, attachments=())
@@ -289,121 +283,11 @@ class Rails:
         Raises:
             OSError: it cannot be told.
         """
-        if self._is_of_an_older_boot(record):
+        if self._host.is_of_an_older_boot(record):
             return True
         expected = NetnsIdentity(record.netns.dev, record.netns.inode)
         with opened(self._host.root, record.netns.path, expected) as fd:
             return fd is None
-
-    def _is_of_an_older_boot(self, record: Record) -> bool:
-        return "" not in (record.boot, self._host.boot) and record.boot != self._host.boot
-
-    async def follow(self, record: Record) -> bool:
-        """Look whether a namespace that is bound nowhere any more lives on with its VFs, by its processes; write down how it is reached.
-
-        Raises:
-            OSError: it cannot be told.
-        """
-        absent = () if self._is_of_an_older_boot(record) else self._netdevs.absent(one.vf for one in record.attachments)
-        strays = await self.strays(absent)
-        netns = next((stray.netns for stray in strays.values() if stray.netns[1:] == record.netns[1:]), None)
-        if netns is not None:
-            _log.warning("sandbox %s: %s is gone, and %s is its namespace", record.key, record.netns.path, netns.path)
-            self._journal.write(replace(record, netns=netns))
-        return netns is not None
-
-    def missing(self) -> tuple[VirtualFunction, ...]:
-        """Give the free VFs that should have a netdev on the node and have none."""
-        if seeming := adoption.missing(self._table.inventory, self._table.owned()):
-            self._netdevs.refresh(seeming)
-        return adoption.missing(self._table.inventory, self._table.owned())
-
-    async def strays(self, vfs: Collection[PciAddress]) -> dict[PciAddress, Stray]:
-        """Look for VFs' netdevs in all namespaces of the host.
-
-        Raises:
-            OSError: the host's /proc cannot be read.
-        """
-        return await self._strays.find(vfs)
-
-    def adopt(self, strays: Mapping[PciAddress, Stray], pods: Mapping[PciAddress, str]) -> None:
-        """Own what strays have, and write it down; what somebody has claimed or returned meanwhile is no stray."""
-        free = {vf: one for vf, one in strays.items() if self._table.owner(vf) is None and self._netdevs.absent((vf,))}
-        records = {record.key: record for record in self._journal.records()}
-        books = adoption.Books(records, self._journal.traces, pods, self._host.boot)
-        for record in adoption.adopt(self._table.inventory, free, books):
-            if self.one_at_a_time.is_held(record.key):
-                continue  # a request is at it; the next look comes
-            _log.error("sandbox %s: made again from network namespace %s", record.key, record.netns.path)
-            self._journal.write(record)
-            self._own(record)
-
-    def let_go(self, record: Record) -> Record:
-        """Free the VFs of an adopted record whose netdevs are back on the node; gives what is left of the record."""
-        away = tuple(one for one in record.attachments if self._sysfs.netdev(one.vf) is None)
-        left = replace(record, attachments=away)
-        if left != record:
-            self._journal.write(left) if left.attachments else self._journal.remove(record)
-            self._claims.release((one.vf for one in record.attachments if one not in away), _owner(record))
-        return left
-
-    async def rename_home(self) -> None:
-        """Give free VFs' netdevs that have a pod's names their own back: the kernel returned them, and no record told.
-
-        Raises:
-            OSError: what the kernel refused.
-        """
-        free = [vf.address for vf in self._table.inventory.vfs() if self._table.owner(vf.address) is None]
-        await self._rename_home(free)
-
-    async def _rename_home(self, addresses: Collection[PciAddress]) -> None:
-        """Rename those of these VFs that are misnamed; nobody else is at them."""
-        misnamed = [vf for vf in adoption.misnamed(self._table.inventory, ()) if vf.address in addresses]
-        if misnamed:
-            vfs = tuple(vf.address for vf in misnamed)
-            written = await to_the_end(asyncio.to_thread(elsewhere.names_at_home, vfs))
-            steps = adoption.rename_home(self._table.inventory, misnamed, written)
-            await to_the_end(asyncio.to_thread(perform.detach, steps, None))
-            await self._netdevs.renamed(vfs, steps)
-            await self._netdevs.reread(vfs)
-
-    async def probe_again(self, step: ProbeAgain) -> None:
-        """Bind a free VF's driver anew.
-
-        Raises:
-            OSError: the kernel refuses.
-        """
-        if self._table.owner(step.vf) is None:
-            _log.warning("VF %s has no netdev anywhere: binding %s anew", step.vf, step.driver)
-            await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
-            await self._netdevs.reread((step.vf,))
-
-    async def _take_back_from(
-        self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None
-    ) -> tuple[PciAddress, ...]:
-        expected = NetnsIdentity(netns.dev, netns.inode)
-        if netns_fd is not None and identity(netns_fd) == expected:
-            return await self._take_back(attachments, netns_fd)
-        with opened(self._host.root, netns.path, expected) as fd:
-            return await self._take_back(attachments, fd)
-
-    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> tuple[PciAddress, ...]:
-        """Move the netdevs out; then, as they have come back under whatever name, give them theirs. Gives the VFs that have one.
-
-        One that does not come back is looked for in every namespace: somebody has moved it. One that is nowhere (its
-        driver was unbound, ib_ipoib unloaded) is gone, which is no failure: its VF is not given out until it has one again.
-        """
-        if netns_fd is not None:
-            await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
-        returned = await self._netdevs.returned(attachments)
-        strays = await self._strays.find(self._netdevs.absent(one.vf for one in attachments if one.vf not in returned))
-        if strays:  # those that are nowhere have been waited for, and are not once more
-            moved = [one for one in attachments if one.vf in strays]
-            await to_the_end(asyncio.to_thread(elsewhere.take_home, plan.move_out(moved), strays, self._host.root))
-            returned |= await self._netdevs.returned(moved)
-        renames = plan.rename(attachments, returned)
-        await to_the_end(asyncio.to_thread(perform.detach, renames, None))
-        return tuple(returned)
 
 
 def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterable[plan.Assigned]) -> Ipam | None:
@@ -411,7 +295,3 @@ def _ipam(request: Request, network: Network, primary: Primary, assigned: Iterab
         return None
     ifnames, path = tuple(one.ifname for one in assigned), ":".join(request.environment.path)
     return ipam.as_recorded(network.name, network.ipam, primary.version, ifnames, path)
-
-
-def _owner(record: Record) -> Owner:
-    return Owner(record.container_id, record.ifname, record.pod.uid)

@@ -1,4 +1,7 @@
-"""What no sandbox has any more, and what one has without a record: which, and when. `cni.rails` does what follows."""
+"""What no sandbox has any more, and what one has without a record: which, and when. What follows, others do.
+
+`cni.rails` takes back, `cni.adoption` corrects records and makes them again, `cni.home` brings netdevs back.
+"""
 
 import asyncio
 import logging
@@ -114,10 +117,10 @@ class Recovery:
         try:
             gone = self._rails.namespace_is_gone(record)
             if not (gone or record.named):
-                record = self._rails.let_go(record)
+                record = self._rails.adoption.let_go(record)
             if not gone and (record.stage == "attached" or not record.attachments):
                 return
-            if gone and await self._rails.follow(record):
+            if gone and await self._rails.adoption.follow(record):
                 return
             left = await self._rails.detach(record, None)
             if record.attachments:  # else its rails were back, and only the DEL that never came was waited for
@@ -129,21 +132,21 @@ class Recovery:
             _log.error("sandbox %s: %s; the next sweep tries again", record.key, error)
 
     async def _look(self) -> None:
-        await self._rails.rename_home()
+        await self._rails.home.rename_free()
         now, pods = self._now(), self._pods()
-        missing = {vf.address: vf for vf in self._rails.missing()}
+        missing = {vf.address: vf for vf in self._rails.home.missing()}
         # Where it is not known who has what, nobody's device is taken away.
         known = {vf: uid for vf, uid in (pods or {}).items() if vf not in self._rails.taken_back}
         in_use = missing.keys() if pods is None else known.keys()
         self._absent = {vf: self._absent.get(vf, Absence(now, 0)) for vf in missing}
         if missing and self._is_due(now, in_use):
             self._looked = frozenset(missing), now
-            strays = await self._rails.strays(missing)
-            self._rails.adopt(strays, known)
+            strays = await self._rails.home.strays(missing)
+            self._rails.adoption.adopt(strays, known)
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in strays}
             for step in adoption.probe(self._rails.inventory, self._absent, in_use, now):
                 await self._probe_again(step)
-            still = {vf.address for vf in self._rails.missing()}
+            still = {vf.address for vf in self._rails.home.missing()}
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
         self._rails.withhold(self._reasons(in_use, known))
 
@@ -158,7 +161,7 @@ class Recovery:
         absence = self._absent[step.vf]
         self._absent[step.vf] = absence._replace(tries=absence.tries + 1)
         try:
-            await self._rails.probe_again(step)
+            await self._rails.home.probe_again(step)
         except OSError as error:
             _log.error("VF %s: %s is not bound anew: %s", step.vf, step.driver, error)
 

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
+from cni import home, rails
 from cni import request as requests
 from cni.host.chain import Primary
 from cni.host_view import Host
@@ -52,6 +55,15 @@ class Kernel:
             raise self.refuses
         self.steps += steps
         self.then()
+
+
+def a_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Node":
+    """Make a node, on whose kernel alone everything is done, and where no netdev is waited for for long."""
+    kernel = Kernel()
+    for module in (home, rails):
+        monkeypatch.setattr(module, "perform", kernel)
+    monkeypatch.setattr(rails, "_NETDEV_SECONDS", 0.1)
+    return Node(folder, kernel)
 
 
 class Node:

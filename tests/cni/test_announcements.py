@@ -9,16 +9,13 @@ from pathlib import Path
 import pytest
 
 from cni import announcements
-from cni import rails as rails_module
 from cni.rails import Rails
-from tests.cni.railway import KEY, Kernel, Node, attached
+from tests.cni.railway import KEY, Node, a_node, attached
 
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    kernel = Kernel()
-    monkeypatch.setattr(rails_module, "perform", kernel)
-    return Node(tmp_path, kernel)
+    return a_node(tmp_path, monkeypatch)
 
 
 class Wire:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cni import rails as rails_module
 from cni.rails import Rails
 from cni.recovery import Recovery
-from tests.cni.railway import KEY, VF, Kernel, Node, attached, planned
+from tests.cni.railway import KEY, VF, Node, a_node, attached, planned
 from vf.table import Owner
 
 OLD, YOUNG = 0.0, 3600.0  # an ADD may take so long: then every record is old, or none
@@ -17,10 +16,7 @@ OLD, YOUNG = 0.0, 3600.0  # an ADD may take so long: then every record is old, o
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    kernel = Kernel()
-    monkeypatch.setattr(rails_module, "perform", kernel)
-    monkeypatch.setattr(rails_module, "_NETDEV_SECONDS", 0.1)
-    return Node(tmp_path, kernel)
+    return a_node(tmp_path, monkeypatch)
 
 
 def collect(node: Node, *valid: str, younger_than: float = OLD) -> list[str]:

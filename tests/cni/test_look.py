@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cni import rails as rails_module
 from cni.recovery import Recovery
 from kernel import elsewhere
-from tests.cni.railway import VF, Kernel, Node, attached
+from tests.cni.railway import VF, Node, a_node, attached
 from vf.adoption import Stray
 from vf.difference import LinkState
 from vf.record import Netns
@@ -57,10 +56,7 @@ class Daemon:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    kernel = Kernel()
-    monkeypatch.setattr(rails_module, "perform", kernel)
-    monkeypatch.setattr(rails_module, "_NETDEV_SECONDS", 0.1)
-    return Node(tmp_path, kernel)
+    return a_node(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cni.ipam import Given
 from cni.rails import Rails
 from kernel import elsewhere
 from tests.cni.executable import CONF, ENVIRON
-from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
+from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import AT_HOME, UNBOUND
 from vf.address import PciAddress
 from vf.adoption import Stray
@@ -30,10 +30,7 @@ from vf.table import Owner
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    kernel = Kernel()
-    monkeypatch.setattr(rails_module, "perform", kernel)
-    monkeypatch.setattr(rails_module, "_NETDEV_SECONDS", 0.1)
-    return Node(tmp_path, kernel)
+    return a_node(tmp_path, monkeypatch)
 
 
 # Plan, attach, confirm.

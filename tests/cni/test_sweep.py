@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from cni import netdevs, on_host
-from cni import rails as rails_module
 from cni.host import lock
 from cni.rails import Rails
 from cni.recovery import Recovery
 from kernel import elsewhere, host_process
 from kernel.files import below
-from tests.cni.railway import KEY, NO_DRIVER, VF, Kernel, Node, attached, planned
+from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import IN_POD
 from tests.vf.builders import an_attachment
 from vf.address import PciAddress
@@ -35,10 +34,7 @@ NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    kernel = Kernel()
-    monkeypatch.setattr(rails_module, "perform", kernel)
-    monkeypatch.setattr(rails_module, "_NETDEV_SECONDS", 0.1)
-    return Node(tmp_path, kernel)
+    return a_node(tmp_path, monkeypatch)
 
 
 def test_restore_owns_what_the_journal_says(node: Node) -> None:
