@@ -1,0 +1,61 @@
+"""Being the one daemon that owns this node's VFs."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from cni.host import lock
+from railnet.health import Health
+
+_log = logging.getLogger(__name__)
+_RUN = Path(lock.RUN)
+_LOOK_SECONDS = 0.05
+_SAY_AGAIN_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def alone(health: Health) -> AsyncIterator[None]:
+    """Be the one owner of this node's VFs, as soon as the one before has ended.
+
+    The lock is in the host's /run/railnet, so it counts for every container and for none. To wait for it, rather than to
+    end, saves the pause that kubelet would make before another start.
+    """
+    health.reasons = lambda: ["another railnet daemon owns this node's VFs; this one waits for its end"]
+    fd = await _lock(_RUN / "daemon.lock")
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+async def _lock(path: Path) -> int:
+    """Lock a file; the caller owns the descriptor."""
+    said_at = -_SAY_AGAIN_SECONDS
+    while (fd := _try_lock(path)) is None:
+        if time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
+            _log.warning("another railnet daemon owns this node's VFs: waiting for its end")
+            said_at = time.monotonic()
+        await asyncio.sleep(_LOOK_SECONDS)
+    return fd
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock a file, made if it is absent; None if another holds it, or its last holder has deleted it meanwhile."""
+    _make_folders()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), path.stat()):
+            return fd
+    os.close(fd)
+    return None
+
+
+def _make_folders() -> None:
+    for folder in (_RUN, Path(lock.FOLDER)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
