@@ -14,7 +14,7 @@ import pytest
 from simnode import cri, netns
 from simnode.kubelet import wait_until
 from simnode.node import Node, Pod
-from tests.node.primaries import OURS, RUN, node_links, write_primary, write_stub
+from tests.node.primaries import OURS, PLUGINS, RUN, node_links, write_primary, write_stub
 from tests.node.test_cni_1_1 import invoke, listed
 from tests.node.test_flannel import FAILS_ONCE
 
@@ -168,6 +168,24 @@ def test_what_is_older_than_the_boot_belongs_to_nobody(node: Node, other_network
     assert all(path.exists() for path in other_networks)
     assert not mapped()
     node.remove_pod(alive)
+
+
+def test_plugin_that_hangs_for_a_dead_pod_has_its_lock_and_ends_with_the_daemon(node: Node, silent: Path) -> None:
+    lost = dead(node, "lost")
+    flannel, begun = PLUGINS / "flannel", Path("/run/stub-begun")
+    aside = flannel.rename(flannel.with_suffix(".aside"))
+    write_stub("flannel", f"readlink /proc/$$/fd/* > {begun}.tmp; mv {begun}.tmp {begun}; exec sleep 60")
+    try:
+        sweep(node, silent)
+        wait_until(begun.exists, SWEPT_SECONDS, "its DEL has begun")
+        status = node.stop_daemon()
+    finally:
+        aside.replace(flannel)
+    node.start_daemon()
+
+    is_taken_back(lost)
+    assert status == 0  # SIGKILL would be its end if it had not ended ten seconds after SIGTERM
+    assert str(RUN / "lock" / f"{lost.container_id}@eth0") in begun.read_text().split()
 
 
 # The runtime does not answer.
