@@ -58,12 +58,11 @@ class Home:
             await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
-        absent = self.absent(one.vf for one in lost)
-        strays = await self._strays.find(absent)
+        strays = await self._strays.find(self.absent(one.vf for one in lost))
         if moves := plan.move_out(one for one in lost if one.vf in strays):
             await to_the_end(asyncio.to_thread(elsewhere.take_home, moves, strays, self._root))
         # What is nowhere has been waited for, and is not once more.
-        returned |= await self._netdevs.returned(one for one in lost if one.vf in strays or one.vf not in absent)
+        returned |= await self._netdevs.returned(one for one in lost if one.vf in strays or self.has(one.vf))
         renames = plan.rename(attachments, returned)
         await to_the_end(asyncio.to_thread(perform.detach, renames, None))
         return tuple(returned)

@@ -317,6 +317,17 @@ def test_detach_finds_a_netdev_that_somebody_moved(node: Node, monkeypatch: pyte
     assert node.kernel.steps == [OUT, OUT, NAMED]
 
 
+def test_detach_names_a_netdev_that_comes_while_it_is_looked_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netdev_is(None)
+    monkeypatch.setattr(elsewhere, "find_strays", lambda vfs, root: node.netdev_is("net1") or {})
+
+    node.run(detached)
+
+    assert node.kernel.steps == [OUT, NAMED]
+
+
 # CHECK.
 
 
