@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 _ON_THE_HOST = Path("/")
+_LOOK_SECONDS = 0.1  # how soon a program that is wanted no more is ended
 # Not by a function between our fork and exec: other threads may hold locks there.
-_LOOK_SECONDS = 0.1
 _ENTER = (sys.executable, "-ISE", str(Path(__file__).with_name("host_entry.py")))
 
 
@@ -46,7 +46,8 @@ def execute(
     namespaces, which takes CAP_SYS_CHROOT alone.
 
     Raises:
-        TimeoutError: it was. Stopped: it was wanted no more. OSError: the program cannot be executed, where `root` is ours; elsewhere that is status 126.
+        TimeoutError: it was. Stopped: it was wanted no more. OSError: the program cannot be executed, where `root` is ours;
+            elsewhere that is status 126.
     """
     command = (program,) if root == _ON_THE_HOST else (*_ENTER, "chroot" if chroot else "enter", str(root), program)
     if _is_stopped(terms):
