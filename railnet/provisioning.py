@@ -49,13 +49,16 @@ def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
 
 
 async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    """Wait a little until the VFs that were bound have their netdevs and RDMA devices; kubelet then sees them healthy."""
+    """Wait a little until the VFs that were bound have their netdevs and RDMA devices; kubelet then sees them healthy.
+
+    One that is not given out whatever becomes of it is not waited for: its netdev was looked for everywhere.
+    """
     give_up = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     wanted = {entry.pf for entry in configuration.provision}
     while True:
         table.refresh(await asyncio.to_thread(sysfs.inventory))
         vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted]
-        free = [(pf, vf) for pf, vf in vfs if table.owner(vf.address) is None]
+        free = [(pf, vf) for pf, vf in vfs if not (table.owner(vf.address) or table.withheld(vf.address))]
         # A plain Ethernet card has no RDMA device, and then neither have its VFs.
         late = [str(vf.address) for pf, vf in free if vf.netdev is None or (vf.rdma is None and pf.rdma is not None)]
         if not late:
