@@ -253,10 +253,11 @@ class Runtime:
         cached = sorted(self._results.glob("*-eth0"))  # first: who comes after it is valid
         valid = tuple(self._sandboxes)
         invocations: list[Invocation] = []
-        for container_id in (path.name.split("-")[-2] for path in cached):
-            if container_id not in valid:
+        for path in cached:
+            sandbox = _remembered(path)
+            if sandbox is not None and sandbox.container_id not in valid:
                 with contextlib.suppress(CniFailed):
-                    invocations += self.delete(Sandbox(container_id, _NO_NAMESPACE, "", "", ""))
+                    invocations += self.delete(sandbox)
         attachments = [{"containerID": container_id, "ifname": "eth0"} for container_id in valid]
         listed = {"cni.dev/valid-attachments": attachments, "cni.dev/attachments": attachments}
         for plugin in network.plugins:
@@ -338,6 +339,20 @@ class Runtime:
         if not network.caches_results or not path.exists():
             return None
         return json.dumps(json.loads(path.read_bytes())["result"]).encode()
+
+
+def _remembered(path: Path) -> Sandbox | None:
+    """Read of a cached result whose it is, with what its plugins were offered; None if its DEL has come meanwhile.
+
+    Both go to the DEL that libcni's GC asks for (containernetworking/cni, libcni/api.go, GCNetworkList).
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    arguments = dict(document["cniArgs"])
+    namespace, name, uid = (arguments[f"K8S_POD_{key}"] for key in ("NAMESPACE", "NAME", "UID"))
+    return Sandbox(document["containerId"], _NO_NAMESPACE, namespace, name, uid, document["capabilityArgs"])
 
 
 def _arguments(sandbox: Sandbox) -> dict[str, str]:

@@ -111,6 +111,26 @@ def test_failed_add_is_undone_by_delete_and_reports_the_plugins_error(stub):
     assert not sandbox.netns.exists()
 
 
+def test_gc_deletes_what_has_no_sandbox_any_more_with_what_was_remembered_of_it(stub):
+    stub.configure()
+    sandbox = stub.sandbox()
+    stub.runtime.add(sandbox)
+    stub.runtime.remove_sandbox(sandbox)
+
+    stub.runtime.collect()
+
+    kind, env, document = stub.runs()[2]
+    assert (kind, env["CNI_COMMAND"], env["CNI_CONTAINERID"], env["CNI_NETNS"]) == (
+        "two",
+        "DEL",
+        sandbox.container_id,
+        "",
+    )
+    assert "K8S_POD_NAME=worker-0" in env["CNI_ARGS"]
+    assert document["runtimeConfig"] == {"portMappings": [{"hostPort": 80}]}
+    assert [env["CNI_COMMAND"] for _, env, _ in stub.runs()[3:]] == ["DEL", "GC", "GC"]
+
+
 def test_environment_and_stdin_can_be_a_tests_own(stub):
     stub.configure()
     done = stub.runtime.invoke("ADD", "one", {"CNI_COMMAND": "ADD"}, b"no JSON")
