@@ -25,9 +25,10 @@ _DIGEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """The pod stays as it is."""
+    """The pod stays as it is; `operator` is whose it is, empty where nobody asked or nobody is known."""
 
     why: str
+    operator: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,10 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     asked = _asked(pod, policy)
     part, why = _verdict(member, pod, asked, namespace, labelled=own is True)
     if part is Part.APART:
-        return Untouched(f"{member} ({member.operator.name}): {why}")
+        return _left(member, why)
     resource = _pool(pod, namespace, policy)
     if resource is None:
-        return Untouched(f"{member} ({member.operator.name}): 'limits' lets pods of its namespace have no VFs")
+        return _left(member, "'limits' lets pods of its namespace have no VFs")
     vfs = _vfs(pod, asked, policy) if part is Part.TRAINS else 0
     if vfs and not pod.host_network:
         policy.networks.choose(namespace.name, pod.annotations, vfs)
@@ -97,6 +98,10 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
         labels=dict(_labels(member, pod)),
         kept=tuple(_kept(container, variables, asked, policy)),
     )
+
+
+def _left(member: Member, why: str) -> Untouched:
+    return Untouched(f"{member} ({member.operator.name}): {why}", member.operator.name)
 
 
 def _switched_off(pod: Pod, own: bool | None, namespace: Namespace) -> str | None:

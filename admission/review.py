@@ -6,7 +6,7 @@ answers a dry run as any other: there are no side effects.
 
 import base64
 import json
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from admission import explain, patch
 from admission.decision import Additions, decide
@@ -23,11 +23,24 @@ _FORBIDDEN, _INVALID = (403, "Forbidden"), (422, "Invalid")
 _LONGEST_MESSAGE = 1024
 
 
+Outcome = Literal["patched", "untouched", "denied"]
+
+
+class Reviewed(NamedTuple):
+    """An answer, and what may be counted and logged of it: `operator` where one is known, `why` of a denial."""
+
+    body: bytes
+    outcome: Outcome
+    operator: str = ""
+    namespace: str = ""
+    why: str = ""
+
+
 class Unreadable(ValueError):
     """This is no AdmissionReview, so it cannot be answered as one. The caller must act: HTTP 400."""
 
 
-def review(body: bytes, policy: Policy, net1: bool | None = None) -> bytes:
+def review(body: bytes, policy: Policy, net1: bool | None = None) -> Reviewed:
     """Answer a review.
 
     Args:
@@ -40,8 +53,11 @@ def review(body: bytes, policy: Policy, net1: bool | None = None) -> bytes:
         Unreadable: the body is too large, or no AdmissionReview of version v1.
     """
     request = _request(body)
-    response = {"uid": request["uid"], **_answer(request, policy, net1)}
-    return json.dumps({"apiVersion": _API_VERSION, "kind": _KIND, "response": response}).encode()
+    namespace = str(request.get("namespace", ""))
+    answer = _answer(request, Namespace(namespace, net1), policy)
+    response = {"uid": request["uid"], **answer.response}
+    document = {"apiVersion": _API_VERSION, "kind": _KIND, "response": response}
+    return Reviewed(json.dumps(document).encode(), answer.outcome, answer.operator, namespace, answer.why)
 
 
 def _request(body: bytes) -> dict[str, Any]:
@@ -59,29 +75,37 @@ def _request(body: bytes) -> dict[str, Any]:
     return request
 
 
-def _answer(request: dict[str, Any], policy: Policy, net1: bool | None) -> dict[str, Any]:
+class _Answer(NamedTuple):
+    response: dict[str, Any]
+    outcome: Outcome
+    operator: str = ""
+    why: str = ""
+
+
+def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy) -> _Answer:
     if request.get("operation") != "CREATE" or request.get("kind") != _POD or request.get("subResource"):
-        return {"allowed": True}
+        return _Answer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
         pod = parse(document)
-        decision = decide(pod, Namespace(str(request.get("namespace", "")), net1), policy)
+        decision = decide(pod, namespace, policy)
     except NotPermitted as error:
         return _denied(error, *_FORBIDDEN)
     except Misconfigured as error:
         return _denied(error, *_INVALID)
-    answer: dict[str, Any] = {"allowed": True}
+    response: dict[str, Any] = {"allowed": True}
     said = explain.warnings(pod, decision)
     if said:
-        answer["warnings"] = said
-    operations = patch.operations(document, decision) if isinstance(decision, Additions) else []
+        response["warnings"] = said
+    if not isinstance(decision, Additions):
+        return _Answer(response, "untouched", decision.operator)
+    operations = patch.operations(document, decision)
     if operations:
-        answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
-    return answer
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+    return _Answer(response, "patched" if operations else "untouched", decision.member.operator.name)
 
 
-def _denied(error: Exception, code: int, reason: str) -> dict[str, Any]:
-    return {
-        "allowed": False,
-        "status": {"status": "Failure", "message": f"{error!s:.{_LONGEST_MESSAGE}}", "reason": reason, "code": code},
-    }
+def _denied(error: Exception, code: int, reason: str) -> _Answer:
+    message = f"{error!s:.{_LONGEST_MESSAGE}}"
+    status = {"status": "Failure", "message": message, "reason": reason, "code": code}
+    return _Answer({"allowed": False, "status": status}, "denied", why=message)

@@ -11,6 +11,7 @@ from railnet import VERSION
 from vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
 _FAILED, _MISCONFIGURED, _NO_PRIVILEGE = 1, 3, 4
 
@@ -45,18 +46,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     uninstall.add_argument("--stay", action="store_true", help="when all is done, wait for SIGTERM")
     admission = commands.add_parser(
-        "admission", help="what training pods are given when they are created"
-    ).add_subparsers(dest="verb", required=True)
-    explain = admission.add_parser(
+        "admission", help="give training pods what they need when they are created: serve until SIGTERM, or explain"
+    )
+    _serving(admission)
+    explain = admission.add_subparsers(dest="verb").add_parser(
         "explain", help="say what would be done to the pods of a file, and why; asks no cluster"
     )
     explain.add_argument(
         "-f", dest="file", required=True, help="Pods, and their Namespaces, as YAML or JSON; - is stdin"
     )
-    for command in (node, install, uninstall, explain):
-        command.add_argument(
-            "--config", type=Path, default=_CONFIGURATION, help=f"the node configuration ({_CONFIGURATION})"
-        )
+    for command in (node, install, uninstall, admission, explain):
+        # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
+        default = argparse.SUPPRESS if command is explain else _CONFIGURATION
+        command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({_CONFIGURATION})")
     for command in (node, uninstall):
         command.add_argument(
             "--health-port",
@@ -71,6 +73,33 @@ def _parser() -> argparse.ArgumentParser:
     )  # the half that runs apart from this machine
     commands.add_parser("version", help="print the version")
     return parser
+
+
+def _serving(admission: argparse.ArgumentParser) -> None:
+    admission.add_argument("--port", type=int, default=8443, help="answer reviews here, by HTTPS (8443)")
+    admission.add_argument(
+        "--health-port", type=int, default=8080, help="answer /healthz, /readyz and /metrics here, by HTTP (8080)"
+    )
+    admission.add_argument(
+        "--certificates",
+        type=Path,
+        metavar="DIR",
+        help="show tls.crt and tls.key of this folder, which somebody else keeps; without it, make and keep our own",
+    )
+    admission.add_argument(
+        "--service-account",
+        type=Path,
+        default=_SERVICE_ACCOUNT,
+        metavar="DIR",
+        help=f"where kubelet puts the service account's token ({_SERVICE_ACCOUNT})",
+    )
+    admission.add_argument(
+        "--leave-seconds",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="after SIGTERM, take connections for so long, until everybody has heard that this is not ready (5)",
+    )
 
 
 def _node(arguments: argparse.Namespace) -> int:
@@ -112,9 +141,25 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _admission(arguments: argparse.Namespace) -> int:
-    from railnet import configuration, explain  # noqa: PLC0415 - see _RUN
+    from railnet import configuration  # noqa: PLC0415 - see _RUN
 
-    return 0 if explain.explain(arguments.file, configuration.load(arguments.config)) else _FAILED
+    loaded = configuration.load(arguments.config)
+    if arguments.verb == "explain":
+        from railnet import explain  # noqa: PLC0415 - see _RUN
+
+        return 0 if explain.explain(arguments.file, loaded) else _FAILED
+    from railnet import admission  # noqa: PLC0415 - see _RUN
+
+    _log_to_stderr()
+    options = admission.Options(
+        port=arguments.port,
+        health_port=arguments.health_port,
+        certificates=arguments.certificates,
+        account=arguments.service_account,
+        leave_seconds=arguments.leave_seconds,
+    )
+    asyncio.run(admission.serve(loaded, options))
+    return 0
 
 
 def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table below calls all alike

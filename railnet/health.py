@@ -1,7 +1,7 @@
-"""HTTP on the loopback: /healthz while the event loop turns, /readyz if the node is served, else why not, and /metrics.
+"""HTTP without TLS: /healthz while the event loop turns, /readyz if all is served that should be, else why not, and /metrics.
 
-The port belongs to the node, as the daemon does: a daemon that waits for another one's end leaves it to that one, and
-takes it as soon as it is free.
+The node daemon's port belongs to the node, as the daemon does: one that waits for another one's end leaves it to that one, and
+takes it as soon as it is free. The admission helper's belongs to its pod.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 _log = logging.getLogger(__name__)
-_HOST = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 
 
 class Health:
-    """What is answered; `reasons` gives why the node is not served, nothing if it is, and `metrics` the text of /metrics."""
+    """What is answered; `reasons` gives why it is not ready, nothing if it is, and `metrics` the text of /metrics."""
 
     def __init__(self) -> None:
         """Be not ready until told what it depends on."""
@@ -25,9 +25,9 @@ class Health:
         self.metrics: Callable[[], str] = str
 
     @asynccontextmanager
-    async def serving(self, port: int) -> AsyncIterator[None]:
-        """Answer on a port of the loopback, from when it is free until the end of the block."""
-        task = asyncio.create_task(self._serve(port))
+    async def serving(self, port: int, host: str | None = _LOOPBACK) -> AsyncIterator[None]:
+        """Answer on a port, from when it is free until the end of the block; on all addresses if `host` is None."""
+        task = asyncio.create_task(self._serve(port, host))
         try:
             yield
         finally:
@@ -50,19 +50,19 @@ class Health:
         reasons = "".join(f"{reason}\n" for reason in self.reasons())
         return (HTTPStatus.SERVICE_UNAVAILABLE, reasons) if reasons else (HTTPStatus.OK, "ok\n")
 
-    async def _serve(self, port: int) -> None:
-        server = await self._listening(port)
+    async def _serve(self, port: int, host: str | None) -> None:
+        server = await self._listening(port, host)
         async with server:
             await server.serve_forever()
 
-    async def _listening(self, port: int) -> asyncio.Server:
+    async def _listening(self, port: int, host: str | None) -> asyncio.Server:
         said = False
         while True:
             try:
-                return await asyncio.start_server(self._connection, _HOST, port)
+                return await asyncio.start_server(self._connection, host, port)
             except OSError as error:
                 if not said:
-                    _log.warning("health is not answered on %s:%d yet: %s", _HOST, port, error.strerror)
+                    _log.warning("health is not answered on %s:%d yet: %s", host or "*", port, error.strerror)
                 said = True
             await asyncio.sleep(_RETRY_SECONDS)
 

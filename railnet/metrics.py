@@ -3,24 +3,20 @@
 Every label has few values: none is of a pod, a sandbox or a VF.
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 
 from cni.places import Places
 from deviceplugin.offers import Offer
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
+from railnet.exposition import Histogram, Labels, Sample, counted, family
 from vf.function import VirtualFunction
 from vf.table import VfTable
 
 # From the fastest stage to `timeouts.add`.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _LARGEST_CODE = 199  # CNI's and Railnet's own; a delegate may answer any number
-
-Labels = tuple[tuple[str, str], ...]
-Sample = tuple[str, Labels, float]  # of one family: what follows its name, labels, value
 
 
 class Metrics:
@@ -39,7 +35,7 @@ class Metrics:
         self.queue: Callable[[], int] = int
         self._requests: Counter[Labels] = Counter()
         self._leaks: Counter[Labels] = Counter()
-        self._seconds: dict[Labels, _Histogram] = {}
+        self._seconds: dict[Labels, Histogram] = {}
 
     def ask(
         self, table: VfTable, services: list[PoolService], registrations: list[Registration], places: Places
@@ -60,7 +56,7 @@ class Metrics:
     def stage(self, verb: str, name: str, seconds: float) -> None:
         """Count one stage of a request (`cni.server.Meter`)."""
         labels = (("verb", verb), ("stage", name))
-        self._seconds.setdefault(labels, _Histogram()).observe(seconds)
+        self._seconds.setdefault(labels, Histogram(_BUCKETS)).observe(seconds)
 
     def took_back(self, kind: str) -> None:
         """Count what nobody had any more and is back, by sweep or GC (`cni.outcome.TookBack`)."""
@@ -71,22 +67,20 @@ class Metrics:
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield from _family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())
-        yield from _family(
-            "railnet_cni_requests_total", "counter", "Requests that have ended.", _counted(self._requests)
-        )
-        yield from _family(
+        yield from family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())
+        yield from family("railnet_cni_requests_total", "counter", "Requests that have ended.", counted(self._requests))
+        yield from family(
             "railnet_cni_queue", "gauge", "Requests that wait for a place to run a delegate.", [("", (), self.queue())]
         )
-        yield from _family("railnet_vfs", "gauge", "VFs by state.", _counted(self._vfs()))
-        yield from _family(
-            "railnet_leaks_total", "counter", "What nobody had any more and was taken back.", _counted(self._leaks)
+        yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
+        yield from family(
+            "railnet_leaks_total", "counter", "What nobody had any more and was taken back.", counted(self._leaks)
         )
         registrations: Counter[Labels] = Counter(
             {(("resource", name),): count for name, count in self.registrations().items()}
         )
-        yield from _family(
-            "railnet_registrations_total", "counter", "How often kubelet took a pool's socket.", _counted(registrations)
+        yield from family(
+            "railnet_registrations_total", "counter", "How often kubelet took a pool's socket.", counted(registrations)
         )
 
     def _histograms(self) -> Iterator[Sample]:
@@ -99,39 +93,6 @@ class Metrics:
             for pool, offers in self.vfs().items()
             for offer, attached in offers
         )
-
-
-class _Histogram:
-    """Seconds, counted by bucket."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(_BUCKETS) + 1)
-        self._sum = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(_BUCKETS, seconds)] += 1
-        self._sum += seconds
-
-    def samples(self, labels: Labels) -> Iterator[Sample]:
-        bounds = (*(f"{bound:g}" for bound in _BUCKETS), "+Inf")
-        for bound, count in zip(bounds, accumulate(self._counts), strict=True):
-            yield "_bucket", (*labels, ("le", bound)), count
-        yield "_sum", labels, self._sum
-        yield "_count", labels, sum(self._counts)
-
-
-def _counted(counter: Counter[Labels]) -> Iterator[Sample]:
-    for labels, count in sorted(counter.items()):
-        yield "", labels, count
-
-
-def _family(name: str, kind: str, what: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {what}"
-    yield f"# TYPE {name} {kind}"
-    for suffix, labels, value in samples:
-        # Label values are ours or a resource's name, which kubelet holds to letters, digits and `/-_.`: nothing to escape.
-        inside = ",".join(f'{key}="{text}"' for key, text in labels)
-        yield f"{name}{suffix}{{{inside}}} {value!r}" if inside else f"{name}{suffix} {value!r}"
 
 
 def _code(code: int | None) -> str:

@@ -30,7 +30,7 @@ def a_review(pod: Any, namespace: str = "default", **changes: Any) -> bytes:
 def ask(
     pod: Any, policy: Policy | None = None, net1: bool | None = None, namespace: str = "default", **changes: Any
 ) -> JsonObject:
-    answer = json.loads(review(a_review(pod, namespace, **changes), policy or Policy(), net1))
+    answer = json.loads(review(a_review(pod, namespace, **changes), policy or Policy(), net1).body)
     response: JsonObject = answer["response"]
     return response
 

@@ -40,7 +40,7 @@ def test_body_that_is_no_review_is_refused(body: bytes):
 
 
 def test_answer_is_a_review_with_the_uid_of_the_request():
-    answer = json.loads(review(a_review(TRAINING, uid="abc"), Policy()))
+    answer = json.loads(review(a_review(TRAINING, uid="abc"), Policy()).body)
 
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     assert answer["response"]["uid"] == "abc"

@@ -1,0 +1,201 @@
+"""Certificates: an authority of our own, what it signs, and reading both. Keys that are made are ECDSA P-256.
+
+Source of the fields: RFC 5280, section 4.2, and what Go's crypto/x509 asks of them, by which the API server verifies.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+# A year, so that a cluster sees its rotation every eight months: what happens once in ten years nobody has tried.
+AUTHORITY_LIFETIME = timedelta(days=365)
+LEAF_LIFETIME = timedelta(days=90)
+BACKDATED = timedelta(hours=1)  # clocks of API servers may be behind ours
+_MAX_PEM = 1 << 20  # as a Secret has
+
+
+class Unusable(ValueError):
+    """What stands there is no certificate or key that can be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs, and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What a server shows: its certificate, those in between that came with it, and its key. Both as PEM, too."""
+
+    certificate: x509.Certificate
+    chain: bytes
+    key: bytes
+
+    @property
+    def begins(self) -> datetime:
+        """When it becomes valid."""
+        return self.certificate.not_valid_before_utc
+
+    @property
+    def ends(self) -> datetime:
+        """When it ceases to be valid."""
+        return self.certificate.not_valid_after_utc
+
+    def valid(self, now: datetime) -> bool:
+        """Tell whether it is valid now."""
+        return self.begins <= now <= self.ends
+
+    def lacks(self, names: Iterable[str]) -> list[str]:
+        """Give those of some DNS names that it is not for."""
+        has = _dns_names(self.certificate)
+        return [name for name in names if name not in has]
+
+
+def make(now: datetime) -> Authority:
+    """Make an authority. Each has a name of its own, so that nobody who has both takes one for the other."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    number = f"{x509.random_serial_number():x}"[:8]
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"railnet-admission-ca-{number}")])
+    certificate = (
+        _begun(name, name, key.public_key(), now, now + AUTHORITY_LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(certificate, key)
+
+
+def sign(authority: Authority, names: Iterable[str], now: datetime) -> Leaf:
+    """Make a server's certificate for some DNS names; it ends no later than its authority."""
+    key, names = ec.generate_private_key(ec.SECP256R1()), list(names)
+    signer = authority.certificate
+    certificate = (
+        _begun(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])]),
+            signer.subject,
+            key.public_key(),
+            now,
+            min(now + LEAF_LIFETIME, signer.not_valid_after_utc),
+        )
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+    return Leaf(certificate, certificate_pem([certificate]), key_pem(key))
+
+
+def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Tell whether an authority has signed a certificate."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def belongs(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
+    """Tell whether a key is a certificate's."""
+    der = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return key.public_key().public_bytes(*der) == certificate.public_key().public_bytes(*der)
+
+
+def signs(certificate: x509.Certificate) -> bool:
+    """Tell whether a certificate is an authority's."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
+def parse_certificates(pem: bytes) -> list[x509.Certificate]:
+    """Read certificates.
+
+    Raises:
+        Unusable: there is none, or something else.
+    """
+    if len(pem) > _MAX_PEM:
+        raise Unusable(f"has {len(pem)} bytes")
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise Unusable(f"holds no certificates in PEM: {error!s:.160}") from None
+
+
+def parse_key(pem: bytes) -> PrivateKeyTypes:
+    """Read a private key, of whatever kind.
+
+    Raises:
+        Unusable: it is none.
+    """
+    try:
+        return load_pem_private_key(pem[:_MAX_PEM], password=None)
+    except Exception as error:  # noqa: BLE001 - ValueError, TypeError, UnsupportedAlgorithm, and what the next version adds
+        raise Unusable(f"holds no private key in PEM: {type(error).__name__}") from None
+
+
+def certificate_pem(certificates: Iterable[x509.Certificate]) -> bytes:
+    """Write certificates as PEM."""
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Write a key as PEM."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(end)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _dns_names(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return []
+    return names.get_values_for_type(x509.DNSName)

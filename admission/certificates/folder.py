@@ -1,0 +1,54 @@
+"""Certificates that somebody else keeps in a folder, as cert-manager does in a mounted Secret: shown, and nothing else."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import NoReturn
+
+from admission.certificates.authority import Unusable
+from admission.certificates.kept import parse_leaf
+from admission.shown import Shown
+
+_log = logging.getLogger(__name__)
+_FILES = ("tls.crt", "tls.key")
+_LOOK_SECONDS = 2.0
+
+
+class Folder:
+    """Shows the folder's `tls.crt` and `tls.key`, and shows them anew when they change."""
+
+    def __init__(self, folder: Path, shown: Shown) -> None:
+        """Show nothing until `keep` runs."""
+        self._folder, self._shown = folder, shown
+        self._read: dict[str, bytes] = {}
+        self._trouble = ""
+
+    def reasons(self) -> list[str]:
+        """Give why nothing can be shown; that API servers trust it is up to who keeps the folder."""
+        return [self._trouble] if self._trouble and self._shown.leaf is None else []
+
+    async def keep(self) -> NoReturn:
+        """Look every two seconds."""
+        while True:
+            self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Look once. What cannot be used is told once, and what is shown stays."""
+        trouble = ""
+        try:
+            found = {name: (self._folder / name).read_bytes() for name in _FILES}
+            if found == self._read:
+                return
+            self._read = found
+            leaf = parse_leaf(found)
+            self._shown.show(leaf)
+            _log.info("a certificate valid until %s is shown from now on", leaf.ends.isoformat())
+        except OSError as error:  # SSLError is one
+            self._read = {}
+            trouble = f"{self._folder}: {error}"
+        except Unusable as error:
+            trouble = f"{self._folder}: {error}"
+        if trouble and trouble != self._trouble:
+            _log.warning("certificates: %s", trouble)
+        self._trouble = trouble

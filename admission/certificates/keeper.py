@@ -1,0 +1,145 @@
+"""Keeps the certificates: one look at Secret and webhook configuration, the step that is due, and who is trusted.
+
+Any number of replicas do this side by side. Each write names the resourceVersion it was decided on, so of two that decide at
+once one is told to read again.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from cryptography import x509
+
+from admission.certificates import authority, kept, renewal, trust
+from admission.certificates.authority import Leaf, Unusable
+from admission.certificates.cluster import Absent, Cluster, Conflict, Secret, Unanswered
+from admission.certificates.kept import Kept
+from admission.certificates.renewal import Act, Step
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 5
+
+
+class Seen(NamedTuple):
+    """What came of a look.
+
+    Attributes:
+        leaf: what to show from now on; None if there is nothing.
+        trusted: the authorities that all webhooks trust, as far as is known.
+        trouble: what went wrong, in words; empty if nothing did.
+        waits: whether something waits for trust to settle, so that the next look should come soon.
+    """
+
+    leaf: Leaf | None
+    trusted: frozenset[x509.Certificate]
+    trouble: str = ""
+    waits: bool = False
+
+
+class Keeper:
+    """Looks when it is told to, never twice at the same time."""
+
+    def __init__(self, cluster: Cluster, names: tuple[str, ...], now: Callable[[], datetime]) -> None:
+        """Keep a certificate for some DNS names; `now` is the clock, in UTC."""
+        self._cluster, self._names, self._now = cluster, names, now
+        self._since: dict[x509.Certificate, datetime] = {}
+
+    def look(self, shown: Leaf | None) -> Seen:
+        """Look, and do what is due. Blocks.
+
+        Args:
+            shown: what this replica shows now.
+
+        Raises:
+            Unanswered: the Secret could not be read or written.
+        """
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(Conflict):
+                return self._look(shown)
+        return self._look(shown)
+
+    def _look(self, shown: Leaf | None) -> Seen:
+        # The configuration first: who reads the Secret after it, and patches only the configuration that he has read,
+        # never writes an older bundle over a newer one.
+        configuration, trouble = self._configuration()
+        secret = self._cluster.secret()
+        now = self._now()
+        found = self._done(secret, configuration, now)
+        if configuration is not None:
+            trouble = self._have_trusted(configuration, found, now)
+        shows = renewal.shows(shown, found, now, self._trusted_for(found.issuer, now))
+        waits = found.issuer != found.signer.certificate or (found.leaf != shown and not shows)
+        return Seen(found.leaf if shows else shown, frozenset(self._since), trouble, waits)
+
+    def _configuration(self) -> tuple[Mapping[str, Any] | None, str]:
+        try:
+            return self._cluster.webhooks(), ""
+        except Absent as error:
+            self._since = {}
+            return None, str(error)
+        except Unanswered as error:
+            return None, str(error)  # who was trusted is trusted still, for all that is known
+
+    def _done(self, secret: Secret | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
+        """Do what is due to the Secret; give what it holds then."""
+        try:
+            found = None if secret is None else kept.read(secret.data, self._names)
+            trouble = "there is none yet"
+        except Unusable as error:
+            found, trouble = None, str(error)
+        if found is None:
+            step = Step(Act.MAKE, trouble)
+        else:
+            trusted_for = self._trusted_for(found.signer.certificate, now)
+            step = renewal.next_step(found, now, trusted_for, asked=secret is not None and secret.asked)
+        if step.act is Act.KEEP and found is not None:
+            return found
+        after = self._after(step.act, found, configuration, now)
+        self._cluster.write_secret(secret, kept.data(after))
+        _log.info("certificate: %s, because %s", _WORDS[step.act], step.why)
+        return after
+
+    def _after(self, act: Act, found: Kept | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
+        if found is None or act is Act.MAKE:
+            signer = authority.make(now)
+            # Other replicas show what these signed, until they have heard of the new one.
+            others = () if configuration is None else trust.trusted(configuration, now)
+            return Kept(signer, others, authority.sign(signer, self._names, now))
+        if act is Act.RENEW:
+            return replace(found, leaf=authority.sign(found.signer, self._names, now), trouble="")
+        if act is Act.ROTATE:
+            return replace(found, signer=authority.make(now), others=(found.signer.certificate,))
+        return replace(found, others=())
+
+    def _have_trusted(self, configuration: Mapping[str, Any], found: Kept, now: datetime) -> str:
+        """Have all webhooks trust the authorities, and remember since when they are seen to; give what went wrong."""
+        operations, trouble = trust.operations(configuration, found.authorities), ""
+        trusted = trust.everywhere(configuration)
+        if operations:
+            try:
+                self._cluster.patch_webhooks(operations)
+            except Conflict:
+                raise
+            except Unanswered as error:
+                trouble = str(error)
+            else:
+                _log.info("caBundle: set in %d webhooks, authorities: %d", len(operations) - 1, len(found.authorities))
+                trusted = frozenset(found.authorities)
+        self._since = {one: self._since.get(one, now) for one in trusted}
+        return trouble
+
+    def _trusted_for(self, one: x509.Certificate | None, now: datetime) -> timedelta | None:
+        since = None if one is None else self._since.get(one)
+        return None if since is None else now - since
+
+
+_WORDS = {
+    Act.KEEP: "kept",
+    Act.MAKE: "a new authority and a certificate by it",
+    Act.RENEW: "a new certificate by the same authority",
+    Act.ROTATE: "a new authority, trusted besides the old one",
+    Act.FINISH: "the old authority is no longer trusted",
+}

@@ -1,0 +1,65 @@
+"""Whom API servers trust for the webhooks: the `caBundle` of each entry of the MutatingWebhookConfiguration, as a JSON Patch.
+
+Source: kubernetes.io/docs/reference/kubernetes-api/extend-resources/mutating-webhook-configuration-v1.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from cryptography import x509
+
+from admission.certificates.authority import Unusable, certificate_pem, parse_certificates, signs
+
+Operation = dict[str, Any]
+_MOST = 4  # authorities that are taken over from a configuration; a rotation has two
+
+
+def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Certificate]) -> list[Operation]:
+    """Give the operations that have every webhook trust some authorities and no others; none where all do.
+
+    They hold only for the configuration as it was read: another resourceVersion and they fail as a whole.
+    """
+    bundle = base64.b64encode(certificate_pem(authorities)).decode()
+    changes = [
+        {"op": "add", "path": f"/webhooks/{position}/clientConfig/caBundle", "value": bundle}
+        for position, webhook in enumerate(_webhooks(configuration))
+        if _client(webhook).get("caBundle") != bundle
+    ]
+    version = configuration["metadata"]["resourceVersion"]
+    return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *changes] if changes else []
+
+
+def trusted(configuration: Mapping[str, Any], now: datetime) -> tuple[x509.Certificate, ...]:
+    """Give the authorities that any webhook trusts and that are valid, newest first, a few at most."""
+    found = {
+        authority
+        for webhook in _webhooks(configuration)
+        for authority in _authorities(_client(webhook).get("caBundle"))
+        if authority.not_valid_before_utc <= now <= authority.not_valid_after_utc
+    }
+    return tuple(sorted(found, key=lambda one: one.not_valid_before_utc, reverse=True)[:_MOST])
+
+
+def everywhere(configuration: Mapping[str, Any]) -> frozenset[x509.Certificate]:
+    """Give the authorities that all webhooks trust; none where there is no webhook."""
+    each = [frozenset(_authorities(_client(webhook).get("caBundle"))) for webhook in _webhooks(configuration)]
+    return frozenset.intersection(*each) if each else frozenset()
+
+
+def _webhooks(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return configuration.get("webhooks") or []
+
+
+def _client(webhook: Mapping[str, Any]) -> Mapping[str, Any]:
+    return webhook.get("clientConfig") or {}
+
+
+def _authorities(bundle: Any) -> list[x509.Certificate]:
+    try:
+        pem = base64.b64decode(bundle or "", validate=True)
+        return [one for one in parse_certificates(pem) if signs(one)]
+    except (Unusable, binascii.Error, TypeError):
+        return []  # somebody's placeholder

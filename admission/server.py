@@ -1,0 +1,183 @@
+"""HTTPS for the API server: POST /pods and /pods/net1, one review each.
+
+Nothing of a body is logged, whatever happens. What a client can make this server hold or wait for is bounded here.
+"""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Protocol
+
+from aiohttp import web
+from aiohttp.web_exceptions import HTTPException
+from aiohttp.web_protocol import RequestHandler
+
+from admission.policy import Policy
+from admission.review import MAX_BYTES, Reviewed, Unreadable, review
+from admission.shown import Shown
+
+_log = logging.getLogger(__name__)
+# By path, what the label of the pod's namespace says: the webhook configuration has an entry for each.
+PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
+_PATIENCE_SECONDS = 10.0  # for a handshake, for the first request, and for each body; a webhook's timeout is ten, too
+_IDLE_SECONDS = 120.0  # client-go closes idle connections after 90, and it should be first
+_LINGER_SECONDS = 2.0  # for a client that still sends what has been refused
+_BACKLOG = 512
+
+
+class Meter(Protocol):
+    """Who counts."""
+
+    def reviewed(self, outcome: str, operator: str, seconds: float) -> None:
+        """Count a request: `outcome` is a review's, `unreadable`, or `failed`."""
+
+
+class Refused(Exception):
+    """This request gets no review."""
+
+    def __init__(self, status: HTTPStatus, words: str, *, close: bool = False) -> None:
+        """Say so by a status and words; `close` if nothing more can be read from the connection."""
+        super().__init__(words)
+        self.status, self.close = status, close
+
+
+class Server:
+    """Serves until it is closed."""
+
+    def __init__(self, policy: Policy, meter: Meter, shown: Shown) -> None:
+        """Answer by a policy, count by a meter, and show a certificate."""
+        self._policy, self._meter, self._shown = policy, meter, shown
+        self._leaving = False
+        self._silent: set[RequestHandler] = set()  # connections on which there was no request yet
+        self._http: web.Server
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        port: int = self._listening.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def accepts(self) -> bool:
+        """Whether it takes connections."""
+        return self._listener is not None and self._listener.is_serving() and not self._leaving
+
+    async def listen(self, port: int, host: str | None = None) -> None:
+        """Begin to serve, on all addresses where nothing else is said.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        # What is compressed is not decompressed: a few bytes may stand for any number.
+        self._http = web.Server(
+            self._answer,
+            access_log=None,
+            keepalive_timeout=_IDLE_SECONDS,
+            lingering_time=_LINGER_SECONDS,
+            auto_decompress=False,
+        )
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._connection,
+            host,
+            port,
+            ssl=self._shown.context,
+            ssl_handshake_timeout=_PATIENCE_SECONDS,
+            ssl_shutdown_timeout=_LINGER_SECONDS,
+            backlog=_BACKLOG,
+        )
+
+    def leave(self) -> None:
+        """Ask clients to go elsewhere: each answer closes its connection from now on."""
+        self._leaving = True
+
+    async def close(self, seconds: float) -> None:
+        """Take no more connections, and end those that are there when they have their answer, at most after a while."""
+        self.leave()
+        self._listening.close()
+        self._http.pre_shutdown()
+        await self._http.shutdown(seconds)
+
+    @property
+    def _listening(self) -> asyncio.Server:
+        if self._listener is None:
+            raise RuntimeError("the server does not listen yet")
+        return self._listener
+
+    def _connection(self) -> RequestHandler:
+        connection = self._http()
+        self._silent.add(connection)
+        asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._hurry, connection)
+        return connection
+
+    def _hurry(self, connection: RequestHandler) -> None:
+        if connection in self._silent:
+            self._silent.remove(connection)
+            connection.force_close()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        began = time.perf_counter()
+        self._silent.discard(request.protocol)
+        outcome, operator = "failed", ""
+        try:
+            reviewed = await self._review(request)
+            outcome, operator = reviewed.outcome, reviewed.operator
+            response = web.Response(body=reviewed.body, content_type="application/json")
+        except Refused as refused:
+            outcome = "unreadable"
+            response = web.Response(status=refused.status, text=f"{refused}\n")
+            if refused.close:
+                response.force_close()
+        except Exception as error:  # noqa: BLE001 - one pod that nobody thought of must not end the server for all others
+            _log.error("a review failed, and its pod is not let in: %s", _without_values(error))
+            response = web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="the review failed; see the log\n")
+        self._meter.reviewed(outcome, operator, time.perf_counter() - began)
+        response.headers["Server"] = "railnet"
+        if self._leaving:
+            response.force_close()
+        return response
+
+    async def _review(self, request: web.BaseRequest) -> Reviewed:
+        if request.path not in PATHS:
+            raise Refused(HTTPStatus.NOT_FOUND, f"there are {' and '.join(PATHS)}")
+        if request.method != "POST":
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST is answered")
+        if request.content_type != "application/json":
+            raise Refused(HTTPStatus.BAD_REQUEST, "the content type is not application/json")
+        body = await _body(request)
+        try:
+            reviewed = review(body, self._policy, PATHS[request.path])
+        except Unreadable as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        if reviewed.outcome == "denied":
+            _log.info("denied a pod of namespace %.63s: %s", reviewed.namespace, reviewed.why)
+        return reviewed
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    too_large = Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{MAX_BYTES} bytes is the most that is read", close=True)
+    if (request.content_length or 0) > MAX_BYTES:
+        raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BYTES:
+                    raise too_large
+    except TimeoutError:
+        words = f"the body did not come within {_PATIENCE_SECONDS:g} s"
+        raise Refused(HTTPStatus.REQUEST_TIMEOUT, words, close=True) from None
+    except (web.RequestPayloadError, HTTPException) as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not as HTTP says: {error!s:.200}", close=True) from None
+    return b"".join(parts)
+
+
+def _without_values(error: Exception) -> str:
+    """Tell where and what kind, but not the message, in which there may be something of the pod."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__name__}\n{frames}"
