@@ -79,6 +79,7 @@ class Server:
             keepalive_timeout=_IDLE_SECONDS,
             lingering_time=_LINGER_SECONDS,
             auto_decompress=False,
+            logger=_http_log(),
         )
         self._listener = await asyncio.get_running_loop().create_server(
             self._connection,
@@ -172,9 +173,27 @@ async def _body(request: web.BaseRequest) -> bytes:
     except TimeoutError:
         words = f"the body did not come within {_PATIENCE_SECONDS:g} s"
         raise Refused(HTTPStatus.REQUEST_TIMEOUT, words, close=True) from None
-    except (web.RequestPayloadError, HTTPException) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not as HTTP says: {error!s:.200}", close=True) from None
+    except (web.RequestPayloadError, HTTPException, OSError) as error:  # or the client has gone away
+        words = f"the body cannot be read: {type(error).__name__}"
+        raise Refused(HTTPStatus.BAD_REQUEST, words, close=True) from None
     return b"".join(parts)
+
+
+class _WithoutValues(logging.Filter):
+    """Keeps of what aiohttp says the sentence and the kind of the error, whose own words may quote what a client sent."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[0] is not None:
+            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[0].__name__}", ()
+            record.exc_info = None
+        return True
+
+
+def _http_log() -> logging.Logger:
+    log = logging.getLogger(f"{__name__}.http")
+    if not log.filters:
+        log.addFilter(_WithoutValues())
+    return log
 
 
 def _without_values(error: Exception) -> str:

@@ -97,6 +97,9 @@ class ApiServer:
             ) from None
         self._client = ApiClient(configuration)
         self._client.user_agent = NAME
+        self._of_namespace(namespace)
+
+    def _of_namespace(self, namespace: str) -> None:
         self._namespace = namespace
         self._secret = f"/api/v1/namespaces/{namespace}/secrets"
         self._webhooks = f"/apis/admissionregistration.k8s.io/v1/{_CONFIGURATION}"

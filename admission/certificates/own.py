@@ -38,13 +38,16 @@ class Own:
         return [f"API servers do not trust the certificate: {why}"]
 
     async def keep(self) -> NoReturn:
-        """Look every ten seconds; sooner while something is under way, or went wrong."""
-        pause = _SOON_SECONDS
+        """Look every ten seconds; each second while something is under way, and later and later while something is wrong."""
+        again = _SOON_SECONDS
         while True:
-            soon = await self._look()
-            pause = min(pause * 2, _LOOK_SECONDS) if self._trouble else _SOON_SECONDS if soon else _LOOK_SECONDS
-            await asyncio.sleep(pause)
-            pause = pause if self._trouble else _SOON_SECONDS
+            waits = await self._look()
+            if self._trouble:
+                again = min(2 * again, _LOOK_SECONDS)
+                await asyncio.sleep(again)
+            else:
+                again = _SOON_SECONDS
+                await asyncio.sleep(_SOON_SECONDS if waits else _LOOK_SECONDS)
 
     async def _look(self) -> bool:
         """Look once; tell whether something is under way."""

@@ -67,7 +67,7 @@ def shows(shown: Leaf | None, kept: Kept, now: datetime, trusted_for: timedelta 
         return False
     if shown is None or not shown.valid(now) or signed_by(shown.certificate, issuer):
         return True
-    return trusted_for is not None and trusted_for >= SETTLED
+    return _settled(trusted_for)
 
 
 def _of_leaf(kept: Kept, now: datetime, trusted_for: timedelta | None) -> Step | None:
@@ -77,10 +77,10 @@ def _of_leaf(kept: Kept, now: datetime, trusted_for: timedelta | None) -> Step |
     trouble = _invalid(leaf.certificate, now)
     if trouble:
         return Step(Act.RENEW, f"the certificate {trouble}")
+    if kept.issuer != kept.signer.certificate:
+        return Step(Act.RENEW, "the new authority is trusted by now") if _settled(trusted_for) else None
     if now >= _two_thirds(leaf.certificate):
         return Step(Act.RENEW, f"the certificate is valid until {leaf.ends:%Y-%m-%d} only")
-    if kept.issuer != kept.signer.certificate and trusted_for is not None and trusted_for >= SETTLED:
-        return Step(Act.RENEW, "the new authority is trusted by now")
     return None
 
 
@@ -96,6 +96,10 @@ def _of_authority(kept: Kept, now: datetime, *, asked: bool) -> Step | None:
     if now >= _two_thirds(signer):
         return Step(Act.ROTATE, f"the authority is valid until {signer.not_valid_after_utc:%Y-%m-%d} only")
     return None
+
+
+def _settled(trusted_for: timedelta | None) -> bool:
+    return trusted_for is not None and trusted_for >= SETTLED
 
 
 def _invalid(certificate: x509.Certificate, now: datetime) -> str:

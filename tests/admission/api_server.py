@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+
 from admission.certificates import authority, kept
 from admission.certificates.cluster import NAME, SECRET
 from admission.certificates.kept import Kept
@@ -104,6 +106,11 @@ class FakeApiServer:
         """What the first webhook trusts."""
         assert self.webhooks is not None
         return base64.b64decode(self.webhooks["webhooks"][0]["clientConfig"]["caBundle"])
+
+    @property
+    def trusted(self) -> list[x509.Certificate]:
+        """The authorities that the first webhook trusts."""
+        return authority.parse_certificates(self.pem)
 
     def answer(self, method: str, path: str, headers: Message, body: Any) -> tuple[int, JsonObject]:
         try:
@@ -198,6 +205,7 @@ def serving(fake: FakeApiServer, account: Path) -> Iterator[dict[str, str]]:
 def _handler(fake: FakeApiServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length", 0))

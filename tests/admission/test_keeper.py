@@ -1,32 +1,20 @@
 """The keeper against an API server: what is in the Secret, whom the webhooks trust, and what each replica shows."""
 
-from collections.abc import Iterator
+import base64
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from admission.certificates import authority
-from admission.certificates.authority import Leaf, signed_by
-from admission.certificates.cluster import ApiServer
-from admission.certificates.keeper import Keeper
-from tests.admission.api_server import NAMES, NAMESPACE, FakeApiServer, serving
+from admission.certificates import authority, kept
+from admission.certificates.cluster import NAME, ROTATE, ApiServer, Unanswered
+from admission.certificates.kept import Kept
+from admission.certificates.renewal import FINISHED, SETTLED
+from tests.admission.api_server import NAMES, NAMESPACE, FakeApiServer, Refusal, serving
 from tests.admission.clock import Clock
-
-
-class Replica:
-    """One of several: what it shows is carried from look to look."""
-
-    def __init__(self, account: Path, clock: Clock):
-        self.keeper = Keeper(ApiServer(NAMESPACE, account), NAMES, clock)
-        self.shown: Leaf | None = None
-        self.trouble = ""
-        self.waits = False
-        self.trusted = frozenset()
-
-    def look(self) -> "Replica":
-        seen = self.keeper.look(self.shown)
-        self.shown, self.trouble, self.waits, self.trusted = seen.leaf, seen.trouble, seen.waits, seen.trusted
-        return self
+from tests.admission.cluster_in_memory import Replica
 
 
 @pytest.fixture
@@ -45,26 +33,30 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi
 
 
 @pytest.fixture
-def replica(cluster: FakeApiServer, tmp_path: Path, clock: Clock) -> Replica:
-    return Replica(tmp_path, clock)
+def new_replica(cluster: FakeApiServer, tmp_path: Path, clock: Clock) -> Callable[[], Replica]:
+    return lambda: Replica(ApiServer(NAMESPACE, tmp_path), clock)
 
 
 @pytest.fixture
-def other(cluster: FakeApiServer, tmp_path: Path, clock: Clock) -> Replica:
-    return Replica(tmp_path, clock)
+def replica(new_replica: Callable[[], Replica]) -> Replica:
+    return new_replica()
 
 
-def is_trusted(cluster: FakeApiServer, leaf: Leaf | None) -> bool:
-    assert leaf is not None
-    return any(signed_by(leaf.certificate, one) for one in authority.parse_certificates(cluster.pem))
+@pytest.fixture
+def other(new_replica: Callable[[], Replica]) -> Replica:
+    return new_replica()
+
+
+def subjects(found: Kept) -> list[str]:
+    return [one.subject.rfc4514_string() for one in found.authorities]
 
 
 def test_first_look_makes_all_and_has_every_webhook_trust_it(cluster: FakeApiServer, replica: Replica):
     replica.look()
 
     assert replica.shown == cluster.kept.leaf
-    assert cluster.bundles == [[cluster.kept.signer.certificate.subject.rfc4514_string()]] * 2
-    assert is_trusted(cluster, replica.shown)
+    assert cluster.bundles == [subjects(cluster.kept)] * 2
+    assert replica.shows_one_of(cluster.trusted)
     assert (replica.trouble, replica.waits) == ("", False)
 
 
@@ -74,3 +66,362 @@ def test_second_look_and_second_replica_change_nothing(cluster: FakeApiServer, r
 
     assert replica.look().shown == other.look().shown
     assert cluster.requests == ["GET webhooks", "GET secrets"] * 2
+
+
+def test_what_others_wrote_into_the_objects_stays(cluster: FakeApiServer, replica: Replica, clock: Clock):
+    replica.look()
+    cluster.put_secret(cluster.data, annotations={"theirs": "stays", ROTATE: "now"}, labels={"a": "b"})
+
+    replica.look()
+
+    assert cluster.secret is not None
+    assert cluster.webhooks is not None
+    assert cluster.secret["metadata"]["annotations"] == {"theirs": "stays"}
+    assert cluster.secret["metadata"]["labels"] == {"a": "b"}
+    assert cluster.secret["type"] == "kubernetes.io/tls"
+    assert cluster.webhooks["metadata"]["labels"] == {"somebody": "else's"}
+    assert [one["failurePolicy"] for one in cluster.webhooks["webhooks"]] == ["Fail", "Fail"]
+
+
+def test_of_two_replicas_that_start_at_once_one_makes_and_the_other_takes(
+    cluster: FakeApiServer, replica: Replica, other: Replica
+):
+    both_have_read = threading.Barrier(2, timeout=20)
+
+    def together(method: str, kind: str) -> None:
+        if (method, kind) == ("POST", "secrets"):
+            both_have_read.wait()
+
+    cluster.interfere = together
+    threads = [threading.Thread(target=one.look) for one in (replica, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert cluster.requests.count("POST secrets") == 2
+    assert replica.shown == other.shown == cluster.kept.leaf
+    assert cluster.bundles == [subjects(cluster.kept)] * 2
+
+
+def test_secret_that_changes_while_it_is_decided_on_is_read_again(
+    cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
+):
+    replica.look()
+    clock.forward(days=61)
+    said: list[str] = []
+
+    def be_faster(method: str, kind: str) -> None:
+        if (method, kind) == ("PUT", "secrets") and not said:
+            said.append("once")
+            other.look()
+
+    cluster.interfere = be_faster
+    replica.look()
+
+    assert replica.shown == other.shown == cluster.kept.leaf
+    assert replica.shown is not None
+    assert replica.shown.begins > clock.now - timedelta(days=1)
+
+
+def test_older_bundle_is_never_written_over_a_newer_one(
+    cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
+):
+    replica.look()
+    cluster.add_webhooks(None, None)
+    cluster.put_secret(cluster.data, annotations={ROTATE: "now"})
+    secret_with_one = cluster.data
+    said: list[str] = []
+
+    def be_faster(method: str, kind: str) -> None:
+        # The other replica has rotated and patched after this one has read both objects.
+        if (method, kind) == ("PATCH", "webhooks") and not said:
+            said.append("once")
+            cluster.put_secret(cluster.data, annotations={ROTATE: "again"})
+            other.look()
+
+    cluster.interfere = be_faster
+    replica.look()
+
+    assert cluster.data != secret_with_one
+    assert cluster.bundles == [subjects(cluster.kept)] * 2
+    assert len(cluster.kept.others) == 1
+
+
+def test_bundle_that_somebody_overwrites_is_put_back(cluster: FakeApiServer, replica: Replica):
+    replica.look()
+    cluster.add_webhooks(base64.b64encode(b"a placeholder").decode(), None, "")
+
+    replica.look()
+
+    assert cluster.bundles == [subjects(cluster.kept)] * 3
+
+
+def test_leaf_is_renewed_after_two_thirds_by_the_same_authority_and_shown_at_once(
+    cluster: FakeApiServer, replica: Replica, clock: Clock
+):
+    before = replica.look().shown
+    signer = cluster.kept.signer.certificate
+    clock.forward(days=59)
+    assert replica.look().shown == before
+
+    clock.forward(days=1)
+    replica.look()
+
+    assert replica.shown != before
+    assert cluster.kept.signer.certificate == signer
+    assert cluster.bundles == [subjects(cluster.kept)] * 2
+
+
+def test_authority_is_rotated_without_a_moment_in_which_what_is_shown_is_not_trusted(
+    cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
+):
+    old = replica.look().shown
+    other.look()
+    (first,) = subjects(cluster.kept)
+    cluster.put_secret(cluster.data, annotations={ROTATE: "now"})
+
+    replica.look()
+    second = subjects(cluster.kept)[0]
+    assert second != first
+    assert cluster.bundles == [[second, first]] * 2
+    assert replica.shown == cluster.kept.leaf == old
+    assert replica.waits
+
+    clock.forward(seconds=SETTLED.total_seconds() - 1)
+    assert replica.look().shown == other.look().shown == old
+
+    clock.forward(seconds=1)
+    replica.look()
+    assert replica.shown == cluster.kept.leaf != old
+    assert cluster.kept.issuer == cluster.kept.signer.certificate
+    assert other.shown == old  # it has not looked yet, and is trusted still
+    assert other.shows_one_of(cluster.trusted)
+    assert cluster.bundles == [[second, first]] * 2
+
+    clock.forward(seconds=SETTLED.total_seconds())
+    assert other.look().shown == cluster.kept.leaf
+
+    clock.forward(seconds=FINISHED.total_seconds())
+    replica.look()
+    other.look()
+    assert cluster.bundles == [[second]] * 2
+    assert replica.shown == other.shown == cluster.kept.leaf
+
+
+def test_rotation_waits_while_the_bundle_cannot_be_set(cluster: FakeApiServer, replica: Replica, clock: Clock):
+    old = replica.look().shown
+    cluster.put_secret(cluster.data, annotations={ROTATE: "now"})
+    cluster.interfere = forbid("PATCH", "webhooks")
+    for _ in range(50):
+        replica.look()
+        clock.forward(days=1)
+
+    assert replica.shown == cluster.kept.leaf == old
+    assert "lacks the right 'patch' on mutatingwebhookconfigurations/railnet-admission" in replica.trouble
+
+
+def test_deleted_secret_is_made_anew_and_what_is_shown_stays_trusted(
+    cluster: FakeApiServer, replica: Replica, other: Replica, new_replica: Callable[[], Replica], clock: Clock
+):
+    old = replica.look().shown
+    cluster.secret = None
+
+    assert new_replica().look().shown == cluster.kept.leaf != old  # it shows what there is: it has nothing else
+    assert replica.look().shown == old
+    assert replica.waits
+    assert replica.shows_one_of(cluster.trusted)
+
+    clock.forward(seconds=SETTLED.total_seconds())
+    assert replica.look().shown == cluster.kept.leaf
+    clock.forward(seconds=FINISHED.total_seconds())
+    replica.look()
+    assert cluster.bundles == [subjects(cluster.kept)] * 2
+    assert cluster.kept.others == ()
+
+
+DAMAGE = {
+    "no authority": ({"ca.crt": b""}, "ca.crt is missing"),
+    "an authority that is none": ({"ca.crt": b"rubbish"}, "ca.crt holds no certificates"),
+    "no key of the authority": ({"ca.key": b""}, "ca.key is missing"),
+    "a key that is none": ({"ca.key": b"rubbish"}, "ca.key holds no private key"),
+    "another authority's key": (
+        {"ca.key": authority.key_pem(authority.make(Clock().now).key)},
+        "ca.key is the key of no authority in ca.crt",
+    ),
+}
+DAMAGED_LEAF = {
+    "no certificate": ({"tls.crt": b""}, "tls.crt is missing"),
+    "no key": ({"tls.key": b"-----BEGIN PRIVATE KEY-----\nx\n"}, "tls.key holds no private key"),
+    "a key of something else": (
+        {"tls.key": authority.key_pem(authority.make(Clock().now).key)},
+        "tls.key is not the key of the first certificate in tls.crt",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damaged_authority_is_told_and_all_is_made_anew(
+    damage: dict[str, bytes], words: str, cluster: FakeApiServer, replica: Replica, caplog: pytest.LogCaptureFixture
+):
+    replica.look()
+    before = cluster.kept
+    cluster.put_secret(cluster.data | damage)
+
+    with caplog.at_level("INFO"):
+        replica.look()
+
+    assert words in caplog.text
+    assert cluster.kept.signer.certificate != before.signer.certificate
+    assert cluster.kept.others == (before.signer.certificate,)
+    assert replica.shown == before.leaf  # trusted, and not replaced before the new one is, too
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGED_LEAF.values(), ids=DAMAGED_LEAF.keys())
+def test_damaged_leaf_is_told_and_signed_anew(
+    damage: dict[str, bytes], words: str, cluster: FakeApiServer, replica: Replica, caplog: pytest.LogCaptureFixture
+):
+    replica.look()
+    before = cluster.kept
+    cluster.put_secret(cluster.data | damage)
+
+    with caplog.at_level("INFO"):
+        replica.look()
+
+    assert words in caplog.text
+    assert cluster.kept.signer.certificate == before.signer.certificate
+    assert replica.shown == cluster.kept.leaf != before.leaf
+
+
+def test_leaf_for_other_names_is_signed_anew(cluster: FakeApiServer, replica: Replica, clock: Clock):
+    replica.look()
+    signer = cluster.kept.signer
+    leaf = authority.sign(signer, ["somebody.else.svc"], clock.now)
+    cluster.put_secret(cluster.data | {"tls.crt": leaf.chain, "tls.key": leaf.key})
+
+    replica.look()
+
+    assert cluster.kept.leaf is not None
+    assert cluster.kept.leaf.lacks(NAMES) == []
+
+
+def test_leaf_of_a_stranger_is_signed_anew(cluster: FakeApiServer, replica: Replica, clock: Clock):
+    replica.look()
+    leaf = authority.sign(authority.make(clock.now), list(NAMES), clock.now)
+    cluster.put_secret(cluster.data | {"tls.crt": leaf.chain, "tls.key": leaf.key})
+
+    assert replica.look().shown == cluster.kept.leaf != leaf
+
+
+def test_after_a_long_sleep_everything_is_new(cluster: FakeApiServer, replica: Replica, clock: Clock):
+    replica.look()
+    clock.forward(days=3650)
+
+    replica.look()
+
+    assert replica.shown is not None
+    assert replica.shown.valid(clock.now)
+    assert len(cluster.trusted) == 1
+    assert replica.shows_one_of(cluster.trusted)
+
+
+def forbid(method: str, kind: str) -> Callable[[str, str], None]:
+    def interfere(asked: str, of: str) -> None:
+        if (asked, of) == (method, kind):
+            raise Refusal(403, f'User "system:serviceaccount:railnet:{NAME}" cannot do that')
+
+    return interfere
+
+
+@pytest.mark.parametrize(
+    ("method", "right"),
+    [("GET", "'get' on secrets/railnet-admission-tls in namespace railnet"), ("POST", "'create' on secrets")],
+)
+def test_missing_right_to_the_secret_is_named(cluster: FakeApiServer, replica: Replica, method: str, right: str):
+    cluster.interfere = forbid(method, "secrets")
+
+    with pytest.raises(Unanswered, match=f"the service account railnet-admission lacks the right {right}"):
+        replica.look()
+
+
+def test_certificate_is_made_where_the_webhooks_may_not_be_read_and_the_missing_right_is_named(
+    cluster: FakeApiServer, replica: Replica
+):
+    cluster.interfere = forbid("GET", "webhooks")
+
+    replica.look()
+
+    assert replica.shown == cluster.kept.leaf
+    assert replica.trusted == frozenset()
+    assert "lacks the right 'get' on mutatingwebhookconfigurations/railnet-admission" in replica.trouble
+
+
+def test_bundle_that_somebody_set_by_hand_counts(cluster: FakeApiServer, replica: Replica, other: Replica):
+    replica.look()
+    cluster.interfere = forbid("PATCH", "webhooks")
+
+    assert other.look().trusted == frozenset({cluster.kept.signer.certificate})
+
+
+def test_webhooks_that_are_not_there_are_nobodys_trust(cluster: FakeApiServer, replica: Replica):
+    assert replica.look().trusted
+    cluster.webhooks = None
+
+    replica.look()
+
+    assert replica.trusted == frozenset()
+    assert "not found" in replica.trouble
+    assert replica.shown == cluster.kept.leaf
+
+
+def test_who_was_trusted_stays_so_while_nothing_can_be_asked(cluster: FakeApiServer, replica: Replica):
+    before = replica.look().trusted
+
+    def fail(method: str, kind: str) -> None:
+        if kind == "webhooks":
+            raise Refusal(503, "the server is currently unable to handle the request")
+
+    cluster.interfere = fail
+    replica.look()
+
+    assert replica.trusted == before
+    assert "HTTP 503" in replica.trouble
+
+
+def test_secret_that_may_not_be_changed_is_told_in_the_api_servers_words(
+    cluster: FakeApiServer, replica: Replica, clock: Clock
+):
+    replica.look()
+    clock.forward(days=61)
+
+    def refuse(method: str, kind: str) -> None:
+        if method == "PUT":
+            raise Refusal(422, "data: Forbidden: field is immutable when `immutable` is set")
+
+    cluster.interfere = refuse
+    with pytest.raises(Unanswered, match="field is immutable"):
+        replica.look()
+
+
+def test_stopped_api_server_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock):
+    with serving(FakeApiServer(), tmp_path) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        replica = Replica(ApiServer(NAMESPACE, tmp_path), clock)
+
+    with pytest.raises(Unanswered, match="cannot get secrets/railnet-admission-tls in namespace railnet"):
+        replica.look()
+
+
+def test_outside_of_a_cluster_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    with pytest.raises(Unanswered, match="outside of a cluster, give --certificates"):
+        ApiServer(NAMESPACE, tmp_path)
+
+
+def test_secret_holds_what_it_is_read_as(cluster: FakeApiServer, replica: Replica):
+    replica.look()
+
+    assert kept.data(cluster.kept) == cluster.data
+    assert cluster.data.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
