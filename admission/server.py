@@ -8,6 +8,7 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Protocol
 
@@ -25,6 +26,7 @@ PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
 _PATIENCE_SECONDS = 10.0  # for a handshake, for the first request, and for each body; a webhook's timeout is ten, too
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90, and it should be first
 _LINGER_SECONDS = 2.0  # for a client that still sends what has been refused
+_MOMENT_SECONDS = 0.1
 _BACKLOG = 512
 
 
@@ -45,21 +47,23 @@ class Refused(Exception):
 
 
 class Server:
-    """Serves until it is closed."""
+    """Serves until it is closed.
+
+    Attributes:
+        port: the one it listens on; 0 before it does.
+    """
 
     def __init__(self, policy: Policy, meter: Meter, shown: Shown) -> None:
         """Answer by a policy, count by a meter, and show a certificate."""
         self._policy, self._meter, self._shown = policy, meter, shown
+        self.port = 0
         self._leaving = False
         self._silent: set[RequestHandler] = set()  # connections on which there was no request yet
+        self._busy: set[RequestHandler] = set()  # connections on which there is one
+        self._rests = asyncio.Event()
+        self._rests.set()
         self._http: web.Server
         self._listener: asyncio.Server | None = None
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        port: int = self._listening.sockets[0].getsockname()[1]
-        return port
 
     @property
     def accepts(self) -> bool:
@@ -90,23 +94,25 @@ class Server:
             ssl_shutdown_timeout=_LINGER_SECONDS,
             backlog=_BACKLOG,
         )
+        self.port = self._listener.sockets[0].getsockname()[1]
 
     def leave(self) -> None:
-        """Ask clients to go elsewhere: each answer closes its connection from now on."""
+        """Send clients elsewhere: connections that are idle end now, and each other one with its next answer."""
         self._leaving = True
+        for connection in self._http.connections:
+            if connection not in self._busy:
+                connection.force_close()
 
     async def close(self, seconds: float) -> None:
         """Take no more connections, and end those that are there when they have their answer, at most after a while."""
-        self.leave()
-        self._listening.close()
-        self._http.pre_shutdown()
-        await self._http.shutdown(seconds)
-
-    @property
-    def _listening(self) -> asyncio.Server:
         if self._listener is None:
-            raise RuntimeError("the server does not listen yet")
-        return self._listener
+            return
+        self._listener.close()
+        self.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rests.wait()
+        await self._http.shutdown(_MOMENT_SECONDS)
 
     def _connection(self) -> RequestHandler:
         connection = self._http()
@@ -120,8 +126,18 @@ class Server:
             connection.force_close()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        began = time.perf_counter()
         self._silent.discard(request.protocol)
+        self._busy.add(request.protocol)
+        self._rests.clear()
+        try:
+            return await self._counted(request)
+        finally:
+            self._busy.discard(request.protocol)
+            if not self._busy:
+                self._rests.set()
+
+    async def _counted(self, request: web.BaseRequest) -> web.Response:
+        began = time.perf_counter()
         outcome, operator = "failed", ""
         try:
             reviewed = await self._review(request)

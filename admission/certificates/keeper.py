@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
     Attributes:
         leaf: what to show from now on; None if there is nothing.
-        trusted: the authorities that all webhooks trust, as far as is known.
+        trusted: the authorities that API servers trust, as far as is known: those that all webhooks have long enough.
         trouble: what went wrong, in words; empty if nothing did.
         waits: whether something waits for trust to settle, so that the next look should come soon.
     """
@@ -71,8 +71,13 @@ class Keeper:
         if configuration is not None:
             trouble = self._have_trusted(configuration, found, now)
         shows = renewal.shows(shown, found, now, self._trusted_for(found.issuer, now))
-        waits = found.issuer != found.signer.certificate or (found.leaf != shown and not shows)
-        return Seen(found.leaf if shows else shown, frozenset(self._since), trouble, waits)
+        trusted = self._trusted(now)
+        waits = (
+            found.issuer != found.signer.certificate
+            or (found.leaf != shown and not shows)
+            or len(trusted) < len(self._since)
+        )
+        return Seen(found.leaf if shows else shown, trusted, trouble, waits)
 
     def _configuration(self) -> tuple[Mapping[str, Any] | None, str]:
         try:
@@ -130,6 +135,11 @@ class Keeper:
                 trusted = frozenset(found.authorities)
         self._since = {one: self._since.get(one, now) for one in trusted}
         return trouble
+
+    def _trusted(self, now: datetime) -> frozenset[x509.Certificate]:
+        # Where there is only one, nobody can be served better by waiting: at the first start, and at most later ones.
+        alone = len(self._since) == 1
+        return frozenset(one for one, since in self._since.items() if alone or now - since >= renewal.SETTLED)
 
     def _trusted_for(self, one: x509.Certificate | None, now: datetime) -> timedelta | None:
         since = None if one is None else self._since.get(one)

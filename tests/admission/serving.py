@@ -1,0 +1,119 @@
+"""A server on the loopback, and a client that speaks to it as an API server does: TLS, kept alive, bytes by hand where need be."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from admission.certificates import authority
+from admission.certificates.authority import Authority, Leaf
+from admission.policy import Policy
+from admission.server import Server
+from admission.shown import Shown
+
+NAME = "railnet-admission.railnet.svc"
+
+
+def an_authority() -> Authority:
+    return authority.make(datetime.now(UTC))
+
+
+def a_leaf(of: Authority, name: str = NAME) -> Leaf:
+    return authority.sign(of, [name], datetime.now(UTC))
+
+
+class Counted:
+    """Remembers what is counted."""
+
+    def __init__(self) -> None:
+        self.reviews: list[tuple[str, str]] = []
+
+    def reviewed(self, outcome: str, operator: str, seconds: float) -> None:
+        assert seconds > 0
+        self.reviews.append((outcome, operator))
+
+
+class Served:
+    """A server that listens, and all that it was given."""
+
+    def __init__(self, policy: Policy):
+        self.authority = an_authority()
+        self.shown, self.counted = Shown(), Counted()
+        self.shown.show(a_leaf(self.authority))
+        self.server = Server(policy, self.counted, self.shown)
+
+    def trust(self, *authorities: Authority) -> ssl.SSLContext:
+        pem = authority.certificate_pem([one.certificate for one in authorities or (self.authority,)])
+        return ssl.create_default_context(cadata=pem.decode())
+
+    async def connect(self, context: ssl.SSLContext | None = None) -> "Connection":
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.server.port, ssl=context or self.trust(), server_hostname=NAME
+        )
+        return Connection(reader, writer)
+
+
+class Answer:
+    def __init__(self, status: int, headers: dict[str, str], body: bytes):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def words(self) -> str:
+        return self.body.decode().strip()
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self.reader, self.writer = reader, writer
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        found: ssl.SSLObject = self.writer.get_extra_info("ssl_object")
+        return found
+
+    def send(self, raw: bytes) -> None:
+        self.writer.write(raw)
+
+    async def answer(self) -> Answer:
+        async with asyncio.timeout(20):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.rstrip().split("\r\n")
+            headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
+            body = await self.reader.readexactly(int(headers["content-length"]))
+            return Answer(int(first.split()[1]), headers, body)
+
+    async def post(self, body: bytes, path: str = "/pods?timeout=10s") -> Answer:
+        self.send(request(body, path))
+        return await self.answer()
+
+    async def is_closed(self) -> bool:
+        """Wait for the server to end it; nothing else may come."""
+        async with asyncio.timeout(20):
+            try:
+                return await self.reader.read() == b""
+            except ConnectionError:
+                return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def request(
+    body: bytes, path: str = "/pods?timeout=10s", content_type: str = "application/json", method: str = "POST"
+) -> bytes:
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: {NAME}\r\nUser-Agent: kube-apiserver-admission\r\n"
+        f"Content-Length: {len(body)}\r\nAccept: application/json, */*\r\nContent-Type: {content_type}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+@asynccontextmanager
+async def serving(policy: Policy | None = None) -> AsyncIterator[Served]:
+    served = Served(policy or Policy())
+    await served.server.listen(0, "127.0.0.1")
+    try:
+        yield served
+    finally:
+        await served.server.close(5)

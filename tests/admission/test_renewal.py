@@ -1,0 +1,239 @@
+"""What is decided about certificates at any time, and what follows from it for two replicas that only look now and then."""
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from cryptography import x509
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admission.certificates import authority
+from admission.certificates.authority import AUTHORITY_LIFETIME, BACKDATED, LEAF_LIFETIME, Leaf, signed_by
+from admission.certificates.cluster import ROTATE
+from admission.certificates.kept import Kept
+from admission.certificates.renewal import FINISHED, SETTLED, Act, next_step, shows
+from tests.admission.api_server import NAMES, FakeApiServer
+from tests.admission.clock import START, Clock
+from tests.admission.cluster_in_memory import InMemory, Replica
+
+FIRST, SECOND = authority.make(START), authority.make(START)
+LEAF, OF_SECOND = authority.sign(FIRST, NAMES, START), authority.sign(SECOND, NAMES, START)
+PLAIN = Kept(FIRST, (), LEAF)
+ROTATING = Kept(SECOND, (FIRST.certificate,), LEAF)
+ROTATED = Kept(SECOND, (FIRST.certificate,), OF_SECOND)
+LEAF_IS_DUE = START - BACKDATED + (LEAF_LIFETIME + BACKDATED) * 2 / 3
+AUTHORITY_IS_DUE = START - BACKDATED + (AUTHORITY_LIFETIME + BACKDATED) * 2 / 3
+MOMENT = timedelta(seconds=1)
+
+
+def act(kept: Kept, now: datetime = START, trusted_for: timedelta | None = None, *, asked: bool = False) -> Act:
+    return next_step(kept, now, trusted_for, asked=asked).act
+
+
+def test_leaf_is_renewed_at_two_thirds_of_its_time():
+    assert act(PLAIN, LEAF_IS_DUE - MOMENT) is Act.KEEP
+    assert act(PLAIN, LEAF_IS_DUE) is Act.RENEW
+
+
+def test_authority_is_rotated_at_two_thirds_of_its_time():
+    def with_a_young_leaf(now: datetime) -> Kept:
+        return Kept(FIRST, (), authority.sign(FIRST, NAMES, now))
+
+    assert act(with_a_young_leaf(AUTHORITY_IS_DUE), AUTHORITY_IS_DUE - MOMENT) is Act.KEEP
+    assert act(with_a_young_leaf(AUTHORITY_IS_DUE), AUTHORITY_IS_DUE) is Act.ROTATE
+
+
+def test_authority_is_rotated_when_somebody_asks_but_one_rotation_at_a_time():
+    assert act(PLAIN, asked=True) is Act.ROTATE
+    assert act(ROTATING, asked=True) is Act.KEEP
+    assert act(ROTATED, asked=True) is Act.KEEP
+
+
+def test_new_authority_signs_only_when_it_has_been_trusted_for_a_while():
+    assert act(ROTATING, trusted_for=None) is Act.KEEP
+    assert act(ROTATING, trusted_for=SETTLED - MOMENT) is Act.KEEP
+    assert act(ROTATING, trusted_for=SETTLED) is Act.RENEW
+    assert act(ROTATING, LEAF_IS_DUE, trusted_for=None) is Act.KEEP  # better an old leaf than one that nobody trusts
+    assert act(ROTATING, LEAF.ends + MOMENT, trusted_for=None) is Act.RENEW  # of what has ended there is no use
+
+
+def test_old_authority_is_forgotten_an_hour_after_the_new_one_signed():
+    assert act(ROTATED, START + FINISHED - MOMENT) is Act.KEEP
+    assert act(ROTATED, START + FINISHED) is Act.FINISH
+
+
+def test_what_is_not_valid_yet_is_made_anew_and_the_clock_is_doubted():
+    step = next_step(PLAIN, START - BACKDATED - MOMENT, None)
+
+    assert step.act is Act.MAKE
+    assert "is this node's clock right?" in step.why
+
+
+def test_clock_that_is_a_little_behind_does_no_harm():
+    assert act(PLAIN, START - BACKDATED) is Act.KEEP
+
+
+def test_expired_authority_is_made_anew():
+    assert act(PLAIN, FIRST.certificate.not_valid_after_utc + MOMENT) is Act.MAKE
+
+
+@given(st.timedeltas(timedelta(), AUTHORITY_LIFETIME))
+def test_leaf_never_outlives_its_authority(after: timedelta):
+    leaf = authority.sign(FIRST, NAMES, START + after)
+
+    assert leaf.ends <= FIRST.certificate.not_valid_after_utc
+    assert signed_by(leaf.certificate, FIRST.certificate)
+    assert leaf.lacks(NAMES) == []
+
+
+@given(st.sampled_from([PLAIN, ROTATING, ROTATED]), st.timedeltas(timedelta(), timedelta(days=800)), st.booleans())
+def test_what_is_of_no_use_is_never_kept(kept: Kept, after: timedelta, asked: bool):
+    now = START + after
+    leaf = kept.leaf
+    assert leaf is not None
+
+    if act(kept, now, asked=asked) in (Act.KEEP, Act.FINISH, Act.ROTATE):
+        assert leaf.valid(now)
+        assert now <= kept.signer.certificate.not_valid_after_utc
+
+
+@pytest.mark.parametrize(
+    ("shown", "trusted_for", "changes"),
+    [
+        (None, None, True),  # something is better than nothing
+        (LEAF, None, False),
+        (LEAF, SETTLED - MOMENT, False),
+        (LEAF, SETTLED, True),
+        (authority.sign(SECOND, NAMES, START), None, True),  # whoever trusts this one trusts the other
+    ],
+)
+def test_replica_shows_another_authoritys_leaf_only_when_that_is_trusted(
+    shown: Leaf | None, trusted_for: timedelta | None, changes: bool
+):
+    assert shows(shown, ROTATED, START, trusted_for) is changes
+
+
+def test_replica_whose_leaf_has_ended_shows_what_there_is():
+    assert shows(LEAF, ROTATED, LEAF.ends + MOMENT, None)
+
+
+class Watched(FakeApiServer):
+    """Remembers which authorities were trusted from when on."""
+
+    def __init__(self, clock: Clock):
+        super().__init__()
+        self._clock = clock
+        self.history: list[tuple[datetime, list[x509.Certificate]]] = []
+
+    def do(self, method: str, path: str, body: object) -> dict[str, object]:
+        done = super().do(method, path, body)
+        if method == "PATCH":
+            self.history.append((self._clock.now, self.trusted))
+        return done
+
+    def may_be_known(self, now: datetime) -> list[list[x509.Certificate]]:
+        """Give all that an API server which is a little behind may hold for the truth."""
+        behind = now - (SETTLED - MOMENT)
+        ended = [(until, trusted) for (_, trusted), (until, _) in pairwise(self.history)]
+        return [trusted for until, trusted in ended if until > behind] + [self.history[-1][1]]
+
+
+class Cluster:
+    """Two replicas and an API server over time."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.api = Watched(self.clock)
+        self.api.add_webhooks(None, None)
+        self.replicas = [self.started(), self.started()]
+        self.everybody_looks()
+        self.clock.forward(seconds=60)
+        self.api.history[:-1] = []  # before the first there was nobody to trust
+
+    def started(self) -> Replica:
+        return Replica(InMemory(self.api), self.clock)
+
+    def everybody_looks(self) -> None:
+        for one in self.replicas:
+            one.look()
+            self.check()
+
+    def check(self) -> None:
+        """Every replica that is ready shows what every API server trusts, however far behind that may be."""
+        for one in self.replicas:
+            if one.shows_one_of(list(one.trusted)):
+                assert one.shown is not None
+                assert one.shown.valid(self.clock.now)
+                assert all(one.shows_one_of(trusted) for trusted in self.api.may_be_known(self.clock.now))
+
+    def come_to_rest(self) -> None:
+        for _ in range(20):
+            self.everybody_looks()
+            if not any(one.waits for one in self.replicas):
+                return
+            self.clock.forward(seconds=1)
+        raise AssertionError("it never comes to rest")
+
+    def happen(self, event: str, number: int) -> None:
+        getattr(self, event)(number)
+
+    def look(self, number: int) -> None:
+        self.replicas[number % 2].look()
+
+    def moment(self, number: int) -> None:
+        self.clock.forward(seconds=number / 4)
+
+    def hours(self, number: int) -> None:
+        self.come_to_rest()
+        self.clock.forward(hours=number)
+        self.come_to_rest()
+
+    def restart(self, number: int) -> None:
+        self.replicas[number % 2] = self.started()
+
+    def ask(self, number: int) -> None:
+        if self.api.secret is not None:
+            self.api.put_secret(self.api.data, annotations={ROTATE: str(number)})
+
+    def delete(self, number: int) -> None:
+        self.api.secret = None
+
+    def damage(self, number: int) -> None:
+        if self.api.secret is not None:
+            name = ("ca.crt", "ca.key", "tls.crt", "tls.key")[number % 4]
+            self.api.put_secret(self.api.data | {name: b"rubbish"})
+
+
+EVENTS = st.tuples(
+    st.sampled_from(["look"] * 6 + ["moment"] * 6 + ["ask", "delete", "damage", "restart", "hours"]), st.integers(0, 20)
+)
+
+
+@settings(max_examples=3000)
+@given(st.lists(EVENTS, max_size=60))
+def test_whatever_happens_a_replica_that_is_ready_is_trusted(events: list[tuple[str, int]]):
+    cluster = Cluster()
+
+    for event, number in events:
+        cluster.happen(event, number)
+        cluster.check()
+
+    cluster.come_to_rest()
+    cluster.clock.forward(hours=2)
+    cluster.come_to_rest()
+    first, second = cluster.replicas
+    assert first.shown == second.shown == cluster.api.kept.leaf
+    assert cluster.api.trusted == [cluster.api.kept.signer.certificate]
+
+
+def test_two_years_pass_and_nobody_does_anything():
+    cluster = Cluster()
+    seen = set()
+    for _ in range(150):
+        cluster.clock.forward(days=5)
+        cluster.come_to_rest()
+        assert all(one.shows_one_of(list(one.trusted)) for one in cluster.replicas)
+        seen.add(cluster.api.kept.signer.certificate)
+
+    assert len(seen) == 4  # the first, and one every eight months

@@ -1,0 +1,391 @@
+"""The webhook over real TLS on the loopback: what is answered, refused, waited for, and what ends."""
+
+import asyncio
+import base64
+import json
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from admission import server
+from admission.policy import Policy
+from admission.review import MAX_BYTES
+from tests.admission.reviewing import a_review
+from tests.admission.serving import Served, a_leaf, an_authority, request, serving
+
+TRAINING: dict[str, Any] = {
+    "metadata": {"name": "p", "labels": {"railnet.io/net1": "true"}},
+    "spec": {"containers": [{"name": "main"}]},
+}
+PLAIN: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+INDEXED: dict[str, Any] = {
+    "metadata": {
+        "name": "p",
+        "labels": {"batch.kubernetes.io/job-name": "j", "batch.kubernetes.io/job-completion-index": "0"},
+    },
+    "spec": {"containers": [{"name": "main"}]},
+}
+DENIED: dict[str, Any] = {
+    **TRAINING,
+    "metadata": {**TRAINING["metadata"], "annotations": {"railnet.io/network": "nowhere"}},
+}
+
+
+def run(test: Callable[[Served], Awaitable[None]], policy: Policy | None = None) -> None:
+    async def inside() -> None:
+        async with serving(policy) as served:
+            await test(served)
+
+    asyncio.run(inside())
+
+
+def response_of(body: bytes) -> dict[str, Any]:
+    response: dict[str, Any] = json.loads(body)["response"]
+    return response
+
+
+def test_pod_that_gets_a_rail_is_patched():
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+
+        answer = await connection.post(a_review(TRAINING, uid="abc"))
+
+        response = response_of(answer.body)
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert (response["uid"], response["allowed"], response["patchType"]) == ("abc", True, "JSONPatch")
+        assert any(
+            one["path"] == "/spec/containers/0/resources" for one in json.loads(base64.b64decode(response["patch"]))
+        )
+        assert served.counted.reviews == [("patched", "any pod with the label")]
+
+    run(test)
+
+
+def test_other_pod_passes_untouched():
+    async def test(served: Served) -> None:
+        answer = await (await served.connect()).post(a_review(PLAIN))
+
+        assert "patch" not in response_of(answer.body)
+        assert served.counted.reviews == [("untouched", "")]
+
+    run(test)
+
+
+def test_pod_that_may_not_is_denied_with_words_and_the_log_says_so(caplog: pytest.LogCaptureFixture):
+    async def test(served: Served) -> None:
+        with caplog.at_level(logging.INFO):
+            answer = await (await served.connect()).post(a_review(DENIED, namespace="team-a"))
+
+        response = response_of(answer.body)
+        assert not response["allowed"]
+        assert "nowhere" in response["status"]["message"]
+        assert f"denied a pod of namespace team-a: {response['status']['message']}" in caplog.text
+        assert served.counted.reviews == [("denied", "")]
+
+    run(test)
+
+
+def test_path_tells_what_the_namespaces_label_says():
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        without = await connection.post(a_review(INDEXED), "/pods")
+        labelled = await connection.post(a_review(INDEXED), "/pods/net1?timeout=10s")
+
+        assert "patch" not in response_of(without.body)
+        assert "patch" in response_of(labelled.body)
+
+    run(test)
+
+
+def test_connection_is_kept_for_the_next_request():
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        for _ in range(20):
+            assert (await connection.post(a_review(TRAINING))).status == 200
+        for _ in range(3):
+            assert (await connection.post(b"{}")).status == 400
+        assert (await connection.post(a_review(TRAINING))).status == 200
+
+    run(test)
+
+
+REFUSED = {
+    "no review": (request(b"{}"), 400, "the body is no AdmissionReview of admission.k8s.io/v1"),
+    "no JSON": (request(b"hello"), 400, "the review is no JSON"),
+    "another content type": (request(a_review(PLAIN), content_type="text/yaml"), 400, "not application/json"),
+    "compressed": (
+        request(b"\x1f\x8b\x08").replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n", 1),
+        400,
+        "the review is no JSON",
+    ),
+    "another path": (request(b"{}", "/"), 404, "there are /pods and /pods/net1"),
+    "a path below": (request(b"{}", "/pods/net1/x"), 404, "there are /pods and /pods/net1"),
+    "another method": (request(b"", method="GET"), 405, "only POST"),
+    "too large a body, as it says": (
+        request(b"x", "/pods").replace(b"Content-Length: 1\r", b"Content-Length: %d\r" % (MAX_BYTES + 1)),
+        413,
+        f"{MAX_BYTES} bytes is the most",
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "status", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_no_review_is_refused_with_words(raw: bytes, status: int, words: str):
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        connection.send(raw)
+
+        answer = await connection.answer()
+
+        assert (answer.status, words in answer.words) == (status, True), answer.words
+        assert served.counted.reviews == [("unreadable", "")]
+
+    run(test)
+
+
+def test_body_without_a_length_is_read_to_the_same_bound():
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        head = request(b"", "/pods").replace(b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n")
+        chunk = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
+        connection.send(head + chunk * (MAX_BYTES // 0x100000 + 1))
+
+        assert (await connection.answer()).status == 413
+
+    run(test)
+
+
+def test_body_as_large_as_it_may_be_is_reviewed():
+    async def test(served: Served) -> None:
+        answer = await (await served.connect()).post(a_review(TRAINING).ljust(MAX_BYTES))
+
+        assert "patch" in response_of(answer.body)
+
+    run(test)
+
+
+def test_rubbish_is_answered_and_the_log_keeps_nothing_of_it(caplog: pytest.LogCaptureFixture):
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        connection.send(b"POST /pods HTTP/1.1\r\nSecret-Header\x00: hunter2\r\n\r\n")
+
+        assert (await connection.answer()).status == 400
+        assert await connection.is_closed()
+        assert "hunter2" not in caplog.text
+
+    run(test)
+
+
+def test_client_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 0.3)
+
+    async def test(served: Served) -> None:
+        silent = await served.connect()
+        slow = await served.connect()
+        slow.send(b"POST /pods HTT")
+        _, plain = await asyncio.open_connection("127.0.0.1", served.server.port)  # no handshake
+
+        assert await silent.is_closed()
+        assert await slow.is_closed()
+        plain.close()
+        assert served.counted.reviews == []
+
+    run(test)
+
+
+def test_client_that_has_had_an_answer_may_be_silent(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 0.2)
+
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        await connection.post(a_review(PLAIN))
+        await asyncio.sleep(0.5)
+
+        assert (await connection.post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
+def test_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 0.3)
+
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        connection.send(request(a_review(PLAIN))[:-10])
+
+        answer = await connection.answer()
+
+        assert (answer.status, answer.words) == (408, "the body did not come within 0.3 s")
+        assert answer.headers["connection"] == "close"
+
+    run(test)
+
+
+def test_client_that_goes_away_in_the_middle_is_nobodys_error(caplog: pytest.LogCaptureFixture):
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        connection.send(request(a_review(PLAIN))[:-10])
+        await connection.writer.drain()
+        await asyncio.sleep(0.1)
+        connection.writer.transport.abort()
+        await asyncio.sleep(0.1)
+
+        assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+        assert served.counted.reviews == [("unreadable", ""), ("untouched", "")]
+        assert caplog.records == []
+
+    run(test)
+
+
+def test_review_that_fails_is_an_answer_a_line_without_the_pod_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def fail(body: bytes, *_: object) -> None:
+        raise KeyError(body.decode())
+
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        with monkeypatch.context() as patched:
+            patched.setattr(server, "review", fail)
+            failed = await connection.post(a_review({"env": "hunter2"}))
+        after = await connection.post(a_review(PLAIN))
+
+        assert (failed.status, failed.words) == (500, "the review failed; see the log")
+        assert after.status == 200
+        assert "KeyError" in caplog.text
+        assert "hunter2" not in caplog.text
+        assert served.counted.reviews == [("failed", ""), ("untouched", "")]
+
+    run(test)
+
+
+def test_older_tls_is_refused():
+    async def test(served: Served) -> None:
+        context = served.trust()
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await served.connect(context)
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_is_spoken_with_http_1(version: ssl.TLSVersion):
+    async def test(served: Served) -> None:
+        context = served.trust()
+        context.minimum_version = context.maximum_version = version
+        context.set_alpn_protocols(["h2", "http/1.1"])
+
+        connection = await served.connect(context)
+
+        assert connection.tls.selected_alpn_protocol() == "http/1.1"
+        assert (await connection.post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
+def test_certificates_change_under_load_and_no_request_fails():
+    async def test(served: Served) -> None:
+        old, new = served.authority, an_authority()
+        context = served.trust(old, new)
+        ends, answered, issuers = asyncio.Event(), 0, set()
+
+        async def keep_asking(*, each_time: bool) -> None:
+            nonlocal answered
+            connection = await served.connect(context)
+            while not ends.is_set():
+                if each_time:
+                    connection.close()
+                    connection = await served.connect(context)
+                    issuers.add(str(connection.tls.getpeercert()["issuer"]))  # type: ignore[index]
+                assert (await connection.post(a_review(TRAINING))).status == 200
+                answered += 1
+            connection.close()
+
+        clients = [asyncio.create_task(keep_asking(each_time=one % 2 == 0)) for one in range(6)]
+        for number in range(30):
+            served.shown.show(a_leaf(new if number % 2 else old))
+            await asyncio.sleep(0.03)
+        ends.set()
+        await asyncio.gather(*clients)
+
+        assert len(issuers) == 2
+        assert answered > 60
+        assert served.counted.reviews == [("patched", "any pod with the label")] * answered
+
+    run(test)
+
+
+def test_leaf_that_openssl_does_not_take_changes_nothing():
+    async def test(served: Served) -> None:
+        before = served.shown.leaf
+        one, other = a_leaf(served.authority), a_leaf(served.authority)
+        with pytest.raises(ssl.SSLError):
+            served.shown.show(type(one)(one.certificate, one.chain, other.key))
+
+        assert served.shown.leaf == before
+        assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
+def test_leaving_server_answers_and_sends_its_clients_elsewhere():
+    async def test(served: Served) -> None:
+        idle, busy = await served.connect(), await served.connect()
+        await idle.post(a_review(PLAIN))
+        raw = request(a_review(PLAIN))
+        busy.send(raw[:-10])
+        await asyncio.sleep(0.1)
+        assert served.server.accepts
+        served.server.leave()
+
+        assert not served.server.accepts
+        assert await idle.is_closed()
+        busy.send(raw[-10:])
+        for connection in (busy, await served.connect()):
+            if connection is not busy:
+                connection.send(raw)
+            answer = await connection.answer()
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            assert await connection.is_closed()
+
+    run(test)
+
+
+def test_closing_server_finishes_what_has_begun():
+    async def test(served: Served) -> None:
+        busy, idle = await served.connect(), await served.connect()
+        await idle.post(a_review(PLAIN))
+        raw = request(a_review(TRAINING))
+        busy.send(raw[:-10])
+        await asyncio.sleep(0.1)
+        closing = asyncio.create_task(served.server.close(5))
+        assert await idle.is_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await served.connect()
+        busy.send(raw[-10:])
+
+        assert (await busy.answer()).status == 200
+        began = time.monotonic()
+        await closing
+        assert time.monotonic() - began < 4
+
+    run(test)
+
+
+def test_closing_server_does_not_wait_for_ever():
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        connection.send(request(a_review(TRAINING))[:-10])
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(5):
+            await served.server.close(0.2)
+
+        assert await connection.is_closed()
+
+    run(test)
