@@ -133,13 +133,13 @@ class Keeper:
             else:
                 _log.info("caBundle: set in %d webhooks, authorities: %d", len(operations) - 1, len(found.authorities))
                 trusted = frozenset(found.authorities)
-        self._since = {one: self._since.get(one, now) for one in trusted}
+        # Where there is only one, waiting would serve nobody better: at the first start, and at most later ones.
+        seen = now - renewal.SETTLED if len(trusted) == 1 else now
+        self._since = {one: self._since.get(one, seen) for one in trusted}
         return trouble
 
     def _trusted(self, now: datetime) -> frozenset[x509.Certificate]:
-        # Where there is only one, nobody can be served better by waiting: at the first start, and at most later ones.
-        alone = len(self._since) == 1
-        return frozenset(one for one, since in self._since.items() if alone or now - since >= renewal.SETTLED)
+        return frozenset(one for one, since in self._since.items() if now - since >= renewal.SETTLED)
 
     def _trusted_for(self, one: x509.Certificate | None, now: datetime) -> timedelta | None:
         since = None if one is None else self._since.get(one)
