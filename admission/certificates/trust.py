@@ -14,7 +14,7 @@ from cryptography import x509
 from admission.certificates.authority import Unusable, certificate_pem, parse_certificates, signs
 
 Operation = dict[str, Any]
-_MOST = 4  # authorities that are taken over from a configuration; a rotation has two
+_MOST = 16  # authorities that are taken over; more only if the Secret is lost again and again within seconds
 
 
 def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Certificate]) -> list[Operation]:
