@@ -138,9 +138,19 @@ def parse_certificates(pem: bytes) -> list[x509.Certificate]:
     if len(pem) > _MAX_PEM:
         raise Unusable(f"has {len(pem)} bytes")
     try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+        found = x509.load_pem_x509_certificates(pem)
+        for certificate in found:
+            _look_through(certificate)
+    except Exception as error:  # noqa: BLE001 - ValueError, UnsupportedAlgorithm, DuplicateExtension, and what the next version adds
         raise Unusable(f"holds no certificates in PEM: {error!s:.160}") from None
+    return found
+
+
+def _look_through(certificate: x509.Certificate) -> None:
+    """Read what is asked of a certificate later: `cryptography` reads each field when it is asked for, and may raise then."""
+    certificate.public_key()
+    _ = certificate.extensions, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    _dns_names(certificate)
 
 
 def parse_key(pem: bytes) -> PrivateKeyTypes:

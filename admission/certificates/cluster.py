@@ -4,7 +4,6 @@ Its generated models are not used: they would drop, on the way back, what a newe
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -203,5 +202,5 @@ def _changed(document: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, 
 def _decoded(value: Any) -> bytes:
     try:
         return base64.b64decode(value or "", validate=True)
-    except (binascii.Error, TypeError, ValueError):
+    except (ValueError, TypeError):
         return b""  # then the entry counts as missing

@@ -1,12 +1,18 @@
-"""What the API server asks about pods that anybody may have written."""
+"""What the API server asks about pods that anybody may have written, and certificates that somebody put where ours are."""
 
 import base64
 import json
 from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
 
+from admission.certificates import authority, trust
+from admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Unreadable, review
 from tests.fuzz.parser import Parser
+
+OURS = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
 
 
 def admission_review(data: bytes) -> None:
@@ -26,7 +32,55 @@ def admission_review(data: bytes) -> None:
             )
 
 
+def certificates(data: bytes) -> None:
+    """Judge certificates: all that is asked of them later can be asked, and what a webhook trusts is what it is given."""
+    if not data:
+        with suppress(Unusable):
+            raise AssertionError(parse_certificates(bytes((1 << 20) + 1)))
+    assert trust.everywhere(_trusting(data.decode(errors="replace"))) == frozenset()
+    found = parse_certificates(data)
+    now = OURS.certificate.not_valid_before_utc
+    for one in found:
+        signs(one)
+        signed_by(one, found[0])
+        belongs(OURS.key, one)
+        leaf = Leaf(one, b"", b"")
+        leaf.valid(now)
+        assert leaf.lacks(["a.svc"]) in ([], ["a.svc"])
+    webhooks = _trusting(base64.b64encode(data).decode())
+    assert trust.everywhere(webhooks) >= set(trust.trusted(webhooks, now))
+    assert trust.operations(webhooks, [OURS.certificate])
+
+
+def _trusting(bundle: str) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "1"}, "webhooks": [{"clientConfig": {"caBundle": bundle}}]}
+
+
+def _as_pem(data: bytes) -> bytes:
+    """Write DER as PEM: a change to base64's letters seldom gets as far as the certificate."""
+    if b"-----" in data:
+        return data
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(data) + b"-----END CERTIFICATE-----\n"
+
+
 PARSERS = (
+    Parser(
+        "certificates",
+        certificates,
+        (Unusable,),
+        {
+            "admission.certificates.authority": (
+                "parse_certificates",
+                "_look_through",
+                "_dns_names",
+                "signs",
+                "signed_by",
+                "belongs",
+            ),
+            "admission.certificates.trust": (),
+        },
+        mend=_as_pem,
+    ),
     Parser(
         "admission",
         admission_review,

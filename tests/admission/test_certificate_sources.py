@@ -1,0 +1,206 @@
+"""Where the server's certificate comes from while it runs: our own, looked after, or a folder that somebody else keeps."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from admission.certificates import authority, own
+from admission.certificates.authority import Leaf
+from admission.certificates.cluster import Unanswered
+from admission.certificates.folder import Folder
+from admission.certificates.keeper import Keeper, Seen
+from admission.certificates.own import Own
+from admission.shown import Shown
+from tests.admission.serving import NAME, a_leaf, an_authority
+
+
+class Scripted(Keeper):
+    """Sees what it is told to, one after the other, and the last one for ever."""
+
+    def __init__(self, *sees: Seen | Exception) -> None:
+        self._sees = list(sees)
+        self.looks = 0
+
+    def look(self, shown: Leaf | None) -> Seen:
+        self.looks += 1
+        sees = self._sees.pop(0) if len(self._sees) > 1 else self._sees[0]
+        if isinstance(sees, Exception):
+            raise sees
+        return sees
+
+
+OURS = an_authority()
+LEAF = a_leaf(OURS)
+GOOD = Seen(LEAF, frozenset({OURS.certificate}))
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    for _ in range(4000):
+        if holds():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it never holds")
+
+
+def keep(keeper: Scripted, until: Callable[[Own], bool], monkeypatch: pytest.MonkeyPatch) -> Own:
+    monkeypatch.setattr(own, "_SOON_SECONDS", 0.01)
+    monkeypatch.setattr(own, "_LOOK_SECONDS", 0.03)
+
+    async def scenario() -> Own:
+        kept = Own(keeper, Shown())
+        task = asyncio.create_task(kept.keep())
+        await asyncio.to_thread(eventually, lambda: until(kept))
+        assert not task.done()
+        task.cancel()
+        return kept
+
+    return asyncio.run(scenario())
+
+
+def test_what_is_trusted_and_shown_is_no_reason(monkeypatch: pytest.MonkeyPatch):
+    kept = keep(Scripted(GOOD), lambda one: not one.reasons(), monkeypatch)
+
+    assert kept._shown.leaf == LEAF
+
+
+def test_reason_is_what_went_wrong(monkeypatch: pytest.MonkeyPatch):
+    unknown = Own(Scripted(GOOD), Shown())
+    assert unknown.reasons() == [
+        "API servers do not trust the certificate: nobody has asked the API server yet",
+    ]
+
+    refused = Seen(LEAF, frozenset(), "the service account lacks the right 'patch'")
+    kept = keep(Scripted(refused), lambda one: "lacks" in one.reasons()[0], monkeypatch)
+
+    assert kept.reasons() == ["API servers do not trust the certificate: the service account lacks the right 'patch'"]
+
+
+def test_certificate_that_nobody_trusts_yet_is_a_reason(monkeypatch: pytest.MonkeyPatch):
+    stranger = Seen(LEAF, frozenset({an_authority().certificate}), waits=True)
+
+    kept = keep(Scripted(stranger), lambda one: "caBundle is not in place" in one.reasons()[0], monkeypatch)
+
+    assert kept.reasons()
+
+
+def test_trouble_is_told_once_and_tried_again_until_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    trouble = Unanswered("cannot get secrets/x: connection refused")
+    keeper = Scripted(trouble, trouble, trouble, ValueError("nobody thought of it"), GOOD)
+    with caplog.at_level(logging.INFO):
+        keep(keeper, lambda one: keeper.looks > 6, monkeypatch)
+
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("certificates: cannot get secrets/x: connection refused") == 1
+    assert said.count("certificates: all is as it should be") == 1
+    assert "ValueError: nobody thought of it" in caplog.text
+
+
+def test_what_is_trusted_stays_so_while_the_api_server_is_away(monkeypatch: pytest.MonkeyPatch):
+    keeper = Scripted(GOOD, Unanswered("connection refused"))
+    kept = keep(keeper, lambda one: keeper.looks > 3, monkeypatch)
+
+    assert kept.reasons() == []
+
+
+def test_leaf_that_openssl_does_not_take_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    other = a_leaf(OURS)
+    keeper = Scripted(GOOD, Seen(Leaf(LEAF.certificate, LEAF.chain, other.key), GOOD.trusted))
+    kept = keep(keeper, lambda one: keeper.looks > 2, monkeypatch)
+
+    assert kept._shown.leaf == LEAF
+    assert "KEY_VALUES_MISMATCH" in caplog.text
+
+
+def write(folder: Path, leaf: Leaf) -> None:
+    (folder / "tls.crt").write_bytes(leaf.chain)
+    (folder / "tls.key").write_bytes(leaf.key)
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, shown: Shown) -> Folder:
+    return Folder(tmp_path, shown)
+
+
+def test_folder_without_files_is_told_once_and_is_a_reason(
+    folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    folder.look()
+    folder.look()
+
+    assert len(caplog.records) == 1
+    assert f"{tmp_path}: [Errno 2] No such file or directory" in folder.reasons()[0]
+
+
+def test_folder_is_shown_and_shown_anew(folder: Folder, tmp_path: Path, shown: Shown):
+    write(tmp_path, LEAF)
+    folder.look()
+    assert (shown.leaf, folder.reasons()) == (LEAF, [])
+
+    other = a_leaf(OURS)
+    write(tmp_path, other)
+    folder.look()
+    assert shown.leaf == other
+
+
+def test_half_of_a_change_is_told_and_what_was_shown_stays(
+    folder: Folder, tmp_path: Path, shown: Shown, caplog: pytest.LogCaptureFixture
+):
+    write(tmp_path, LEAF)
+    folder.look()
+    other = a_leaf(OURS)
+    (tmp_path / "tls.crt").write_bytes(other.chain)
+    folder.look()
+    folder.look()
+
+    assert (shown.leaf, folder.reasons()) == (LEAF, [])
+    assert caplog.text.count("tls.key is not the key of the first certificate in tls.crt") == 1
+
+    (tmp_path / "tls.key").write_bytes(other.key)
+    folder.look()
+    assert shown.leaf == other
+
+
+def test_chain_with_an_intermediate_and_an_rsa_key_are_shown(folder: Folder, tmp_path: Path, shown: Shown):
+    key = rsa.generate_private_key(65537, 2048)
+    signed = authority._begun(
+        OURS.certificate.subject,
+        OURS.certificate.subject,
+        key.public_key(),  # type: ignore[arg-type]  # the builder takes any
+        datetime.now(UTC),
+        datetime.now(UTC) + timedelta(days=1),
+    ).sign(OURS.key, authority.hashes.SHA256())
+    (tmp_path / "tls.crt").write_bytes(authority.certificate_pem([signed, OURS.certificate]))
+    (tmp_path / "tls.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    )
+
+    folder.look()
+
+    assert shown.leaf is not None
+    assert shown.leaf.certificate == signed
+
+
+def test_what_is_wrong_with_what_is_shown_is_said(shown: Shown):
+    now = datetime.now(UTC)
+    assert shown.trouble(now, NAME) == "there is no certificate to show yet"
+
+    shown.show(LEAF)
+
+    assert shown.trouble(now, NAME) == ""
+    assert shown.trouble(now, "another.svc") == "the certificate is not for another.svc"
+    assert "the certificate is valid from" in shown.trouble(now + timedelta(days=91), NAME)
+    assert "the certificate is valid from" in shown.trouble(now - timedelta(days=1), NAME)
