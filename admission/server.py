@@ -8,7 +8,7 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from http import HTTPStatus
 from typing import Protocol
 
@@ -27,6 +27,8 @@ _PATIENCE_SECONDS = 10.0  # for a handshake, for the first request, and for each
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90, and it should be first
 _LINGER_SECONDS = 2.0  # for a client that still sends what has been refused
 _MOMENT_SECONDS = 0.1
+# Pods have some KiB. What is larger is held by four at a time, so that a container of 256 MiB has room for the largest.
+_LARGE_BYTES, _LARGE_PLACES = 1 << 20, 4
 _BACKLOG = 512
 
 
@@ -59,6 +61,7 @@ class Server:
         self.port = 0
         self._leaving = False
         self._silent: set[RequestHandler] = set()  # connections on which there was no request yet
+        self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections on which there is one
         self._rests = asyncio.Event()
         self._rests.set()
@@ -164,35 +167,41 @@ class Server:
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST is answered")
         if request.content_type != "application/json":
             raise Refused(HTTPStatus.BAD_REQUEST, "the content type is not application/json")
-        body = await _body(request)
-        try:
-            reviewed = review(body, self._policy, PATHS[request.path])
-        except Unreadable as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        async with AsyncExitStack() as place:
+            body = await self._body(request, place)
+            try:
+                reviewed = review(body, self._policy, PATHS[request.path])
+            except Unreadable as error:
+                raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
         if reviewed.outcome == "denied":
             _log.info("denied a pod of namespace %.63s: %s", reviewed.namespace, reviewed.why)
         return reviewed
 
+    async def _body(self, request: web.BaseRequest, place: AsyncExitStack) -> bytes:
+        """Read a body; a large one waits for a place, which is free again when the stack ends."""
+        if (request.content_length or 0) > MAX_BYTES:
+            raise _too_large()
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                async for part in request.content.iter_any():
+                    if size <= _LARGE_BYTES < size + len(part):
+                        await place.enter_async_context(self._large)
+                    parts.append(part)
+                    size += len(part)
+                    if size > MAX_BYTES:
+                        raise _too_large()
+        except TimeoutError:
+            words = f"the body did not come within {_PATIENCE_SECONDS:g} s"
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, words, close=True) from None
+        except (web.RequestPayloadError, HTTPException, OSError) as error:  # or the client has gone away
+            words = f"the body cannot be read: {type(error).__name__}"
+            raise Refused(HTTPStatus.BAD_REQUEST, words, close=True) from None
+        return b"".join(parts)
 
-async def _body(request: web.BaseRequest) -> bytes:
-    too_large = Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{MAX_BYTES} bytes is the most that is read", close=True)
-    if (request.content_length or 0) > MAX_BYTES:
-        raise too_large
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            async for part in request.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BYTES:
-                    raise too_large
-    except TimeoutError:
-        words = f"the body did not come within {_PATIENCE_SECONDS:g} s"
-        raise Refused(HTTPStatus.REQUEST_TIMEOUT, words, close=True) from None
-    except (web.RequestPayloadError, HTTPException, OSError) as error:  # or the client has gone away
-        words = f"the body cannot be read: {type(error).__name__}"
-        raise Refused(HTTPStatus.BAD_REQUEST, words, close=True) from None
-    return b"".join(parts)
+
+def _too_large() -> Refused:
+    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{MAX_BYTES} bytes is the most that is read", close=True)
 
 
 class _WithoutValues(logging.Filter):

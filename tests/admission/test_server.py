@@ -168,6 +168,29 @@ def test_body_as_large_as_it_may_be_is_reviewed():
     run(test)
 
 
+def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them():
+    async def test(served: Served) -> None:
+        large = request(a_review(TRAINING).ljust(2 << 20))
+        halves = [await served.connect() for _ in range(4)]
+        for connection in halves:
+            connection.send(large[: 3 << 19])
+            await connection.writer.drain()
+        await asyncio.sleep(0.3)
+        fifth, small = await served.connect(), await served.connect()
+        fifth.send(large)
+
+        assert (await small.post(a_review(PLAIN))).status == 200
+        assert served.counted.reviews == [("untouched", "")]
+        halves[0].writer.transport.abort()  # a place is free when its client has gone …
+        assert (await fifth.answer()).status == 200
+        halves[1].send(large[3 << 19 :])
+        assert (await halves[1].answer()).status == 200
+        for _ in range(6):  # … and when it has its answer
+            assert (await halves[1].post(a_review(TRAINING).ljust(2 << 20))).status == 200
+
+    run(test)
+
+
 def test_rubbish_is_answered_and_the_log_keeps_nothing_of_it(caplog: pytest.LogCaptureFixture):
     async def test(served: Served) -> None:
         connection = await served.connect()
