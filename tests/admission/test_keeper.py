@@ -240,6 +240,24 @@ def test_deleted_secret_is_made_anew_and_what_is_shown_stays_trusted(
     assert cluster.kept.others == ()
 
 
+def test_authority_is_forgotten_at_once_where_the_webhooks_are_made_anew_as_well(
+    cluster: FakeApiServer, replica: Replica, other: Replica
+):
+    old = replica.look().shown
+    other.look()
+    cluster.webhooks = cluster.secret = None
+    replica.look()
+    cluster.add_webhooks(None, None)
+
+    replica.look()
+    other.look()
+
+    assert cluster.bundles == [subjects(cluster.kept)] * 2
+    assert cluster.kept.others == ()
+    assert replica.shown == other.shown == cluster.kept.leaf != old
+    assert replica.trusted == other.trusted == frozenset(cluster.trusted)
+
+
 DAMAGE = {
     "no authority": ({"ca.crt": b""}, "ca.crt is missing"),
     "an authority that is none": ({"ca.crt": b"rubbish"}, "ca.crt holds no certificates"),
