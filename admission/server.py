@@ -174,7 +174,8 @@ class Server:
             except Unreadable as error:
                 raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
         if reviewed.outcome == "denied":
-            _log.info("denied a pod of namespace %.63s: %s", reviewed.namespace, reviewed.why)
+            # As a literal: what stands in a pod is not checked yet, and may be a line of its own.
+            _log.info("denied a pod of namespace %.63r: %r", reviewed.namespace, reviewed.why)
         return reviewed
 
     async def _body(self, request: web.BaseRequest, place: AsyncExitStack) -> bytes:

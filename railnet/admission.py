@@ -78,7 +78,7 @@ async def serve(configuration: Configuration, options: Options) -> None:
         health.reasons = lambda: _reasons(server, shown, certificates, names(namespace)[0])
         _log.info("serving on port %d", server.port)
         gc.freeze()  # what is there now stays: looking through it again and again finds nothing
-        await ended.wait()
+        await _until(ended, keeping)
         await _leave(server, options.leave_seconds)
         keeping.cancel()
 
@@ -91,6 +91,14 @@ def names(namespace: str) -> tuple[str, ...]:
         f"{NAME}.{namespace}",
         NAME,
     )
+
+
+async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:
+    """Wait for a signal; who keeps the certificates never ends by itself but by an error, which is then ours."""
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait((waiting, keeping), return_when=asyncio.FIRST_COMPLETED)
+    if keeping.done():
+        await keeping
 
 
 async def _leave(server: Server, seconds: float) -> None:

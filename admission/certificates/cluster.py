@@ -64,8 +64,11 @@ class Cluster(Protocol):
     def secret(self) -> Secret | None:
         """Read the Secret; None if there is none."""
 
-    def write_secret(self, before: Secret | None, data: Mapping[str, bytes]) -> None:
-        """Write the Secret, which takes back what was asked of it. Raises Conflict if it is not as it was before."""
+    def write_secret(self, before: Secret | None, data: Mapping[str, bytes], *, rotated: bool) -> None:
+        """Write the Secret; nobody asks for a new authority any more if it is `rotated`.
+
+        Raises Conflict if it is not as it was before.
+        """
 
 
 class _Request(NamedTuple):
@@ -120,14 +123,15 @@ class ApiServer:
             return None
         return Secret(document, {key: _decoded(value) for key, value in (document.get("data") or {}).items()})
 
-    def write_secret(self, before: Secret | None, data: Mapping[str, bytes]) -> None:
+    def write_secret(self, before: Secret | None, data: Mapping[str, bytes], *, rotated: bool) -> None:
         """Write the Secret."""
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         if before is None:
             self._send(_Request("POST", self._of_secret("create"), self._secret, _made(encoded)))
         else:
             path = f"{self._secret}/{SECRET}"
-            self._send(_Request("PUT", self._of_secret("update"), path, _changed(before.document, encoded)))
+            document = _without_request(before.document) if rotated else before.document
+            self._send(_Request("PUT", self._of_secret("update"), path, {**document, "data": encoded}))
 
     def _of_secret(self, verb: str) -> str:
         return f"{verb} secrets/{SECRET} in namespace {self._namespace}"
@@ -193,10 +197,11 @@ def _made(data: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _changed(document: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
+def _without_request(document: Mapping[str, Any]) -> dict[str, Any]:
     metadata = dict(document["metadata"])
-    metadata["annotations"] = {key: text for key, text in (metadata.get("annotations") or {}).items() if key != ROTATE}
-    return {**document, "metadata": metadata, "data": dict(data)}
+    annotations = metadata.get("annotations") or {}
+    metadata["annotations"] = {key: text for key, text in annotations.items() if key != ROTATE}
+    return {**document, "metadata": metadata}
 
 
 def _decoded(value: Any) -> bytes:

@@ -103,7 +103,7 @@ class Keeper:
         if step.act is Act.KEEP and found is not None:
             return found
         after = self._after(step.act, found, configuration, now)
-        self._cluster.write_secret(secret, kept.data(after))
+        self._cluster.write_secret(secret, kept.data(after), rotated=step.act in (Act.MAKE, Act.ROTATE))
         _log.info("certificate: %s, because %s", _WORDS[step.act], step.why)
         return after
 

@@ -209,6 +209,26 @@ def test_authority_is_rotated_without_a_moment_in_which_what_is_shown_is_not_tru
     assert replica.shown == other.shown == cluster.kept.leaf
 
 
+@pytest.mark.parametrize("days", [0, 61])  # alone, and when the certificate is due as well
+def test_what_was_asked_for_is_asked_for_until_it_is_done_and_then_no_more(
+    cluster: FakeApiServer, replica: Replica, clock: Clock, days: int
+):
+    replica.look()
+    seen = set()
+    cluster.put_secret(cluster.data, annotations={ROTATE: "now"})
+    clock.forward(days=days)
+    for minute in range(200):
+        seen.add(cluster.kept.signer.certificate)
+        replica.look()
+        if minute == 30:
+            assert len(cluster.kept.others) == 1  # in the middle of the first one
+            cluster.put_secret(cluster.data, annotations={ROTATE: "again"})
+        clock.forward(minutes=1)
+
+    assert len(seen) == 3
+    assert cluster.kept.others == ()
+
+
 def test_rotation_waits_while_the_bundle_cannot_be_set(cluster: FakeApiServer, replica: Replica, clock: Clock):
     old = replica.look().shown
     cluster.put_secret(cluster.data, annotations={ROTATE: "now"})

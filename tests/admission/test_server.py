@@ -83,7 +83,7 @@ def test_pod_that_may_not_is_denied_with_words_and_the_log_says_so(caplog: pytes
         response = response_of(answer.body)
         assert not response["allowed"]
         assert "nowhere" in response["status"]["message"]
-        assert f"denied a pod of namespace team-a: {response['status']['message']}" in caplog.text
+        assert f"denied a pod of namespace 'team-a': {response['status']['message']!r}" in caplog.text
         assert served.counted.reviews == [("denied", "")]
 
     run(test)

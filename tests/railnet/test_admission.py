@@ -21,6 +21,7 @@ import pytest
 from admission.certificates import authority, own, renewal
 from admission.certificates.authority import Authority, signed_by
 from admission.certificates.cluster import ROTATE
+from admission.certificates.folder import Folder
 from railnet import admission
 from railnet.configuration import Configuration
 from tests.admission.api_server import FakeApiServer, serving
@@ -241,6 +242,17 @@ def test_port_that_is_taken_is_told(tmp_path: Path):
 
     assert ended.returncode == 1
     assert "address already in use" in ended.stderr
+
+
+def test_error_of_who_keeps_the_certificates_ends_it_all_and_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(_: Folder) -> None:
+        raise ValueError("nobody thought of it")
+
+    monkeypatch.setattr(Folder, "look", fail)
+    options = admission.Options(free_port(), free_port(), tmp_path, tmp_path, 0.1)
+
+    with pytest.raises(ValueError, match="nobody thought of it"):
+        asyncio.run(admission.serve(Configuration(), options))
 
 
 class Client(threading.Thread):
