@@ -11,7 +11,7 @@ from admission.shown import Shown
 
 _log = logging.getLogger(__name__)
 _FILES = ("tls.crt", "tls.key")
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
 
 
 class Folder:
@@ -28,7 +28,7 @@ class Folder:
         return [self._trouble] if self._trouble and self._shown.leaf is None else []
 
     async def keep(self) -> NoReturn:
-        """Look every two seconds."""
+        """Look every second."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_SECONDS)

@@ -187,6 +187,8 @@ def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them():
         assert (await halves[1].answer()).status == 200
         for _ in range(6):  # … and when it has its answer
             assert (await halves[1].post(a_review(TRAINING).ljust(2 << 20))).status == 200
+        for connection in halves:
+            connection.writer.transport.abort()
 
     run(test)
 
