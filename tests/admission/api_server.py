@@ -9,6 +9,7 @@ import copy
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -44,7 +45,8 @@ class FakeApiServer:
 
     Attributes:
         secret, webhooks: the objects, None where there is none.
-        requests: all so far, as "GET path".
+        requests: all so far, as "GET secrets".
+        trusted_since: what the first webhook was told to trust, and when.
         interfere: called with each request before it is done; may raise Refusal, or change what is there.
     """
 
@@ -52,6 +54,7 @@ class FakeApiServer:
         self.secret: JsonObject | None = None
         self.webhooks: JsonObject | None = None
         self.requests: list[str] = []
+        self.trusted_since: list[tuple[float, bytes]] = []
         self.interfere: Callable[[str, str], None] = lambda method, kind: None
         self.lock = threading.RLock()
         self._version = 0
@@ -155,6 +158,7 @@ class FakeApiServer:
             raise Refusal(404, f'mutatingwebhookconfigurations "{NAME}" not found')
         if method == "PATCH":
             self.webhooks = self._changed(_patched(self.webhooks, body))
+            self.trusted_since.append((time.monotonic(), self.pem))
         return self.webhooks
 
     def _changed(self, document: JsonObject) -> JsonObject:

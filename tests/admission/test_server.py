@@ -5,7 +5,6 @@ import base64
 import json
 import logging
 import ssl
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -206,7 +205,7 @@ def test_rubbish_is_answered_and_the_log_keeps_nothing_of_it(caplog: pytest.LogC
 
 
 def test_client_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
 
     async def test(served: Served) -> None:
         silent = await served.connect()
@@ -223,12 +222,12 @@ def test_client_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_client_that_has_had_an_answer_may_be_silent(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
 
     async def test(served: Served) -> None:
         connection = await served.connect()
         await connection.post(a_review(PLAIN))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.3)
 
         assert (await connection.post(a_review(PLAIN))).status == 200
 
@@ -236,7 +235,7 @@ def test_client_that_has_had_an_answer_may_be_silent(monkeypatch: pytest.MonkeyP
 
 
 def test_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
 
     async def test(served: Served) -> None:
         connection = await served.connect()
@@ -244,7 +243,7 @@ def test_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
         answer = await connection.answer()
 
-        assert (answer.status, answer.words) == (408, "the body did not come within 0.3 s")
+        assert (answer.status, answer.words) == (408, "the body did not come within 1 s")
         assert answer.headers["connection"] == "close"
 
     run(test)
@@ -318,7 +317,7 @@ def test_certificates_change_under_load_and_no_request_fails():
     async def test(served: Served) -> None:
         old, new = served.authority, an_authority()
         context = served.trust(old, new)
-        ends, answered, issuers = asyncio.Event(), 0, set()
+        ends, progress, answered, issuers = asyncio.Event(), asyncio.Event(), 0, set()
 
         async def keep_asking(*, each_time: bool) -> None:
             nonlocal answered
@@ -330,12 +329,16 @@ def test_certificates_change_under_load_and_no_request_fails():
                     issuers.add(str(connection.tls.getpeercert()["issuer"]))  # type: ignore[index]
                 assert (await connection.post(a_review(TRAINING))).status == 200
                 answered += 1
+                progress.set()
             connection.close()
 
         clients = [asyncio.create_task(keep_asking(each_time=one % 2 == 0)) for one in range(6)]
-        for number in range(30):
-            served.shown.show(a_leaf(new if number % 2 else old))
-            await asyncio.sleep(0.03)
+        async with asyncio.timeout(60):
+            for number in range(30):
+                served.shown.show(a_leaf(new if number % 2 else old))
+                for _ in range(3):
+                    progress.clear()
+                    await progress.wait()
         ends.set()
         await asyncio.gather(*clients)
 
@@ -389,16 +392,15 @@ def test_closing_server_finishes_what_has_begun():
         raw = request(a_review(TRAINING))
         busy.send(raw[:-10])
         await asyncio.sleep(0.1)
-        closing = asyncio.create_task(served.server.close(5))
+        closing = asyncio.create_task(served.server.close(60))
         assert await idle.is_closed()
         with pytest.raises(ConnectionRefusedError):
             await served.connect()
         busy.send(raw[-10:])
 
         assert (await busy.answer()).status == 200
-        began = time.monotonic()
-        await closing
-        assert time.monotonic() - began < 4
+        async with asyncio.timeout(30):
+            await closing
 
     run(test)
 

@@ -182,7 +182,7 @@ def test_sigterm_lets_clients_go_elsewhere_before_it_ends(tmp_path: Path):
     ours = authority.make(datetime.now(UTC))
     write_leaf(tmp_path / "tls", ours)
     pem = authority.certificate_pem([ours.certificate])
-    with running(tmp_path, {}, f"--certificates={tmp_path / 'tls'}", "--leave-seconds=1.5") as process:
+    with running(tmp_path, {}, f"--certificates={tmp_path / 'tls'}", "--leave-seconds=4") as process:
         process.wait_until_ready()
         with process.connect(pem) as busy:
             raw = request(a_review(TRAINING))
@@ -261,18 +261,14 @@ class Client(threading.Thread):
     def __init__(self, cluster: FakeApiServer, port: int):
         super().__init__(daemon=True)
         self._cluster, self._port = cluster, port
-        self._known: list[tuple[float, bytes]] = []
         self.ends, self.answered = False, 0
         self.serials: set[str] = set()
         self.failures: list[Exception] = []
 
     def known(self) -> bytes:
         """What was trusted a third of a second ago."""
-        now = time.monotonic()
-        self._known.append((now, self._cluster.pem))
-        while len(self._known) > 1 and self._known[1][0] < now - 0.3:
-            del self._known[0]
-        return self._known[0][1]
+        then, told = time.monotonic() - 0.3, self._cluster.trusted_since
+        return next((pem for since, pem in reversed(told) if since < then), told[0][1])
 
     def run(self) -> None:
         while not self.ends:
@@ -293,8 +289,8 @@ def test_authority_is_rotated_under_load_and_no_request_fails(
 ):
     monkeypatch.setattr(own, "_LOOK_SECONDS", 0.1)
     monkeypatch.setattr(own, "_SOON_SECONDS", 0.05)
-    monkeypatch.setattr(renewal, "SETTLED", timedelta(seconds=0.8))
-    monkeypatch.setattr(renewal, "FINISHED", timedelta(seconds=2))
+    monkeypatch.setattr(renewal, "SETTLED", timedelta(seconds=1.5))
+    monkeypatch.setattr(renewal, "FINISHED", timedelta(seconds=3))
 
     with serving(cluster, tmp_path) as environment:
         for name, value in environment.items():
