@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import Protocol
 
 from aiohttp import web
-from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestHandler
 
 from admission.policy import Policy
@@ -26,7 +25,7 @@ PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
 _PATIENCE_SECONDS = 10.0  # for a handshake, for the first request, and for each body; a webhook's timeout is ten, too
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90, and it should be first
 _LINGER_SECONDS = 2.0  # for a client that still sends what has been refused
-_MOMENT_SECONDS = 0.1
+_MOMENT_SECONDS = 0.1  # for an answer that is being written
 # Pods have some KiB. What is larger is held by four at a time, so that a container of 256 MiB has room for the largest.
 _LARGE_BYTES, _LARGE_PLACES = 1 << 20, 4
 _BACKLOG = 512
@@ -195,7 +194,7 @@ class Server:
         except TimeoutError:
             words = f"the body did not come within {_PATIENCE_SECONDS:g} s"
             raise Refused(HTTPStatus.REQUEST_TIMEOUT, words, close=True) from None
-        except (web.RequestPayloadError, HTTPException, OSError) as error:  # or the client has gone away
+        except (web.RequestPayloadError, OSError) as error:  # or the client has gone away
             words = f"the body cannot be read: {type(error).__name__}"
             raise Refused(HTTPStatus.BAD_REQUEST, words, close=True) from None
         return b"".join(parts)

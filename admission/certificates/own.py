@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NoReturn, TypeVar
 
@@ -94,7 +95,7 @@ async def _apart(call: Callable[[], _Result]) -> _Result:
             result = call()
         except Exception as error:  # noqa: BLE001 - handed over
             failed = error
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(settle, result, failed)
 
     threading.Thread(target=run, daemon=True, name="certificates").start()

@@ -158,6 +158,26 @@ def test_body_without_a_length_is_read_to_the_same_bound():
     run(test)
 
 
+def test_body_in_parts_that_are_none_never_ends_and_is_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
+
+    async def test(served: Served) -> None:
+        connection = await served.connect()
+        head = request(b"", "/pods").replace(b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n")
+        connection.send(head + b"5\r\nhello\r\n")
+        await asyncio.sleep(0.1)
+        connection.send(b"hunter2\r\n")
+
+        assert (await connection.answer()).status == 408
+        assert await connection.is_closed()
+        assert "hunter2" not in caplog.text
+        assert served.counted.reviews == [("unreadable", "")]
+
+    run(test)
+
+
 def test_body_as_large_as_it_may_be_is_reviewed():
     async def test(served: Served) -> None:
         answer = await (await served.connect()).post(a_review(TRAINING).ljust(MAX_BYTES))
