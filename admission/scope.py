@@ -1,0 +1,178 @@
+"""The scope of the webhook: which pods the API server asks about, out of the table of operators.
+
+Two ways to say it, for `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and for older API servers
+selectors, which see labels only. `scripts/generate` writes both. Every pod for which `decision.decide` does anything is in
+scope; a pod that the API server does not ask about neither waits nor fails when nobody answers.
+"""
+
+from collections.abc import Iterator
+from string import Formatter
+from typing import Any
+
+from admission import keys
+from training.keys import NET1
+from training.operators import OPERATORS, Operator
+
+Entry = dict[str, Any]
+Requirement = dict[str, Any]
+
+NAME = "railnet-admission"  # of the configuration, and of the Service
+NAMESPACE = "railnet"
+PLAIN, LABELLED = "/pods", "/pods/net1"  # of pods in namespaces without the label, and in those where it is "true"
+
+_TIMEOUT_SECONDS = 5  # a review takes milliseconds; what is waited for is a server whose node has just died
+# Kubernetes 1.21 and newer give each namespace this label. Nothing there trains, and what runs there must run without us.
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_NEVER = ("kube-system", NAMESPACE)
+
+_LABELS = "object.metadata.labels"
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def by_conditions() -> Entry:
+    """Give the webhook configuration for API servers that know `matchConditions`: three entries, one at most for a pod."""
+    unlabelled = {"matchExpressions": [_lacks(NET1)]}
+    recognised = {"name": "recognised", "expression": recognised_expression()}
+    asks = {"name": "asks-for-devices", "expression": asks_expression()}
+    return _configuration(
+        _entry("recognised", _in_namespaces(None), unlabelled, PLAIN) | _conditions(recognised, asks),
+        _entry("namespace", _in_namespaces("true"), unlabelled, LABELLED) | _conditions(recognised),
+        _labelled_pods() | _conditions(),
+    )
+
+
+def by_selectors() -> Entry:
+    """Give the webhook configuration for older API servers: two entries for each operator, and one for the pods' label."""
+    return _configuration(*_entries_of_operators(), _labelled_pods())
+
+
+def recognised_expression() -> str:
+    """Write in CEL: the pod has an operator's marks, as `recogniser` looks for them."""
+    rows = "\n|| ".join(_row(operator) for operator in _operators())
+    return f"has({_LABELS}) && (\n{rows})"
+
+
+def asks_expression() -> str:
+    """Write in CEL: a container asks for a device of any kind, or the pod has an annotation of ours.
+
+    Without a GPU, a VF, or a label that says so, `decision` gives nothing; whether a device is one of those is its matter.
+    The names of extended resources alone have a slash.
+    """
+    asked = "\n|| ".join(
+        f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
+        for kind in ("limits", "requests")
+    )
+    annotated = f"object.metadata.annotations.exists(key, key.startsWith({_quoted(keys.PREFIX)}))"
+    return (
+        f"object.spec.containers.exists(container, has(container.resources) && (\n{asked}))\n"
+        f"|| has(object.metadata.annotations) && {annotated}"
+    )
+
+
+def _row(operator: Operator) -> str:
+    present = f"{_list(operator.marks)}.all(key, key in {_LABELS} && {_LABELS}[key] != '')"
+    values = [f"{_LABELS}[{_quoted(key)}] in {_list(values)}" for key, values in operator.marks.items() if values]
+    named = [_named(operator)] if operator.named else []
+    return " && ".join((present, *values, *named))
+
+
+def _named(operator: Operator) -> str:
+    names = ", ".join(map(_template, operator.containers))
+    return f"object.spec.containers.exists(container, container.name in [{names}])"
+
+
+def _template(name: str) -> str:
+    """Write a container's name with `{label}` for a label's value."""
+    parts = Formatter().parse(name)
+    pieces = ((_quoted(text) if text else "", f"{_LABELS}[{_quoted(key)}]" if key else "") for text, key, _, _ in parts)
+    return " + ".join(piece for pair in pieces for piece in pair if piece)
+
+
+def _conditions(*conditions: Entry) -> Entry:
+    """Give the conditions with the one that all have: kubelet runs a static pod as its file says, and must be able to tell."""
+    static = f"has(object.metadata.annotations) && {_quoted(_MIRROR)} in object.metadata.annotations"
+    return {"matchConditions": [{"name": "not-static", "expression": f"!({static})"}, *conditions]}
+
+
+def _entries_of_operators() -> Iterator[Entry]:
+    for operator in _operators():
+        marked = [*_marks(operator), _lacks(NET1)]
+        yield _entry(operator.page, _in_namespaces(None), {"matchExpressions": marked}, PLAIN)
+        yield _entry(f"{operator.page}.namespace", _in_namespaces("true"), {"matchExpressions": marked}, LABELLED)
+
+
+def _marks(operator: Operator) -> Iterator[Requirement]:
+    for key, values in operator.marks.items():
+        if values:
+            yield _has(key, *values)
+        else:
+            yield {"key": key, "operator": "Exists"}
+            yield _has_not(key, "")
+
+
+def _labelled_pods() -> Entry:
+    """Give the entry for pods with the label: it beats the namespace's, and what is malformed is to be refused."""
+    labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
+    return _entry("label", [], {"matchExpressions": labelled}, PLAIN)
+
+
+def _operators() -> Iterator[Operator]:
+    return (operator for operator in OPERATORS if NET1 not in operator.marks)
+
+
+def _in_namespaces(label: str | None) -> list[Requirement]:
+    """Select namespaces whose label is that; those where it is neither of both are as those without it."""
+    return [_has_not(NET1, "true", "false") if label is None else _has(NET1, label)]
+
+
+def _has(key: str, *values: str) -> Requirement:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def _has_not(key: str, *values: str) -> Requirement:
+    """Require that a label has none of the values; it need not be there."""
+    return {"key": key, "operator": "NotIn", "values": list(values)}
+
+
+def _lacks(key: str) -> Requirement:
+    return {"key": key, "operator": "DoesNotExist"}
+
+
+def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> Entry:
+    return {
+        "name": f"{name}.railnet.io",
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+                "scope": "Namespaced",
+            }
+        ],
+        "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *_NEVER), *namespaces]},
+        "objectSelector": pods,
+        "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",  # a training pod without its VF would run over TCP, and nobody would notice
+        "reinvocationPolicy": "IfNeeded",
+        "sideEffects": "None",
+        "timeoutSeconds": _TIMEOUT_SECONDS,
+    }
+
+
+def _configuration(*entries: Entry) -> Entry:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+        "webhooks": list(entries),
+    }
+
+
+def _list(texts: Any) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
