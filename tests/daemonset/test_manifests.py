@@ -1,32 +1,26 @@
 """The manifests, rendered by the oldest kustomize there is in a kubectl: they fit the code, and each privilege has its reason."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cni.host import lock
 from railnet import VERSION
 from railnet.__main__ import _HEALTH_PORT, _parser
 from railnet.configuration import Configuration, HostPaths, parse
+from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
 
-ROOT = Path(__file__).resolve().parents[2]
-OVERLAYS = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml"))
-RENDERED = ["daemonset", *OVERLAYS]
+RENDERED = [folder for folder in FOLDERS if "admission" not in folder]
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 DEFAULT = Configuration()
 
 
 def rendered(folder: str) -> dict[str, dict[str, Any]]:
     """Give what `kubectl apply -k` would send, by kind."""
-    kubectl = shutil.which("kubectl")
-    assert kubectl is not None
-    done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=True)
-    documents = list(yaml.safe_load_all(done.stdout))
+    documents = kustomized(folder)
     assert len({document["kind"] for document in documents}) == len(documents)
     return {document["kind"]: document for document in documents}
 
@@ -221,4 +215,4 @@ def test_readme_says_what_there_is() -> None:
     readme = (ROOT / "README.md").read_text()
 
     named = set(re.findall(r"kubectl (?:apply|delete) -k (\S+?)/?[\s`]", readme))
-    assert {"daemonset", "overlays/uninstall"} <= named <= set(RENDERED)
+    assert {"daemonset", "overlays/uninstall"} <= named <= set(FOLDERS)

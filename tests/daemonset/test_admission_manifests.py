@@ -1,0 +1,259 @@
+"""The manifests of the admission helper, rendered by the oldest kustomize there is in a kubectl: they fit together, and the code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admission import scope
+from railnet import VERSION
+from railnet.configuration import parse
+from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
+
+JsonObject = dict[str, Any]
+WHOLE = ["overlays/admission", "overlays/admission-1.20", "overlays/admission-1.27", "overlays/admission-cert-manager"]
+OWN_CA = WHOLE[:3]
+NAME, NAMESPACE = "railnet-admission", "railnet"
+SERVER = "overlays/admission/server"
+EACH = pytest.mark.parametrize("folder", WHOLE)
+
+
+def of_kind(folder: str, kind: str, name: str = NAME) -> JsonObject:
+    (found,) = (one for one in kustomized(folder) if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    return found
+
+
+def pod(folder: str) -> JsonObject:
+    found: JsonObject = of_kind(folder, "Deployment")["spec"]["template"]["spec"]
+    return found
+
+
+def container(folder: str) -> JsonObject:
+    (found,) = pod(folder)["containers"]
+    return dict(found)
+
+
+def volumes(folder: str) -> dict[str, JsonObject]:
+    sources = {volume["name"]: volume for volume in pod(folder)["volumes"]}
+    return {mount["mountPath"]: sources[mount["name"]] | mount for mount in container(folder)["volumeMounts"]}
+
+
+def test_there_are_no_other_overlays_of_it() -> None:
+    assert [folder for folder in FOLDERS if "admission" in folder and folder.count("/") == 1] == WHOLE
+
+
+@EACH
+def test_one_install_brings_the_daemon_as_it_is_and_the_helper(folder: str) -> None:
+    documents, alone = kustomized(folder), kustomized("daemonset")
+
+    assert [one for one in documents if one in alone] == alone
+    added = [one for one in documents if one not in alone]
+    assert {one["metadata"]["name"] for one in added if one["kind"] not in ("Issuer", "Certificate")} == {NAME}
+    assert {one["metadata"].get("namespace", NAMESPACE) for one in added} == {NAMESPACE}
+    assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in added} == {NAME}
+
+
+def test_overlay_of_ones_own_changes_the_configuration_of_both(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """kustomize refuses an absolute path."""
+    folder = tmp_path_factory.mktemp("own")
+    base = "/".join([".."] * (len(folder.parts) - 1)) + str(ROOT / "overlays/admission")
+    generator = {"name": "railnet-node", "namespace": NAMESPACE, "behavior": "replace", "files": ["node.yaml"]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"bases": [base], "configMapGenerator": [generator]}))
+    (folder / "node.yaml").write_text("publish: {events: false}\n")
+
+    documents = kustomized(folder)
+
+    (config_map,) = (one for one in documents if one["kind"] == "ConfigMap")
+    assert config_map["data"]["node.yaml"] == "publish: {events: false}\n"
+    mounted = [
+        volume["configMap"]["name"]
+        for one in documents
+        if one["kind"] in ("DaemonSet", "Deployment")
+        for volume in one["spec"]["template"]["spec"]["volumes"]
+        if "configMap" in volume
+    ]
+    assert mounted == [config_map["metadata"]["name"]] * 2
+
+
+@EACH
+def test_configuration_is_the_nodes_and_where_it_is_looked_for(folder: str) -> None:
+    volume = volumes(folder)["/etc/railnet"]
+    config_map = of_kind(folder, "ConfigMap", volume["configMap"]["name"])
+
+    parse(config_map["data"]["node.yaml"], "node.yaml")
+    assert volume["readOnly"]
+
+
+@EACH
+def test_selectors_find_the_pods(folder: str) -> None:
+    deployment = of_kind(folder, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+
+    selecting = [
+        of_kind(folder, "Service")["spec"]["selector"],
+        of_kind(folder, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        deployment["spec"]["selector"]["matchLabels"],
+        *(one["labelSelector"]["matchLabels"] for one in pod(folder)["topologySpreadConstraints"]),
+    ]
+
+    assert selecting == [labels] * 5
+    daemons = of_kind(folder, "DaemonSet", "railnet")["spec"]["selector"]["matchLabels"]
+    assert not daemons.items() <= labels.items()
+
+
+@EACH
+def test_api_servers_calls_go_by_the_service_to_the_port_that_serves(folder: str) -> None:
+    ports = {port["name"]: port["containerPort"] for port in container(folder)["ports"]}
+    (port,) = of_kind(folder, "Service")["spec"]["ports"]
+    services = [entry["clientConfig"]["service"] for entry in webhooks(folder)]
+
+    assert {(one["namespace"], one["name"], one["port"]) for one in services} == {(NAMESPACE, NAME, port["port"])}
+    assert {one["path"] for one in services} == {scope.PLAIN, scope.LABELLED}
+    assert ports == {"https": 8443, "health": 8080}
+    assert port["targetPort"] == "https"
+
+
+def webhooks(folder: str) -> list[JsonObject]:
+    found: list[JsonObject] = of_kind(folder, "MutatingWebhookConfiguration")["webhooks"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("overlays/admission", scope.by_conditions()),
+        ("overlays/admission-1.20", scope.by_selectors()),
+        ("overlays/admission-1.27", scope.by_selectors()),
+        ("overlays/admission-cert-manager", scope.by_conditions()),
+    ],
+)
+def test_old_api_servers_are_given_selectors_and_new_ones_expressions(folder: str, expected: JsonObject) -> None:
+    assert webhooks(folder) == expected["webhooks"]
+
+
+@EACH
+def test_image_is_of_this_version(folder: str) -> None:
+    assert container(folder)["image"] == f"railnet.io/railnet-admission:{VERSION}"
+
+
+@EACH
+def test_probes_ask_the_port_of_health(folder: str) -> None:
+    probes = [container(folder)[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+
+    assert probes == [{"path": "/healthz", "port": "health"}, {"path": "/readyz", "port": "health"}]
+
+
+@EACH
+def test_container_has_no_privilege(folder: str) -> None:
+    spec, context = pod(folder), container(folder)["securityContext"]
+
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert context == {
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert all(
+        "hostPath" not in volume and mount["readOnly"] for mount in volumes(folder).values() for volume in [mount]
+    )
+
+
+@EACH
+def test_one_of_two_is_always_there(folder: str) -> None:
+    deployment = of_kind(folder, "Deployment")["spec"]
+
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert of_kind(folder, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert pod(folder)["priorityClassName"] == "system-cluster-critical"
+    spread = pod(folder)["topologySpreadConstraints"]
+    assert [one["topologyKey"] for one in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert {one["whenUnsatisfiable"] for one in spread} == {"ScheduleAnyway"}
+
+
+@EACH
+def test_memory_is_promised_and_cpu_is_not_limited(folder: str) -> None:
+    resources = container(folder)["resources"]
+
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+    assert re.fullmatch(r"\d{1,3}m", resources["requests"]["cpu"])
+    assert "cpu" not in resources["limits"]
+
+
+def test_disruption_budget_is_of_a_version_that_the_api_server_has() -> None:
+    versions = {folder: of_kind(folder, "PodDisruptionBudget")["apiVersion"] for folder in WHOLE}
+
+    assert versions.pop("overlays/admission-1.20") == "policy/v1beta1"
+    assert set(versions.values()) == {"policy/v1"}
+
+
+@pytest.mark.parametrize("folder", OWN_CA)
+def test_account_may_keep_one_secret_and_write_one_webhook_configuration(folder: str) -> None:
+    role, cluster_role = of_kind(folder, "Role"), of_kind(folder, "ClusterRole")
+
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"{NAME}-tls"], "verbs": ["get", "update"]},
+    ]
+    assert cluster_role["rules"] == [
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["mutatingwebhookconfigurations"],
+            "resourceNames": [of_kind(folder, "MutatingWebhookConfiguration")["metadata"]["name"]],
+            "verbs": ["get", "patch"],
+        }
+    ]
+    for kind in ("Role", "ClusterRole"):
+        binding = of_kind(folder, f"{kind}Binding")
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, NAME)
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}]
+    assert pod(folder)["serviceAccountName"] == of_kind(folder, "ServiceAccount")["metadata"]["name"]
+
+
+CERT_MANAGER = "overlays/admission-cert-manager"
+
+
+def test_with_cert_manager_the_account_may_do_nothing() -> None:
+    documents = kustomized(CERT_MANAGER)
+
+    bound = [one["subjects"] for one in documents if one["kind"].endswith("Binding")]
+    assert [subject["name"] for subjects in bound for subject in subjects] == ["railnet"]
+    assert {one["metadata"]["name"] for one in documents if one["kind"] in ("Role", "ClusterRole")} == {"railnet"}
+    assert of_kind(CERT_MANAGER, "ServiceAccount")["automountServiceAccountToken"] is False
+
+
+def test_with_cert_manager_its_certificate_is_what_is_served() -> None:
+    certificate = of_kind(CERT_MANAGER, "Certificate")
+    *_, folder = container(CERT_MANAGER)["args"]
+    volume = volumes(CERT_MANAGER)[folder]
+
+    assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    assert pod(CERT_MANAGER)["securityContext"]["fsGroup"] == pod(CERT_MANAGER)["securityContext"]["runAsGroup"]
+    assert volume["secret"]["defaultMode"] == 0o440
+    assert certificate["spec"]["dnsNames"] == [f"{NAME}.{NAMESPACE}.svc"]
+    annotations = of_kind(CERT_MANAGER, "MutatingWebhookConfiguration")["metadata"]["annotations"]
+    assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{NAME}"}
+
+
+def test_with_cert_manager_the_ca_outlives_the_certificate() -> None:
+    documents = kustomized(CERT_MANAGER)
+    issuers = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "Issuer"}
+    certificates = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "Certificate"}
+
+    served, ca = certificates[NAME], certificates[f"{NAME}-ca"]
+    assert issuers[served["issuerRef"]["name"]] == {"ca": {"secretName": ca["secretName"]}}
+    assert issuers[ca["issuerRef"]["name"]] == {"selfSigned": {}}
+    assert ca["isCA"] is True
+    assert "duration" not in served  # cert-manager's own: 90 days
+
+
+def test_webhooks_may_be_taken_away_by_themselves() -> None:
+    """Webhooks first: `kubectl delete -k overlays/admission/webhook`."""
+    assert [one["kind"] for one in kustomized("overlays/admission/webhook")] == ["MutatingWebhookConfiguration"]
+    assert "MutatingWebhookConfiguration" not in {one["kind"] for one in kustomized(SERVER)}
+    assert Path(ROOT, SERVER).is_dir()
