@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from admission import scope
+from admission.certificates.cluster import NAME
 from admission.policy import Policy
+from admission.server import PATHS
 from tests.admission.goldens import GOLDENS, Golden
 from tests.admission.reviewing import ask
 from tests.admission.test_near_misses import a_pod_of_no_operator, near_misses_of_goldens
@@ -26,7 +28,6 @@ from training.recogniser import recognise
 ROOT = Path(__file__).resolve().parents[2]
 JsonObject = dict[str, Any]
 NAMESPACE_LABELS = {None: {}, True: {NET1: "true"}, False: {NET1: "false"}}
-NET1_OF_PATH = {"/pods": None, "/pods/net1": True}
 
 
 def read(overlay: str) -> JsonObject:
@@ -102,7 +103,7 @@ def assert_all_is_asked_that_something_is_done_about(
         assert "patch" not in answer
     for entry in called:
         path = entry["clientConfig"]["service"]["path"]
-        assert ask(pod, policy, NET1_OF_PATH[path], namespace) == answer
+        assert ask(pod, policy, PATHS[path], namespace) == answer
     return called
 
 
@@ -239,7 +240,7 @@ def test_a_pods_own_label_is_asked_about_in_every_namespace(configuration: JsonO
     (entry,) = asked(configuration, pod, net1)
 
     assert entry["name"] == "label.railnet.io"
-    assert "patch" in ask(pod, net1=NET1_OF_PATH[entry["clientConfig"]["service"]["path"]])
+    assert "patch" in ask(pod, net1=PATHS[entry["clientConfig"]["service"]["path"]])
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
@@ -268,6 +269,15 @@ def test_every_operator_has_its_entries_where_selectors_speak():
         *(f"{page}.railnet.io" for page in pages),
         *(f"{page}.namespace.railnet.io" for page in pages),
     }
+
+
+@BOTH
+def test_entries_lead_to_where_the_server_answers(configuration: JsonObject):
+    services = [entry["clientConfig"]["service"] for entry in configuration["webhooks"]]
+
+    assert configuration["metadata"]["name"] == NAME
+    assert {service["name"] for service in services} == {NAME}
+    assert {service["path"] for service in services} == PATHS.keys()
 
 
 @BOTH

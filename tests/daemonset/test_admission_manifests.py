@@ -1,22 +1,26 @@
 """The manifests of the admission helper, rendered by the oldest kustomize there is in a kubectl: they fit together, and the code."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from admission import scope
+from admission.certificates.cluster import NAME, ROTATE, SECRET
 from railnet import VERSION
+from railnet.__main__ import _parser
+from railnet.admission import _DRAIN_SECONDS, names
 from railnet.configuration import parse
+from tests.admission.api_server import FakeApiServer
+from tests.admission.clock import Clock
+from tests.admission.cluster_in_memory import InMemory, Replica
 from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
 
 JsonObject = dict[str, Any]
 WHOLE = ["overlays/admission", "overlays/admission-1.20", "overlays/admission-1.27", "overlays/admission-cert-manager"]
 OWN_CA = WHOLE[:3]
-NAME, NAMESPACE = "railnet-admission", "railnet"
-SERVER = "overlays/admission/server"
+NAMESPACE = "railnet"
 EACH = pytest.mark.parametrize("folder", WHOLE)
 
 
@@ -111,8 +115,8 @@ def test_api_servers_calls_go_by_the_service_to_the_port_that_serves(folder: str
 
     assert {(one["namespace"], one["name"], one["port"]) for one in services} == {(NAMESPACE, NAME, port["port"])}
     assert {one["path"] for one in services} == {scope.PLAIN, scope.LABELLED}
-    assert ports == {"https": 8443, "health": 8080}
     assert port["targetPort"] == "https"
+    assert "https" in ports
 
 
 def webhooks(folder: str) -> list[JsonObject]:
@@ -131,6 +135,18 @@ def webhooks(folder: str) -> list[JsonObject]:
 )
 def test_old_api_servers_are_given_selectors_and_new_ones_expressions(folder: str, expected: JsonObject) -> None:
     assert webhooks(folder) == expected["webhooks"]
+
+
+@EACH
+def test_container_runs_what_the_command_line_knows(folder: str) -> None:
+    arguments = _parser().parse_args(container(folder)["args"])
+    ports = {port["name"]: port["containerPort"] for port in container(folder)["ports"]}
+
+    assert (arguments.command, arguments.verb) == ("admission", None)
+    assert ports == {"https": arguments.port, "health": arguments.health_port}
+    assert str(arguments.config.parent) == "/etc/railnet"
+    assert (arguments.certificates is None) is (folder in OWN_CA)
+    assert pod(folder)["terminationGracePeriodSeconds"] > arguments.leave_seconds + _DRAIN_SECONDS
 
 
 @EACH
@@ -192,22 +208,45 @@ def test_disruption_budget_is_of_a_version_that_the_api_server_has() -> None:
     assert set(versions.values()) == {"policy/v1"}
 
 
-@pytest.mark.parametrize("folder", OWN_CA)
-def test_account_may_keep_one_secret_and_write_one_webhook_configuration(folder: str) -> None:
-    role, cluster_role = of_kind(folder, "Role"), of_kind(folder, "ClusterRole")
+VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 
-    assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"{NAME}-tls"], "verbs": ["get", "update"]},
-    ]
-    assert cluster_role["rules"] == [
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["mutatingwebhookconfigurations"],
-            "resourceNames": [of_kind(folder, "MutatingWebhookConfiguration")["metadata"]["name"]],
-            "verbs": ["get", "patch"],
-        }
-    ]
+
+def needed() -> set[tuple[str, str]]:
+    """Give what the server does with the API, from nothing to a new authority: kinds and verbs."""
+    fake = FakeApiServer()
+    fake.add_webhooks(None, None)
+    replica = Replica(InMemory(fake), Clock()).look()
+    fake.put_secret(fake.data, annotations={ROTATE: "now"})
+    replica.look()
+    return {(kind, VERBS[method]) for method, kind in (request.split() for request in fake.requests)}
+
+
+@pytest.mark.parametrize("folder", OWN_CA)
+def test_account_may_do_what_the_server_does_and_no_more(folder: str) -> None:
+    allowed = {
+        (resource.replace("mutatingwebhookconfigurations", "webhooks"), verb)
+        for kind in ("Role", "ClusterRole")
+        for rule in of_kind(folder, kind)["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    assert allowed == needed()
+
+
+@pytest.mark.parametrize("folder", OWN_CA)
+def test_rights_are_of_one_secret_and_of_one_webhook_configuration(folder: str) -> None:
+    rules = of_kind(folder, "Role")["rules"] + of_kind(folder, "ClusterRole")["rules"]
+
+    named = {(tuple(rule["resources"]), tuple(rule.get("resourceNames", ()))) for rule in rules}
+    assert named == {(("secrets",), ()), (("secrets",), (SECRET,)), (("mutatingwebhookconfigurations",), (NAME,))}
+    (anywhere,) = (rule for rule in rules if "resourceNames" not in rule)
+    assert anywhere["verbs"] == ["create"]  # which has no name yet
+    assert of_kind(folder, "MutatingWebhookConfiguration")["metadata"]["name"] == NAME
+
+
+@pytest.mark.parametrize("folder", OWN_CA)
+def test_rights_are_the_pods_accounts(folder: str) -> None:
     for kind in ("Role", "ClusterRole"):
         binding = of_kind(folder, f"{kind}Binding")
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, NAME)
@@ -229,13 +268,12 @@ def test_with_cert_manager_the_account_may_do_nothing() -> None:
 
 def test_with_cert_manager_its_certificate_is_what_is_served() -> None:
     certificate = of_kind(CERT_MANAGER, "Certificate")
-    *_, folder = container(CERT_MANAGER)["args"]
-    volume = volumes(CERT_MANAGER)[folder]
+    volume = volumes(CERT_MANAGER)[str(_parser().parse_args(container(CERT_MANAGER)["args"]).certificates)]
 
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
     assert pod(CERT_MANAGER)["securityContext"]["fsGroup"] == pod(CERT_MANAGER)["securityContext"]["runAsGroup"]
     assert volume["secret"]["defaultMode"] == 0o440
-    assert certificate["spec"]["dnsNames"] == [f"{NAME}.{NAMESPACE}.svc"]
+    assert certificate["spec"]["dnsNames"] == [names(NAMESPACE)[0]]
     annotations = of_kind(CERT_MANAGER, "MutatingWebhookConfiguration")["metadata"]["annotations"]
     assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{NAME}"}
 
@@ -253,7 +291,13 @@ def test_with_cert_manager_the_ca_outlives_the_certificate() -> None:
 
 
 def test_webhooks_may_be_taken_away_by_themselves() -> None:
-    """Webhooks first: `kubectl delete -k overlays/admission/webhook`."""
-    assert [one["kind"] for one in kustomized("overlays/admission/webhook")] == ["MutatingWebhookConfiguration"]
-    assert "MutatingWebhookConfiguration" not in {one["kind"] for one in kustomized(SERVER)}
-    assert Path(ROOT, SERVER).is_dir()
+    for folder in ("overlays/admission/webhook", "overlays/admission-1.27/webhook"):
+        assert [one["kind"] for one in kustomized(folder)] == ["MutatingWebhookConfiguration"]
+
+
+@EACH
+def test_webhooks_go_before_who_answers_them(folder: str) -> None:
+    """`kubectl delete -k` asks in this order and waits at the end; newer ones have the webhooks last, in the same second."""
+    kinds = [one["kind"] for one in kustomized(folder)]
+
+    assert kinds.index("MutatingWebhookConfiguration") < min(kinds.index("Service"), kinds.index("Deployment"))
