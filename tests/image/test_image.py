@@ -1,127 +1,82 @@
-"""The image of the DaemonSet as scripts/image built it, read and run as a container runtime would."""
+"""The two images: what is in them, and that it starts. The admission helper's is the DaemonSet's with more packages."""
 
 import json
 import subprocess
-import tarfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from railnet import VERSION
+from tests.image.built import ROOT, Image
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 MEBIBYTE = 1 << 20
 PRIMARY = '{"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}'
+NOBODY = 65532
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("image") / "image.tar"
-    subprocess.run([ROOT / "scripts/image", path], check=True)
-    return path
+def node(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return Image("node", tmp_path_factory.mktemp("node"))
 
 
 @pytest.fixture(scope="session")
-def layout(archive: Path) -> Path:
-    folder = archive.parent / "layout"
-    unpack(archive, folder)
-    return folder
+def admission(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return Image("admission", tmp_path_factory.mktemp("admission"))
 
 
-@pytest.fixture(scope="session")
-def rootfs(layout: Path) -> Path:
-    folder = layout.parent / "rootfs"
-    for layer in layers(layout):
-        unpack(layer, folder)
-    return folder
+@pytest.fixture(params=["node", "admission"])
+def image(request: pytest.FixtureRequest) -> Image:
+    found: Image = request.getfixturevalue(request.param)
+    return found
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    subprocess.run(["tar", "--extract", "--file", archive, "--directory", folder], check=True)
+def test_archives_name_the_images_by_their_version(node: Image, admission: Image) -> None:
+    assert (node.name, admission.name) == (f"railnet.io/railnet:{VERSION}", f"railnet.io/railnet-admission:{VERSION}")
 
 
-def read_blob(layout: Path, descriptor: dict[str, Any]) -> Any:
-    return json.loads(blob(layout, descriptor).read_bytes())
+def test_container_runs_what_it_is_for_unless_it_is_told_otherwise(node: Image, admission: Image) -> None:
+    assert node.config["Entrypoint"] + node.config["Cmd"] == ["railnet", "node"]
+    assert admission.config["Entrypoint"] + admission.config["Cmd"] == ["railnet", "admission"]
+    assert node.config["Env"] == admission.config["Env"] == ["PATH=/opt/railnet/bin:/usr/bin"]
 
 
-def blob(layout: Path, descriptor: dict[str, Any]) -> Path:
-    return layout / "blobs" / descriptor["digest"].replace(":", "/")
+def test_node_is_root_and_admission_is_nobody(node: Image, admission: Image) -> None:
+    assert "User" not in node.config
+    assert admission.config["User"] == f"{NOBODY}:{NOBODY}"
 
 
-def manifest(layout: Path) -> dict[str, Any]:
-    (descriptor,) = json.loads((layout / "index.json").read_text())["manifests"]
-    return read_blob(layout, descriptor)
+@pytest.mark.parametrize(("which", "packed", "unpacked"), [("node", 45, 110), ("admission", 70, 200)])
+def test_image_is_small(request: pytest.FixtureRequest, which: str, packed: int, unpacked: int) -> None:
+    image: Image = request.getfixturevalue(which)
+    size, content = image.archive.stat().st_size, sum(entry.size for entry in image.entries())
+
+    print(f"{image.name}: {size / MEBIBYTE:.1f} MiB, unpacked {content / MEBIBYTE:.1f} MiB")  # noqa: T201 - shown with -s
+    assert size < packed * MEBIBYTE
+    assert content < unpacked * MEBIBYTE
 
 
-def layers(layout: Path) -> Iterator[Path]:
-    return (blob(layout, layer) for layer in manifest(layout)["layers"])
-
-
-def entries(layout: Path) -> Iterator[tarfile.TarInfo]:
-    for layer in layers(layout):
-        with tarfile.open(layer) as tar:
-            yield from tar
-
-
-def run(rootfs: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a command in the image with the two file systems that every container has; nobody else sees them mounted."""
-    for name in ("dev", "proc"):
-        (rootfs / name).mkdir(exist_ok=True)
-    enter = (
-        'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && '
-        'exec env --ignore-environment PATH=/opt/railnet/bin:/usr/bin "$(command -v chroot)" "$0" "$@"'
-    )
-    return subprocess.run(
-        ["unshare", "--mount", "--propagation=private", "sh", "-c", enter, rootfs, *command],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        capture_output=True,
-        check=False,
-    )
-
-
-def test_archive_names_the_image_by_its_version(layout: Path) -> None:
-    (descriptor,) = json.loads((layout / "index.json").read_text())["manifests"]
-
-    assert descriptor["annotations"]["org.opencontainers.image.ref.name"] == f"railnet.io/railnet:{VERSION}"
-
-
-def test_container_runs_the_node_daemon_unless_it_is_told_otherwise(layout: Path) -> None:
-    config = read_blob(layout, manifest(layout)["config"])["config"]
-
-    assert config["Entrypoint"] + config["Cmd"] == ["railnet", "node"]
-    assert config["Env"] == ["PATH=/opt/railnet/bin:/usr/bin"]
-    assert "User" not in config
-
-
-def test_image_is_small(archive: Path, layout: Path) -> None:
-    assert archive.stat().st_size < 45 * MEBIBYTE
-    assert sum(entry.size for entry in entries(layout)) < 110 * MEBIBYTE
-
-
-def test_everything_is_roots_and_written_by_no_other(layout: Path) -> None:
+def test_everything_is_roots_and_written_by_no_other(image: Image) -> None:
     foreign = [
         entry.name
-        for entry in entries(layout)
+        for entry in image.entries()
         if not entry.issym() and (entry.mode & 0o6022 or entry.uid != 0 or entry.gid not in (0, 8, 42, 50))
     ]
 
     assert foreign == []
 
 
-def test_image_has_no_shell_no_package_manager_and_no_caches(rootfs: Path) -> None:
+def test_image_has_no_shell_no_package_manager_and_no_caches(image: Image) -> None:
     names = ["bin/sh", "usr/bin/sh", "bin/bash", "usr/bin/apt-get", "usr/bin/pip", "opt/railnet/bin/pip"]
     unwanted = [*names, "root/.cache", "var/lib/apt", "var/cache/apt", "debs", "src", "wheels", "tmp", "pip"]
 
-    assert [name for name in unwanted if (rootfs / name).exists()] == []
+    assert [name for name in unwanted if (image.rootfs / name).exists()] == []
 
 
-def test_image_names_no_registry_of_the_machine_it_was_built_on(rootfs: Path) -> None:
+def test_image_names_no_registry_of_the_machine_it_was_built_on(image: Image) -> None:
     hosts = [host.encode() for host in (*index_hosts(), mirror_host()) if host not in ("pypi.org", "deb.debian.org")]
-    telling = [*(rootfs / "etc").rglob("*"), *(rootfs / "opt").rglob("*"), *(rootfs / "var").rglob("*")]
+    telling = [path for name in ("etc", "opt", "var") for path in (image.rootfs / name).rglob("*")]
 
     found = [
         str(path)
@@ -129,8 +84,8 @@ def test_image_names_no_registry_of_the_machine_it_was_built_on(rootfs: Path) ->
         if path.is_file() and not path.is_symlink() and any(host in path.read_bytes() for host in hosts)
     ]
     assert found == []
-    assert not (rootfs / "etc/apt").exists()
-    assert list(rootfs.rglob("pip.conf")) == []
+    assert not (image.rootfs / "etc/apt").exists()
+    assert list(image.rootfs.rglob("pip.conf")) == []
 
 
 def index_hosts() -> Iterator[str]:
@@ -145,63 +100,73 @@ def mirror_host() -> str:
     return urlsplit(mirror.stdout.strip()).hostname or ""
 
 
-def test_packages_are_those_of_the_lock_file_and_of_the_node_alone(rootfs: Path) -> None:
-    found = {
-        folder.name.removesuffix(".dist-info").lower().replace("_", "-")
-        for folder in (rootfs / "opt/railnet/lib/python3.11/site-packages").glob("*.dist-info")
-    }
-    locked = {
-        line.lower().replace("==", "-").replace("_", "-") for line in (ROOT / "requirements.lock").read_text().split()
-    }
-
-    assert found - locked == {f"railnet-{VERSION}"}
-    assert [name for name in found if name.startswith(("kubernetes-", "pytest-", "mypy-"))] == []
+def locked() -> set[str]:
+    lines = (ROOT / "requirements.lock").read_text().split()
+    return {line.lower().replace("==", "-").replace("_", "-") for line in lines}
 
 
-def test_railnet_of_this_checkout_is_in_the_image(rootfs: Path) -> None:
-    installed = rootfs / "opt/railnet/lib/python3.11/site-packages"
+def test_packages_are_those_of_the_lock_file(image: Image) -> None:
+    assert image.packages() - locked() == {f"railnet-{VERSION}"}
 
+
+def test_node_has_nothing_of_the_admission_helpers(node: Image, admission: Image) -> None:
+    def names(found: set[str]) -> set[str]:
+        return {package.rpartition("-")[0] for package in found}
+
+    assert node.packages() < admission.packages()
+    assert {"aiohttp", "cryptography", "kubernetes"} <= names(admission.packages() - node.packages())
+    assert not {"pytest", "mypy", "pip"} & names(admission.packages())
+
+
+def test_railnet_of_this_checkout_is_in_the_image(image: Image) -> None:
     for package in ("admission", "apiserver", "cni", "deviceplugin", "kernel", "kubelet", "railnet", "training", "vf"):
         for path in (ROOT / package).rglob("*.py"):
-            assert (installed / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
+            assert (image.site / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
 
 
-def test_command_answers(rootfs: Path) -> None:
-    done = run(rootfs, "railnet", "version")
+def test_command_answers(image: Image) -> None:
+    done = image.run("railnet", "version")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}\n".encode(), b"")
 
 
-def test_all_that_the_daemon_imports_is_there_and_compiled(rootfs: Path) -> None:
+@pytest.mark.parametrize(
+    ("which", "modules", "least"),
+    [("node", "railnet.node, railnet.install", 300), ("admission", "railnet.admission", 600)],
+)
+def test_all_that_is_imported_is_there_and_compiled(
+    request: pytest.FixtureRequest, which: str, modules: str, least: int
+) -> None:
+    image: Image = request.getfixturevalue(which)
     code = (
-        "import sys, os, railnet.node, railnet.install\n"
+        f"import sys, os, {modules}\n"
         "specs = [getattr(module, '__spec__', None) for module in sys.modules.values()]\n"
         "files = [spec for spec in specs if getattr(spec, 'cached', None)]\n"
         "print(len(files), *(s.origin for s in files if s.origin.endswith('.py') and not os.path.exists(s.cached)))"
     )
 
-    done = run(rootfs, "python", "-B", "-c", code)
+    done = image.run("python", "-B", "-c", code)
 
     assert done.stderr == b""
     count, *uncompiled = done.stdout.split()
     assert uncompiled == []
-    assert int(count) > 300
+    assert int(count) > least
 
 
-def test_libraries_that_are_looked_for_at_run_time_are_found(rootfs: Path) -> None:
-    done = run(rootfs, "python", "-c", "import pyudev, ssl, grpc; print(pyudev.Context().sys_path)")
+def test_libraries_that_are_looked_for_at_run_time_are_found(image: Image) -> None:
+    done = image.run("python", "-c", "import pyudev, ssl, grpc; print(pyudev.Context().sys_path)")
 
     assert (done.stdout, done.stderr) == (b"/sys\n", b"")
 
 
-def test_installed_executable_answers_on_a_host_that_has_nothing(rootfs: Path) -> None:
-    host = rootfs / "host"
+def test_installed_executable_answers_on_a_host_that_has_nothing(node: Image) -> None:
+    host = node.rootfs / "host"
     (host / "opt/cni/bin").mkdir(parents=True)
     (host / "etc/cni/net.d").mkdir(parents=True)
     (host / "etc/cni/net.d/10-flannel.conflist").write_text(PRIMARY)
-    (rootfs / "node.yaml").write_text("host: {root: /host}\n")
+    (node.rootfs / "node.yaml").write_text("host: {root: /host}\n")
 
-    installed = run(rootfs, "railnet", "install", "--config", "/node.yaml")
+    installed = node.run("railnet", "install", "--config", "/node.yaml")
     answer = subprocess.run(
         ["/usr/sbin/chroot", host, "/opt/cni/bin/railnet"],
         env={"CNI_COMMAND": "VERSION"},
@@ -213,3 +178,25 @@ def test_installed_executable_answers_on_a_host_that_has_nothing(rootfs: Path) -
     assert (installed.returncode, installed.stderr) == (0, b"")
     assert "1.0.0" in json.loads(answer.stdout)["supportedVersions"]
     assert (answer.returncode, answer.stderr) == (0, b"")
+
+
+def test_admission_helper_explains_as_nobody(admission: Image) -> None:
+    pod = ROOT / "tests/admission/golden/kubedl/elasticdljob-master.yaml"
+    (admission.rootfs / "pod.json").write_text(json.dumps(yaml.safe_load(pod.read_text())["pod"]))
+    (admission.rootfs / "node.yaml").write_text("{}\n")
+
+    done = admission.run("railnet", "admission", "explain", "-f", "/pod.json", "--config", "/node.yaml", user=NOBODY)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"done:      added 1 rdma/ib_vf to container elasticdl" in done.stdout
+
+
+def test_admission_helper_says_what_it_lacks_outside_of_a_cluster(admission: Image) -> None:
+    (admission.rootfs / "node.yaml").write_text("{}\n")
+
+    done = admission.run(
+        "railnet", "admission", "--config", "/node.yaml", "--health-port", "0", "--port", "0", user=NOBODY
+    )
+
+    assert done.returncode == 3
+    assert b"there is no API server to ask" in done.stderr

@@ -1,0 +1,88 @@
+"""An image as scripts/image built it, read and run as a container runtime would."""
+
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Image:
+    """An OCI archive, and what is in it, unpacked below a folder.
+
+    Attributes:
+        archive: the file.
+        rootfs: what a container sees.
+    """
+
+    def __init__(self, target: str, folder: Path) -> None:
+        self.archive, self.rootfs = folder / "image.tar", folder / "rootfs"
+        self._layout = folder / "layout"
+        subprocess.run([ROOT / "scripts/image", target, self.archive], check=True)
+        _unpack(self.archive, self._layout)
+        for layer in self._layers():
+            _unpack(layer, self.rootfs)
+
+    @property
+    def name(self) -> str:
+        return str(self._descriptor["annotations"]["org.opencontainers.image.ref.name"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._blob(self._manifest["config"]).read_bytes())["config"]
+        return found
+
+    def entries(self) -> Iterator[tarfile.TarInfo]:
+        for layer in self._layers():
+            with tarfile.open(layer) as tar:
+                yield from tar
+
+    def packages(self) -> set[str]:
+        """Give what pip has installed, as `name-version`."""
+        return {
+            folder.name.removesuffix(".dist-info").lower().replace("_", "-") for folder in self.site.glob("*.dist-info")
+        }
+
+    @property
+    def site(self) -> Path:
+        return self.rootfs / "opt/railnet/lib/python3.11/site-packages"
+
+    def run(self, *command: str, user: int = 0) -> subprocess.CompletedProcess[bytes]:
+        """Run a command with the two file systems that every container has; nobody else sees them mounted."""
+        for name in ("dev", "proc"):
+            (self.rootfs / name).mkdir(exist_ok=True)
+        enter = (
+            'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && '
+            f'exec env --ignore-environment PATH=/opt/railnet/bin:/usr/bin "$(command -v chroot)" --userspec={user}:{user} "$0" "$@"'
+        )
+        return subprocess.run(
+            ["unshare", "--mount", "--propagation=private", "sh", "-c", enter, self.rootfs, *command],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            capture_output=True,
+            check=False,
+        )
+
+    @property
+    def _descriptor(self) -> dict[str, Any]:
+        (found,) = json.loads((self._layout / "index.json").read_text())["manifests"]
+        descriptor: dict[str, Any] = found
+        return descriptor
+
+    @property
+    def _manifest(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._blob(self._descriptor).read_bytes())
+        return found
+
+    def _layers(self) -> Iterator[Path]:
+        return (self._blob(layer) for layer in self._manifest["layers"])
+
+    def _blob(self, descriptor: dict[str, Any]) -> Path:
+        return self._layout / "blobs" / descriptor["digest"].replace(":", "/")
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["tar", "--extract", "--file", archive, "--directory", folder], check=True)
