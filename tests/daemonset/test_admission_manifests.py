@@ -1,6 +1,8 @@
 """The manifests of the admission helper, rendered by the oldest kustomize there is in a kubectl: they fit together, and the code."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,15 +61,17 @@ def test_one_install_brings_the_daemon_as_it_is_and_the_helper(folder: str) -> N
     assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in added} == {NAME}
 
 
-def test_overlay_of_ones_own_changes_the_configuration_of_both(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """kustomize refuses an absolute path."""
-    folder = tmp_path_factory.mktemp("own")
-    base = "/".join([".."] * (len(folder.parts) - 1)) + str(ROOT / "overlays/admission")
+@pytest.mark.parametrize(
+    "bases",
+    [["admission"], ["own-node", "admission/server", "admission/own-ca", "admission/webhook"]],
+    ids=["alone", "beside another"],
+)
+def test_overlay_of_ones_own_changes_the_configuration_of_both(tmp_path: Path, bases: list[str]) -> None:
     generator = {"name": "railnet-node", "namespace": NAMESPACE, "behavior": "replace", "files": ["node.yaml"]}
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"bases": [base], "configMapGenerator": [generator]}))
-    (folder / "node.yaml").write_text("publish: {events: false}\n")
+    write(tmp_path, bases=bases, configMapGenerator=[generator])
+    (tmp_path / "node.yaml").write_text("publish: {events: false}\n")
 
-    documents = kustomized(folder)
+    documents = kustomized(tmp_path)
 
     (config_map,) = (one for one in documents if one["kind"] == "ConfigMap")
     assert config_map["data"]["node.yaml"] == "publish: {events: false}\n"
@@ -79,6 +83,28 @@ def test_overlay_of_ones_own_changes_the_configuration_of_both(tmp_path_factory:
         if "configMap" in volume
     ]
     assert mounted == [config_map["metadata"]["name"]] * 2
+
+
+def test_overlay_of_ones_own_names_a_registry_for_both_images(tmp_path: Path) -> None:
+    """The example's; the shorter name is not taken for the longer one."""
+    images = yaml.safe_load((ROOT / "overlays/example/kustomization.yaml").read_text())["images"]
+    write(tmp_path, bases=["admission"], images=images)
+
+    documents = kustomized(tmp_path)
+
+    found = [
+        one["spec"]["template"]["spec"]["containers"][0]["image"]
+        for one in documents
+        if one["kind"] in ("DaemonSet", "Deployment")
+    ]
+    registry = "registry.example.com/hpc"
+    assert sorted(found) == [f"{registry}/railnet-admission:{VERSION}", f"{registry}/railnet:{VERSION}"]
+
+
+def write(folder: Path, bases: list[str], **keys: Any) -> None:
+    """Write an overlay on others of the checkout's; kustomize refuses an absolute path."""
+    overlays = [os.path.relpath(ROOT / "overlays" / base, folder) for base in bases]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"bases": overlays, **keys}))
 
 
 @EACH
