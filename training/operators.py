@@ -1,7 +1,7 @@
 """Who makes training pods, and how to tell: THE table. One row for each operator; the first row that fits is the pod's.
 
 To teach Railnet an operator, add a row, pods as the operator makes them under `tests/admission/golden/`, and its page under
-`docs/training/`; nothing else knows of operators. Keys are quoted from the operators' own sources, which the golden pods name.
+`docs/training/`, and run `scripts/generate`, so that the API server asks about them; nothing else knows of operators. Keys are quoted from the operators' own sources, which the golden pods name.
 
 A mark must be a label which the operator's *controller* writes: selectors see no annotations, and what its webhook adds may
 not be there yet when ours is called.
