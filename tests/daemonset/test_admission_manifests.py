@@ -234,6 +234,15 @@ def test_disruption_budget_is_of_a_version_that_the_api_server_has() -> None:
     assert set(versions.values()) == {"policy/v1"}
 
 
+def test_pods_that_are_not_ready_may_be_evicted_where_the_api_server_knows_how_to() -> None:
+    policies = {
+        folder: of_kind(folder, "PodDisruptionBudget")["spec"].get("unhealthyPodEvictionPolicy") for folder in WHOLE
+    }
+
+    old = dict.fromkeys(["overlays/admission-1.20", "overlays/admission-1.27"])
+    assert policies == {**dict.fromkeys(WHOLE, "AlwaysAllow"), **old}
+
+
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
