@@ -21,7 +21,7 @@ DEFAULT = Configuration()
 def rendered(folder: str) -> dict[str, dict[str, Any]]:
     """Give what `kubectl apply -k` would send, by kind."""
     documents = kustomized(folder)
-    assert len({document["kind"] for document in documents}) == len(documents)
+    assert len({(document["kind"], document["metadata"]["name"]) for document in documents}) == len(documents)
     return {document["kind"]: document for document in documents}
 
 

@@ -1,6 +1,6 @@
-"""The admission policy of overlays/own-node, its expressions evaluated: what a node's daemon sends passes, and nothing else.
+"""The admission policies of overlays/own-node, their expressions evaluated: what a node's daemon sends passes, and nothing else.
 
-No API server of the tests' knows admission policies: what is evaluated here is the language, by another implementation of it.
+What is evaluated here is the language, by another implementation of it; tests/genericapiserver asks an API server.
 """
 
 import copy
@@ -21,7 +21,8 @@ from apiserver.network_status import ANNOTATION, NetworkStatus
 from vf.record import Pod
 
 ROOT = Path(__file__).resolve().parents[2]
-POLICY, BINDING = yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text())
+PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text())
+POLICIES = {"pods": PODS, "events": EVENTS}
 ACCOUNT = "system:serviceaccount:railnet:railnet"
 NODE_NAME = "authentication.kubernetes.io/node-name"
 USER = {"username": ACCOUNT, "groups": [], "extra": {NODE_NAME: ["node-a"]}}
@@ -52,11 +53,12 @@ def refusals(
         "oldObject": old,
     }
     facts["variables"] = {}
-    for variable in POLICY["spec"]["variables"]:
+    policy = POLICIES[resource]["spec"]
+    for variable in policy["variables"]:
         with suppress(celpy.CELEvalError):  # the API server evaluates one when it is used, and not before
             value = evaluate(variable["expression"], facts)
             facts["variables"][variable["name"]] = json.loads(json.dumps(value, cls=celpy.CELJSONEncoder))
-    for validation in POLICY["spec"]["validations"]:
+    for validation in policy["validations"]:
         try:
             holds = bool(evaluate(validation["expression"], facts))
         except celpy.CELEvalError:
@@ -142,45 +144,70 @@ def test_daemons_own_events_pass() -> None:
 
 
 FORGED = {
-    "another node's": (an_event("node-b"), None),
-    "another component's": ({**an_event(), "source": {"component": "kubelet", "host": "node-a"}}, None),
-    "nobody's": ({**an_event(), "source": {}}, None),
-    "about a node": ({**an_event(), "involvedObject": {"kind": "Node", "name": "node-a"}}, None),
-    "taken over": (an_event(), {**an_event(), "source": {"component": "kubelet", "host": "node-a"}}),
-    "turned to another pod": ({**an_event(), "involvedObject": {"kind": "Pod", "name": "other"}}, an_event()),
+    "another node's": an_event("node-b"),
+    "another component's": {**an_event(), "source": {"component": "kubelet", "host": "node-a"}},
+    "nobody's": {**an_event(), "source": {}},
+    "about a node": {**an_event(), "involvedObject": {"kind": "Node", "name": "node-a"}},
+    "about nothing": {**an_event(), "involvedObject": {}},
 }
 
 
-@pytest.mark.parametrize(("new", "old"), FORGED.values(), ids=FORGED.keys())
-def test_other_events_are_refused(new: dict[str, Any], old: dict[str, Any] | None) -> None:
-    (refusal,) = refusals("events", new, old)
+@pytest.mark.parametrize("new", FORGED.values(), ids=FORGED.keys())
+def test_other_events_are_refused(new: dict[str, Any]) -> None:
+    (refusal,) = refusals("events", new, None)
 
     assert refusal.startswith("events must be Railnet's")
 
 
-def test_policy_speaks_of_the_account_and_of_what_its_role_allows() -> None:
-    documents = [
-        yaml.safe_load_all((ROOT / "daemonset" / name).read_text()) for name in ("role.yaml", "serviceaccount.yaml")
-    ]
-    role, account = next(documents[0]), next(documents[1])
-    name = f"system:serviceaccount:{account['metadata']['namespace']}:{account['metadata']['name']}"
-    (condition,) = POLICY["spec"]["matchConditions"]
-    matched = {
-        resource for rule in POLICY["spec"]["matchConstraints"]["resourceRules"] for resource in rule["resources"]
-    }
+TAKEN = {
+    "another component's": (an_event(), {**an_event(), "source": {"component": "kubelet", "host": "node-a"}}),
+    "another node's": (an_event(), an_event("node-b")),
+    "nobody's": (an_event(), {**an_event(), "source": {}}),
+    "of another pod": ({**an_event(), "involvedObject": {"kind": "Pod", "name": "other"}}, an_event()),
+}
+
+
+@pytest.mark.parametrize(("new", "old"), TAKEN.values(), ids=TAKEN.keys())
+def test_other_events_cannot_be_taken_over(new: dict[str, Any], old: dict[str, Any]) -> None:
+    (refusal,) = refusals("events", new, old)
+
+    assert refusal.startswith("only Railnet's own events")
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_policy_speaks_of_the_daemons_account(policy: dict[str, Any]) -> None:
+    account = yaml.safe_load((ROOT / "daemonset/serviceaccount.yaml").read_text())["metadata"]
+    name = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    (condition,) = policy["spec"]["matchConditions"]
 
     assert evaluate(condition["expression"], {"request": {"userInfo": {"username": name}}})
     assert not evaluate(condition["expression"], {"request": {"userInfo": {"username": "kubernetes-admin"}}})
+    assert policy["spec"]["failurePolicy"] == "Fail"
+
+
+def test_policies_speak_of_all_that_the_role_allows() -> None:
+    role = next(yaml.safe_load_all((ROOT / "daemonset/role.yaml").read_text()))
+    matched = {
+        resource
+        for policy in POLICIES.values()
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+    }
+
     assert {resource for rule in role["rules"] for resource in rule["resources"]} <= matched
 
 
-def test_binding_denies_what_the_policy_refuses() -> None:
-    assert POLICY["spec"]["failurePolicy"] == "Fail"
-    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
+def test_bindings_deny_what_the_policies_refuse() -> None:
+    bound = [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} for policy in POLICIES.values()]
+
+    assert [binding["spec"] for binding in BINDINGS] == bound
 
 
-def test_variables_are_declared_before_they_are_used() -> None:
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_variables_are_declared_before_they_are_used(policy: dict[str, Any]) -> None:
     declared: set[str] = set()
-    for variable in POLICY["spec"]["variables"]:
+    for variable in policy["spec"]["variables"]:
         assert set(re.findall(r"variables\.(\w+)", variable["expression"])) <= declared
         declared.add(variable["name"])
+    for validation in policy["spec"]["validations"]:
+        assert set(re.findall(r"variables\.(\w+)", validation["expression"])) <= declared
