@@ -1,0 +1,81 @@
+"""The API server by HTTP, as whoever has a token: what it answers, with its warnings."""
+
+import http.client
+import json
+import re
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_SECONDS = 30.0
+JsonObject = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """An answer: `message` is of a failure."""
+
+    status: int
+    object: JsonObject
+    warnings: list[str]
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self.object)
+
+    @property
+    def message(self) -> str:
+        return str(self.object.get("message", ""))
+
+
+class Api:
+    """The API server at a port of the loopback."""
+
+    def __init__(self, port: int, authority: Path) -> None:
+        self.authority = authority
+        self._port = port
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def get(self, path: str, token: str = "admin") -> Answer:  # noqa: S107 - tests/genericapiserver/server/callers.go
+        return self.send("GET", path, token=token)
+
+    def create(self, path: str, body: JsonObject, token: str = "admin") -> Answer:  # noqa: S107
+        return self.send("POST", path, body, token)
+
+    def merge(self, path: str, body: JsonObject, token: str = "admin") -> Answer:  # noqa: S107
+        return self.send("PATCH", path, body, token, "application/merge-patch+json")
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        token: str = "admin",  # noqa: S107
+        content_type: str = "application/json",
+    ) -> Answer:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type, "Accept": "application/json"}
+        response = self._send(method, path, None if body is None else json.dumps(body).encode(), headers)
+        warnings = re.findall(r'299 - "((?:[^"\\]|\\.)*)"', ", ".join(response.headers.get_all("Warning", [])))
+        return Answer(response.status, json.loads(response.read()), warnings)
+
+    def text(self, path: str) -> str:
+        """Read what is no JSON: `/metrics`."""
+        return self._send("GET", path, None, {"Authorization": "Bearer admin"}).read().decode()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> http.client.HTTPResponse:
+        """Send by the one connection there is; a thousand handshakes take longer than what is asked."""
+        try:
+            self._connection = self._connection or self._connect()
+            self._connection.request(method, path, body, headers)
+            return self._connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=str(self.authority))
+        return http.client.HTTPSConnection("127.0.0.1", self._port, timeout=_SECONDS, context=context)

@@ -1,0 +1,120 @@
+"""An API server with the admission helper, as one command installs it, and what it makes of pods."""
+
+import http.client
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.admission.goldens import GOLDENS
+from tests.cluster.process import wait_until
+from tests.genericapiserver.api import Answer, JsonObject
+from tests.genericapiserver.replica import NAME, Replica, endpoints
+from tests.genericapiserver.server import Server
+from training.keys import NET1
+
+UNWATCHED = "kube-system"
+EXPLAINED = "railnet.io/explain"
+TRAINING = next(one for one in GOLDENS if one.page == "jobset" and one.expected.get("patch") and one.net1 is None)
+_SECONDS = 30.0
+_CALLS = "apiserver_admission_webhook_admission_duration_seconds_count"
+
+
+class Cluster:
+    """Replicas that the API server reaches by the Service; all are ready in the block."""
+
+    def __init__(self, server: Server, folder: str, files: Path, replicas: int = 1) -> None:
+        """Install what is in a folder of manifests; the replicas have their files in another one."""
+        self.server, self.folder = server, folder
+        self.replicas = [Replica(server, files, number) for number in range(replicas)]
+        self._namespaces: set[str] = set()
+
+    def __enter__(self) -> Self:
+        done = self.server.kubectl("apply", "--kustomize", self.folder, "--validate=strict")
+        assert done.returncode == 0, done.stderr
+        self.server.kubectl("apply", "--filename=-", stdin=json.dumps(endpoints(self.replicas)))
+        try:
+            self.start()
+            self._wait_for_the_plugins()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.server.kubectl("delete", "mutatingwebhookconfiguration", NAME)
+        self.server.kubectl("delete", "secret", f"{NAME}-tls", "--namespace=railnet")
+        self.server.kubectl("delete", "endpointslices", "--all", "--namespace=railnet")
+
+    def start(self, configuration: JsonObject | None = None) -> None:
+        """Start all replicas at once, and wait until they are ready."""
+        for replica in self.replicas:
+            replica.start(configuration)
+        for replica in self.replicas:
+            replica.wait()
+
+    def stop(self) -> None:
+        for replica in self.replicas:
+            replica.stop()
+
+    def create(self, pod: JsonObject, namespace: str) -> Answer:
+        """Create a pod in a namespace, whatever it says itself, as a dry run."""
+        metadata = {key: value for key, value in pod["metadata"].items() if key != "namespace"}
+        if not metadata.get("generateName"):
+            metadata.setdefault("name", "pod")
+        body = pod | {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        return self.server.api.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
+
+    def namespace(self, name: str, net1: bool | None) -> str:
+        """Give a namespace with that label: never the one without it, since a change comes late to the plugins."""
+        found = name if net1 is None else f"{name}-{net1}".lower()
+        if found not in self._namespaces:
+            labels = {} if net1 is None else {NET1: str(net1).lower()}
+            self.server.api.create("/api/v1/namespaces", {"metadata": {"name": found, "labels": labels}})
+            self._namespaces.add(found)
+        return found
+
+    def configure(self, configuration: JsonObject | None) -> None:
+        """Start the replicas anew if their configuration is another one."""
+        if any(replica.configuration != (configuration or {}) for replica in self.replicas):
+            self.stop()
+            self.start(configuration)
+
+    def calls(self) -> Counter[str]:
+        """Count the API server's calls of each webhook so far."""
+        found: Counter[str] = Counter()
+        for sample in self.metric(_CALLS):
+            name = re.search(r'name="([^"]+)"', sample)
+            assert name is not None
+            found[name[1]] += int(float(sample.rpartition(" ")[2]))
+        return found
+
+    def metric(self, name: str) -> list[str]:
+        """Give a metric's samples."""
+        lines = self.server.api.text("/metrics").splitlines()
+        return [line for line in lines if line.partition("{")[0] == name]
+
+    def _wait_for_the_plugins(self) -> None:
+        """Wait until the webhooks' configuration and the Service's endpoints have come to the API server's plugins, by watch."""
+        self.namespace(UNWATCHED, None)
+        wait_until(self.trains, _SECONDS, "a pod that is patched")
+
+    def trains(self) -> bool:
+        """Tell whether a training pod comes out with what it needs."""
+        answer = self.create(TRAINING.pod, self.namespace(TRAINING.namespace, None))
+        return answer.status == http.client.CREATED and EXPLAINED in answer.object["metadata"]["annotations"]
+
+
+def essence(answer: Answer) -> JsonObject:
+    """Give what of a pod is not the API server's."""
+    metadata = answer.object["metadata"]
+    return {
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+        "spec": answer.object["spec"],
+    }

@@ -1,0 +1,93 @@
+"""`railnet admission` as a process that the API server calls: by the Service's name, at the loopback."""
+
+import os
+import socket
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.cluster.process import Program
+from tests.genericapiserver.api import JsonObject
+from tests.genericapiserver.server import PORT, Server
+
+NAMESPACE, NAME = "railnet", "railnet-admission"
+HOST = f"{NAME}.{NAMESPACE}.svc"  # what the API server asks a certificate to be of
+_SECONDS = 60.0
+
+
+class Replica:
+    """One of the Deployment's pods; it ends with its test."""
+
+    def __init__(self, server: Server, folder: Path, number: int = 0) -> None:
+        """Find the API server as a pod of the Deployment does; `number` tells replicas apart."""
+        self.port, self._health_port = 8443 + number, 8080 + number
+        account = folder / f"account-{number}"
+        account.mkdir()
+        (account / "token").write_text(f"{NAMESPACE}/{NAME}/{NAME}-{number}/node-a")
+        (account / "namespace").write_text(NAMESPACE)
+        (account / "ca.crt").write_bytes(server.api.authority.read_bytes())
+        self._config = folder / f"node-{number}.yaml"
+        self.configuration: JsonObject = {}
+        ports = [f"--port={self.port}", f"--health-port={self._health_port}", "--leave-seconds=0"]
+        files = [f"--config={self._config}", f"--service-account={account}"]
+        environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(PORT)}
+        self._program = Program([sys.executable, "-m", "railnet", "admission", *ports, *files], environment)
+
+    def start(self, configuration: JsonObject | None = None) -> None:
+        """Start without waiting."""
+        self.configuration = configuration or {}
+        self._config.write_text(yaml.safe_dump(self.configuration))
+        self._program.start()
+
+    def wait(self) -> None:
+        """Wait until it has a certificate and API servers trust it."""
+        self._program.wait(lambda: self._asked("/readyz") == 200, _SECONDS)
+
+    def stop(self) -> None:
+        self._program.stop()
+
+    def shown(self) -> bytes:
+        """Give the certificate that is shown, in DER."""
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        with (
+            socket.create_connection(("127.0.0.1", self.port), timeout=5) as plain,
+            trusting.wrap_socket(plain, server_hostname=HOST) as connection,
+        ):
+            found = connection.getpeercert(binary_form=True)
+        assert found is not None
+        return found
+
+    def _asked(self, path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health_port}{path}", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+
+def endpoints(replicas: Sequence[Replica]) -> JsonObject:
+    """Give the slices that a controller makes of ready pods, one for each port as all are at one address."""
+    slices = [
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{NAME}-{port}",
+                "namespace": NAMESPACE,
+                "labels": {"kubernetes.io/service-name": NAME},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "https", "port": port}],
+            "endpoints": [{"addresses": ["127.0.0.1"]}],
+        }
+        for port in (replica.port for replica in replicas)
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": slices}

@@ -1,0 +1,79 @@
+"""etcd and the generic API server, alone: no kubelet, no controllers. Run by scripts/apiserver."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.cluster.process import Program
+from tests.genericapiserver.api import Api
+
+PORT = 6443
+_ETCD = "http://127.0.0.1:2379"
+_SECONDS = 60.0
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Server:
+    """Two programs; `api` and `kubectl` are for who uses them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep everything in a folder."""
+        certificate = folder / "apiserver.crt"
+        self.api = Api(PORT, certificate)
+        self._kubeconfig = folder / "kubeconfig"
+        self._kubeconfig.write_text(json.dumps(_kubeconfig(certificate)))
+        self._etcd = Program(_etcd(folder))
+        self._apiserver = Program(["apiserver", f"--etcd={_ETCD}", f"--certificates={folder}", f"--port={PORT}"])
+
+    def start(self) -> None:
+        self._etcd.start()
+        self._apiserver.start()
+        self._apiserver.wait(self._is_ready, _SECONDS)
+
+    def stop(self) -> None:
+        self.api.close()
+        self._apiserver.stop()
+        self._etcd.stop()
+
+    def log(self) -> str:
+        return self._apiserver.log()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run kubectl at the root of the repository; it may fail."""
+        command = ["kubectl", f"--kubeconfig={self._kubeconfig}", *arguments]
+        return subprocess.run(
+            command, cwd=_REPOSITORY, input=stdin, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.api.text("/readyz") == "ok"
+        except OSError:
+            return False
+
+
+def _etcd(folder: Path) -> list[str | Path]:
+    return [
+        "etcd",
+        f"--data-dir={folder}/etcd",
+        f"--listen-client-urls={_ETCD}",
+        f"--advertise-client-urls={_ETCD}",
+        "--listen-peer-urls=http://127.0.0.1:2380",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _kubeconfig(certificate: Path) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "cluster",
+                "cluster": {"server": f"https://127.0.0.1:{PORT}", "certificate-authority": str(certificate)},
+            }
+        ],
+        "users": [{"name": "user", "user": {"token": "admin"}}],
+        "contexts": [{"name": "context", "context": {"cluster": "cluster", "user": "user"}}],
+        "current-context": "context",
+    }

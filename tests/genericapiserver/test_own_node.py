@@ -1,0 +1,191 @@
+"""overlays/own-node in a new API server: the daemon's own requests pass for its own node's pods, and everything else is refused."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.client import Request
+from apiserver.event import Series
+from apiserver.network_status import ANNOTATION, NetworkStatus
+from tests.cluster.process import wait_until
+from tests.genericapiserver.api import Answer, JsonObject
+from tests.genericapiserver.server import Server
+from vf.record import Pod
+
+# tests/genericapiserver/server/callers.go: a token says what it is bound to
+OF_NODE_A = "railnet/railnet/railnet-x/node-a"
+OF_NO_NODE = "railnet/railnet"
+_SECONDS = 30.0
+NOT_OURS = "the pod is not on the node of this token"
+REFUSED = "ValidatingAdmissionPolicy 'railnet-own-node-{0}' with binding 'railnet-own-node-{0}' denied request: "
+
+
+# Annotations of a pod may have 256 KiB together (k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB).
+LARGEST = {f"annotation-{number}": "x" * 8 for number in range(9000)}
+
+
+class Pods:
+    """Pods of namespace ml, one for each node, and who says what of them."""
+
+    def __init__(self, server: Server) -> None:
+        self._api = server.api
+
+    def make(self, name: str, node: str | None, annotations: Mapping[str, str] | None = None) -> Pod:
+        self._api.send("DELETE", f"/api/v1/namespaces/ml/pods/{name}")
+        spec: JsonObject = {"containers": [{"name": "main", "image": "train:1"}]}
+        metadata = {"name": name, "labels": {"app": "train"}, "annotations": annotations or {"a": "b"}}
+        made = self._api.create(
+            "/api/v1/namespaces/ml/pods", {"metadata": metadata, "spec": spec | ({"nodeName": node} if node else {})}
+        )
+        return Pod("ml", name, made.object["metadata"]["uid"])
+
+    def send(self, request: Request, token: str = OF_NODE_A) -> Answer:
+        return self._api.send(request.method, request.path, json.loads(request.body), token, request.content_type)
+
+    def annotate(self, pod: Pod, token: str = OF_NODE_A) -> Answer:
+        (request,) = NetworkStatus(pod, static=False, elements=list).requests()
+        return self.send(request, token)
+
+    def patch(self, pod: Pod, patch: JsonObject, subresource: str = "/status") -> Answer:
+        return self._api.merge(f"/api/v1/namespaces/ml/pods/{pod.name}{subresource}", patch, OF_NODE_A)
+
+    def read(self, pod: Pod) -> JsonObject:
+        return self._api.get(f"/api/v1/namespaces/ml/pods/{pod.name}").object
+
+
+@pytest.fixture(scope="module")
+def pods(server: Server) -> Iterator[Pods]:
+    """Give pods of an API server whose policy is in force: it comes to the admission plugin by watch."""
+    server.kubectl("apply", "--kustomize", "overlays/own-node")
+    server.api.create("/api/v1/namespaces", {"metadata": {"name": "ml"}})
+    found = Pods(server)
+    probe = found.make("probe", "node-b")
+    wait_until(lambda: found.annotate(probe).status == 422, _SECONDS, "the policy to be in force")
+    yield found
+    server.kubectl("delete", "--filename", "overlays/own-node/policy.yaml")
+
+
+def test_daemon_annotates_a_pod_of_its_node_again_and_again(pods: Pods) -> None:
+    train = pods.make("train", "node-a")
+    answers = [pods.annotate(train) for _ in range(2)]
+
+    assert [(answer.status, answer.message) for answer in answers] == [(200, "")] * 2
+    assert pods.read(train)["metadata"]["annotations"] == {"a": "b", ANNOTATION: "[]"}
+
+
+def test_mirror_pod_of_its_node_is_annotated_by_its_own_steps(pods: Pods) -> None:
+    mirror = pods.make("mirror", "node-a")
+    pods._api.merge(
+        f"/api/v1/namespaces/ml/pods/{mirror.name}",
+        {"metadata": {"annotations": {"kubernetes.io/config.mirror": "uid-of-file"}}},
+    )
+    (request,) = NetworkStatus(mirror._replace(uid="uid-of-file"), static=True, elements=list).requests()
+
+    assert pods.send(request).status == 200
+
+
+@pytest.mark.parametrize("node", ["node-b", None])
+def test_pod_of_another_node_is_refused_in_these_words(pods: Pods, node: str | None) -> None:
+    other = pods.make("other", node)
+    answer = pods.annotate(other)
+
+    assert (answer.status, answer.message) == (422, f'pods "other" is forbidden: {REFUSED.format("pods")}{NOT_OURS}')
+    assert pods.read(other)["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_token_without_a_node_is_refused(pods: Pods) -> None:
+    answer = pods.annotate(pods.make("train", "node-a"), OF_NO_NODE)
+
+    assert answer.message.endswith("the token does not say which node it is of")
+
+
+@pytest.mark.parametrize("token", ["admin", "kube-system/other/pod-x/node-b"])
+def test_others_are_not_asked(pods: Pods, token: str) -> None:
+    assert pods.annotate(pods.make("train", "node-a"), token).status == 200
+
+
+@pytest.mark.parametrize("subresource", ["", "/status"])
+@pytest.mark.parametrize(
+    "metadata", [{"annotations": {"a": "c"}}, {"annotations": {"a": None}}, {"annotations": {"new": ""}}]
+)
+def test_another_annotation_is_refused(pods: Pods, metadata: JsonObject, subresource: str) -> None:
+    answer = pods.patch(pods.make("train", "node-a"), {"metadata": metadata}, subresource)
+
+    assert answer.message.endswith(f"only the annotation {ANNOTATION} may be changed")
+
+
+@pytest.mark.parametrize(
+    ("patch", "subresource"),
+    [
+        ({"metadata": {"labels": {"app": "other"}}}, "/status"),
+        ({"metadata": {"finalizers": ["x.io/y"]}}, "/status"),
+        ({"status": {"phase": "Failed"}}, "/status"),
+        ({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "/status"),
+        ({"spec": {"containers": [{"name": "main", "image": "evil:1"}]}}, ""),
+    ],
+    ids=str,
+)
+def test_anything_else_of_a_pod_is_refused(pods: Pods, patch: JsonObject, subresource: str) -> None:
+    answer = pods.patch(pods.make("train", "node-a"), patch, subresource)
+
+    assert answer.message.endswith("neither labels nor finalizers nor status may be changed")
+
+
+def an_event(pod: Pod, node: str = "node-a") -> Request:
+    (request,) = Series(node).warning(pod, "NetworkRefused", "words", datetime.now(UTC)).requests()
+    return request
+
+
+def forged(request: Request, **parts: Any) -> Request:
+    return request._replace(body=json.dumps(json.loads(request.body) | parts).encode())
+
+
+def test_daemons_events_are_written_and_counted(pods: Pods) -> None:
+    train = pods.make("train", "node-a")
+    series = Series("node-a")
+    first = series.warning(train, "NetworkRefused", "words", datetime.now(UTC))
+    again = series.warning(train, "NetworkRefused", "words", datetime.now(UTC))
+    statuses = [pods.send(request).status for event in (first, again) for request in event.requests()[:1]]
+
+    assert statuses == [201, 200]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"source": {"component": "railnet", "host": "node-b"}},
+        {"source": {"component": "kubelet", "host": "node-a"}},
+        {"source": {}},
+        {"involvedObject": {"kind": "Node", "name": "node-a"}},
+    ],
+    ids=str,
+)
+def test_other_events_are_refused(pods: Pods, parts: JsonObject) -> None:
+    answer = pods.send(forged(an_event(pods.make("train", "node-a")), **parts))
+
+    assert answer.message.partition(REFUSED.format("events"))[2].startswith("events must be Railnet's")
+
+
+def test_event_of_another_component_cannot_be_taken_over(pods: Pods, server: Server) -> None:
+    train = pods.make("train", "node-a")
+    request = forged(an_event(train), source={"component": "kubelet", "host": "node-a"})
+    event = pods.send(request, "admin").object["metadata"]["name"]
+    answer = server.api.merge(f"/api/v1/namespaces/ml/events/{event}", {"source": {"component": "railnet"}}, OF_NODE_A)
+
+    assert answer.message.partition(REFUSED.format("events"))[2].startswith("only Railnet's own events")
+
+
+def test_largest_pod_costs_less_than_an_expression_may(pods: Pods) -> None:
+    """An expression that costs more than its budget (k8s.io/apiserver/pkg/apis/cel) has failed, and what failed is refused."""
+    train = pods.make("train", "node-a", LARGEST)
+
+    assert (pods.annotate(train).status, pods.annotate(train).message) == (200, "")
+
+
+def test_largest_pod_is_guarded_as_any_other(pods: Pods) -> None:
+    answer = pods.patch(pods.make("train", "node-a", LARGEST), {"metadata": {"annotations": {"annotation-7": "x"}}})
+
+    assert answer.message.endswith(f"only the annotation {ANNOTATION} may be changed")
