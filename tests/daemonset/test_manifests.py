@@ -146,12 +146,15 @@ def test_requests_that_have_begun_are_finished_before_the_pod_is_killed() -> Non
 
 @pytest.mark.parametrize("folder", RENDERED)
 def test_apparmor_speaks_of_the_containers_there_are(folder: str) -> None:
-    """The API server refuses a pod whose annotation names another one."""
+    """By annotations, and the API server refuses a pod with one that names another container; or by the field, which is the pod's."""
     annotations = rendered(folder)["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]
+    field = pod(folder)["securityContext"].get("appArmorProfile")
 
     named = {key.removeprefix(APPARMOR) for key in annotations if key.startswith(APPARMOR)}
 
-    assert named == {container["name"] for container in containers(folder)}
+    assert named == (set() if field else {container["name"] for container in containers(folder)})
+    assert {*annotations.values()} <= {"unconfined"}
+    assert field == ({"type": "Unconfined"} if folder in ("overlays/kubernetes-1.30", "overlays/own-node") else None)
 
 
 def test_account_may_tell_and_not_ask() -> None:
