@@ -19,7 +19,8 @@ MAX_BYTES = 8 << 20
 _API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _POD = {"group": "", "version": "v1", "kind": "Pod"}
-_FORBIDDEN, _INVALID = (403, "Forbidden"), (422, "Invalid")
+# Of what is "Invalid" kubectl 1.20 says only that: it looks for the fields in question, which a webhook's answer has not.
+_FORBIDDEN, _INVALID = (403, "Forbidden"), (400, "BadRequest")
 _LONGEST_MESSAGE = 1024
 
 

@@ -40,7 +40,7 @@ def test_golden_pod_is_denied_in_these_words(golden: Golden):
     error, _, message = golden.expected["denied"].partition(": ")
     assert not response["allowed"]
     assert response["status"]["message"] == message
-    assert response["status"]["code"] == {"NotPermitted": 403, "Misconfigured": 422}[error]
+    assert response["status"]["code"] == {"NotPermitted": 403, "Misconfigured": 400}[error]
     assert "patch" not in response
 
 

@@ -126,7 +126,7 @@ def test_object_that_is_no_pod_is_denied_in_words(pod: Any):
     response = ask(pod)
 
     assert not response["allowed"]
-    assert response["status"]["code"] == 422
+    assert response["status"]["code"] == 400
     assert "; it should " in response["status"]["message"]
 
 
