@@ -95,6 +95,7 @@ def _apiserver() -> list[str | Path]:
         "--service-cluster-ip-range=10.96.0.0/16",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged",
+        "--enable-aggregator-routing",  # webhooks, too, are called at their pods' addresses: no kube-proxy forwards to those
     ]
 
 

@@ -18,10 +18,11 @@ NAMESPACE = "railnet"
 class Overlay:
     """A folder for `kubectl apply -k`, below RUN."""
 
-    def __init__(self, base: str, sysfs: Path) -> None:
-        """Build on a folder of the checkout's; the tree at `sysfs` is what the daemon sees of the cards."""
+    def __init__(self, base: str, sysfs: Path, *patches: Mapping[str, Any]) -> None:
+        """Build on a folder of the checkout's, with more patches; the tree at `sysfs` is what the daemon sees of the cards."""
         self.folder = RUN / "manifests" / Path(base).name
         self._base, self._sysfs = base, sysfs
+        self._patches = {f"patch-{number}.yaml": patch for number, patch in enumerate(patches)}
 
     def write(self, configuration: Mapping[str, Any]) -> None:
         """Write it, with this node configuration; kustomize refuses a base that is not named by a relative path."""
@@ -30,6 +31,7 @@ class Overlay:
             ("kustomization.yaml", self._kustomization()),
             ("daemonset.yaml", self._patch()),
             ("node.yaml", configuration),
+            *self._patches.items(),
         ):
             (self.folder / name).write_text(json.dumps(content, indent=2))
 
@@ -39,7 +41,7 @@ class Overlay:
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "bases": [os.path.relpath(ROOT / self._base, self.folder)],
-            "patchesStrategicMerge": ["daemonset.yaml"],
+            "patchesStrategicMerge": ["daemonset.yaml", *self._patches],
             "configMapGenerator": [node],
         }
 

@@ -29,7 +29,7 @@ VFS = 4  # of each PF
 SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: kubelet and runtime need it
 JOURNAL = STATE / "journal"
 _LOCKS = STATE / "lock"
-_CONFIGURATION: dict[str, Any] = {
+CONFIGURATION: dict[str, Any] = {
     "apiVersion": "railnet.io/v1alpha1",
     "kind": "NodeConfiguration",
     "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
@@ -51,7 +51,7 @@ class ClusterNode:
         self.kubectl = self.control_plane.kubectl
         self.containerd = Containerd()
         self.kubelet = Kubelet(self.kubectl)
-        self.railnet = Railnet(self.kubectl, self.containerd, SYSFS, _CONFIGURATION)
+        self.railnet = Railnet(self.kubectl, self.containerd, SYSFS, CONFIGURATION)
         self.fabrics: tuple[Fabric, ...] = ()
         self.hca: Hca
         self._serial = itertools.count(1)

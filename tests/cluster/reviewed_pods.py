@@ -1,0 +1,64 @@
+"""Golden pods and near misses as a real API server takes them, by dry runs: what it makes of them, and which it asks about."""
+
+import copy
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from tests.admission.goldens import GOLDENS, Golden
+from tests.admission.reviewing import applied
+from tests.admission.test_near_misses import near_misses_of_goldens
+from tests.cluster.admission_on_node import GPUS, OFF, RAILS
+from tests.cluster.api_requests import ApiRequests
+from training.keys import NET1
+from training.operators import OPERATORS
+from training.pod import parse
+from training.recogniser import recognise
+
+_NAMESPACES = {None: GPUS, True: RAILS, False: OFF}
+# A static pod's mirror is the node's to create; a configuration of their own is not this cluster's.
+REVIEWED = [golden for golden in GOLDENS if golden.configuration is None and not parse(golden.pod).mirror]
+
+
+def differences(api: ApiRequests, golden: Golden) -> list[str]:
+    """Say in what a golden pod differs from what was expected of it; the API server's own defaults are not looked at."""
+    namespace = _NAMESPACES[golden.net1]
+    answer = api.create(_here(golden.pod, namespace), dry_run=True)
+    if "denied" in golden.expected:
+        words = golden.expected["denied"].partition(": ")[2].replace(f"'{golden.namespace}'", f"'{namespace}'")
+        return [] if words in answer.document.get("message", "") else [f"{golden.name}: {answer}"]
+    if answer.status != HTTPStatus.CREATED:
+        return [f"{golden.name}: {answer}"]
+    found, expected = _ours(answer.document), _ours(applied(golden.pod, golden.expected.get("patch", [])))
+    return [f"{golden.name}: {key}: {found[key]}" for key in expected if found[key] != expected[key]]
+
+
+def outside_the_scope() -> Iterator[dict[str, Any]]:
+    """Give pods that ask for GPUs and are one label away from an operator's.
+
+    Two kinds of near misses are within the scope: selectors do not see containers' names, and of a pod whose own label is
+    malformed its author should hear. Static pods' mirrors are not the administrator's to create.
+    """
+    for operator in OPERATORS:
+        for name, document in near_misses_of_goldens(operator):
+            pod = parse(document)
+            marked = NET1 in pod.labels or recognise(pod, lambda _: False) is not None
+            if not marked and not pod.mirror and not name.endswith("another container"):
+                yield _here(document, GPUS)
+
+
+def _here(pod: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """Give a pod of a namespace of this cluster, which has no service accounts of operators."""
+    changed = copy.deepcopy(pod)
+    changed["metadata"]["namespace"] = namespace
+    changed["spec"].pop("serviceAccountName", None)
+    return changed
+
+
+def _ours(pod: dict[str, Any]) -> dict[str, Any]:
+    """Give what a review may change."""
+    found = {key: pod["metadata"].get(key) or {} for key in ("labels", "annotations")}
+    for container in pod["spec"]["containers"]:
+        found[f"{container['name']}.env"] = container.get("env") or []
+        found[f"{container['name']}.resources"] = container.get("resources") or {}
+    return found
