@@ -105,7 +105,7 @@ def test_name_keeps_what_stands_after_it(address: str, expected: str):
 def test_value_of_another_form_is_denied_in_words(value: str, words: str):
     status = ask(a_task(value=value))["status"]
 
-    assert (status["code"], status["reason"]) == (422, "Invalid")
+    assert (status["code"], status["reason"]) == (400, "BadRequest")
     assert words in status["message"]
 
 
