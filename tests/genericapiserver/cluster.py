@@ -19,7 +19,7 @@ UNWATCHED = "kube-system"
 EXPLAINED = "railnet.io/explain"
 TRAINING = next(one for one in GOLDENS if one.page == "jobset" and one.expected.get("patch") and one.net1 is None)
 _SECONDS = 30.0
-_CALLS = "apiserver_admission_webhook_admission_duration_seconds_count"
+_CALLS = "apiserver_admission_webhook_admission_duration_seconds"
 
 
 class Cluster:
@@ -88,11 +88,21 @@ class Cluster:
     def calls(self) -> Counter[str]:
         """Count the API server's calls of each webhook so far."""
         found: Counter[str] = Counter()
-        for sample in self.metric(_CALLS):
+        for sample in self.metric(f"{_CALLS}_count"):
             name = re.search(r'name="([^"]+)"', sample)
             assert name is not None
-            found[name[1]] += int(float(sample.rpartition(" ")[2]))
+            found[name[1]] += int(_value(sample))
         return found
+
+    def milliseconds_of_calls(self) -> str:
+        return self._mean(_CALLS)
+
+    def milliseconds_of_conditions(self) -> str:
+        return self._mean("apiserver_admission_match_condition_evaluation_seconds")
+
+    def _mean(self, histogram: str) -> str:
+        seconds, count = (sum(map(_value, self.metric(f"{histogram}_{part}"))) for part in ("sum", "count"))
+        return f"{1000 * seconds / count:.2f} ms, the mean of {count:.0f}"
 
     def metric(self, name: str) -> list[str]:
         """Give a metric's samples."""
@@ -108,6 +118,10 @@ class Cluster:
         """Tell whether a training pod comes out with what it needs."""
         answer = self.create(TRAINING.pod, self.namespace(TRAINING.namespace, None))
         return answer.status == http.client.CREATED and EXPLAINED in answer.object["metadata"]["annotations"]
+
+
+def _value(sample: str) -> float:
+    return float(sample.rpartition(" ")[2])
 
 
 def essence(answer: Answer) -> JsonObject:
