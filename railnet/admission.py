@@ -77,10 +77,14 @@ async def serve(configuration: Configuration, options: Options) -> None:
         keeping = asyncio.create_task(certificates.keep())
         health.reasons = lambda: _reasons(server, shown, certificates, names(namespace)[0])
         _log.info("serving on port %d", server.port)
+        gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again finds nothing
-        await _until(ended, keeping)
-        await _leave(server, options.leave_seconds)
-        keeping.cancel()
+        try:
+            await _until(ended, keeping)
+            await _leave(server, options.leave_seconds)
+        finally:
+            keeping.cancel()
+            await server.close(_DRAIN_SECONDS)
 
 
 def names(namespace: str) -> tuple[str, ...]:
@@ -105,7 +109,6 @@ async def _leave(server: Server, seconds: float) -> None:
     _log.info("ending: not ready from now on, and new connections are refused in %g s", seconds)
     server.leave()
     await asyncio.sleep(seconds)
-    await server.close(_DRAIN_SECONDS)
 
 
 def _certificates(options: Options, namespace: str, shown: Shown) -> Certificates:

@@ -1,6 +1,7 @@
 """`railnet admission`, the real command as a process of its own, with an API server that is not; and the whole of it under load."""
 
 import asyncio
+import gc
 import http.client
 import json
 import os
@@ -111,6 +112,13 @@ def running(folder: Path, environment: dict[str, str], *options: str) -> Iterato
     finally:
         process.process.kill()
         process.process.wait()
+
+
+@pytest.fixture(autouse=True)
+def thaw() -> Iterator[None]:
+    """Take back, for the tests that come after, what serving in this process does to the garbage collector."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
