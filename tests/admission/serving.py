@@ -39,6 +39,7 @@ class Served:
 
     def __init__(self, policy: Policy):
         self.authority = an_authority()
+        self.connections: list[Connection] = []
         self.shown, self.counted = Shown(), Counted()
         self.shown.show(a_leaf(self.authority))
         self.server = Server(policy, self.counted, self.shown)
@@ -51,7 +52,8 @@ class Served:
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.server.port, ssl=context or self.trust(), server_hostname=NAME
         )
-        return Connection(reader, writer)
+        self.connections.append(Connection(reader, writer))
+        return self.connections[-1]
 
 
 class Answer:
@@ -117,3 +119,6 @@ async def serving(policy: Policy | None = None) -> AsyncIterator[Served]:
         yield served
     finally:
         await served.server.close(5)
+        for connection in served.connections:
+            connection.writer.transport.abort()
+        await asyncio.sleep(0)  # a transport ends in the next round of the loop
