@@ -47,7 +47,7 @@ _SECONDS = 60.0
 
 
 class Admission:
-    """A context manager: installed for as long as it lasts, with two namespaces to train in and a node with GPUs."""
+    """A context manager: installed for as long as it lasts, with namespaces of each kind and a node that says it has GPUs."""
 
     def __init__(self, node: ClusterNode) -> None:
         self._node, self._kubectl = node, node.kubectl
@@ -69,12 +69,14 @@ class Admission:
     ) -> None:
         """Take all of it away; the Secret is the server's own, and has no label."""
         self._kubectl.run("delete", "mutatingwebhookconfiguration", _OURS)
-        self._kubectl.run("delete", "namespace", "--wait=false", *_NAMESPACES)
         self._kubectl.run("delete", _KINDS, f"--namespace={NAMESPACE}", _OURS)
         self._kubectl.run("delete", f"secret/{NAME}-tls", f"--namespace={NAMESPACE}")
+        for namespace in _NAMESPACES:
+            self._kubectl.run("delete", "jobs,pods", "--all", "--wait=false", f"--namespace={namespace}")
         with ApiRequests() as api:
             api.merge_status(NODE, {"capacity": {GPU: None}})
-        wait_until(lambda: not self._exists(), _SECONDS, "the admission helper to be gone")
+        wait_until(lambda: not self._exists(), _SECONDS, "the admission helper's and the jobs' pods to be gone")
+        self._kubectl.run("delete", "namespace", *_NAMESPACES)  # only now: with pods in it, it is looked at seldom
         self._node.containerd.forget(IMAGE)
 
     @contextlib.contextmanager
@@ -144,7 +146,7 @@ class Admission:
         return found
 
     def _exists(self) -> bool:
-        return bool(self._pods()) or any(self._kubectl.answers("get", "namespace", one) for one in _NAMESPACES)
+        return bool(self._pods()) or any(self._kubectl.get("pods", f"--namespace={one}") for one in _NAMESPACES)
 
     def _has_accounts(self) -> bool:
         account = ("get", "serviceaccount/default")
