@@ -51,15 +51,12 @@ class Health:
         return (HTTPStatus.SERVICE_UNAVAILABLE, reasons) if reasons else (HTTPStatus.OK, "ok\n")
 
     async def _serve(self, port: int, host: str | None) -> None:
-        server = await self._listening(port, host)
-        async with server:
-            await server.serve_forever()
-
-    async def _listening(self, port: int, host: str | None) -> asyncio.Server:
         said = False
         while True:
             try:
-                return await asyncio.start_server(self._connection, host, port)
+                # Told to serve at once it would wait once more, and one that is cancelled then leaves its sockets open.
+                async with await asyncio.start_server(self._connection, host, port, start_serving=False) as server:
+                    await server.serve_forever()
             except OSError as error:
                 if not said:
                     _log.warning("health is not answered on %s:%d yet: %s", host or "*", port, error.strerror)

@@ -1,8 +1,10 @@
 """What /healthz and /readyz answer, over a real connection."""
 
 import asyncio
+import gc
 import http.client
 import socket
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -123,3 +125,18 @@ def test_port_of_another_is_taken_when_it_is_free(monkeypatch: pytest.MonkeyPatc
                 return await asyncio.to_thread(get, port, "/readyz")
 
     assert asyncio.run(scenario()) == (200, "ok\n")
+
+
+@pytest.mark.parametrize("rounds", range(16))
+def test_no_socket_is_left_by_one_that_ends_while_it_begins(rounds: int):
+    async def scenario() -> None:
+        async with Health().serving(0):
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(scenario())
+        gc.collect()
+
+    assert [str(one.message) for one in caught if issubclass(one.category, ResourceWarning)] == []
