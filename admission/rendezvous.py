@@ -14,6 +14,8 @@ from typing import Any
 from vf.errors import Misconfigured
 
 VARIABLE = "TF_CONFIG"
+# The latter is of training-operators before github.com/kubeflow/trainer/pull/1798.
+_CLUSTERS = ("cluster", "sparseCluster")
 _SUFFIX = "-net1"
 _NAME_LENGTH = 63  # RFC 1035 label: k8s.io/apimachinery/pkg/util/validation, DNS1035LabelMaxLength
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -37,8 +39,8 @@ def service(job: str) -> str:
 def rewritten(value: str, job: str) -> str:
     """Give the value of `TF_CONFIG` with the names of a job's tasks on net1; one that has them already stays as it is.
 
-    `cluster` maps each role to its tasks' addresses: a list, or in Kubeflow's sparse form a mapping by index. IP addresses
-    and `localhost` stay, as does everything else in it.
+    `cluster` maps each role to its tasks' addresses: a list, or in Kubeflow's sparse form, in `cluster` or `sparseCluster`, a
+    mapping by index; a list that Go never made is null. IP addresses and `localhost` stay, as does everything else in it.
 
     Raises:
         Misconfigured: it is not of that form.
@@ -47,16 +49,24 @@ def rewritten(value: str, job: str) -> str:
         document = json.loads(value)
     except (ValueError, RecursionError) as error:
         raise _odd(f"it is no JSON: {error!s:.100}") from None
-    if not isinstance(document, dict) or not isinstance(document.get("cluster", {}), dict):
-        raise _odd("it has no mapping 'cluster'")
+    if not isinstance(document, dict):
+        raise _odd("it is no mapping")
     name = service(job)
-    cluster = {role: _tasks(tasks, name) for role, tasks in document.get("cluster", {}).items()}
-    if cluster == document.get("cluster", {}):
+    clusters = {key: _roles(key, document[key], name) for key in _CLUSTERS if key in document}
+    if all(document[key] == cluster for key, cluster in clusters.items()):
         return value
-    return json.dumps({**document, "cluster": cluster}, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps({**document, **clusters}, separators=(",", ":"), ensure_ascii=False)
+
+
+def _roles(key: str, cluster: Any, name: str) -> dict[str, Any]:
+    if not isinstance(cluster, dict):
+        raise _odd(f"its {key} is no mapping of roles")
+    return {role: _tasks(tasks, name) for role, tasks in cluster.items()}
 
 
 def _tasks(tasks: Any, name: str) -> Any:
+    if tasks is None:
+        return None
     if isinstance(tasks, dict):
         return {index: _address(address, name) for index, address in tasks.items()}
     if isinstance(tasks, list):

@@ -90,13 +90,22 @@ def test_name_keeps_what_stands_after_it(address: str, expected: str):
     assert after == {"cluster": {"worker": {"3": expected}}, "rpc_layer": "grpc"}
 
 
+@pytest.mark.parametrize("key", ["cluster", "sparseCluster"])
+def test_sparse_form_of_a_job_without_parameter_servers(key: str):
+    value = json.dumps({key: {"worker": {"3": "mnist-worker-3.ml.svc:2222"}, "ps": None}, "task": {"index": 3}})
+
+    after = json.loads(rewritten(value, "mnist"))
+
+    assert after[key] == {"worker": {"3": "mnist-worker-3.mnist-net1.ml.svc:2222"}, "ps": None}
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
         ("{", "no JSON"),
         ("[" * 100_000, "no JSON"),
-        ("[]", "no mapping 'cluster'"),
-        ('{"cluster": []}', "no mapping 'cluster'"),
+        ("[]", "no mapping"),
+        ('{"cluster": []}', "cluster is no mapping of roles"),
         ('{"cluster": {"worker": "a:1"}}', "no list of addresses"),
         ('{"cluster": {"worker": [1]}}', "no address"),
     ],
