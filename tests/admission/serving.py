@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -47,6 +47,14 @@ class Served:
     def trust(self, *authorities: Authority) -> ssl.SSLContext:
         pem = authority.certificate_pem([one.certificate for one in authorities or (self.authority,)])
         return ssl.create_default_context(cadata=pem.decode())
+
+    async def until(self, holds: Callable[[Server], object]) -> None:
+        """Wait until something is true of the server."""
+        for _ in range(4000):
+            if holds(self.server):
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("it never is")
 
     async def connect(self, context: ssl.SSLContext | None = None) -> "Connection":
         reader, writer = await asyncio.open_connection(

@@ -167,7 +167,7 @@ def test_body_in_parts_that_are_none_never_ends_and_is_refused(
         connection = await served.connect()
         head = request(b"", "/pods").replace(b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n")
         connection.send(head + b"5\r\nhello\r\n")
-        await asyncio.sleep(0.1)
+        await served.until(lambda one: one._busy)
         connection.send(b"hunter2\r\n")
 
         assert (await connection.answer()).status == 408
@@ -194,7 +194,7 @@ def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them():
         for connection in halves:
             connection.send(large[: 3 << 19])
             await connection.writer.drain()
-        await asyncio.sleep(0.3)
+        await served.until(lambda one: one._large.locked())
         fifth, small = await served.connect(), await served.connect()
         fifth.send(large)
 
@@ -273,10 +273,9 @@ def test_client_that_goes_away_in_the_middle_is_nobodys_error(caplog: pytest.Log
     async def test(served: Served) -> None:
         connection = await served.connect()
         connection.send(request(a_review(PLAIN))[:-10])
-        await connection.writer.drain()
-        await asyncio.sleep(0.1)
+        await served.until(lambda one: one._busy)
         connection.writer.transport.abort()
-        await asyncio.sleep(0.1)
+        await served.until(lambda one: not one._busy)
 
         assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
         assert served.counted.reviews == [("unreadable", ""), ("untouched", "")]
@@ -388,7 +387,7 @@ def test_leaving_server_answers_and_sends_its_clients_elsewhere():
         await idle.post(a_review(PLAIN))
         raw = request(a_review(PLAIN))
         busy.send(raw[:-10])
-        await asyncio.sleep(0.1)
+        await served.until(lambda one: one._busy)
         assert served.server.accepts
         served.server.leave()
 
@@ -411,7 +410,7 @@ def test_closing_server_finishes_what_has_begun():
         await idle.post(a_review(PLAIN))
         raw = request(a_review(TRAINING))
         busy.send(raw[:-10])
-        await asyncio.sleep(0.1)
+        await served.until(lambda one: one._busy)
         closing = asyncio.create_task(served.server.close(60))
         assert await idle.is_closed()
         with pytest.raises(ConnectionRefusedError):
@@ -429,7 +428,7 @@ def test_closing_server_does_not_wait_for_ever():
     async def test(served: Served) -> None:
         connection = await served.connect()
         connection.send(request(a_review(TRAINING))[:-10])
-        await asyncio.sleep(0.1)
+        await served.until(lambda one: one._busy)
         async with asyncio.timeout(5):
             await served.server.close(0.2)
 
