@@ -71,24 +71,30 @@ def test_sweep_has_the_ipam_plugin_take_its_address_back(node: Node, dead_with_a
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "seconds", "words"),
     [
-        (None, "'stub-ipam' cannot be executed"),
-        ('echo \'{"code": 100, "msg": "its store is broken"}\'; exit 1', "its store is broken"),
-        ("sleep 60", "took longer than its time limit"),
+        (None, 20.0, "'stub-ipam' cannot be executed"),
+        ('echo \'{"code": 100, "msg": "its store is broken"}\'; exit 1', 20.0, "its store is broken"),
+        ("sleep 60", 0.2, "took longer than its time limit"),
     ],
     ids=["missing", "failing", "hanging"],
 )
 def test_record_stays_until_the_ipam_plugin_has_taken_its_address_back(
-    node: Node, dead_with_an_address: Path, caplog: pytest.LogCaptureFixture, script: str | None, words: str
+    node: Node,
+    dead_with_an_address: Path,
+    caplog: pytest.LogCaptureFixture,
+    script: str | None,
+    seconds: float,
+    words: str,
 ) -> None:
-    node.delegate_seconds = 0.2
+    node.delegate_seconds = seconds
     if script is not None:
         is_a_script(dead_with_an_address, script)
 
     node.sweep()
     before = node.state
     is_a_script(dead_with_an_address, "true")
+    node.delegate_seconds = 20.0
     node.sweep()
 
     assert words in caplog.text

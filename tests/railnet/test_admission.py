@@ -195,7 +195,7 @@ def test_sigterm_lets_clients_go_elsewhere_before_it_ends(tmp_path: Path):
         with process.connect(pem) as busy:
             raw = request(a_review(TRAINING))
             busy.sendall(raw[:-10])
-            time.sleep(0.2)
+            process.review(pem)  # after which the server has read what came before
             process.process.send_signal(signal.SIGTERM)
             eventually(lambda: process.get("/readyz") == (503, "it takes no connections: it is ending\n"))
             assert b'"patch"' in process.review(pem)  # whoever has not heard of it yet
@@ -241,8 +241,6 @@ def test_port_that_is_taken_is_told(tmp_path: Path):
         taken.bind(("0.0.0.0", 0))  # noqa: S104 - the command takes all addresses
         taken.listen()
         port = taken.getsockname()[1]
-        with running(tmp_path, {}, f"--certificates={tmp_path}") as process:
-            process.process.kill()
         command = [sys.executable, "-m", "railnet", "admission", "--certificates", str(tmp_path), "--port", str(port)]
         ended = subprocess.run(
             [*command, "--health-port", str(free_port())], capture_output=True, text=True, timeout=30, check=False
