@@ -228,7 +228,7 @@ def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variabl
     """Give TF_CONFIG with names on net1, where the pod says that it is to have them and it has not."""
     before = container.env.get(rendezvous.VARIABLE)
     if _rendezvous(pod) == "net1" and before is not None:
-        after = rendezvous.rewritten(before, member.job)
+        after = rendezvous.rewritten(before, member.job, pod.subdomain)
         if after != before:
             yield Variable(rendezvous.VARIABLE, after)
 

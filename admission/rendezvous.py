@@ -1,7 +1,8 @@
 """`TF_CONFIG` with names on net1: TensorFlow carries its data to the very addresses by which its tasks find each other.
 
 Every address in `cluster` gets the job's headless Service between the task's name and what its operator wrote after that:
-`mnist-ps-0.ml.svc:2222` becomes `mnist-ps-0.mnist-net1.ml.svc:2222`. Other frameworks meet on eth0 and take their interface from
+`mnist-ps-0.ml.svc:2222` becomes `mnist-ps-0.mnist-net1.ml.svc:2222`. Where a headless Service of the operator's stands there
+already, as Volcano writes it, it is replaced: `mnist-ps-0.mnist:2222` becomes `mnist-ps-0.mnist-net1:2222`. Other frameworks meet on eth0 and take their interface from
 `environment`.
 """
 
@@ -9,7 +10,7 @@ import hashlib
 import json
 import re
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from vf.errors import Misconfigured
 
@@ -36,8 +37,10 @@ def service(job: str) -> str:
     return f"{job[: _NAME_LENGTH - len(_SUFFIX) - _DIGEST - 1].rstrip('-')}-{digest}{_SUFFIX}"
 
 
-def rewritten(value: str, job: str) -> str:
+def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
     """Give the value of `TF_CONFIG` with the names of a job's tasks on net1; one that has them already stays as it is.
+
+    `subdomain` is the pod's: the headless Service in which it has its name, where there is one.
 
     `cluster` maps each role to its tasks' addresses: a list, or in Kubeflow's sparse form, in `cluster` or `sparseCluster`, a
     mapping by index; a list that Go never made is null. IP addresses and `localhost` stay, as does everything else in it.
@@ -51,37 +54,47 @@ def rewritten(value: str, job: str) -> str:
         raise _odd(f"it is no JSON: {error!s:.100}") from None
     if not isinstance(document, dict):
         raise _odd("it is no mapping")
-    name = service(job)
-    clusters = {key: _roles(key, document[key], name) for key in _CLUSTERS if key in document}
+    names = _Names(service(job), subdomain)
+    clusters = {key: _roles(key, document[key], names) for key in _CLUSTERS if key in document}
     if all(document[key] == cluster for key, cluster in clusters.items()):
         return value
     return json.dumps({**document, **clusters}, separators=(",", ":"), ensure_ascii=False)
 
 
-def _roles(key: str, cluster: Any, name: str) -> dict[str, Any]:
+class _Names(NamedTuple):
+    service: str
+    subdomain: str | None
+
+
+def _roles(key: str, cluster: Any, names: _Names) -> dict[str, Any]:
     if not isinstance(cluster, dict):
         raise _odd(f"its {key} is no mapping of roles")
-    return {role: _tasks(tasks, name) for role, tasks in cluster.items()}
+    return {role: _tasks(tasks, names) for role, tasks in cluster.items()}
 
 
-def _tasks(tasks: Any, name: str) -> Any:
+def _tasks(tasks: Any, names: _Names) -> Any:
     if tasks is None:
         return None
     if isinstance(tasks, dict):
-        return {index: _address(address, name) for index, address in tasks.items()}
+        return {index: _address(address, names) for index, address in tasks.items()}
     if isinstance(tasks, list):
-        return [_address(address, name) for address in tasks]
+        return [_address(address, names) for address in tasks]
     raise _odd(f"{tasks!r:.60} is no list of addresses")
 
 
-def _address(address: Any, name: str) -> str:
+def _address(address: Any, names: _Names) -> str:
     if not isinstance(address, str):
         raise _odd(f"{address!r:.60} is no address")
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
-    task, _, rest = host.partition(".")
-    if _is_fixed(host) or rest.partition(".")[0] == name:
+    task, *rest = host.split(".")
+    if _is_fixed(host) or rest[:1] == [names.service]:
         return address
-    return f"{task}.{name}{'.' * bool(rest)}{rest}{colon}{port}"
+    return f"{'.'.join((task, names.service, *rest[_has_service(rest, names.subdomain) :]))}{colon}{port}"
+
+
+def _has_service(rest: list[str], subdomain: str | None) -> bool:
+    """Tell of what follows a task's name whether it begins with a headless Service: that stands before namespace and `svc`."""
+    return rest[1:2] != ["svc"] and (rest[2:3] == ["svc"] or rest[:1] == [subdomain])
 
 
 def _is_fixed(host: str) -> bool:

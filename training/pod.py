@@ -38,7 +38,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod; `name` is its `generateName` where it has no name yet, `owner` the name of its controller."""
+    """A pod; `name` is its `generateName` where it has no name yet, `owner` the name of its controller, `subdomain` its headless Service."""
 
     name: str
     namespace: str
@@ -47,6 +47,7 @@ class Pod:
     containers: tuple[Container, ...]
     host_network: bool = False
     owner: str | None = None
+    subdomain: str | None = None
 
     @property
     def mirror(self) -> bool:
@@ -92,6 +93,7 @@ def parse(document: Any) -> Pod:
         containers=containers,
         host_network=spec.get("hostNetwork") is True,
         owner=_controller(metadata.get("ownerReferences")),
+        subdomain=_text(spec.get("subdomain") or "", "spec.subdomain") or None,
     )
 
 

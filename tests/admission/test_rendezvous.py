@@ -90,6 +90,24 @@ def test_name_keeps_what_stands_after_it(address: str, expected: str):
     assert after == {"cluster": {"worker": {"3": expected}}, "rpc_layer": "grpc"}
 
 
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("mnist-ps-0.mnist:2222", "mnist-ps-0.mnist-net1:2222"),
+        ("mnist-ps-0.mnist.ml:2222", "mnist-ps-0.mnist-net1.ml:2222"),
+        ("mnist-ps-0.mnist.ml.svc:2222", "mnist-ps-0.mnist-net1.ml.svc:2222"),
+        ("mnist-ps-0.other.ml.svc:2222", "mnist-ps-0.mnist-net1.ml.svc:2222"),
+        ("mnist-ps-0.mnist.svc:2222", "mnist-ps-0.mnist-net1.mnist.svc:2222"),
+        ("mnist-ps-0.ml:2222", "mnist-ps-0.mnist-net1.ml:2222"),
+    ],
+    ids=["Volcano's", "and namespace", "and svc", "another's", "a namespace of that name", "a namespace"],
+)
+def test_headless_service_that_stands_there_is_replaced(address: str, expected: str):
+    pod = a_task(value=json.dumps({"cluster": {"ps": [address]}}), subdomain="mnist")
+
+    assert json.loads(tf_config(applied(pod, patch_of(ask(pod)))))["cluster"]["ps"] == [expected]
+
+
 @pytest.mark.parametrize("key", ["cluster", "sparseCluster"])
 def test_sparse_form_of_a_job_without_parameter_servers(key: str):
     value = json.dumps({key: {"worker": {"3": "mnist-worker-3.ml.svc:2222"}, "ps": None}, "task": {"index": 3}})
