@@ -65,11 +65,15 @@ def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
 
 
 def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:
-    """Give netdevs that are back on the node their names: a dying namespace returns them under the pod's."""
+    """Give netdevs that are back on the node their names: a dying namespace returns them under the pod's.
+
+    A record that was made again from the kernel has the pod's name for both where nothing says the node's: whatever such a netdev
+    is called now, nobody knows better.
+    """
     return tuple(
         RenameLink(on_node[one.vf].ifindex, one.host_ifname)
         for one in recorded
-        if one.vf in on_node and on_node[one.vf].name != one.host_ifname
+        if one.vf in on_node and one.host_ifname not in (one.ifname, on_node[one.vf].name)
     )
 
 

@@ -113,6 +113,12 @@ def test_rename_gives_a_netdev_its_name_however_it_came_back(
     assert rename([NET1], on_node) == expected
 
 
+def test_rename_leaves_a_netdev_alone_whose_name_on_the_node_was_never_known() -> None:
+    adopted = replace(NET1, host_ifname=NET1.ifname)
+
+    assert rename([adopted], {FIRST: Netdev("eth5", 31, 4092)}) == ()
+
+
 def test_rename_treats_each_rail_by_itself() -> None:
     on_node = {FIRST: Netdev("net1", 31, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
 
