@@ -56,6 +56,7 @@ _FLANNEL_CONFLIST = """\
   ]
 }
 """
+NETWORK: str = json.loads(_FLANNEL_CONFLIST)["name"]
 
 
 def write(

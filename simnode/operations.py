@@ -4,6 +4,7 @@ Which are done is decided in `lives`, and ordered in `churn`.
 """
 
 import contextlib
+import hashlib
 import subprocess
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import grpc
 
+from simnode import host_files
 from simnode.facts import Facts
 from simnode.invariants import Living, Violation, of_sandboxes, violations
 from simnode.kubelet import PodIdentity, UnexpectedAdmissionError
@@ -28,6 +30,7 @@ _HUNG = "hung"
 _REFUSALS = (grpc.RpcError, ValueError)  # ValueError: the daemon has ended, and kubelet has closed its channel
 _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS, _LOOK_SECONDS, _COLLECT_SECONDS = 0.1, 0.5, 2.0
+_CHAIN_NAME = 28  # the longest that iptables takes
 ADD_SECONDS = 20  # of the node's configuration: what is younger than an ADD may take, GC leaves alone
 _QUIET_SECONDS = 45.0  # a daemon looks every ten seconds for what is left
 
@@ -141,7 +144,7 @@ class Operations:
 
     def forget(self, sandbox: Sandbox) -> None:
         """Let the namespace die, and be a runtime that knows nothing of the sandbox any more."""
-        self._forgotten.append(sandbox.container_id)
+        self._forgotten += [sandbox.container_id, _chain(sandbox.container_id)]
         self.destroy_namespace(sandbox)
 
     def kill_daemon(self, seconds: float) -> None:
@@ -256,6 +259,15 @@ class Operations:
 
     def _whose(self, sandbox: Sandbox) -> tuple[str, ...]:
         return sandbox.container_id, *self._vfs.get(sandbox.container_id, ())
+
+
+def _chain(container_id: str) -> str:
+    """Name the chain of a container's port mappings, whose rules do not say whose they are.
+
+    Source: containernetworking/plugins, pkg/utils/utils.go, MustFormatChainNameWithPrefix.
+    """
+    name, prefix = f"{host_files.NETWORK}{container_id}", "CNI-DN-"
+    return prefix + hashlib.sha512(name.encode()).hexdigest()[: _CHAIN_NAME - len(prefix)]
 
 
 def _outcome(call: Callable[[Started], tuple[Invocation, ...]], started: Started) -> Outcome:

@@ -28,3 +28,20 @@ def test_leak_is_told_with_what_was_done_to_its_sandbox(node: Node) -> None:
     assert f"ADD without: ok, {sandbox.container_id[:12]}" in told
     assert f"DEL: ok, {sandbox.container_id[:12]}" in told
     assert f"INFO cni.server: DEL {sandbox.container_id[:12]} of pod default/leaking took" in told
+
+
+def test_what_the_runtime_forgot_is_not_judged_before_anybody_may_collect_it(node: Node) -> None:
+    tally = Tally(seed=7)
+    operations = Operations(node, tally, quiet_seconds=0)
+    first = operations.make_sandbox(PodIdentity("first", "default", "uid-first"), 20001)
+    assert operations.add(first)  # it makes the bridge, and the chains that all port mappings share
+    operations.tear_down(first)
+    before = node.look()
+    forgotten = operations.make_sandbox(PodIdentity("forgotten", "default", "uid-forgotten"), 20001)
+    assert operations.add(forgotten)
+    operations.forget(forgotten)
+
+    operations.look(before)
+
+    operations.tear_down(forgotten)
+    assert tally.wrong == []
