@@ -1,7 +1,6 @@
 """The executable's side of the socket: ask the daemon, and be its hands on the host until it says DONE."""
 
 import _socket
-import select
 import time
 
 from cni.host import frames
@@ -10,13 +9,8 @@ from cni.host.environment import Environment
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.lock import RUN, Lock
 
-TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 SOCKET = RUN + "/cni.sock"
 HELLO_SECONDS = 1.0
-_PROMPT_SECONDS = 0.1  # HELLO takes less than one millisecond; who has waited so long may use the rest of the time
 _GRACE_SECONDS = 1.0  # the daemon keeps its own deadline; who waits for it waits a little longer
 _EAGAIN = 11
 _EINVAL = 22
@@ -35,17 +29,11 @@ class Lost(CniError):
 
 
 def ask(
-    environment: Environment,
-    stdin: bytes,
-    netns_fd: int,
-    held: Lock,
-    hello_seconds: float = HELLO_SECONDS,
-    while_silent: "Callable[[], object]" = bool,
+    environment: Environment, stdin: bytes, netns_fd: int, held: Lock, hello_seconds: float = HELLO_SECONDS
 ) -> tuple[int, bytes]:
     """Have the daemon serve the request; gives the exit status and what to print.
 
     The netns descriptor (-1: none) and the lock stay the caller's; the lock is taken when the daemon wants the first delegate.
-    `while_silent` is called once if HELLO is late: what there is to prepare for a daemon that never says it.
 
     Raises:
         Silent: nothing has happened and nothing will.
@@ -57,7 +45,7 @@ def ask(
     try:
         daemon.connect()
         daemon.send_with_descriptor(request, netns_fd)
-        limit = daemon.hello(while_silent)
+        limit = daemon.hello()
         return daemon.serve(environment.path, limit)
     except frames.FrameError as error:
         raise CniError(TRY_AGAIN, f"Railnet's daemon answered strangely: {error}") from None
@@ -96,11 +84,9 @@ class _Daemon:
         except OSError as error:  # TimeoutError included
             raise Silent(f"{SOCKET}: {error.strerror or error}") from None
 
-    def hello(self, while_silent: "Callable[[], object]") -> float:
+    def hello(self) -> float:
         """Wait for HELLO and answer GO; gives the time when the whole request must be over."""
         try:
-            if not select.select([self._socket], (), (), min(_PROMPT_SECONDS, self._left()))[0]:
-                while_silent()
             kind, payload = self._receive()
             if kind != frames.HELLO or len(payload) != 4:  # noqa: PLR2004 - a u32
                 raise frames.FrameError(f"frame {kind} came in place of HELLO")

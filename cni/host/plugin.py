@@ -59,7 +59,7 @@ def _locked(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
 def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Lock) -> tuple[int, bytes]:
     began = time.monotonic()
     try:
-        return daemon.ask(environment, stdin, netns_fd, held, while_silent=_prepare)
+        return daemon.ask(environment, stdin, netns_fd, held)
     except daemon.Silent:
         again = False
     except daemon.Lost:
@@ -68,10 +68,6 @@ def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Loc
 
     serve = slow.serve_again if again else slow.serve
     return serve(environment, stdin, netns_fd, held, time.monotonic() if again else began)
-
-
-def _prepare() -> None:
-    import cni.host.slow  # noqa: F401 - a daemon that says nothing will have to be done without
 
 
 def _open_netns(environment: Environment) -> int:

@@ -29,8 +29,7 @@ class _Connected(daemon._Daemon):
         ours, self._peer = socket.socketpair()
         self._socket = ours  # type: ignore[assignment]
         self._peer.sendall(self.said[:_MOST_BYTES])
-        if self.said:  # else it is stopped
-            self._peer.shutdown(socket.SHUT_WR)
+        self._peer.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close both ends."""
@@ -44,8 +43,7 @@ def from_daemon(data: bytes) -> None:
     real, daemon._Daemon = daemon._Daemon, _Connected  # type: ignore[misc]
     grace, daemon._GRACE_SECONDS = daemon._GRACE_SECONDS, 0.0  # so that a HELLO may leave no time at all
     try:
-        environment, patience = Environment({**ENVIRON, b"CNI_PATH": b":"}), daemon.HELLO_SECONDS if data else 0.01
-        status, stdout = daemon.ask(environment, CONF, -1, Lock(""), patience)
+        status, stdout = daemon.ask(Environment({**ENVIRON, b"CNI_PATH": b":"}), CONF, -1, Lock(""))
     finally:
         daemon._Daemon, daemon._GRACE_SECONDS = real, grace  # type: ignore[misc]
     assert 0 <= status < 256 and isinstance(stdout, bytes)

@@ -55,8 +55,8 @@ class Executable:
         self._daemon.close()
         self._daemon._socket = _socket.socket(fileno=ours.detach())
 
-    def hello(self, while_silent: Callable[[], object] = bool) -> float:
-        return self._daemon.hello(while_silent)
+    def hello(self) -> float:
+        return self._daemon.hello()
 
     def holds_behind_another(self, path: str) -> None:
         """Have it take a lock that an earlier request holds until the end of the test."""
@@ -96,25 +96,6 @@ def test_hello_is_answered_by_go_and_says_when_all_must_be_over(executable: Exec
     limit = executable.hello()
 
     assert limit - time.monotonic() == pytest.approx(6, abs=0.5)  # what HELLO said, and a grace of 1 s
-    assert executable.peer.receive() == (frames.GO, b"")
-
-
-def test_hello_that_is_there_leaves_no_time_to_prepare(executable: Executable) -> None:
-    executable.peer.send(HELLO)
-
-    executable.hello(lambda: pytest.fail("it was not silent"))
-
-
-def test_daemon_that_is_silent_leaves_time_to_prepare_once_and_may_still_serve(executable: Executable) -> None:
-    prepared: list[str] = []
-
-    def prepare() -> None:
-        prepared.append("once")
-        executable.peer.send(HELLO)
-
-    executable.hello(prepare)
-
-    assert prepared == ["once"]
     assert executable.peer.receive() == (frames.GO, b"")
 
 

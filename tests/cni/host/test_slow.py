@@ -143,7 +143,7 @@ def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin:
     ("failure", "ran"), [(daemon.Silent("absent"), ["ADD"]), (daemon.Lost("went away"), ["DEL", "ADD"])]
 )
 def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkeypatch, failure, ran: list[str]) -> None:
-    def ask(*_: object, **__: object) -> tuple[int, bytes]:
+    def ask(*_: object) -> tuple[int, bytes]:
         raise failure
 
     monkeypatch.setattr(daemon, "ask", ask)
