@@ -1,6 +1,5 @@
 """What a pod is given, and why: the decision, before anybody writes it down as a patch."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -10,6 +9,7 @@ from functools import partial
 from admission import keys, rendezvous
 from admission.environment import Variable, wanted
 from admission.policy import Namespace, Policy, switch
+from admission.shortened import shortened
 from training.keys import JOB, NET1, RANK, ROLE
 from training.operators import Default, Part
 from training.pod import Container, Pod, count
@@ -20,7 +20,6 @@ from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
 _MOST_VFS = 256  # more than any node has; bounds what a pod can make the scheduler and the node look at
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
-_DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +259,5 @@ def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def _label_value(text: str) -> str | None:
-    """Make a name the value of a label: a longer one, as controllers may have, ends in a digest of the whole."""
-    if _LABEL_VALUE.fullmatch(text) is None:
-        return None
-    if len(text) <= _LABEL_LENGTH:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
-    return f"{text[: _LABEL_LENGTH - _DIGEST - 1].rstrip('-_.')}-{digest}"
+    """Make a name the value of a label; controllers may have longer ones."""
+    return shortened(text, _LABEL_LENGTH) if _LABEL_VALUE.fullmatch(text) else None

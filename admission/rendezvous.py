@@ -6,12 +6,12 @@ already, as Volcano writes it, it is replaced: `mnist-ps-0.mnist:2222` becomes `
 `environment`.
 """
 
-import hashlib
 import json
 import re
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from admission.shortened import shortened
 from vf.errors import Misconfigured
 
 VARIABLE = "TF_CONFIG"
@@ -20,7 +20,6 @@ _CLUSTERS = ("cluster", "sparseCluster")
 _SUFFIX = "-net1"
 _NAME_LENGTH = 63  # RFC 1035 label: k8s.io/apimachinery/pkg/util/validation, DNS1035LabelMaxLength
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_DIGEST = 8
 
 
 def service(job: str) -> str:
@@ -31,10 +30,7 @@ def service(job: str) -> str:
     """
     if _NAME.fullmatch(job) is None:
         raise Misconfigured(f"the job's name {job!r:.80} can be no Service's, so its pods can have no names on net1")
-    if len(job) + len(_SUFFIX) <= _NAME_LENGTH:
-        return job + _SUFFIX
-    digest = hashlib.sha256(job.encode()).hexdigest()[:_DIGEST]
-    return f"{job[: _NAME_LENGTH - len(_SUFFIX) - _DIGEST - 1].rstrip('-')}-{digest}{_SUFFIX}"
+    return shortened(job, _NAME_LENGTH - len(_SUFFIX)) + _SUFFIX
 
 
 def rewritten(value: str, job: str, subdomain: str | None = None) -> str:

@@ -1,7 +1,7 @@
-"""What holds for every test: a missing tool fails, it does not skip; properties are tried without a clock or a memory."""
+"""What holds for every test: a missing tool fails, it does not skip; properties have no clock and no memory; figures are told last."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import settings
@@ -9,6 +9,8 @@ from hypothesis import settings
 # A slow machine is no failure, and what one run found is not kept for the next.
 settings.register_profile("railnet", deadline=None, database=None)
 settings.load_profile("railnet")
+
+_measured = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,3 +31,18 @@ def fail_if_skipped(report):
         report.outcome = "failed"
         report.longrepr = f"skipped, which counts as failed: {report.longrepr}"
     return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_measured] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[_measured]:
+        terminalreporter.write_line(f"measured: {line}")
+
+
+@pytest.fixture(scope="session")
+def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Say something at the end of the run."""
+    return request.config.stash[_measured].append

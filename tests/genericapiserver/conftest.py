@@ -6,23 +6,6 @@ import pytest
 
 from tests.genericapiserver.server import Server
 
-_measured = pytest.StashKey[list[str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_measured] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash[_measured]:
-        terminalreporter.write_line(f"measured: {line}")
-
-
-@pytest.fixture(scope="session")
-def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something at the end of the run."""
-    return request.config.stash[_measured].append
-
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, measured: Callable[[str], None]) -> Iterator[Server]:

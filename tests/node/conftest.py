@@ -3,30 +3,13 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, left_over, remove_stubs
-
-_measured = pytest.StashKey[list[str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_measured] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash[_measured]:
-        terminalreporter.write_line(f"measured: {line}")
-
-
-@pytest.fixture(scope="session")
-def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something at the end of the run."""
-    return request.config.stash[_measured].append
 
 
 @pytest.fixture(scope="module")
