@@ -83,7 +83,7 @@ def _address(address: Any, names: _Names) -> str:
         raise _odd(f"{address!r:.60} is no address")
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
     task, *rest = host.split(".")
-    if _is_fixed(host) or rest[:1] == [names.service]:
+    if _is_fixed(address) or _is_fixed(host) or rest[:1] == [names.service]:
         return address
     return f"{'.'.join((task, names.service, *rest[_has_service(rest, names.subdomain) :]))}{colon}{port}"
 

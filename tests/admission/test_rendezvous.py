@@ -62,6 +62,7 @@ def test_pod_that_has_the_names_already_is_not_told_again():
     [
         "10.1.2.3:2222",
         "[fd00::1]:2222",
+        "fd00::1",
         "localhost:2222",
         "mnist-worker-0.mnist-net1.ml.svc:2222",
         "mnist-worker-0.mnist-net1:2222",
