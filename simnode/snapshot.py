@@ -32,7 +32,9 @@ def take(roots: list[Path], below: int | None = None) -> Snapshot:
             a name; on a machine that does other things meanwhile. It must have adopted their orphans (`libc`).
     """
     processes = _process_ids(below)
-    namespaces = dict(_namespaces(processes))
+    namespaces: dict[int, str] = {}
+    for inode, path in _namespaces(processes):
+        namespaces.setdefault(inode, path)
     return {
         "link": dict(_links(namespaces)),
         "network namespace": {str(inode): where for inode, where in namespaces.items()},
@@ -95,16 +97,21 @@ def _read_link(path: str) -> str | None:
 
 
 def _namespaces(processes: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Give each network namespace by inode, with a path by which to enter it: named ones by their mount."""
+    """Give network namespaces by inode, with each path by which to enter one; the path that lives longest comes first.
+
+    This process outlives the look, and a mount mostly does; another process may end before its path is used.
+    """
+    own = "/proc/self/ns/net"
+    yield netns.inode(own), own
+    for fields in _mountinfo():
+        if fields.type == _NSFS and fields.root.startswith("net:"):
+            yield int(fields.root[5:-1]), fields.target
     for pid in ("self", *processes):
         for task in _tasks(pid):
             path = f"{task}/ns/net"
             if (inode := _inode(path)) is not None:
                 yield inode, path
         yield from _open_namespaces(pid)
-    for fields in _mountinfo():
-        if fields.type == _NSFS and fields.root.startswith("net:"):
-            yield int(fields.root[5:-1]), fields.target
 
 
 def _open_namespaces(pid: str) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,21 @@ def test_named_network_namespace_is_seen_with_its_mount_and_links(pod_netns):
 
     kinds = {item.split("(")[0].split("/")[0].split()[0] for item in left_over(before)}
     assert kinds == {"link", "mount", "network"}
+
+
+def test_network_namespace_is_entered_by_the_path_that_lives_longest(pod_netns):
+    planted = pod_netns("planted")
+    inside = subprocess.Popen(["nsenter", f"--net={planted}", "sleep", "60"])
+    beside = subprocess.Popen(["sleep", "60"])
+    while netns.inode(f"/proc/{inside.pid}/ns/net") != netns.inode(planted):
+        time.sleep(0.01)
+    found = snapshot.take([])["network namespace"]
+    for process in (inside, beside):
+        process.kill()
+        process.wait()
+
+    assert found[str(netns.inode())] == "/proc/self/ns/net"
+    assert found[str(netns.inode(planted))] == str(planted)
 
 
 def test_network_namespace_kept_by_a_descriptor_is_seen(pod_netns):
