@@ -13,8 +13,8 @@ from vf.errors import Misconfigured, NoAddress
 from vf.function import Inventory
 from vf.network import Chosen, Networks, SliceIpam, StaticIpam
 from vf.plan import Assigned
-from vf.slice import Slice, choose, node_slice, parse_subnet_env
-from vf.step import IpInterface
+from vf.slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
+from vf.step import Given, IpInterface
 
 
 class Addresses:
@@ -25,8 +25,8 @@ class Addresses:
 
     def give(
         self, chosen: Chosen, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
-    ) -> dict[PciAddress, tuple[IpInterface, ...]]:
-        """Choose the addresses of a sandbox's VFs; they are taken once the record with them is written.
+    ) -> dict[PciAddress, Given]:
+        """Choose the addresses of a sandbox's VFs, and routes; they are taken once the record with them is written.
 
         None where the network has none, or where its IPAM plugin gives them later.
 
@@ -39,7 +39,7 @@ class Addresses:
             return self._sliced(ipam, assigned, inventory, journal)
         if isinstance(ipam, StaticIpam):
             return _static(chosen.static, assigned, journal)
-        return {one.vf.address: () for one in assigned}
+        return {one.vf.address: Given() for one in assigned}
 
     def check(self, networks: Networks, inventory: Inventory) -> None:
         """Make sure that in every network each rail's slice has an address for each of its VFs.
@@ -64,13 +64,14 @@ class Addresses:
 
     def _sliced(
         self, ipam: SliceIpam, assigned: Iterable[Assigned], inventory: Inventory, journal: Journal
-    ) -> dict[PciAddress, tuple[IpInterface, ...]]:
+    ) -> dict[PciAddress, Given]:
         taken = set(journal.addresses())
-        given: dict[PciAddress, tuple[IpInterface, ...]] = {}
+        given: dict[PciAddress, Given] = {}
         for one in assigned:
             address = choose(self._slice(ipam, one.rail, inventory), one.vf.index, taken)
             taken.add(address.ip)
-            given[one.vf.address] = (address,)
+            # One way is enough, and of two equal ones the kernel would refuse the second.
+            given[one.vf.address] = Given((address,), () if given else route_to_other_rails(ipam.range, address))
         return given
 
     def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> Slice:
@@ -87,11 +88,11 @@ class Addresses:
 
 def _static(
     addresses: Sequence[IpInterface], assigned: Sequence[Assigned], journal: Journal
-) -> dict[PciAddress, tuple[IpInterface, ...]]:
+) -> dict[PciAddress, Given]:
     taken = journal.addresses()
     for address in addresses:
         if address.ip in taken:
             raise NoAddress(f"{address.ip}, which the pod asks for, belongs to another pod of this node")
         if is_local(address.ip):
             raise NoAddress(f"{address.ip}, which the pod asks for, belongs to this node itself")
-    return {one.vf.address: (address,) for one, address in zip(assigned, addresses, strict=True)}
+    return {one.vf.address: Given((address,)) for one, address in zip(assigned, addresses, strict=True)}

@@ -7,7 +7,7 @@ with its `ipam` object, and answers with a result that has no interfaces.
 import json
 from collections.abc import Generator
 from ipaddress import ip_address, ip_interface, ip_network
-from typing import Any, NamedTuple
+from typing import Any
 
 from cni.host import chain
 from cni.host.chain import Exec, Output
@@ -15,14 +15,7 @@ from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted
 from vf.network import PluginIpam
 from vf.record import Ipam
 from vf.slice import IpAddress
-from vf.step import IpInterface, Route
-
-
-class Given(NamedTuple):
-    """What an IPAM plugin gave one interface."""
-
-    addresses: tuple[IpInterface, ...]
-    routes: tuple[Route, ...]
+from vf.step import Given, Route
 
 
 def as_recorded(network: str, ipam: PluginIpam, version: str, ifnames: tuple[str, ...], path: str) -> Ipam:

@@ -38,6 +38,7 @@ from vf.errors import NotReady
 from vf.function import Inventory, RdmaDevice
 from vf.network import Network, Networks, PluginIpam
 from vf.record import Ipam, Netns, Pod, Record
+from vf.step import Given
 from vf.table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class Rails:
             await self.home.rename(vfs)
             assigned = plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
-            addresses = self._addresses.give(chosen, assigned, self._table.inventory, self._journal)
+            given = self._addresses.give(chosen, assigned, self._table.inventory, self._journal)
             mtus = {vf: self._netdevs.mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
             record = Record(
                 owner.container_id,
@@ -142,7 +143,7 @@ class Rails:
                 netns,
                 request.pod,
                 "planned",
-                plan.attachments(assigned, netdevs, mtus, addresses),
+                plan.attachments(assigned, netdevs, mtus, given),
                 primary_as_recorded(primary, request.conf.runtime_config),
                 chosen.network.name,
                 _ipam(request, chosen.network, primary, assigned),
@@ -154,7 +155,7 @@ class Rails:
             raise
         return record
 
-    def address(self, record: Record, given: Mapping[str, ipam.Given]) -> Record:
+    def address(self, record: Record, given: Mapping[str, Given]) -> Record:
         """Write down what an IPAM plugin gave, by interface name; gives the record that says so."""
         attachments = tuple(
             replace(one, addresses=given[one.ifname].addresses, routes=given[one.ifname].routes)

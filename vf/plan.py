@@ -7,7 +7,7 @@ from vf.address import PciAddress
 from vf.errors import NotOurs, Unusable
 from vf.function import Inventory, Netdev, VirtualFunction
 from vf.record import Attachment
-from vf.step import AttachStep, ConfigureLink, IpInterface, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.step import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def attachments(
     assigned: Sequence[Assigned],
     netdevs: Mapping[PciAddress, Netdev],
     mtus: Mapping[PciAddress, int],
-    addresses: Mapping[PciAddress, tuple[IpInterface, ...]],
+    given: Mapping[PciAddress, Given],
 ) -> tuple[Attachment, ...]:
     """Say what the sandbox will have, as the record keeps it.
 
@@ -47,7 +47,7 @@ def attachments(
         Unusable: a VF's GUID is zero; the fabric would never make its port active.
     """
     return tuple(
-        _attachment(one, netdevs[one.vf.address], mtus[one.vf.address], addresses[one.vf.address]) for one in assigned
+        _attachment(one, netdevs[one.vf.address], mtus[one.vf.address], given[one.vf.address]) for one in assigned
     )
 
 
@@ -77,7 +77,7 @@ def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev])
     )
 
 
-def _attachment(one: Assigned, netdev: Netdev, mtu: int, addresses: tuple[IpInterface, ...]) -> Attachment:
+def _attachment(one: Assigned, netdev: Netdev, mtu: int, given: Given) -> Attachment:
     rdma = one.vf.rdma
     if rdma is not None and not rdma.node_guid.usable:
         raise Unusable(
@@ -90,8 +90,9 @@ def _attachment(one: Assigned, netdev: Netdev, mtu: int, addresses: tuple[IpInte
         link_layer=one.vf.link_layer,
         guid=None if rdma is None else rdma.node_guid,
         mtu=mtu,
-        addresses=addresses,
+        addresses=given.addresses,
         host_ifname=netdev.name,
         rdma=None if rdma is None else rdma.name,
         uverbs=None if rdma is None else rdma.uverbs,
+        routes=given.routes,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 
 from vf.errors import Misconfigured, NoAddress
-from vf.step import IpInterface
+from vf.step import IpInterface, Route
 
 IpNetwork = IPv4Network | IPv6Network
 IpAddress = IPv4Address | IPv6Address
@@ -118,6 +118,16 @@ def choose(slice_: Slice, vf_index: int, taken: Container[IpAddress]) -> IpInter
         if address.ip not in taken:
             return address
     raise NoAddress(f"all {slice_.capacity} addresses of {slice_.part} are taken")
+
+
+def route_to_other_rails(range_: IpNetwork, own: IpInterface) -> tuple[Route, ...]:
+    """Give the route to the rails that a sandbox has no link on, through the link that has `own`; none on a node with one rail.
+
+    Two pods of a job that have one VF each mostly have it on different rails. Rails of one fabric are one link to neighbour
+    discovery, so this reaches them; where they are not joined, the sender is told so (EHOSTUNREACH). Without it the packets
+    would leave by eth0. The rails that the sandbox has are on-link by a longer prefix.
+    """
+    return () if own.network == range_ else (Route(range_, None),)
 
 
 def _nth(network: IpNetwork, prefixlen: int, number: int) -> IpNetwork:

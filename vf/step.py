@@ -18,6 +18,13 @@ class Route(NamedTuple):
     gateway: IPv4Address | IPv6Address | None
 
 
+class Given(NamedTuple):
+    """What one of a sandbox's rails is given."""
+
+    addresses: tuple[IpInterface, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class MoveLinkIn:
     """Move a VF's netdev from the node's namespace into the sandbox's, as `ifname`, with this MTU (bytes), and bring it up.

@@ -17,7 +17,7 @@ from vf.function import Inventory
 from vf.network import Chosen, Ipam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.plan import assign
 from vf.slice import IpNetwork
-from vf.step import IpInterface
+from vf.step import IpInterface, Route
 
 RANGE = ip_network("10.56.0.0/16")
 NODE = two_rails()
@@ -49,7 +49,12 @@ def given(
     of: Network, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE, static: tuple[IpInterface, ...] = ()
 ) -> list[str]:
     found = of.addresses.give(Chosen(of.network, static), assign(node, vfs), node, journal)
-    return [", ".join(map(str, found[vf])) for vf in vfs]
+    return [", ".join(map(str, found[vf].addresses)) for vf in vfs]
+
+
+def routes(of: Network, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE) -> list[tuple[Route, ...]]:
+    found = of.addresses.give(Chosen(of.network), assign(node, vfs), node, journal)
+    return [found[vf].routes for vf in vfs]
 
 
 def test_each_rail_gives_from_its_own_prefix(tmp_path: Path, journal: Journal) -> None:
@@ -60,6 +65,19 @@ def test_each_rail_gives_from_its_own_prefix(tmp_path: Path, journal: Journal) -
         "10.56.129.130/17",
         "10.56.129.129/17",
     ]
+
+
+def test_other_rails_are_reached_through_the_first_link(tmp_path: Path, journal: Journal) -> None:
+    to_all = (Route(RANGE, None),)
+
+    assert routes(slices(tmp_path), journal, ALL[2:3]) == [to_all]
+    assert routes(slices(tmp_path), journal, [ALL[0], ALL[2]]) == [to_all, ()]
+
+
+def test_there_is_no_route_where_there_is_no_other_rail(tmp_path: Path, journal: Journal) -> None:
+    one_rail = Inventory(NODE.pfs[:1])
+
+    assert routes(slices(tmp_path), journal, ALL[:2], one_rail) == [(), ()]
 
 
 def test_vf_keeps_its_address_when_nobody_else_has_it(tmp_path: Path, journal: Journal) -> None:

@@ -8,11 +8,10 @@ import pytest
 from cni import ipam
 from cni.host.chain import Output
 from cni.host.errors import CniError, NotExecuted
-from cni.ipam import Given
 from tests.cni.host.runner import Runner, printed
 from vf.network import PluginIpam
 from vf.record import Ipam
-from vf.step import Route
+from vf.step import Given, Route
 
 CONF = {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}
 IPAM = ipam.as_recorded("fast", PluginIpam(CONF), "0.4.0", ("net1", "net2"), "/opt/cni/bin")

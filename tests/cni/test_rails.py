@@ -12,7 +12,6 @@ import pytest
 
 from cni import rails as rails_module
 from cni import request as requests
-from cni.ipam import Given
 from cni.rails import Rails
 from kernel import elsewhere
 from tests.cni.executable import CONF, ENVIRON
@@ -24,7 +23,7 @@ from vf.difference import LinkState
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.network import PluginIpam
 from vf.record import Ipam, Netns, Record
-from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink, Route
+from vf.step import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, Route
 from vf.table import Owner
 
 

@@ -12,7 +12,7 @@ from vf.errors import NotOurs, Unusable
 from vf.function import Inventory, Netdev
 from vf.guid import Guid
 from vf.plan import Assigned, assign, attach, attachments, move_out, rename
-from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.step import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
 MTUS = {FIRST: 4092}
@@ -64,14 +64,14 @@ def test_attachments_say_all_that_is_needed_to_go_back() -> None:
     address = ip_interface("10.56.3.1/16")
 
     (attachment,) = attachments(
-        [Assigned("net1", 0, vf)], {FIRST: Netdev("ib9", 5, 2044)}, {FIRST: 2044}, {FIRST: (address,)}
+        [Assigned("net1", 0, vf)], {FIRST: Netdev("ib9", 5, 2044)}, {FIRST: 2044}, {FIRST: Given((address,))}
     )
 
     assert attachment == an_attachment(guid=Guid(7), mtu=2044, addresses=(address,), host_ifname="ib9")
 
 
 def test_attachments_leave_guid_and_rdma_out_when_the_vf_has_no_rdma_device() -> None:
-    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], AT_HOME, MTUS, {FIRST: ()})
+    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], AT_HOME, MTUS, {FIRST: Given()})
 
     assert (attachment.guid, attachment.rdma, attachment.uverbs) == (None, None, None)
 
@@ -81,7 +81,7 @@ def test_attachments_are_refused_with_the_remedy_when_a_vf_has_no_guid(value: in
     vf = a_vf(rdma=an_rdma_device(1, node_guid=Guid(value)))
 
     with pytest.raises(Unusable, match=r"VF 0000:03:00\.1 has no GUID; let Railnet provision 0000:03:00\.0"):
-        attachments([Assigned("net1", 0, vf)], AT_HOME, MTUS, {FIRST: ()})
+        attachments([Assigned("net1", 0, vf)], AT_HOME, MTUS, {FIRST: Given()})
 
 
 def test_attach_moves_every_link_before_it_configures_any() -> None:
