@@ -28,6 +28,10 @@ class ExecutableGone(Exception):
     """Nobody is at the other end any more: the runtime takes the request for failed, whatever is answered."""
 
 
+class Queried(Exception):
+    """No executable is at the other end: somebody asks what the daemon knows, and waits for `answer`."""
+
+
 class Hands:
     """One connection from an executable. Owns its socket and, until `close`, the netns descriptor that came with it."""
 
@@ -69,11 +73,13 @@ class Hands:
         """Receive the REQUEST; gives the executable's environment and stdin, and keeps the descriptor.
 
         Raises:
-            FrameError: something else came. ExecutableGone, TimeoutError: the executable is gone or stuck.
+            FrameError: something else came. Queried: a QUERY came. ExecutableGone, TimeoutError: the executable is gone or stuck.
         """
         async with asyncio.timeout(_FRAME_SECONDS):
             await self._receive_descriptor()
             kind, payload = await self._receive()
+        if kind == frames.QUERY:
+            raise Queried
         if kind != frames.REQUEST:
             raise FrameError(f"frame {kind} came in place of REQUEST")
         environ, stdin = frames.parse_blobs(payload, 2)
@@ -139,6 +145,14 @@ class Hands:
         """
         self._tell_gone = _tell_nobody
         await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
+
+    async def answer(self, report: bytes) -> None:
+        """Answer a QUERY.
+
+        Raises:
+            FrameError: it is larger than a frame may be. ExecutableGone: nobody waits for it any more.
+        """
+        await self._send(frames.ANSWER, report)
 
     async def _execute(self, step: chain.Exec) -> chain.Output:
         self._number += 1

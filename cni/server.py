@@ -17,7 +17,7 @@ from cni.check import check
 from cni.delete import delete
 from cni.errors import as_cni_error
 from cni.gc import Collectors, collect
-from cni.hands import ExecutableGone, Hands
+from cni.hands import ExecutableGone, Hands, Queried
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
@@ -67,6 +67,7 @@ class Server:
     """Serves ADD, CHECK, DEL and GC on `path`, a socket of mode 0600 for root alone.
 
     `observe` is told what came of an ADD with rails, after the runtime. `places` bounds the delegates that work at once.
+    `report` gives what a QUERY is answered.
     """
 
     def __init__(  # noqa: PLR0913 - composed once
@@ -80,6 +81,7 @@ class Server:
         *,
         places: Places | None = None,
         meter: Meter = _NO_METER,
+        report: Callable[[], bytes] = bytes,
     ) -> None:
         self._assignment = assignment
         self._observe = observe
@@ -89,6 +91,7 @@ class Server:
         self._limits = limits
         self._places = places or Places()
         self._meter = meter
+        self._report = report
         self._operations = Operations()
         self._requests: set[asyncio.Task[None]] = set()
 
@@ -127,6 +130,9 @@ class Server:
             # What is undone at the end of the time is undone after it, by delegates with a limit of their own.
             await hands.shake(self._limits.add + self._limits.delegate)
             await self._request(raw_environment, stdin, hands)
+        except Queried:
+            with suppress(ExecutableGone):
+                await hands.answer(self._report())
         except FrameError as error:
             _log.warning("refused: %s", error)
             with suppress(ExecutableGone):

@@ -4,12 +4,14 @@ Pure. The view that ListAndWatch streams and Allocate checks, so both always agr
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from deviceplugin import health
 from deviceplugin.pools import Pool, assign
 from vf.function import VirtualFunction
 from vf.table import VfTable
+
+State = Literal["free", "attached", "unhealthy"]
 
 
 class Offer(NamedTuple):
@@ -23,6 +25,12 @@ class Offer(NamedTuple):
     def id(self) -> str:
         """The device id kubelet knows the VF by."""
         return str(self.vf.address)
+
+    def state(self, *, owned: bool) -> State:
+        """Say in one word what it is, given whether a sandbox has it."""
+        if owned:
+            return "attached"
+        return "free" if self.reason is None else "unhealthy"
 
 
 def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str | None = None) -> tuple[Offer, ...]:

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 from railnet import VERSION
-from vf.errors import Misconfigured, RailnetError
+from vf.errors import Misconfigured, RailnetError, Unreachable
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
-_FAILED, _MISCONFIGURED, _NO_PRIVILEGE = 1, 3, 4
+_CHANGES = "it changes network namespaces and links"
+_FAILED, _MISCONFIGURED, _NO_PRIVILEGE, _UNREACHABLE = 1, 3, 4, 5
 
 
 def main() -> None:
@@ -25,6 +26,8 @@ def main() -> None:
         _fail(error, _MISCONFIGURED)
     except PermissionError as error:
         _fail(error, _NO_PRIVILEGE)
+    except Unreachable as error:
+        _fail(error, _UNREACHABLE)
     except (RailnetError, OSError) as error:
         _fail(error, _FAILED)
 
@@ -66,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
             default=_HEALTH_PORT,
             help=f"answer /healthz and /readyz here, on 127.0.0.1 ({_HEALTH_PORT})",
         )
+    status = commands.add_parser(
+        "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
+    )
+    status.add_argument("--json", action="store_true", help="print it as JSON")
     demo = commands.add_parser("demo", help="two simulated nodes: pods, pings, and what is left over")
     demo.add_argument("--json", action="store_true", help="print the result as JSON")
     demo.add_argument(
@@ -105,7 +112,7 @@ def _serving(admission: argparse.ArgumentParser) -> None:
 def _node(arguments: argparse.Namespace) -> int:
     from railnet import configuration, node  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet node")
+    _require_root("railnet node", _CHANGES)
     _log_to_stderr()
     asyncio.run(node.run(configuration.load(arguments.config), arguments.health_port))
     return 0
@@ -114,7 +121,7 @@ def _node(arguments: argparse.Namespace) -> int:
 def _install(arguments: argparse.Namespace) -> int:
     from railnet import configuration, install  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet install")
+    _require_root("railnet install", _CHANGES)
     for line in install.install(configuration.load(arguments.config)):
         print(line)
     return 0
@@ -123,7 +130,7 @@ def _install(arguments: argparse.Namespace) -> int:
 def _uninstall(arguments: argparse.Namespace) -> int:
     from railnet import configuration, node  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet uninstall")
+    _require_root("railnet uninstall", _CHANGES)
     _log_to_stderr()
     loaded = configuration.load(arguments.config)
     done = asyncio.run(node.uninstall(loaded, arguments.health_port, stay=arguments.stay))
@@ -132,6 +139,13 @@ def _uninstall(arguments: argparse.Namespace) -> int:
 
 def _log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from railnet import status  # noqa: PLC0415 - see _RUN
+
+    _require_root("railnet status", "the daemon answers nobody else")
+    return 0 if status.show(as_json=arguments.json) else _FAILED
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -167,9 +181,9 @@ def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table 
     return 0
 
 
-def _require_root(what: str) -> None:
+def _require_root(what: str, why: str) -> None:
     if os.geteuid() != 0:
-        raise PermissionError(f"{what} needs root: it changes network namespaces and links")
+        raise PermissionError(f"{what} needs root: {why}")
 
 
 # Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither.
@@ -178,6 +192,7 @@ _RUN = {
     "install": _install,
     "uninstall": _uninstall,
     "admission": _admission,
+    "status": _status,
     "demo": _demo,
     "version": _version,
 }

@@ -89,7 +89,7 @@ class Metrics:
 
     def _vfs(self) -> Counter[Labels]:
         return Counter(
-            (("pool", pool), ("state", _state(offer, attached=attached)), ("reason", _reason(offer)))
+            (("pool", pool), ("state", offer.state(owned=attached)), ("reason", _reason(offer)))
             for pool, offers in self.vfs().items()
             for offer, attached in offers
         )
@@ -99,12 +99,6 @@ def _code(code: int | None) -> str:
     if code is None:
         return "gone"
     return str(code) if 0 <= code <= _LARGEST_CODE else "other"
-
-
-def _state(offer: Offer, *, attached: bool) -> str:
-    if attached:
-        return "attached"
-    return "free" if offer.reason is None else "unhealthy"
 
 
 def _reason(offer: Offer) -> str:

@@ -40,6 +40,7 @@ from railnet.install import EXECUTABLE
 from railnet.leftovers import sweeping
 from railnet.metrics import Metrics
 from railnet.publish import publishing
+from railnet.report import encode, report
 from railnet.resync import giving_back, resyncing
 from railnet.uninstall import Leaving
 from vf.errors import Misconfigured, NoAddress
@@ -175,11 +176,26 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
     limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
     places = Places()
     collectors = Collectors(node.recovery, node.leftovers)
-    server = Server(assignment, node.rails, collectors, root, limits, node.observe, places=places, meter=node.metrics)
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = lambda: _reasons(services, registrations, presence)
     node.metrics.ask(node.table, services, registrations, places)
     health.metrics = node.metrics.text
+
+    def told() -> bytes:
+        records = ((record, node.rails.age(record)) for record in node.rails.records())
+        return encode(report(node.table.inventory, node.metrics.vfs(), records, places.waiting, health.reasons()))
+
+    server = Server(
+        assignment,
+        node.rails,
+        collectors,
+        root,
+        limits,
+        node.observe,
+        places=places,
+        meter=node.metrics,
+        report=told,
+    )
 
     def changed() -> None:
         for service in services:

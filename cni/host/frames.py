@@ -18,6 +18,8 @@ EXEC = 4  # u32 id, plugin type blob, env blob, stdin blob
 OUTPUT = 5  # u32 id, i32 wait status, stdout blob, stderr blob; -errno: it could not be executed
 KILL = 6  # u32 id
 DONE = 7  # u8 exit status, stdout blob
+QUERY = 8  # empty; in place of REQUEST, from `railnet status`
+ANSWER = 9  # JSON
 
 
 class FrameError(Exception):

@@ -117,6 +117,12 @@ class Railnet:
         found: list[dict[str, Any]] = self._kubectl.get("pods", f"--namespace={NAMESPACE}")
         return found
 
+    def status(self, *options: str) -> str:
+        """Give what `railnet status` says in the DaemonSet's pod."""
+        (pod,) = self.pods()
+        command = ("railnet", "status", *options)
+        return self._kubectl.run("exec", pod["metadata"]["name"], f"--namespace={NAMESPACE}", "--", *command)
+
     def log(self) -> str:
         """Give what the containers said that kubelet still knows."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(_LOGS.glob(f"{NAMESPACE}_*/*/*.log")))

@@ -32,6 +32,17 @@ def test_container_has_the_device_of_its_vf_and_no_other(node: ClusterNode) -> N
     assert node.execute(name, "ls", "/dev/infiniband").split() == ["rdma_cm", f"uverbs{number}"]
 
 
+def test_railnet_status_shows_who_has_which_vf(node: ClusterNode) -> None:
+    name = node.run("train", 1)
+    (record,) = node.records(name)
+
+    lines = node.railnet.status().splitlines()
+
+    vf = record["attachments"][0]["vf"]
+    assert lines[0].endswith(": ready")
+    assert [line.split()[:3] for line in lines if name in line] == [[f"default/{name}", "net1", vf]]
+
+
 def test_two_pods_talk_over_the_fabric_of_their_rail(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [fabric.counters.bytes for fabric in node.fabrics]

@@ -162,6 +162,7 @@ class Node:
                 self.told.append,
                 places=self.places,
                 meter=self.meter,
+                report=lambda: b'{"report": 1}',
             )
             serving = asyncio.create_task(server.serve(self.socket, tell))
             await ready.wait()

@@ -95,6 +95,21 @@ def test_gc_takes_back_what_is_not_listed_and_asks_nothing_of_an_old_primary(nod
     assert node.rails.log == ["collect all but a@eth0", "collect of cbr0 all but a@eth0"]
 
 
+def test_query_is_answered_with_the_report_and_ends_there(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> list[tuple[int, bytes]]:
+        await executable.send(frames.frame(frames.QUERY))
+        return [await executable.receive(), await executable.receive()]
+
+    assert node.serve(play) == [[(frames.ANSWER, b'{"report": 1}'), (0, b"")]]
+
+
+def test_query_of_somebody_who_does_not_wait_hurts_nobody(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(frames.frame(frames.QUERY))
+
+    assert node.serve(play, added) == [None, (["ADD flannel"], (0, BYTES))]
+
+
 def test_request_that_comes_byte_by_byte_is_served(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, bytes]:
         await executable.send_byte_by_byte(REQUEST)

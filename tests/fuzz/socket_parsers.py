@@ -5,7 +5,7 @@ import socket
 import threading
 from functools import cache
 
-from cni.hands import ExecutableGone, Hands
+from cni.hands import ExecutableGone, Hands, Queried
 from cni.host import chain, daemon, frames
 from cni.host.environment import Environment
 from cni.host.errors import CniError
@@ -86,5 +86,5 @@ _TALK = ("ask", "_Daemon.hello", "_Daemon.serve", "_Daemon._receive", "_Daemon._
 _HEARD = ("Hands.request", "Hands.shake", "Hands._output", "Hands._receive", "Hands._fill", "Hands._end")
 PARSERS = (
     Parser("from-daemon", from_daemon, (daemon.Silent, CniError), {"cni.host.daemon": _TALK}),
-    Parser("from-executable", from_executable, (FrameError, ExecutableGone, CniError), {"cni.hands": _HEARD}),
+    Parser("from-executable", from_executable, (FrameError, ExecutableGone, CniError, Queried), {"cni.hands": _HEARD}),
 )
