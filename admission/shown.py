@@ -1,4 +1,4 @@
-"""The certificate that the server shows: changed in place, for the connections that come after."""
+"""The certificate that the server shows: another from one moment to the next, for the connections that come after."""
 
 import os
 import ssl
@@ -19,6 +19,8 @@ class Shown:
         """Show nothing yet: until then no handshake succeeds."""
         self.leaf: Leaf | None = None
         self.context = _context()
+        self.context.sni_callback = self._hand_over  # called without a name in the ClientHello, too
+        self._latest = self.context
 
     def show(self, leaf: Leaf) -> None:
         """Show another one from now on. Connections that are established, or in a handshake, keep what they began with.
@@ -26,9 +28,13 @@ class Shown:
         Raises:
             ssl.SSLError: OpenSSL does not take it, and nothing has changed.
         """
-        _load(_context(), leaf)  # one that fails half way would leave the context without a key
-        _load(self.context, leaf)
-        self.leaf = leaf
+        # Of its own: a context keeps one certificate for each kind of key, and the former would be shown on beside this one.
+        latest = _context()
+        _load(latest, leaf)
+        self._latest, self.leaf = latest, leaf
+
+    def _hand_over(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002
+        connection.context = self._latest
 
     def trouble(self, now: datetime, name: str) -> str:
         """Tell what is wrong with what is shown, for a client that knows the server by a name; empty if nothing is."""

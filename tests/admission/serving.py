@@ -4,7 +4,10 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from admission.certificates import authority
 from admission.certificates.authority import Authority, Leaf
@@ -21,6 +24,19 @@ def an_authority() -> Authority:
 
 def a_leaf(of: Authority, name: str = NAME) -> Leaf:
     return authority.sign(of, [name], datetime.now(UTC))
+
+
+def an_rsa_leaf(of: Authority) -> Leaf:
+    """Sign one as others make them: cert-manager's keys are RSA where nobody says otherwise."""
+    key, now = rsa.generate_private_key(65537, 2048), datetime.now(UTC)
+    subject = of.certificate.subject
+    certificate = (
+        authority._begun(subject, subject, key.public_key(), now, now + timedelta(days=1))  # type: ignore[arg-type]  # the builder takes any
+        .add_extension(authority.x509.SubjectAlternativeName([authority.x509.DNSName(NAME)]), critical=False)
+        .sign(of.key, authority.hashes.SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    return Leaf(certificate, authority.certificate_pem([certificate, of.certificate]), pem)
 
 
 class Counted:

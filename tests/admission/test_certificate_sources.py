@@ -8,17 +8,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from admission.certificates import authority, own
+from admission.certificates import own
 from admission.certificates.authority import Leaf
 from admission.certificates.cluster import Unanswered
 from admission.certificates.folder import Folder
 from admission.certificates.keeper import Keeper, Seen
 from admission.certificates.own import Own
 from admission.shown import Shown
-from tests.admission.serving import NAME, a_leaf, an_authority
+from tests.admission.serving import NAME, a_leaf, an_authority, an_rsa_leaf
 
 
 class Scripted(Keeper):
@@ -175,23 +173,12 @@ def test_half_of_a_change_is_told_and_what_was_shown_stays(
 
 
 def test_chain_with_an_intermediate_and_an_rsa_key_are_shown(folder: Folder, tmp_path: Path, shown: Shown):
-    key = rsa.generate_private_key(65537, 2048)
-    signed = authority._begun(
-        OURS.certificate.subject,
-        OURS.certificate.subject,
-        key.public_key(),  # type: ignore[arg-type]  # the builder takes any
-        datetime.now(UTC),
-        datetime.now(UTC) + timedelta(days=1),
-    ).sign(OURS.key, authority.hashes.SHA256())
-    (tmp_path / "tls.crt").write_bytes(authority.certificate_pem([signed, OURS.certificate]))
-    (tmp_path / "tls.key").write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    )
+    leaf = an_rsa_leaf(OURS)
+    write(tmp_path, leaf)
 
     folder.look()
 
-    assert shown.leaf is not None
-    assert shown.leaf.certificate == signed
+    assert shown.leaf == leaf
 
 
 def test_what_is_wrong_with_what_is_shown_is_said(shown: Shown):

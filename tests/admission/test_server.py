@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from admission import server
 from admission.policy import Policy
 from admission.review import MAX_BYTES
 from tests.admission.reviewing import a_review
-from tests.admission.serving import Served, a_leaf, an_authority, request, serving
+from tests.admission.serving import Served, a_leaf, an_authority, an_rsa_leaf, request, serving
 
 TRAINING: dict[str, Any] = {
     "metadata": {"name": "p", "labels": {"railnet.io/net1": "true"}},
@@ -364,6 +365,22 @@ def test_certificates_change_under_load_and_no_request_fails():
         assert len(issuers) == 2
         assert answered > 60
         assert served.counted.reviews == [("patched", "any pod with the label")] * answered
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_certificate_with_a_key_of_another_kind_is_shown_in_place_of_the_former(version: ssl.TLSVersion):
+    async def test(served: Served) -> None:
+        context = served.trust()
+        context.minimum_version = context.maximum_version = version
+        for leaf in (a_leaf(served.authority), an_rsa_leaf(served.authority), a_leaf(served.authority)):
+            served.shown.show(leaf)
+
+            connection = await served.connect(context)
+
+            assert connection.tls.getpeercert(binary_form=True) == leaf.certificate.public_bytes(Encoding.DER)
+            assert (await connection.post(a_review(PLAIN))).status == 200
 
     run(test)
 
