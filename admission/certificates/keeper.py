@@ -135,7 +135,8 @@ class Keeper:
                 trusted = frozenset(found.authorities)
         # Where there is only one, waiting would serve nobody better: at the first start, and at most later ones.
         seen = now - renewal.SETTLED if len(trusted) == 1 else now
-        self._since = {one: self._since.get(one, seen) for one in trusted}
+        # The earlier of both: a clock that has been set back since would have them wait until it is there again.
+        self._since = {one: min(self._since.get(one, seen), seen) for one in trusted}
         return trouble
 
     def _trusted(self, now: datetime) -> frozenset[x509.Certificate]:

@@ -426,6 +426,37 @@ def test_who_was_trusted_stays_so_while_nothing_can_be_asked(cluster: FakeApiSer
     assert "HTTP 503" in replica.trouble
 
 
+def test_who_was_trusted_stays_so_when_a_clock_that_was_ahead_is_set_right(
+    cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
+):
+    """A node that has just started may have its clock's local time for UTC, until its time service answers."""
+    replica.look()
+    clock.forward(hours=8)
+    other.look()
+    clock.forward(hours=-8)
+
+    other.look()
+
+    assert (other.trouble, other.trusted) == ("", frozenset(cluster.trusted))
+    assert other.shows_one_of(cluster.trusted)
+
+
+def test_rotation_goes_on_five_seconds_after_a_clock_was_set_back(
+    cluster: FakeApiServer, replica: Replica, clock: Clock
+):
+    replica.look()
+    cluster.put_secret(cluster.data, annotations={ROTATE: "now"})
+    replica.look()
+    clock.forward(minutes=-30)
+    replica.look()
+    clock.forward(seconds=SETTLED.total_seconds())
+
+    replica.look()
+
+    assert cluster.kept.issuer == cluster.kept.signer.certificate
+    assert replica.trusted == frozenset(cluster.trusted)
+
+
 def test_secret_that_may_not_be_changed_is_told_in_the_api_servers_words(
     cluster: FakeApiServer, replica: Replica, clock: Clock
 ):
