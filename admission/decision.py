@@ -1,6 +1,7 @@
 """What a pod is given, and why: the decision, before anybody writes it down as a patch."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
         variables=tuple(variable for variable in variables if variable.name not in container.env),
         replaced=tuple(_renamed(member, pod, container)) if vfs and reachable else (),
         labels=dict(_labels(member, pod)),
-        kept=tuple(_kept(container, variables, asked, policy)),
+        kept=tuple(_kept(container, variables, _asked_in_words(pod, policy))),
     )
 
 
@@ -139,13 +140,23 @@ def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
 
 def _asked(pod: Pod, policy: Policy) -> int | None:
     """Count the VFs that the pod's containers ask for by themselves; None if none mentions them."""
-    quantities = [
-        count(quantity)
-        for container in pod.containers
-        for resource, quantity in container.resources.items()
-        if resource in policy.resources
-    ]
-    return sum(quantities) if quantities else None
+    numbers = [number for _, number in _requests(pod, policy)]
+    return sum(numbers) if numbers else None
+
+
+def _asked_in_words(pod: Pod, policy: Policy) -> str:
+    """Write what the pod's containers ask for by themselves; empty if it is nothing."""
+    sums: Counter[str] = Counter()
+    for resource, number in _requests(pod, policy):
+        sums[resource] += number
+    return " and ".join(f"{number} {resource}" for resource, number in sums.items() if number)
+
+
+def _requests(pod: Pod, policy: Policy) -> Iterator[tuple[str, int]]:
+    for container in pod.containers:
+        for resource, quantity in container.resources.items():
+            if resource in policy.resources:
+                yield resource, count(quantity)
 
 
 def _verdict(member: Member, pod: Pod, asked: int | None, namespace: Namespace, *, labelled: bool) -> tuple[Part, str]:
@@ -187,8 +198,10 @@ def _vfs(pod: Pod, asked: int | None, policy: Policy) -> int:
     if asked is None:
         return annotated or 1
     if annotated not in (None, asked):
+        text = pod.annotations[keys.VF]
         raise Misconfigured(
-            f"{keys.VF} is {annotated}, but the pod's containers ask for {asked} {policy.resources[0]}; remove one of both"
+            f"{keys.VF} is {text if text != 'auto' else f'auto, here {annotated}'}, "
+            f"but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of both"
         )
     return asked
 
@@ -239,7 +252,7 @@ def _rendezvous(pod: Pod) -> str:
     return text
 
 
-def _kept(container: Container, variables: tuple[Variable, ...], asked: int | None, policy: Policy) -> Iterator[str]:
+def _kept(container: Container, variables: tuple[Variable, ...], asked: str) -> Iterator[str]:
     names = [variable.name for variable in variables if variable.name in container.env]
     if names:
         yield f"kept {', '.join(names)} as the pod sets them"
@@ -248,7 +261,7 @@ def _kept(container: Container, variables: tuple[Variable, ...], asked: int | No
     if not variables:
         yield "no environment: there is no address on net1 that it could name"
     if asked:
-        yield f"kept its request for {asked} {policy.resources[0]}"
+        yield f"kept its request for {asked}"
 
 
 def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:

@@ -71,6 +71,22 @@ def test_request_for_a_resource_of_any_pool_is_a_request_for_a_rail():
 
     assert isinstance(decision, Additions)
     assert decision.vfs == 0
+    assert decision.kept[-1] == "kept its request for 2 rdma/ib_vf_b"
+
+
+def test_contradiction_names_the_resource_that_is_asked_for():
+    policy = Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"))
+    asks = {"rdma/ib_vf_b": "2", "rdma/ib_vf": "1"}
+
+    with pytest.raises(Misconfigured, match=r"is 4, but .* ask for 2 rdma/ib_vf_b and 1 rdma/ib_vf; remove one"):
+        decided(a_pod(asks=asks, annotations={"railnet.io/vf": "4"}), policy=policy)
+
+
+def test_contradiction_with_auto_says_what_auto_is():
+    pod = a_pod(asks={"rdma/ib_vf": "1"}, annotations={"railnet.io/vf": "auto"})
+
+    with pytest.raises(Misconfigured, match=r"railnet\.io/vf is auto, here 4, but .* ask for 1 rdma/ib_vf; remove one"):
+        decided(pod, policy=Policy(rails=4))
 
 
 def test_rail_is_given_by_the_first_pools_name():
