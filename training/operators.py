@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from training import keys
-from training.sources import Addresses, Always, ContainerName, Either, Env, First, Key, Owner, Source
+from training.sources import Addresses, Always, ContainerName, Either, Env, First, Key, Label, Owner, Source
 
 ANY: tuple[str, ...] = ()  # of a mark: whatever its value
 
@@ -198,9 +198,9 @@ OPERATORS: tuple[Operator, ...] = (
         name="any pod with the label",
         page="any-pod",
         marks={keys.NET1: ("true",)},
-        job=First(Key(keys.JOB), Key("batch.kubernetes.io/job-name"), Owner()),
-        role=First(Key(keys.ROLE), Always("worker")),
-        rank=(First(Key(keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
+        job=First(Label(keys.JOB), Key("batch.kubernetes.io/job-name"), Owner()),
+        role=First(Label(keys.ROLE), Always("worker")),
+        rank=(First(Label(keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
         default=Default.NONE,
     ),
 )

@@ -32,6 +32,20 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """A label, and nothing else of that name: what a pod's author may say."""
+
+    name: str
+
+    def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
+        """Give its value."""
+        return pod.labels.get(self.name)
+
+    def __str__(self) -> str:
+        return f"`{self.name}`"
+
+
+@dataclass(frozen=True, slots=True)
 class Env:
     """An environment variable of the training container: a number, or a range like torchrun's `1:4`, of which the end counts."""
 

@@ -101,6 +101,16 @@ def test_labels_that_are_there_stay():
     assert reviewed(pod)["metadata"]["labels"]["railnet.io/job"] == "mine"
 
 
+def test_what_is_a_label_does_nothing_as_an_annotation_and_is_warned_of():
+    pod = {
+        "metadata": {"name": "p", "labels": dict(ON), "annotations": {"railnet.io/role": "ps"}},
+        "spec": {"containers": [{"name": "main"}]},
+    }
+
+    assert reviewed(pod)["metadata"]["labels"]["railnet.io/role"] == "worker"
+    assert ask(pod)["warnings"][0].startswith("railnet.io/role does nothing in this version")
+
+
 def test_long_name_of_an_owner_becomes_a_label_that_tells_it_from_others():
     def label(name: str) -> str:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
