@@ -44,22 +44,34 @@ def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace],
         namespace = pod.namespace or "default"
         decision = decide(pod, namespaces.get(namespace, Namespace(namespace)), policy)
     except (Misconfigured, NotPermitted) as error:
-        name = (document.get("metadata") or {}).get("name", "without a name")
-        return Explained((f"pod {name}", f"  denied: {error}"), allowed=False)
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        return Explained((f"pod {name or 'without a name'}", f"  denied: {error}"), allowed=False)
     added = operations(document, decision) if isinstance(decision, Additions) else []
     return Explained(tuple(report(pod, decision, added)), allowed=True)
 
 
 def _namespace(document: Mapping[str, Any]) -> Namespace:
-    metadata = document.get("metadata") or {}
-    return Namespace(str(metadata.get("name", "")), switch(metadata.get("labels") or {}, "namespace"))
+    metadata = _mapping(document, "metadata")
+    labels = {key: str(value) for key, value in _mapping(metadata, "labels").items()}
+    return Namespace(str(metadata.get("name", "")), switch(labels, "namespace"))
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = parent.get(key)
+    if not isinstance(value, dict | None):
+        raise Misconfigured(f"{key} of the Namespace is {value!r:.60}; it should be a mapping")
+    return value or {}
 
 
 def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     for document in documents:
         kind = document.get("kind") if isinstance(document, dict) else None
         if kind == "List":
-            yield from _flat(document.get("items") or ())
+            items = document.get("items")
+            if not isinstance(items, list | None):
+                raise Misconfigured(f"the List's items are {items!r:.60}; they should be a list")
+            yield from _flat(items or ())
         elif kind in ("Pod", "Namespace"):
             yield document
         elif document is not None:

@@ -14,6 +14,8 @@ _NVIDIA = "nvidia.com"
 _NVIDIA_SHARED = ("gpu.shared", "mig-")
 _INTEL = "gpu.intel.com"
 
+_LONGEST_COUNT = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -68,9 +70,9 @@ def is_gpu(resource: str) -> bool:
 def count(quantity: str) -> int:
     """Read the quantity of an extended resource, which Kubernetes lets be whole numbers only.
 
-    One with a suffix (`1k`) is legal, and no count of anything a node has: it counts as 1.
+    One with a suffix (`1k`), or beyond what Kubernetes counts to, is no count of anything a node has: it counts as 1.
     """
-    return int(quantity) if quantity.isdecimal() else 1
+    return int(quantity) if quantity.isdecimal() and len(quantity) <= _LONGEST_COUNT else 1
 
 
 def parse(document: Any) -> Pod:

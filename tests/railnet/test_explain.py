@@ -97,6 +97,19 @@ def test_pod_that_would_be_denied_is_no_success(tmp_path: Path, capsys: pytest.C
     assert "  denied: pods of namespace 'ml' may not use network 'storage'" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Pod\nmetadata: [1]", "pod without a name\n  denied: metadata is [1]; it should be a mapping\n"),
+        ("kind: Pod\nmetadata: {generateName: a-}", "pod without a name\n  denied: spec.containers is empty"),
+    ],
+)
+def test_pod_that_is_none_is_denied_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str):
+    assert not explain(written(tmp_path, text), Configuration())
+
+    assert capsys.readouterr().out.startswith(words)
+
+
 def test_pod_is_read_from_stdin(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(POD))
 
@@ -111,6 +124,10 @@ REFUSED = {
     "another kind": POD.replace("kind: Pod", "kind: TFJob"),
     "no object": "- 1",
     "a namespace with another word": NAMESPACE.replace('"true"', '"yes"') + "---" + POD,
+    "a namespace with a list in its label": NAMESPACE.replace('"true"', "[yes]") + "---" + POD,
+    "a namespace without a mapping of labels": "kind: Namespace\nmetadata: {labels: [a]}\n---" + POD,
+    "a namespace without metadata": "kind: Namespace\nmetadata: a\n---" + POD,
+    "a list of something else": "kind: List\nitems: 5",
 }
 
 

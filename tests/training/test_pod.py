@@ -28,7 +28,11 @@ def test_gpu_is_known_by_its_resource(resource: str, expected: bool):
     assert is_gpu(resource) is expected
 
 
-@pytest.mark.parametrize(("quantity", "expected"), [("0", 0), ("1", 1), ("16", 16), ("1k", 1)])
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [("0", 0), ("1", 1), ("16", 16), ("1k", 1), ("9223372036854775807", 2**63 - 1), ("9" * 5000, 1)],
+    ids=lambda value: f"{value:.20}" if isinstance(value, str) else None,
+)
 def test_quantity_is_counted(quantity: str, expected: int):
     assert count(quantity) == expected
 
