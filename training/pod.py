@@ -12,7 +12,8 @@ _MIRROR = "kubernetes.io/config.mirror"
 # nvidia.com also names network devices (hostdev, resources of its RDMA plugin), so not everything of that domain is a GPU.
 _NVIDIA = "nvidia.com"
 _NVIDIA_SHARED = ("gpu.shared", "mig-")
-_INTEL = "gpu.intel.com"
+# By the kernel driver. What else stands there counts thousandths, tiles or memory of one, or is access to all for a monitor.
+_INTEL = ("gpu.intel.com/i915", "gpu.intel.com/xe")
 
 _LONGEST_COUNT = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
 
@@ -64,7 +65,7 @@ class Pod:
 def is_gpu(resource: str) -> bool:
     """Tell whether an extended resource is a GPU, or a part of one: `<vendor>/gpu`, NVIDIA's MIG and shared ones, Intel's."""
     domain, _, name = resource.partition("/")
-    return name == "gpu" or (domain == _NVIDIA and name.startswith(_NVIDIA_SHARED)) or domain == _INTEL
+    return name == "gpu" or (domain == _NVIDIA and name.startswith(_NVIDIA_SHARED)) or resource in _INTEL
 
 
 def count(quantity: str) -> int:
