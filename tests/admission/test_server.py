@@ -5,6 +5,7 @@ import base64
 import json
 import logging
 import ssl
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -251,6 +252,24 @@ def test_client_that_has_had_an_answer_may_be_silent(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(1.3)
 
         assert (await connection.post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
+def test_connection_that_is_kept_holds_little():
+    async def test(served: Served) -> None:
+        connections = 20
+        for _ in range(2):  # what is made once is made by then
+            await (await served.connect()).post(a_review(PLAIN))
+        tracemalloc.start()
+        try:
+            for _ in range(connections):
+                await (await served.connect()).post(a_review(PLAIN))
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert held / connections < 256 << 10, "by the server and this client together"
 
     run(test)
 
