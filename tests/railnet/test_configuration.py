@@ -1,9 +1,11 @@
 """The node's configuration: every key, every default, and the path of what is not understood."""
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from vf.errors import Misconfigured
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.provision import Provision
 
+README = Path(__file__).parents[2] / "README.md"
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
@@ -316,3 +319,12 @@ def test_value_that_is_not_what_its_tag_says_is_no_yaml(text: str) -> None:
 
 def test_file_is_no_longer_than_a_config_map() -> None:
     assert "no ConfigMap has more" in refusal("#" * (1 << 20) + "\n")
+
+
+def test_readme_shows_every_key() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    (shown,) = (block for block in blocks if "NodeConfiguration" in block)
+    known = refusal("unknown: 1").partition("known here: ")[2]
+
+    parse(shown, "README.md")
+    assert set(yaml.safe_load(shown)) == set(known.split(", "))
