@@ -44,9 +44,7 @@ def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace],
         namespace = pod.namespace or "default"
         decision = decide(pod, namespaces.get(namespace, Namespace(namespace)), policy)
     except (Misconfigured, NotPermitted) as error:
-        metadata = document.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        return Explained((f"pod {name or 'without a name'}", f"  denied: {error}"), allowed=False)
+        return Explained((f"pod {_name(document.get('metadata'))}", f"  denied: {error}"), allowed=False)
     added = operations(document, decision) if isinstance(decision, Additions) else []
     return Explained(tuple(report(pod, decision, added)), allowed=True)
 
@@ -79,3 +77,9 @@ def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
                 f"the file has a document of kind {kind!r:.60}; it should have Pods as their operator makes them "
                 "(kubectl get pod -o yaml), and the Namespace if that is labelled"
             )
+
+
+def _name(metadata: object) -> str:
+    """Name a pod that could not be read, as far as it says its name."""
+    told = metadata if isinstance(metadata, dict) else {}
+    return f"{told.get('namespace') or 'default'}/{told.get('name') or 'without a name'}"

@@ -19,11 +19,12 @@ def explain(file: str, configuration: Configuration) -> bool:
     """Print an explanation of each pod; tell whether all would be let in.
 
     Raises:
-        Misconfigured: the file is no YAML, or holds something else than Pods and Namespaces.
+        Misconfigured: the file cannot be read, is no YAML, or holds something else than Pods and Namespaces.
     """
-    explained = list(offline.explain(_documents(file), policy(configuration)))
+    source = "standard input" if file == "-" else file
+    explained = list(offline.explain(_documents(file, source), policy(configuration)))
     if not explained:
-        raise Misconfigured(f"{file} has no Pod")
+        raise Misconfigured(f"{source} has no Pod")
     for pod in explained:
         print(*pod.lines, sep="\n")
     return all(pod.allowed for pod in explained)
@@ -38,9 +39,11 @@ def policy(configuration: Configuration) -> Policy:
     )
 
 
-def _documents(file: str) -> list[Any]:
+def _documents(file: str, source: str) -> list[Any]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
         return list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise Misconfigured(f"{source} cannot be read: {error.strerror}") from None
     except _NO_YAML as error:
-        raise Misconfigured(f"{file} is no YAML: {error!s:.400}") from None
+        raise Misconfigured(f"{source} is not YAML: {error!s:.400}") from None

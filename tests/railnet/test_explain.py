@@ -94,7 +94,9 @@ def test_pod_that_would_be_denied_is_no_success(tmp_path: Path, capsys: pytest.C
 
     assert not explain(written(tmp_path, POD + "---" + pod), Configuration())
 
-    assert "  denied: pods of namespace 'ml' may not use network 'storage'" in capsys.readouterr().out
+    *_, name, denied = capsys.readouterr().out.splitlines()
+    assert name == "pod ml/mnist-worker-1"
+    assert denied.startswith("  denied: pods of namespace 'ml' may not use network 'storage'")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,18 @@ REFUSED = {
 def test_file_that_cannot_be_explained_is_refused(tmp_path: Path, text: str):
     with pytest.raises(Misconfigured):
         explain(written(tmp_path, text), Configuration())
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(Misconfigured, match=r"pods\.yaml cannot be read: No such file or directory$"):
+        explain(str(tmp_path / "pods.yaml"), Configuration())
+
+
+def test_stdin_is_named_in_words(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(NAMESPACE))
+
+    with pytest.raises(Misconfigured, match=r"^standard input has no Pod$"):
+        explain("-", Configuration())
 
 
 def test_policy_is_that_of_the_node_configuration():
