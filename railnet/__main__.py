@@ -1,4 +1,4 @@
-"""The `railnet` command. Exit status: 0 held, 1 did not hold, 2 usage, 3 configuration, 4 privilege, 5 unreachable."""
+"""The railnet command. Exit status: 0 success, 1 failure, 2 usage, 3 configuration, 4 missing privilege."""
 
 import argparse
 import asyncio
@@ -42,21 +42,23 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     node = commands.add_parser("node", help="serve this node until SIGTERM")
     install = commands.add_parser(
-        "install", help="put the plugin executable on this host; the daemon has the runtime use it"
+        "install", help="put the plugin executable on this host; the daemon then makes the runtime use it"
     )
     uninstall = commands.add_parser(
-        "uninstall", help="give the runtime back to its primary network, and go when no sandbox needs the executable"
+        "uninstall",
+        help="give the runtime back to its primary network, and remove the executable when no sandbox needs it",
     )
-    uninstall.add_argument("--stay", action="store_true", help="when all is done, wait for SIGTERM")
+    uninstall.add_argument("--stay", action="store_true", help="when all is removed, wait for SIGTERM")
     admission = commands.add_parser(
-        "admission", help="give training pods what they need when they are created: serve until SIGTERM, or explain"
+        "admission",
+        help="give training pods VFs and environment when they are created: serve until SIGTERM, or explain",
     )
     _serving(admission)
     explain = admission.add_subparsers(dest="verb").add_parser(
-        "explain", help="say what would be done to the pods of a file, and why; asks no cluster"
+        "explain", help="say what would be done to the pods of a file, and why, without a cluster"
     )
     explain.add_argument(
-        "-f", dest="file", required=True, help="Pods, and their Namespaces, as YAML or JSON; - is stdin"
+        "-f", dest="file", required=True, help="Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin"
     )
     for command in (node, install, uninstall, admission, explain):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
@@ -67,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
             "--health-port",
             type=int,
             default=_HEALTH_PORT,
-            help=f"answer /healthz and /readyz here, on 127.0.0.1 ({_HEALTH_PORT})",
+            help=f"answer /healthz, /readyz and /metrics here, on 127.0.0.1 ({_HEALTH_PORT})",
         )
     status = commands.add_parser(
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
@@ -91,21 +93,21 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         "--certificates",
         type=Path,
         metavar="DIR",
-        help="show tls.crt and tls.key of this folder, which somebody else keeps; without it, make and keep our own",
+        help="serve with tls.crt and tls.key of this folder, which somebody else renews; without it, make and renew our own",
     )
     admission.add_argument(
         "--service-account",
         type=Path,
         default=_SERVICE_ACCOUNT,
         metavar="DIR",
-        help=f"where kubelet puts the service account's token ({_SERVICE_ACCOUNT})",
+        help=f"folder of the service account's token ({_SERVICE_ACCOUNT})",
     )
     admission.add_argument(
         "--leave-seconds",
         type=float,
         default=5.0,
         metavar="SECONDS",
-        help="after SIGTERM, take connections for so long, until everybody has heard that this is not ready (5)",
+        help="after SIGTERM, go on taking connections for this long, until API servers know that this is not ready (5)",
     )
 
 
