@@ -201,7 +201,7 @@ def _vfs(pod: Pod, asked: int | None, policy: Policy) -> int:
         text = pod.annotations[keys.VF]
         raise Misconfigured(
             f"{keys.VF} is {text if text != 'auto' else f'auto, here {annotated}'}, "
-            f"but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of both"
+            f"but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of them"
         )
     return asked
 

@@ -29,7 +29,7 @@ def service(job: str) -> str:
         Misconfigured: the job's name cannot begin a Service's.
     """
     if _NAME.fullmatch(job) is None:
-        raise Misconfigured(f"the job's name {job!r:.80} can be no Service's, so its pods can have no names on net1")
+        raise Misconfigured(f"the job's name {job!r:.80} cannot be a Service's, so its pods cannot have names on net1")
     return shortened(job, _NAME_LENGTH - len(_SUFFIX)) + _SUFFIX
 
 
@@ -47,9 +47,9 @@ def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
     try:
         document = json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise _odd(f"it is no JSON: {error!s:.100}") from None
+        raise _odd(f"it is not JSON: {error!s:.100}") from None
     if not isinstance(document, dict):
-        raise _odd("it is no mapping")
+        raise _odd("it is not a mapping")
     names = _Names(service(job), subdomain)
     clusters = {key: _roles(key, document[key], names) for key in _CLUSTERS if key in document}
     if all(document[key] == cluster for key, cluster in clusters.items()):
@@ -64,7 +64,7 @@ class _Names(NamedTuple):
 
 def _roles(key: str, cluster: Any, names: _Names) -> dict[str, Any]:
     if not isinstance(cluster, dict):
-        raise _odd(f"its {key} is no mapping of roles")
+        raise _odd(f"its {key} is not a mapping of roles")
     return {role: _tasks(tasks, names) for role, tasks in cluster.items()}
 
 
@@ -75,12 +75,12 @@ def _tasks(tasks: Any, names: _Names) -> Any:
         return {index: _address(address, names) for index, address in tasks.items()}
     if isinstance(tasks, list):
         return [_address(address, names) for address in tasks]
-    raise _odd(f"{tasks!r:.60} is no list of addresses")
+    raise _odd(f"{tasks!r:.60} is not a list of addresses")
 
 
 def _address(address: Any, names: _Names) -> str:
     if not isinstance(address, str):
-        raise _odd(f"{address!r:.60} is no address")
+        raise _odd(f"{address!r:.60} is not an address")
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
     task, *rest = host.split(".")
     if _is_fixed(address) or _is_fixed(host) or rest[:1] == [names.service]:

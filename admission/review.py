@@ -67,7 +67,7 @@ def _request(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"the review is no JSON: {error!s:.160}") from None
+        raise Unreadable(f"the review is not JSON: {error!s:.160}") from None
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (_API_VERSION, _KIND):
         raise Unreadable(f"the body is no {_KIND} of {_API_VERSION}")
     request = document.get("request")

@@ -45,7 +45,7 @@ def path(*segments: str) -> str:
     """
     for segment in segments:
         if len(segment) > _MAX_NAME or _NAME.fullmatch(segment) is None:
-            raise ValueError(f"{segment!r:.80} is no name of an object of the API server")
+            raise ValueError(f"{segment!r:.80} cannot be the name of an API object")
     return "/api/v1/" + "/".join(segments)
 
 

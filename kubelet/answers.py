@@ -40,6 +40,6 @@ def _answer(ids: set[str], response: str) -> Answer:
         answered = api.ContainerAllocateResponse.FromString(b64decode(response, validate=True))
     except (binascii.Error, DecodeError) as error:
         raise ValueError(
-            f"kubelet's device checkpoint is not understood: an AllocResp is no answer ({error})"
+            f"kubelet's device checkpoint is not understood: an AllocResp is not an answer ({error})"
         ) from None
     return Answer(frozenset(ids), frozenset(device.host_path for device in answered.devices), dict(answered.envs))

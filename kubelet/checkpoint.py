@@ -69,7 +69,7 @@ def _document(raw: bytes) -> object:
     except RecursionError:
         raise _not_understood("it is nested too deeply") from None
     except ValueError as error:  # also UnicodeDecodeError, and an integer of thousands of digits
-        raise _not_understood(f"it is no JSON ({error})") from error
+        raise _not_understood(f"it is not JSON ({error})") from error
 
 
 def _listed(data: dict[str, object]) -> list[dict[str, object]]:

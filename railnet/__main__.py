@@ -1,4 +1,4 @@
-"""The railnet command. Exit status: 0 success, 1 failure, 2 usage, 3 configuration, 4 missing privilege."""
+"""The railnet command. Exit status: 0 success, 1 failure, 2 usage, 3 configuration, 4 missing privilege, 5 no daemon answers."""
 
 import argparse
 import asyncio

@@ -263,7 +263,7 @@ def _named(pattern: re.Pattern[str], what: str, read: _Reader[_Value]) -> _Reade
         _checked(value, path, isinstance(value, dict), f"a mapping with the name of a {what} as each key")
         for name in value:
             if not isinstance(name, str) or pattern.fullmatch(name) is None:
-                raise Misconfigured(f"{path} has the key {name!r:.80}, which is no name of a {what}")
+                raise Misconfigured(f"{path} has the key {name!r:.80}, which cannot be the name of a {what}")
         return {name: read(entry, f"{path}.{name}") for name, entry in value.items()}
 
     return read_named
@@ -304,9 +304,7 @@ def _distinct(pools: tuple[Pool, ...], path: str) -> tuple[Pool, ...]:
     names = [pool.resource for pool in pools]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None or not names:
-        raise Misconfigured(
-            f"{path}: {'there is no pool' if twice is None else f'resource {twice!r} stands there twice'}"
-        )
+        raise Misconfigured(f"{path}: {'there is no pool' if twice is None else f'resource {twice!r} is listed twice'}")
     return pools
 
 
@@ -314,7 +312,7 @@ def _once(provisions: tuple[Provision, ...], path: str) -> tuple[Provision, ...]
     pfs = [provision.pf for provision in provisions]
     twice = next((pf for pf in pfs if pfs.count(pf) > 1), None)
     if twice is not None:
-        raise Misconfigured(f"{path}: PF {twice} stands there twice")
+        raise Misconfigured(f"{path}: PF {twice} is listed twice")
     return provisions
 
 

@@ -24,7 +24,7 @@ def read(text: str) -> Any:
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
     except _NO_YAML as error:
-        raise Misconfigured(f"it is no YAML: {error!s:.400}") from None
+        raise Misconfigured(f"it is not YAML: {error!s:.400}") from None
     return {} if document is None else document
 
 
@@ -48,5 +48,7 @@ class _Loader(yaml.SafeLoader):
         mapping = super().construct_mapping(node, deep)
         twice = next((key for key, times in Counter(keys).items() if times > 1), None)  # each can be counted by now
         if twice is not None:
-            raise Misconfigured(f"the key {twice!r:.80} stands twice in one mapping (line {node.start_mark.line + 1})")
+            raise Misconfigured(
+                f"the key {twice!r:.80} is given twice in one mapping (line {node.start_mark.line + 1})"
+            )
         return mapping

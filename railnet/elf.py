@@ -43,7 +43,7 @@ def interpreter(program: bytes) -> str:
     try:
         return program[segment.offset : segment.offset + segment.filesz].rstrip(b"\0").decode()
     except UnicodeDecodeError:
-        raise NotRelocatable("the path of its loader is no text") from None
+        raise NotRelocatable("the path of its loader is not text") from None
 
 
 def relocate(program: bytes, loader: str, libraries: str) -> bytes:
@@ -81,7 +81,7 @@ def _relocated(program: bytes, loader: str, libraries: str) -> bytes:
 def _segments(program: bytes) -> Iterator[tuple[int, _Segment]]:
     """Give each program header with its place in the file."""
     if program[:6] != b"\x7fELF\2\1" or len(program) < _HEADER_BYTES:
-        raise NotRelocatable("it is no little-endian ELF64 program")
+        raise NotRelocatable("it is not a little-endian ELF64 program")
     (table,) = struct.unpack_from("<Q", program, 32)
     size, count = struct.unpack_from("<HH", program, 54)
     if size < _PROGRAM_HEADER.size or table + size * count > len(program):

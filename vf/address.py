@@ -25,7 +25,7 @@ class PciAddress(NamedTuple):
         """
         match = _FORM.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r:.80} is no PCI address of the form 0000:03:00.1")
+            raise ValueError(f"{text!r:.80} is not a PCI address of the form 0000:03:00.1")
         return cls(*(int(part, 16) for part in match.groups()))
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ class Guid(NamedTuple):
             ValueError: any other text.
         """
         if _GROUPS.fullmatch(text) is None:
-            raise ValueError(f"{text!r:.80} is no GUID of the form b859:9f03:00f9:8f86")
+            raise ValueError(f"{text!r:.80} is not a GUID of the form b859:9f03:00f9:8f86")
         return cls(int(text.replace(":", ""), 16))
 
     @property

@@ -25,7 +25,7 @@ class Mac(NamedTuple):
             ValueError: any other text.
         """
         if _OCTETS.fullmatch(text) is None:
-            raise ValueError(f"{text!r:.80} is no MAC address of the form b8:59:9f:f9:8f:86")
+            raise ValueError(f"{text!r:.80} is not a MAC address of the form b8:59:9f:f9:8f:86")
         return cls(int(text.replace(":", ""), 16))
 
     @property

@@ -209,7 +209,7 @@ def _check_is_in(range_: IpNetwork, address: IpInterface) -> None:
             f"{ADDRESS_ANNOTATION} names {address}, whose prefix is wider than the network's range {range_}"
         )
     if address.ip in _ends(range_):  # whatever prefix the pod has chosen for itself
-        raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is no address of a host in {range_}")
+        raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is not a host's address in {range_}")
 
 
 def _ends(network: IpNetwork) -> tuple[IpAddress, ...]:
@@ -234,7 +234,7 @@ def _address(text: str) -> IpInterface:
     except ValueError as error:
         raise Misconfigured(f"{ADDRESS_ANNOTATION}: {error!s:.160}; it should be like 10.60.0.5/24") from None
     if address.ip in _ends(address.network) or _is_of_no_host(address.ip):
-        raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is no address of a host")
+        raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is not a host's address")
     return address
 
 

@@ -30,7 +30,7 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
         vf = inventory.vf(address)
         rail = None if vf is None else inventory.rail(address)
         if vf is None or rail is None:
-            raise NotOurs(f"kubelet gave this pod {address}, which is no VF of this node")
+            raise NotOurs(f"kubelet gave this pod {address}, which is not a VF of this node")
         found.append((rail, address, vf))
     return tuple(Assigned(f"net{number}", rail, vf) for number, (rail, _, vf) in enumerate(sorted(found), start=1))
 

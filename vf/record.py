@@ -245,31 +245,31 @@ def _decode_device_node(body: dict[str, Any]) -> DeviceNode:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} stands where a text should be")
+        raise TypeError(f"{value!r:.40} is where text should be")
     return value
 
 
 def _file_name(value: Any) -> str:
     if set(_text(value)) & set("/\0") or value.startswith("."):
-        raise ValueError(f"{value!r:.40} is no part of a file's name")
+        raise ValueError(f"{value!r:.40} cannot be part of a file's name")
     return str(value)
 
 
 def _number(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r:.40} stands where a number should be")
+        raise TypeError(f"{value!r:.40} is where a number should be")
     return value
 
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r:.40} stands where an object should be")
+        raise TypeError(f"{value!r:.40} is where an object should be")
     return value
 
 
 def _one_of(known: tuple[Any, ...], value: Any) -> Any:
     if value not in known:
-        raise ValueError(f"{value!r:.40} is none of {', '.join(known)}")
+        raise ValueError(f"{value!r:.40} is not one of {', '.join(known)}")
     return value
 
 

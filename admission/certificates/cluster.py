@@ -160,7 +160,7 @@ def _document(request: _Request, body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise Unanswered(f"cannot {request.what}: the answer is no JSON object")
+        raise Unanswered(f"cannot {request.what}: the answer is not a JSON object")
     return document
 
 

@@ -116,7 +116,7 @@ class _Daemon:
     def _execute(self, payload: bytes, path: list[str]) -> bytes:
         number, (plugin, environ, stdin) = payload[:4], frames.parse_blobs(payload[4:], 3)
         if not plugin.isascii():
-            raise frames.FrameError(f"{plugin!r} is no plugin type")
+            raise frames.FrameError(f"{plugin!r} is not a plugin type")
         try:
             if b"/" in plugin or b"\0" in plugin:
                 raise OSError(_EINVAL, "a plugin type is a name, never a path")

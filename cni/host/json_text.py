@@ -57,4 +57,4 @@ def dumps(value: object) -> str:
 
 
 def _refuse(value: object) -> object:
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")

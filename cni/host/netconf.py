@@ -70,7 +70,7 @@ def load_object(raw: bytes, what: str, code: int = DECODE) -> "JsonObject":
     except RecursionError:
         raise CniError(code, f"{what} is nested too deeply to be read") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise CniError(code, f"{what} is no JSON: {error}") from None
+        raise CniError(code, f"{what} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise CniError(code, f"{what} is a JSON {type(value).__name__}, not an object")
     return value

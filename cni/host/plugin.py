@@ -87,7 +87,7 @@ def _open_netns(environment: Environment) -> int:
         kind = 0
     if kind != _CLONE_NEWNET:
         posix.close(fd)
-        return _no_netns(environment, "is no network namespace")
+        return _no_netns(environment, "is not a network namespace")
     if posix.fstat(fd).st_ino == posix.stat("/proc/self/ns/net").st_ino:
         posix.close(fd)
         return _no_netns(environment, "is the node's own network namespace")

@@ -121,12 +121,12 @@ def test_sparse_form_of_a_job_without_parameter_servers(key: str):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("[]", "no mapping"),
-        ('{"cluster": []}', "cluster is no mapping of roles"),
-        ('{"cluster": {"worker": "a:1"}}', "no list of addresses"),
-        ('{"cluster": {"worker": [1]}}', "no address"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "not a mapping"),
+        ('{"cluster": []}', "cluster is not a mapping of roles"),
+        ('{"cluster": {"worker": "a:1"}}', "not a list of addresses"),
+        ('{"cluster": {"worker": [1]}}', "not an address"),
     ],
     ids=["half", "deep", "a list", "no roles", "one address", "a number"],
 )
@@ -170,7 +170,7 @@ def test_jobs_have_a_service_each(one: str, other: str):
 
 
 def test_job_whose_name_no_service_can_have_is_denied():
-    with pytest.raises(Misconfigured, match="'1st' can be no Service's"):
+    with pytest.raises(Misconfigured, match="'1st' cannot be a Service's"):
         service("1st")
 
 

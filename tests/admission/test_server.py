@@ -116,12 +116,12 @@ def test_connection_is_kept_for_the_next_request():
 
 REFUSED = {
     "no review": (request(b"{}"), 400, "the body is no AdmissionReview of admission.k8s.io/v1"),
-    "no JSON": (request(b"hello"), 400, "the review is no JSON"),
+    "no JSON": (request(b"hello"), 400, "the review is not JSON"),
     "another content type": (request(a_review(PLAIN), content_type="text/yaml"), 400, "not application/json"),
     "compressed": (
         request(b"\x1f\x8b\x08").replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n", 1),
         400,
-        "the review is no JSON",
+        "the review is not JSON",
     ),
     "another path": (request(b"{}", "/"), 404, "there are /pods and /pods/net1"),
     "a path below": (request(b"{}", "/pods/net1/x"), 404, "there are /pods and /pods/net1"),

@@ -102,5 +102,5 @@ def test_words_that_are_no_unicode_are_told_as_far_as_they_are() -> None:
     "pod", [POD._replace(namespace="../../nodes"), POD._replace(namespace=""), POD._replace(namespace="a?b")]
 )
 def test_namespace_that_is_none_makes_no_path(pod: Pod) -> None:
-    with pytest.raises(ValueError, match="is no name of an object of the API server"):
+    with pytest.raises(ValueError, match="cannot be the name of an API object"):
         Series("n").warning(pod, "R", "words", NOON).requests()

@@ -85,7 +85,7 @@ def test_sandbox_that_is_no_pod_has_no_rail_and_nobody_is_asked(kubelet: Kubelet
 def test_device_that_is_no_pci_address_is_not_ours(kubelet: Kubelet) -> None:
     kubelet.remember(("uid-1", RAIL, {"0": ["GPU-1"]}))
 
-    with pytest.raises(NotOurs, match="'GPU-1' is no PCI address"):
+    with pytest.raises(NotOurs, match="'GPU-1' is not a PCI address"):
         kubelet.vfs()
 
 

@@ -124,7 +124,7 @@ def test_request_that_comes_byte_by_byte_is_served(node: Node) -> None:
 ODD = {
     "container id": (a_request({**ENVIRON, b"CNI_CONTAINERID": b"../x"}), 4, "CNI_CONTAINERID '../x' is not allowed"),
     "no command": (a_request({}), 4, "CNI_COMMAND is ''"),
-    "broken JSON": (a_request(stdin=b"{"), 6, "is no JSON"),
+    "broken JSON": (a_request(stdin=b"{"), 6, "is not JSON"),
     "deep JSON": (a_request(stdin=b"[" * 200_000), 6, "nested too deeply"),
     "version": (a_request(stdin=b'{"cniVersion": "9.0.0"}'), 1, "'9.0.0' is not supported"),
     "no primary": (a_request(stdin=b'{"cniVersion": "1.0.0"}'), 7, "'primary' is None"),

@@ -47,7 +47,7 @@ def test_entry_without_an_answer_is_left_out(response: object) -> None:
 
 @pytest.mark.parametrize("response", ["no base64", base64.b64encode(b"\xff\xff").decode()])
 def test_answer_that_is_none_is_told(response: str) -> None:
-    with pytest.raises(ValueError, match="checkpoint is not understood: an AllocResp is no answer"):
+    with pytest.raises(ValueError, match="checkpoint is not understood: an AllocResp is not an answer"):
         parsed(an_entry(response=response))
 
 

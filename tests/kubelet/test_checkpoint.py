@@ -61,9 +61,9 @@ def test_parse_takes_null_for_no_entries() -> None:
 
 
 NOT_UNDERSTOOD = {
-    "empty file": (b"", "no JSON"),
-    "cut off": (a_document(an_entry(ids=["a"]))[:-9], "no JSON"),
-    "not text": (b"\xff\xfe\x00\x01\xff", "no JSON"),
+    "empty file": (b"", "not JSON"),
+    "cut off": (a_document(an_entry(ids=["a"]))[:-9], "not JSON"),
+    "not text": (b"\xff\xfe\x00\x01\xff", "not JSON"),
     "nested deeply": (b"[" * 200_000, "nested too deeply"),
     "a list": (b"[]", "it is of type list, not an object"),
     "no Data": (b"{}", "its Data is missing"),

@@ -38,9 +38,9 @@ def test_delegates_own_error_passes_byte_for_byte(node: Node, either_lane: str) 
         ("kill -SEGV $$", 105, "signal 11"),
         ("echo broken >&2; exit 3", 105, "status 3"),
         ("echo not json; exit 1", 105, "status 1"),
-        ("echo not json", 105, "no JSON"),
+        ("echo not json", 105, "not JSON"),
         ("echo '[]'", 105, "not an object"),
-        ("head -c 3000000 /dev/zero", 105, "no JSON"),
+        ("head -c 3000000 /dev/zero", 105, "not JSON"),
     ],
     ids=["killed", "crashed", "status", "rubbish-and-status", "rubbish", "no-object", "huge"],
 )
@@ -89,7 +89,7 @@ def test_missing_delegate_is_code_7_and_named(node: Node, either_lane: str) -> N
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "not an object"),
         ('{"name": "x", "plugins": []}', "plugins"),
         ('{"name": "x", "plugins": [{"type": "../stub"}]}', "../stub"),

@@ -134,7 +134,7 @@ def test_primary_that_another_tool_replaces_is_followed(node: Node) -> None:
 def test_primary_that_is_half_written_is_no_reason_to_change_anything(node: Node) -> None:
     content, ours = FLANNEL.read_bytes(), OURS.read_bytes()
     FLANNEL.write_bytes(content[:40])
-    until(lambda: "is no JSON" in probe("/readyz")[1])
+    until(lambda: "is not JSON" in probe("/readyz")[1])
     broken = OURS.read_bytes()
 
     with pytest.raises(CniFailed) as failure:

@@ -163,18 +163,18 @@ WRONG = {
     "primary: flannel": "primary is 'flannel'; it should be an absolute path",
     "primary: [/x]": "primary is ['/x']; it should be an absolute path",
     "rails: mlx5_0": "rails is 'mlx5_0'; it should be a list",
-    "rails: [mlx5_0]": "rails[0]: 'mlx5_0' is no PCI address of the form 0000:03:00.1",
+    "rails: [mlx5_0]": "rails[0]: 'mlx5_0' is not a PCI address of the form 0000:03:00.1",
     "pools: {}": "pools is {}; it should be a list",
     "pools: []": "pools: there is no pool",
     "pools: [x]": "pools[0] is 'x'; it should be a mapping",
     "pools: [{}]": "pools[0].resource is missing; it should be a name like rdma/ib_vf",
     "pools: [{resource: ib_vf}]": "pools[0].resource is 'ib_vf'; it should be an extended resource's name",
     "pools: [{resource: 'a/b '}]": "pools[0].resource is 'a/b '; it should be an extended resource's name",
-    "pools: [{resource: a/b}, {resource: a/b}]": "pools: resource 'a/b' stands there twice",
+    "pools: [{resource: a/b}, {resource: a/b}]": "pools: resource 'a/b' is listed twice",
     "pools: [{resource: a/b, select: {linkType: infiniband}}]": "pools[0].select.linkType is 'infiniband'; it should be a list",
     "pools: [{resource: a/b, select: {linkType: [ib]}}]": "pools[0].select.linkType[0] is 'ib'; it should be one of infiniband, ether",
     "pools: [{resource: a/b, select: {vendor: [5555]}}]": "pools[0].select.vendor[0] is 5555; it should be a string (quote",
-    "pools: [{resource: a/b, select: {pf: ['03:00.0']}}]": "pools[0].select.pf[0]: '03:00.0' is no PCI address",
+    "pools: [{resource: a/b, select: {pf: ['03:00.0']}}]": "pools[0].select.pf[0]: '03:00.0' is not a PCI address",
     "provision: [{vfs: 8}]": "provision[0].pf is missing",
     "provision: [{pf: '0000:03:00.0'}]": "provision[0].vfs is missing",
     "provision: [{pf: 0000:03:00.0, vfs: 8}]": "provision[0].pf is 180.0; it should be a string (quote numbers)",
@@ -194,10 +194,10 @@ WRONG = {
     "networks: {default: {pkey: 0x8000}}": "networks.default.pkey is 32768; it should be a PKey from",
     "networks: {default: {pkey: ffff}}": "networks.default.pkey is 'ffff'; it should be a PKey from",
     "networks: {default: {pkey: 0x18001}}": "networks.default.pkey is 98305; it should be a PKey from",
-    "networks: {Fast: {}}": "networks has the key 'Fast', which is no name of a network",
+    "networks: {Fast: {}}": "networks has the key 'Fast', which cannot be the name of a network",
     "networks: []": "networks is []; it should be a mapping with the name of a network as each key",
     "networks: {other: {ipam: {type: slice, range: 10.56.128.0/17}}}": "networks.default.ipam.range 10.56.0.0/16 and networks.other.ipam.range 10.56.128.0/17 overlap",
-    "limits: {Team: {}}": "limits has the key 'Team', which is no name of a namespace",
+    "limits: {Team: {}}": "limits has the key 'Team', which cannot be the name of a namespace",
     "limits: {team-a: {networks: [fast]}}": "limits.team-a.networks names 'fast'; 'networks' has: default",
     "limits: {team-a: {networks: default}}": "limits.team-a.networks is 'default'; it should be a list",
     "limits: {team-a: {static: 1}}": "limits.team-a.static is 1; it should be true or false",
@@ -221,13 +221,13 @@ def test_value_of_the_wrong_kind_is_named_by_its_path(text: str, words: str) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "is no YAML"),
-        ("a: b: c", "is no YAML"),
-        ("\ta: 1", "is no YAML"),
-        ("a: 1\n---\nb: 2", "is no YAML"),
-        ("? [1]\n: 2", "is no YAML"),
-        ("a: !!python/object/apply:os.system [id]", "is no YAML"),
-        ("a: \x00", "is no YAML"),
+        ("a: [", "is not YAML"),
+        ("a: b: c", "is not YAML"),
+        ("\ta: 1", "is not YAML"),
+        ("a: 1\n---\nb: 2", "is not YAML"),
+        ("? [1]\n: 2", "is not YAML"),
+        ("a: !!python/object/apply:os.system [id]", "is not YAML"),
+        ("a: \x00", "is not YAML"),
         ("[" * 5000, "is nested too deeply"),
         ("[]", "the document is []; it should be a mapping"),
         ("words", "the document is 'words'"),
@@ -314,7 +314,7 @@ def test_alias_is_refused_before_it_stands_for_more_than_memory_holds() -> None:
     "text", ["rdma: !!bool x", 'rdma: !!int ""', "rdma: !!timestamp x", "rdma: " + "1:" * 200 + "1.5"]
 )
 def test_value_that_is_not_what_its_tag_says_is_no_yaml(text: str) -> None:
-    assert "is no YAML" in refusal(text) or "it should be" in refusal(text)
+    assert "is not YAML" in refusal(text) or "it should be" in refusal(text)
 
 
 def test_file_is_no_longer_than_a_config_map() -> None:

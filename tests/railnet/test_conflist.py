@@ -180,7 +180,7 @@ def test_primary_in_use_that_is_broken_is_not_passed_over(host: Host, content: s
     host.has("10-flannel.conflist", content=content)
     host.has("87-podman-bridge.conflist")
 
-    with pytest.raises(Misconfigured, match=r"10-flannel\.conflist is no JSON.*stays as it is"):
+    with pytest.raises(Misconfigured, match=r"10-flannel\.conflist is not JSON.*stays as it is"):
         find_primary(host.root, Configuration())
 
 

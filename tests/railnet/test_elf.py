@@ -82,8 +82,8 @@ def test_relocated_program_can_be_relocated_again(program: bytes) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda program: b"#!/bin/sh\n", "no little-endian ELF64"),
-        (lambda program: program[:4] + b"\1" + program[5:], "no little-endian ELF64"),
+        (lambda program: b"#!/bin/sh\n", "not a little-endian ELF64"),
+        (lambda program: program[:4] + b"\1" + program[5:], "not a little-endian ELF64"),
         (lambda program: without(program, 3), "linked statically"),
         (lambda program: without(program, NOTE), "no note"),
     ],

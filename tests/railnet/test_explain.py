@@ -102,8 +102,8 @@ def test_pod_that_would_be_denied_is_no_success(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kind: Pod\nmetadata: [1]", "pod without a name\n  denied: metadata is [1]; it should be a mapping\n"),
-        ("kind: Pod\nmetadata: {generateName: a-}", "pod without a name\n  denied: spec.containers is empty"),
+        ("kind: Pod\nmetadata: [1]", "pod default/without a name\n  denied: metadata is [1]; it should be a mapping\n"),
+        ("kind: Pod\nmetadata: {generateName: a-}", "pod default/without a name\n  denied: spec.containers is empty"),
     ],
 )
 def test_pod_that_is_none_is_denied_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str):

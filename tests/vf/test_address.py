@@ -47,7 +47,7 @@ def test_address_is_read_back_from_its_text(address: PciAddress) -> None:
     ],
 )
 def test_address_is_refused_with_its_text_when_it_is_odd(text: str) -> None:
-    with pytest.raises(ValueError, match="is no PCI address") as raised:
+    with pytest.raises(ValueError, match="is not a PCI address") as raised:
         PciAddress.parse(text)
 
     assert repr(text) in str(raised.value)

@@ -43,7 +43,7 @@ def test_guid_is_read_back_from_either_text(guid: Guid) -> None:
     ],
 )
 def test_guid_is_refused_with_its_text_when_it_is_odd(text: str) -> None:
-    with pytest.raises(ValueError, match="is no GUID") as raised:
+    with pytest.raises(ValueError, match="is not a GUID") as raised:
         Guid.parse(text)
 
     assert repr(text) in str(raised.value)

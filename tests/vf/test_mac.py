@@ -22,7 +22,7 @@ def test_text_and_octets_hold_the_same(mac: Mac) -> None:
     ["", "b8:59:9f:f9:8f", "b8:59:9f:f9:8f:86:00", "B8:59:9F:F9:8F:86", "b8-59-9f-f9-8f-86", "b8:59:9f:f9:8f:8g"],
 )
 def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no MAC address"):
+    with pytest.raises(ValueError, match="is not a MAC address"):
         Mac.parse(text)
 
 

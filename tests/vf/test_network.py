@@ -100,13 +100,13 @@ def test_address_outside_the_networks_range_is_refused() -> None:
         ("fixed", "10.60.1.5", "has no prefix length; it should be like"),
         ("fixed", "", "'' has no prefix length"),
         ("fixed", "10.60.1.500/24", "it should be like"),
-        ("fixed", "10.60.1.0/24", "no address of a host"),
-        ("fixed", "10.60.1.255/24", "no address of a host"),
+        ("fixed", "10.60.1.0/24", "not a host's address"),
+        ("fixed", "10.60.1.255/24", "not a host's address"),
         ("fixed", "fe80::1%eth0/64", "names a zone"),
-        ("fixed", "10.60.0.0/32", r"no address of a host in 10\.60\.0\.0/16"),
-        ("fixed", "10.60.255.255/32", r"no address of a host in 10\.60\.0\.0/16"),
+        ("fixed", "10.60.0.0/32", r"not a host's address in 10\.60\.0\.0/16"),
+        ("fixed", "10.60.255.255/32", r"not a host's address in 10\.60\.0\.0/16"),
         ("fixed", "10.60.1.5/8", "prefix is wider than the network's range"),
-        ("fixed", "::ffff:10.60.1.5/112", "no address of a host"),
+        ("fixed", "::ffff:10.60.1.5/112", "not a host's address"),
         ("fixed", "fd60::5/64", "is not in the network's range"),
         ("fixed", "10.60.1.5/24\uff0c10.60.2.5/24", "it should be like"),
         ("fixed", "10.60.1.5/24;10.60.2.5/24", "it should be like"),
@@ -185,7 +185,7 @@ def asked_anywhere(ips: str, rails: int = 1) -> Chosen:
     ],
 )
 def test_address_that_means_something_else_everywhere_is_no_hosts(address: str) -> None:
-    with pytest.raises(Misconfigured, match="no address of a host"):
+    with pytest.raises(Misconfigured, match="not a host's address"):
         asked_anywhere(address)
 
 

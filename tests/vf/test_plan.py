@@ -55,7 +55,7 @@ def test_assign_gives_nothing_for_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["0000:99:00.1", "0000:03:00.0"], ids=["no such function", "the PF"])
 def test_assign_names_what_is_no_vf_of_this_node(text: str) -> None:
-    with pytest.raises(NotOurs, match=f"kubelet gave this pod {text}, which is no VF of this node"):
+    with pytest.raises(NotOurs, match=f"kubelet gave this pod {text}, which is not a VF of this node"):
         assign(two_rails(), [FIRST, PciAddress.parse(text)])
 
 

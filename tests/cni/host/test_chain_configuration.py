@@ -26,8 +26,8 @@ def test_parse_takes_a_single_plugin_for_a_list_of_one() -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"", "the primary configuration /p is no JSON"),
-        (b"{", "is no JSON"),
+        (b"", "the primary configuration /p is not JSON"),
+        (b"{", "is not JSON"),
         (b"[]", "is a JSON list, not an object"),
         (b"[" * 100_000, "is nested too deeply"),
         (b"{}", "has the type None"),

@@ -56,7 +56,7 @@ def test_text_that_is_nested_too_deeply_is_refused() -> None:
 
 
 def test_what_is_no_json_is_not_spelled() -> None:
-    with pytest.raises(TypeError, match="bytes is no JSON"):
+    with pytest.raises(TypeError, match="bytes is not JSON"):
         json_text.dumps({"a": b""})
 
 

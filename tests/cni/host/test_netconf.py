@@ -96,14 +96,14 @@ def test_version_that_is_missing_is_the_specifications_oldest() -> None:
 @pytest.mark.parametrize(
     ("stdin", "words"),
     [
-        (b"", "is no JSON"),
-        (b" \n", "is no JSON"),
-        (b"{", "is no JSON"),
-        (a_conf()[:-1], "is no JSON"),
-        (a_conf() + b"}", "is no JSON"),
-        (b"\xff\xfe\xfd", "is no JSON"),
-        (b"{'a': 1}", "is no JSON"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "is no JSON"),
+        (b"", "is not JSON"),
+        (b" \n", "is not JSON"),
+        (b"{", "is not JSON"),
+        (a_conf()[:-1], "is not JSON"),
+        (a_conf() + b"}", "is not JSON"),
+        (b"\xff\xfe\xfd", "is not JSON"),
+        (b"{'a': 1}", "is not JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "is not JSON"),
         (b"[" * 100_000, "is nested too deeply"),
         (b'{"a":' * 100_000, "is nested too deeply"),
         (b"null", "is a JSON NoneType, not an object"),
@@ -172,7 +172,7 @@ def test_refusal_of_a_huge_value_is_short() -> None:
 
 
 def test_load_object_raises_the_code_it_is_told() -> None:
-    with pytest.raises(CniError, match="a file is no JSON") as raised:
+    with pytest.raises(CniError, match="a file is not JSON") as raised:
         load_object(b"", "a file", CONFIGURATION)
 
     assert raised.value.code == CONFIGURATION

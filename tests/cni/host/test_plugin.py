@@ -103,10 +103,10 @@ def test_odd_environment_is_an_error_of_code_4_and_leaves_nothing(runtime: Runti
     ("netns", "words"),
     [
         ("missing", "cannot be opened: No such file or directory"),
-        ("file", "is no network namespace"),
-        ("fifo", "is no network namespace"),
-        ("/proc/self/ns/uts", "is no network namespace"),
-        ("/dev/null", "is no network namespace"),
+        ("file", "is not a network namespace"),
+        ("fifo", "is not a network namespace"),
+        ("/proc/self/ns/uts", "is not a network namespace"),
+        ("/dev/null", "is not a network namespace"),
         ("/proc/self/ns/net", "is the node's own network namespace"),
     ],
 )
@@ -131,8 +131,8 @@ def test_stdin_without_end_is_an_error_of_code_6(runtime: Runtime) -> None:
 @pytest.mark.parametrize(
     ("stdin", "code", "words"),
     [
-        (b"", 6, "is no JSON"),
-        (b"{", 6, "is no JSON"),
+        (b"", 6, "is not JSON"),
+        (b"{", 6, "is not JSON"),
         (b"[" * 400_000, 6, "is nested too deeply"),
         (b"[]", 6, "not an object"),
         (b'{"cniVersion": "9.9.9"}', 1, "'9.9.9' is not supported"),
