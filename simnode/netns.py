@@ -31,20 +31,10 @@ def inode(path: str | Path = "/proc/thread-self/ns/net") -> int:
 
 def set_up(name: str) -> None:
     """Set a link of the current network namespace up."""
-    set_flags(name, lambda flags: flags | _IFF_UP)
-
-
-def set_down(name: str) -> None:
-    """Set a link of the current network namespace down."""
-    set_flags(name, lambda flags: flags & ~_IFF_UP)
-
-
-def set_flags(name: str, change: Callable[[int], int]) -> None:
-    """Change the flags of a link of the current network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack(_IFREQ_FLAGS, name.encode(), 0)
         _, flags = struct.unpack(_IFREQ_FLAGS, fcntl.ioctl(control, _SIOCGIFFLAGS, request))
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack(_IFREQ_FLAGS, name.encode(), change(flags)))
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack(_IFREQ_FLAGS, name.encode(), flags | _IFF_UP))
 
 
 def create(path: Path) -> None:

@@ -177,11 +177,6 @@ class Node:
         self.fabrics[rail].join(port)
         self._made.callback(self.fabrics[rail].leave, port)
 
-    def restart_kubelet(self) -> None:
-        """Restart kubelet: it finds the plugins again, pods go on."""
-        self.kubelet.stop()
-        self.kubelet.start()
-
     def run_pod(
         self, name: str, vfs: int = 0, namespace: str = "default", capability_args: Mapping[str, Any] | None = None
     ) -> Pod:
