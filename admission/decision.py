@@ -214,7 +214,7 @@ def _annotated(pod: Pod, policy: Policy) -> int | None:
         return _number(text)
     if policy.rails is None:
         raise Misconfigured(
-            f"{keys.VF} is auto, but nobody told how many rails a node has: give a number, "
+            f"{keys.VF} is auto, but how many rails a node has is not known here: give a number, "
             "or have the administrator list the PFs under 'rails' in node.yaml"
         )
     return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))

@@ -114,7 +114,7 @@ class Assignment:
 
     def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
         if not pod_uid:
-            raise NotReady("the runtime did not say K8S_POD_UID in CNI_ARGS")
+            raise NotReady("the runtime did not pass K8S_POD_UID in CNI_ARGS")
         return checkpoint.devices(self._checkpoint.read(), pod_uid, self._resources)
 
 

@@ -120,6 +120,6 @@ class Home:
             OSError: the kernel refuses.
         """
         if self._table.owner(step.vf) is None:
-            _log.warning("VF %s has no netdev anywhere: binding %s anew", step.vf, step.driver)
+            _log.warning("VF %s has no netdev anywhere: binding %s again", step.vf, step.driver)
             await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
             await self._netdevs.reread((step.vf,))

@@ -18,7 +18,7 @@ class Unfinished(CniError):
         super().__init__(
             TRY_AGAIN,
             f"the kernel has not answered for {seconds:g} s; what was begun is undone as soon as it does. "
-            "Does `dmesg` on this node tell of hung tasks?",
+            "Does `dmesg` on this node show hung tasks?",
         )
 
 

@@ -163,7 +163,7 @@ class Recovery:
         try:
             await self._rails.home.probe_again(step)
         except OSError as error:
-            _log.error("VF %s: %s is not bound anew: %s", step.vf, step.driver, error)
+            _log.error("VF %s: %s was not bound again: %s", step.vf, step.driver, error)
 
     def _reasons(self, in_use: Collection[PciAddress], pods: Mapping[PciAddress, str]) -> dict[PciAddress, str]:
         inventory = self._rails.inventory

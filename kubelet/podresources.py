@@ -44,7 +44,7 @@ async def _list(socket: Path, timeout_seconds: float) -> Sequence[api.PodResourc
                 api.ListPodResourcesRequest(), timeout=timeout_seconds
             )
         except grpc.aio.AioRpcError as error:
-            raise NotReady(f"kubelet does not tell a pod's devices at {socket}: {error.details()}") from error
+            raise NotReady(f"kubelet does not list a pod's devices at {socket}: {error.details()}") from error
     return answer.pod_resources
 
 

@@ -136,10 +136,10 @@ def reason(inventory: Inventory, vf: VirtualFunction, absence: Absence, *, in_us
     if not _pf_has_netdev(inventory, vf):
         return f"{what}, and neither has its PF: modprobe ib_ipoib"
     if in_use:
-        return f"{what}, and kubelet has given it to a pod: when that has ended its driver is bound anew"
+        return f"{what}, and kubelet has given it to a pod: when that pod has ended its driver is bound again"
     if absence.tries < _TRIES:
-        return f"{what}: its driver is bound anew in some seconds"
-    return f"{what}, also after its driver {vf.driver} was bound anew {absence.tries} times: dmesg says why; then bind it by hand"
+        return f"{what}: its driver is bound again in a few seconds"
+    return f"{what}, even after its driver {vf.driver} was bound again {absence.tries} times: dmesg says why; then bind it by hand"
 
 
 def stranded(record: Record, vf: PciAddress) -> str:

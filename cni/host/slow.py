@@ -66,7 +66,7 @@ def has_rails(environment: Environment, conf: NetConf) -> bool:
     if not environment.pod_name() and not environment.pod_uid():
         return False
     if not environment.pod_uid():
-        raise _unknown("the runtime did not say K8S_POD_UID in CNI_ARGS")
+        raise _unknown("the runtime did not pass K8S_POD_UID in CNI_ARGS")
     folder = f"{conf.kubelet}/device-plugins"
     try:
         entries = checkpoint.parse(_read(f"{folder}/kubelet_internal_checkpoint"))

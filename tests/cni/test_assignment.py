@@ -94,7 +94,7 @@ UNANSWERED = {
     "empty": (b"", f"{POD};K8S_POD_UID=uid-1", "not understood"),
     "another shape": (b"{}", f"{POD};K8S_POD_UID=uid-1", "not understood"),
     "nested deeply": (b"[" * 100_000, f"{POD};K8S_POD_UID=uid-1", "nested too deeply"),
-    "no UID": (b'{"Data": {"PodDeviceEntries": []}}', POD, "did not say K8S_POD_UID"),
+    "no UID": (b'{"Data": {"PodDeviceEntries": []}}', POD, "did not pass K8S_POD_UID"),
 }
 
 

@@ -182,7 +182,7 @@ def test_vf_that_is_nowhere_is_bound_anew_once_it_cannot_be_on_its_way(daemon: D
     daemon.look()
 
     assert first[0] == []
-    assert "is bound anew in some seconds" in first[1]
+    assert "is bound again in a few seconds" in first[1]
     assert daemon.node.kernel.steps == [ProbeAgain(VF, "mlx5_core")]
     assert (daemon.reason, daemon.node.table.inventory.vf(VF).netdev is not None) == (None, True)
 
@@ -195,7 +195,7 @@ def test_vf_that_stays_away_is_bound_anew_twice_then_says_so_and_is_looked_for_o
         daemon.look()
 
     assert daemon.node.kernel.steps == [ProbeAgain(VF, "mlx5_core")] * 2
-    assert "was bound anew 2 times: dmesg says why" in daemon.reason
+    assert "was bound again 2 times: dmesg says why" in daemon.reason
     assert daemon.looks - looks <= 1
 
 
@@ -205,7 +205,7 @@ def test_bind_that_is_refused_counts_as_a_try_and_the_daemon_goes_on(daemon: Dae
     for _ in range(5):
         daemon.look()
 
-    assert "was bound anew 2 times" in daemon.reason
+    assert "was bound again 2 times" in daemon.reason
 
 
 @pytest.mark.parametrize("pods", [{VF: "uid-7"}, None], ids=["kubelet lists it", "nobody knows"])

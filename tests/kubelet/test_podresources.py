@@ -97,5 +97,5 @@ def test_devices_are_not_ready_when_kubelet_is_slow(tmp_path: Path) -> None:
 
 
 def test_devices_are_not_ready_when_the_socket_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=r"kubelet does not tell a pod's devices at .*missing\.sock"):
+    with pytest.raises(NotReady, match=r"kubelet does not list a pod's devices at .*missing\.sock"):
         asyncio.run(podresources.devices(tmp_path / "missing.sock", "ml", "train-0", {RAIL}, 1))

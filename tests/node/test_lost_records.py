@@ -180,7 +180,7 @@ def test_vf_with_a_driver_and_without_a_netdev_anywhere_is_bound_anew(node: Node
     finally:
         netns.remove(path)
 
-    assert "VF 0000:03:01.0 has no netdev anywhere: binding mlx5_core anew" in node.daemon.log()
+    assert "VF 0000:03:01.0 has no netdev anywhere: binding mlx5_core again" in node.daemon.log()
     assert "ibs5v7" in node_links()
 
 

@@ -221,9 +221,9 @@ def test_vf_whose_pf_has_no_netdev_either_is_not_probed_again() -> None:
 @pytest.mark.parametrize(
     ("tries", "in_use", "says"),
     [
-        (0, False, "is bound anew in some seconds"),
+        (0, False, "is bound again in a few seconds"),
         (0, True, "kubelet has given it to a pod"),
-        (2, False, "also after its driver mlx5_core was bound anew 2 times: dmesg says why"),
+        (2, False, "even after its driver mlx5_core was bound again 2 times: dmesg says why"),
     ],
 )
 def test_reason_says_what_is_tried_and_what_to_do(tries: int, in_use: bool, says: str) -> None:

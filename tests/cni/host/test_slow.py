@@ -71,7 +71,7 @@ def test_pod_must_try_again_when_the_checkpoint_is_not_understood(tmp_path: Path
 def test_pod_must_try_again_when_the_runtime_did_not_say_its_uid(tmp_path: Path) -> None:
     checkpoint(tmp_path, entries("uid-1", RAIL))
 
-    with pytest.raises(CniError, match="did not say K8S_POD_UID") as raised:
+    with pytest.raises(CniError, match="did not pass K8S_POD_UID") as raised:
         slow.has_rails(an_environment(tmp_path, CNI_ARGS="K8S_POD_NAME=train-0"), a_conf(tmp_path))
 
     assert raised.value.code == TRY_AGAIN
