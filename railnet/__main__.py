@@ -6,9 +6,10 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from railnet import VERSION
-from vf.errors import Misconfigured, RailnetError, Unreachable
+from vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -26,13 +27,11 @@ def main() -> None:
         _fail(error, _MISCONFIGURED)
     except PermissionError as error:
         _fail(error, _NO_PRIVILEGE)
-    except Unreachable as error:
-        _fail(error, _UNREACHABLE)
     except (RailnetError, OSError) as error:
         _fail(error, _FAILED)
 
 
-def _fail(error: Exception, status: int) -> None:
+def _fail(error: Exception, status: int) -> NoReturn:
     print(f"railnet: {error}", file=sys.stderr)
     sys.exit(status)
 
@@ -147,7 +146,10 @@ def _status(arguments: argparse.Namespace) -> int:
     from railnet import status  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet status", "the daemon answers nobody else")
-    return 0 if status.show(as_json=arguments.json) else _FAILED
+    try:
+        return 0 if status.show(as_json=arguments.json) else _FAILED
+    except status.Unreachable as error:
+        _fail(error, _UNREACHABLE)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

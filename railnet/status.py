@@ -8,10 +8,13 @@ from typing import Any
 from cni.host import frames
 from cni.host.daemon import SOCKET
 from railnet.status_table import rendered
-from vf.errors import Unreachable
 
 _SECONDS = 5.0  # the daemon answers from memory; who waits longer than this has found one that hangs
 _WHERE_TO_LOOK = "look at the railnet DaemonSet's pod on this node; running pods keep their rails meanwhile"
+
+
+class Unreachable(Exception):
+    """The daemon does not answer; the message says where to look."""
 
 
 def show(*, as_json: bool, path: Path = Path(SOCKET)) -> bool:

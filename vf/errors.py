@@ -24,10 +24,6 @@ class NotOurs(RailnetError):
     """The VF belongs to another sandbox, or is no device of Railnet's."""
 
 
-class Unreachable(RailnetError):
-    """The daemon does not answer; the message says where to look."""
-
-
 class PortInactive(RailnetError):
     """The fabric did not make a VF's port active in time: its subnet manager, or the cable, must be looked at."""
 

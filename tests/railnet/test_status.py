@@ -12,8 +12,7 @@ import pytest
 
 from cni.host import frames
 from railnet import __main__ as command
-from railnet.status import ask, show
-from vf.errors import Unreachable
+from railnet.status import Unreachable, ask, show
 
 TOLD = {"version": "0.1.0", "reasons": [], "queue": 0, "rails": [], "vfs": [], "sandboxes": []}
 
