@@ -20,11 +20,22 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -
 
     Raises:
         OSError: what the kernel refused. Misconfigured: the configuration does not fit the node. NotReady: VFs do not
-            appear, or nobody knows what is in use.
+            appear, or some are to be made and nobody knows what is in use.
     """
     if _is_for_other_nodes(configuration, table):
         _log.info("provision: this node has no InfiniBand card, so there is nothing to make")
         return
+    # kubelet's word counts only where VFs are to be made: a checkpoint that is not understood ends no daemon that makes none.
+    if provision.create(configuration.provision, table.inventory, ()):
+        await _create(configuration, table, sysfs)
+    pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
+    macs = await asyncio.to_thread(vf_netlink.macs, pfs)
+    bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
+    await asyncio.to_thread(perform.provision, bind, sysfs)
+    await _settle(configuration, table, sysfs)
+
+
+async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
     vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
     # A VF with a driver whose netdev is elsewhere is in some pod, whoever put it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
@@ -32,13 +43,16 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -
     create = provision.create(configuration.provision, table.inventory, in_use)
     for step in create:
         _log.info("PF %s: making %d VFs", step.pf, step.count)
+    for step in provision.create(configuration.provision, table.inventory, ()):
+        if step not in create:
+            _log.warning(
+                "PF %s keeps its %d VFs, since some are in use: %d are made when the daemon starts while none is",
+                step.pf,
+                step.replaced,
+                step.count,
+            )
     await asyncio.to_thread(perform.provision, create, sysfs)
-    table.refresh(sysfs.inventory())
-    pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
-    macs = await asyncio.to_thread(vf_netlink.macs, pfs)
-    bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
-    await asyncio.to_thread(perform.provision, bind, sysfs)
-    await _settle(configuration, table, sysfs)
+    table.refresh(await asyncio.to_thread(sysfs.inventory))
 
 
 def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
