@@ -3,7 +3,7 @@
 The journal is the allocation table.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from cni.journal import Journal
@@ -41,8 +41,8 @@ class Addresses:
             return _static(chosen.static, assigned, journal)
         return {one.vf.address: Given() for one in assigned}
 
-    def check(self, networks: Networks, inventory: Inventory) -> None:
-        """Make sure that in every network each rail's slice has an address for each of its VFs.
+    def check(self, networks: Networks, inventory: Inventory, vfs: Container[PciAddress]) -> None:
+        """Make sure that in every network each rail's slice has an address for each of `vfs`, those that pods may have.
 
         Raises:
             Misconfigured: it has not; the message has the arithmetic.
@@ -50,15 +50,18 @@ class Addresses:
         """
         for network in networks:
             if isinstance(network.ipam, SliceIpam):
-                self._check(network.name, network.ipam, inventory)
+                self._check(network.name, network.ipam, inventory, vfs)
 
-    def _check(self, network: str, ipam: SliceIpam, inventory: Inventory) -> None:
+    def _check(self, network: str, ipam: SliceIpam, inventory: Inventory, vfs: Container[PciAddress]) -> None:
         for number, rail in enumerate(inventory.rails):
+            count = sum(vf.address in vfs for vf in rail.vfs)
+            if not count:
+                continue  # such as an Ethernet card, whose VFs are for others
             slice_ = self._slice(ipam, number, inventory)
-            if slice_.capacity < len(rail.vfs):
+            if slice_.capacity < count:
                 raise Misconfigured(
                     f"networks.{network}: range {ipam.range} gives this node {slice_.part} on rail {number}: "
-                    f"{slice_.capacity} addresses for the {len(rail.vfs)} VFs of {rail.address}; "
+                    f"{slice_.capacity} addresses for the {count} VFs of {rail.address}; "
                     "use a larger range or fewer VFs"
                 )
 

@@ -24,7 +24,7 @@ from cni.places import Places
 from cni.rails import Rails
 from cni.recovery import Recovery
 from cni.server import Limits, Server
-from deviceplugin.pools import Pool
+from deviceplugin.pools import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from kernel import rdma
@@ -158,8 +158,9 @@ async def _recover(rails: Rails, recovery: Recovery) -> None:
 
 
 def _check_addresses(configuration: Configuration, table: VfTable) -> None:
+    offered = {vf.address for vfs in assign(configuration.pools, table.inventory).values() for vf in vfs}
     try:
-        Addresses(configuration.host.flannel).check(configuration.networks, table.inventory)
+        Addresses(configuration.host.flannel).check(configuration.networks, table.inventory, offered)
     except NoAddress as error:
         _log.warning("pods with a rail must wait: %s", error)
 

@@ -1,5 +1,6 @@
 """Addresses for net1, from flannel's file and the journal."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
@@ -37,8 +38,9 @@ class Network:
         (folder / "subnet.env").write_text(text)
         self.addresses, self.network = Addresses(folder / "subnet.env"), network.Network(ipam=ipam)
 
-    def check(self, node: Inventory) -> None:
-        self.addresses.check(Networks({"default": self.network}), node)
+    def check(self, node: Inventory, *, of: Iterable[PciAddress] | None = None) -> None:
+        vfs = {vf.address for vf in node.vfs()} if of is None else set(of)
+        self.addresses.check(Networks({"default": self.network}), node, vfs)
 
 
 def slices(folder: Path, range_: IpNetwork = RANGE, subnet: str = "10.244.3.1/24") -> Network:
@@ -143,6 +145,15 @@ def test_check_refuses_fewer_addresses_than_vfs_with_the_arithmetic(tmp_path: Pa
         "networks.default: range 10.56.0.0/21 gives this node 10.56.4.12/30 on rail 1: 2 addresses for the 3 VFs of 0000:83:00.0; "
         "use a larger range or fewer VFs"
     )
+
+
+@pytest.mark.parametrize(
+    "ipam", [SliceIpam(ip_network("10.56.0.0/21")), SliceIpam(RANGE, rails=1)], ids=["too many VFs", "a rail too many"]
+)
+def test_check_asks_nothing_of_a_card_whose_vfs_no_pod_may_have(tmp_path: Path, ipam: Ipam) -> None:
+    three = a_pf(*(a_vf(f"0000:83:00.{number}", number) for number in (1, 2, 3)), address="0000:83:00.0")
+
+    Network(tmp_path, ipam).check(Inventory((NODE.pfs[0], three)), of=ALL[:2])
 
 
 def test_check_needs_no_lease_where_there_is_no_pf(tmp_path: Path) -> None:
