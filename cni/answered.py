@@ -29,11 +29,18 @@ def check(answers: Iterable[Answer], attachments: Iterable[Attachment], root: Pa
     """
     by_vf = [(one, answer) for answer in answers for one in attachments if str(one.vf) in answer.ids]
     for one, answer in by_vf:
-        if one.uverbs is not None and answer.device_nodes:
+        if answer.device_nodes:
             _check(one, one.uverbs, answer, root)
 
 
-def _check(one: Attachment, uverbs: DeviceNode, answer: Answer, root: Path) -> None:
+def _check(one: Attachment, uverbs: DeviceNode | None, answer: Answer, root: Path) -> None:
+    if (
+        uverbs is None
+    ):  # as while its driver is bound anew: nobody knows what it will have, and the nodes may be another's
+        raise Unusable(
+            f"VF {one.vf} has no RDMA device now, but its container gets {_listed(answer.device_nodes)}: is its driver's "
+            "RDMA module loaded? kubelet tries again"
+        )
     path = f"{_FOLDER}/{uverbs.name}"
     if path not in answer.device_nodes:
         raise Unusable(f"VF {one.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}")

@@ -54,8 +54,16 @@ def test_nothing_is_compared_where_kubelet_says_nothing(root: Path) -> None:
     check(root)
 
 
-def test_vf_without_an_rdma_device_is_not_compared(root: Path) -> None:
-    check(root, an_answer(("uverbs9",)), rail=an_attachment(vf=FIRST, rdma=None, guid=None, uverbs=None))
+WITHOUT_RDMA = an_attachment(vf=FIRST, rdma=None, guid=None, uverbs=None)
+
+
+def test_vf_without_an_rdma_device_is_fine_where_its_container_gets_none(root: Path) -> None:
+    check(root, an_answer(nodes=()), rail=WITHOUT_RDMA)
+
+
+def test_vf_whose_rdma_device_is_gone_is_told_where_its_container_gets_one(root: Path) -> None:
+    with pytest.raises(Unusable, match=rf"^{OTHER} has no RDMA device now, but its container gets .*/uverbs9: "):
+        check(root, an_answer(("uverbs9",)), rail=WITHOUT_RDMA)
 
 
 @pytest.mark.parametrize(
