@@ -168,8 +168,8 @@ class Hands:
                 return await self._executed(number, payload)
 
     async def _executed(self, number: bytes, payload: bytes) -> chain.Output:
-        await self._send(frames.EXEC, payload)
         try:
+            await self._send(frames.EXEC, payload)  # who is cancelled meanwhile has sent all of it: the plugin runs
             async with asyncio.timeout(self._delegate_seconds):
                 return await self._output(number)
         except TimeoutError:

@@ -8,6 +8,7 @@ import pytest
 from cni import hands as hands_module
 from cni.hands import ExecutableGone, Hands
 from cni.host import chain, frames
+from cni.host.chain import Exec
 from cni.host.frames import FrameError
 from tests.cni.conversation import BRIDGE, converse, executing
 from tests.cni.executable import ENVIRON, FakeExecutable, a_request, output
@@ -91,6 +92,28 @@ def test_delegate_is_killed_when_the_request_is_given_up() -> None:
 
     async def play(executable: FakeExecutable) -> int:
         await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        kind, _ = await executable.receive()
+        await executable.send(output(number, b"", 9))
+        return kind
+
+    assert converse(serve, play) == [True, frames.KILL]
+
+
+def test_delegate_is_killed_when_the_request_is_given_up_while_it_is_being_sent() -> None:
+    large = Exec("bridge", "DEL", b"x" * (frames.MAX_PAYLOAD // 2))  # more than a socket's buffer
+
+    async def serve(hands: Hands) -> bool:
+        try:
+            async with asyncio.timeout(0.05):
+                await executing(large)(hands)
+        except TimeoutError:
+            return True
+        return False
+
+    async def play(executable: FakeExecutable) -> int:
+        await executable.send(REQUEST)
+        await asyncio.sleep(0.1)  # the time is over, and half of it is sent
         number, *_ = await executable.executed()
         kind, _ = await executable.receive()
         await executable.send(output(number, b"", 9))
