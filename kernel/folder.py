@@ -1,10 +1,13 @@
 """One folder of sysfs and the small files below it: what is absent is None, never an error."""
 
 import os
+from errno import ENODEV, ENOENT, ENOTDIR
 from typing import Self
 
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _MOST_BYTES = 256  # no file that is read here has more
+# The last is of a device that goes away between the look for the file and its opening (kernfs_fop_open(), fs/kernfs/file.c).
+_ABSENT = (ENOENT, ENOTDIR, ENODEV)
 
 
 class Folder:
@@ -29,7 +32,9 @@ class Folder:
         """Read a file; None where it is absent, or not to be read in the device's present state."""
         try:
             fd = os.open(name, _READ, dir_fd=self._fd)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
             return None
         try:
             return os.read(fd, _MOST_BYTES).decode().strip()

@@ -1,6 +1,9 @@
 """A folder of sysfs: what is there, and what is not."""
 
+import errno
+import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,19 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 )
 def test_text_is_the_files_or_none(folder: Folder, name: str, text: str | None) -> None:
     assert folder.text(name) == text
+
+
+@pytest.mark.parametrize(("number", "raises"), [(errno.ENODEV, False), (errno.EMFILE, True)], ids=["going", "no room"])
+def test_text_of_a_device_that_goes_away_while_it_is_opened_is_none(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, number: int, raises: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    with pytest.raises(OSError, match="Too many") if raises else nullcontext():
+        assert folder.text("class") is None
 
 
 @pytest.mark.parametrize(("name", "number"), [("class", 0x020700), ("net/ib0/mtu", 4092), ("device", -1)])
