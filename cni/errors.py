@@ -34,8 +34,10 @@ def as_cni_error(error: Exception) -> CniError:
         if isinstance(error, kind):
             return CniError(code, str(error))
     details = "; ".join(getattr(error, "__notes__", ()))
-    return CniError(
-        errors.IO,
-        f"{error.strerror or str(error) or repr(error)}" if isinstance(error, OSError) else repr(error),
-        details,
-    )
+    return CniError(errors.IO, _words(error) if isinstance(error, OSError) else repr(error), details)
+
+
+def _words(error: OSError) -> str:
+    """Give the kernel's words, with the file that they are about, where they are about one."""
+    words = error.strerror or str(error) or repr(error)
+    return words if error.filename is None else f"{error.filename}: {words}"

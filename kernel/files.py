@@ -18,7 +18,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
     are about.
 
     Raises:
-        OSError: the folder is missing or full; the old content stays and no temporary file is left.
+        OSError: the folder is missing or full, naming the file; the old content stays and no temporary file is left.
     """
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -29,8 +29,10 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
                 file.flush()
                 os.fsync(fd)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:  # of a write, which knows a descriptor only
+            error.filename = str(path)
         raise
     if durable:
         sync(path.parent)

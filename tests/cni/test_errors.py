@@ -39,6 +39,12 @@ def test_kernels_refusal_keeps_its_notes() -> None:
     assert as_cni_error(error).details == "move of ib0; undo failed too"
 
 
+def test_refusal_of_a_file_names_it() -> None:
+    told = as_cni_error(OSError(28, "No space left on device", "/run/railnet/journal/c0ffee@eth0.json"))
+
+    assert str(told) == "/run/railnet/journal/c0ffee@eth0.json: No space left on device"
+
+
 @pytest.mark.parametrize("error", [ValueError("odd"), RailnetError("odd"), KeyError("odd"), OSError("odd")], ids=repr)
 def test_what_nobody_foresaw_is_told_in_its_own_words(error: Exception) -> None:
     told = as_cni_error(error)

@@ -58,6 +58,21 @@ def test_old_content_stays_and_nothing_is_left_when_writing_fails(tmp_path: Path
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
+def test_write_that_a_full_disk_refuses_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open
+
+    def full(*arguments: object) -> object:
+        opened(*arguments).close()  # type: ignore[call-overload]
+        return opened("/dev/full", "wb", buffering=0)
+
+    monkeypatch.setattr("builtins.open", full)
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/record'"):
+        write_atomically(tmp_path / "record", b"content")
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_left_when_the_rename_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
 
