@@ -19,7 +19,8 @@ async def wait(network: Network, attachments: tuple[Attachment, ...], sysfs: Sys
     """
     give_up = asyncio.get_running_loop().time() + network.wait
     for one in attachments:
-        while one.rdma is not None and (wrong := _wrong(network, one, sysfs)) is not None:
+        # In a thread: each of these files is a command to the card's firmware, and a PKey table has 128.
+        while one.rdma is not None and (wrong := await asyncio.to_thread(_wrong, network, one, sysfs)) is not None:
             if asyncio.get_running_loop().time() > give_up:
                 raise wrong
             await asyncio.sleep(_LOOK_SECONDS)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 from dataclasses import replace
 from errno import ENODEV
 from ipaddress import ip_interface, ip_network
@@ -14,6 +15,7 @@ from cni import rails as rails_module
 from cni import request as requests
 from cni.rails import Rails
 from kernel import elsewhere
+from kernel.sysfs import Sysfs
 from tests.cni.executable import CONF, ENVIRON
 from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import AT_HOME, UNBOUND
@@ -21,6 +23,7 @@ from vf.address import PciAddress
 from vf.adoption import Stray
 from vf.difference import LinkState
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
+from vf.function import Port
 from vf.network import PluginIpam
 from vf.record import Ipam, Netns, Record
 from vf.step import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, Route
@@ -428,6 +431,21 @@ def test_port_outside_the_networks_partition_is_unusable(node: Node, pkeys: list
         Unusable, match=rf"network 'default', which is partition 0x8001: {why}.*its GUID \S+ as a member"
     ):
         node.run(attached)
+
+
+def test_cards_firmware_is_not_asked_by_the_event_loops_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[threading.Thread] = []
+
+    def port(self: Sysfs, vf: PciAddress) -> Port:
+        asked.append(threading.current_thread())
+        return Port("4: ACTIVE", "5: LinkUp", "InfiniBand")
+
+    monkeypatch.setattr(Sysfs, "port", port)
+
+    node.run(attached)
+
+    assert asked
+    assert threading.main_thread() not in asked
 
 
 def test_partition_that_comes_within_the_wait_is_enough(node: Node) -> None:
