@@ -77,6 +77,12 @@ def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[Virtu
     return {resource: tuple(vfs) for resource, vfs in assigned.items()}
 
 
+def link_layers(pools: Sequence[Pool]) -> frozenset[LinkLayer]:
+    """Give what the ports of a pool's VFs may speak, of any pool: cards of another kind are no rails."""
+    kinds = [pool.selector.link_type for pool in pools]
+    return frozenset(layer for layer, kind in _LINK_TYPES.items() if any(not only or kind in only for only in kinds))
+
+
 def _in_rail_order(inventory: Inventory) -> Iterator[tuple[PhysicalFunction | None, VirtualFunction]]:
     for rail in inventory.rails:
         for vf in sorted(rail.vfs, key=lambda vf: vf.address):

@@ -15,7 +15,17 @@ from typing import TypedDict
 
 from kernel.folder import Folder
 from vf.address import PciAddress
-from vf.function import DeviceNode, Inventory, LinkLayer, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from vf.function import (
+    LINK_LAYERS,
+    DeviceNode,
+    Inventory,
+    LinkLayer,
+    Netdev,
+    PhysicalFunction,
+    Port,
+    RdmaDevice,
+    VirtualFunction,
+)
 from vf.guid import Guid
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
@@ -28,13 +38,16 @@ _MELLANOX_VFS = frozenset({"1012", "1014", "1016", "1018", "101a", "101c", "101e
 
 
 class Sysfs:
-    """A sysfs tree at `root`, usually /sys; `rails` is the order of the rails, where the configuration names one."""
+    """A sysfs tree at `root`, usually /sys; `rails` and `link_layers` are as in `Inventory`."""
 
-    def __init__(self, root: Path, rails: tuple[PciAddress, ...] | None = None) -> None:
+    def __init__(
+        self, root: Path, rails: tuple[PciAddress, ...] | None = None, link_layers: frozenset[LinkLayer] = LINK_LAYERS
+    ) -> None:
         self._buses = f"{root}/bus"
         self._devices = f"{root}/bus/pci/devices"
         self._drivers = f"{root}/bus/pci/drivers"
         self._rails = rails
+        self._link_layers = link_layers
 
     def inventory(self) -> Inventory:
         """Read every SR-IOV capable PF that is a network controller, its VFs, and the VFs that have no PF here.
@@ -54,7 +67,7 @@ class Sysfs:
                 read.update(vf.address for vf in function.vfs)
             elif function is not None:
                 lone_vfs.append(function)
-        return Inventory(tuple(pfs), tuple(lone_vfs), self._rails)
+        return Inventory(tuple(pfs), tuple(lone_vfs), self._rails, self._link_layers)
 
     def reread(self, vf: VirtualFunction) -> VirtualFunction:
         """Read one VF again, without a look at any other."""

@@ -11,10 +11,11 @@ from typing import Any, Literal, TypeVar, get_args
 
 from cni.host.chain import OURSELVES
 from cni.host.netconf import MAX_SECONDS
-from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector
+from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector, link_layers
 from railnet import document
 from vf.address import PciAddress
 from vf.errors import Misconfigured
+from vf.function import LinkLayer
 from vf.network import (
     DEFAULT as DEFAULT_NETWORK,
 )
@@ -83,7 +84,7 @@ class Configuration:
     """Everything the node daemon is told.
 
     `primary` is None for `auto`: the first configuration that is not ours. `rails` names PFs in rail order, None for
-    `auto`: all in PCI order.
+    `auto`: all that have one of the `link_layers`, in PCI order.
     """
 
     host: HostPaths = HostPaths()
@@ -99,6 +100,11 @@ class Configuration:
     def resources(self) -> frozenset[str]:
         """The extended resources whose devices are rails."""
         return frozenset(pool.resource for pool in self.pools)
+
+    @property
+    def link_layers(self) -> frozenset[LinkLayer]:
+        """What a rail's port may speak where `rails` names none."""
+        return link_layers(self.pools)
 
 
 def load(path: Path) -> Configuration:

@@ -106,7 +106,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     health.reasons = lambda: ["it recovers and provisions"]
     _check_rdma_netns_mode()
-    sysfs = Sysfs(configuration.host.sysfs, configuration.rails)
+    sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     table = VfTable(sysfs.inventory())
     journal = Journal(_RUN / "journal", _RUN / "quarantine")
     timeouts = configuration.timeouts

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from vf.address import PciAddress
 from vf.guid import Guid
@@ -10,6 +10,7 @@ from vf.guid import Guid
 _INFINIBAND_CONTROLLER = 0x020700  # PCI_CLASS_NETWORK_INFINIBAND with programming interface 0, PCI Code and ID 1.2
 
 LinkLayer = Literal["InfiniBand", "Ethernet"]
+LINK_LAYERS: frozenset[LinkLayer] = frozenset(get_args(LinkLayer))
 
 
 class DeviceNode(NamedTuple):
@@ -116,20 +117,25 @@ class Rail(NamedTuple):
 class Inventory:
     """Every PF and VF of a node; `pfs` and `lone_vfs`, the VFs that have no PF here, are in PCI order.
 
-    `named_rails` is the order of the rails where the configuration gives one: addresses of PFs or lone VFs.
+    `named_rails` is the order of the rails where the configuration gives one: addresses of PFs or lone VFs. Else rails are what
+    has one of the `rail_link_layers`: a server's Ethernet cards must not move those of the fabric, on one node and not on another.
     """
 
     pfs: tuple[PhysicalFunction, ...] = ()
     lone_vfs: tuple[VirtualFunction, ...] = ()
     named_rails: tuple[PciAddress, ...] | None = None
+    rail_link_layers: frozenset[LinkLayer] = LINK_LAYERS
 
     @property
     def rails(self) -> tuple[Rail, ...]:
-        """The node's rails: those named, whether the node has them or not; else all in PCI order."""
+        """The node's rails: those named, whether the node has them or not; else all of the right kind in PCI order."""
         found = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
         found |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
-        order = sorted(found) if self.named_rails is None else self.named_rails
-        return tuple(found.get(address, Rail(address, None, ())) for address in order)
+        if self.named_rails is not None:
+            return tuple(found.get(address, Rail(address, None, ())) for address in self.named_rails)
+        functions: tuple[PhysicalFunction | VirtualFunction, ...] = (*self.pfs, *self.lone_vfs)
+        alike = sorted(one.address for one in functions if one.link_layer in self.rail_link_layers)
+        return tuple(found[address] for address in alike)
 
     def vfs(self) -> Iterator[VirtualFunction]:
         """Give every VF, whether it is on a rail or not."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from deviceplugin.pools import DEFAULT, Pool, Selector, assign
+from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector, assign, link_layers
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from vf.address import PciAddress
 from vf.function import Inventory, Port, VirtualFunction
@@ -88,6 +88,23 @@ def test_assign_gives_a_vf_to_the_first_pool_that_matches() -> None:
         "rdma/rail1": ["0000:83:00.1", "0000:83:00.2"],
         "rdma/ib_vf": ["0000:03:00.1", "0000:03:00.2"],
     }
+
+
+@pytest.mark.parametrize(
+    ("link_types", "expected"),
+    [
+        ([("infiniband",)], {"InfiniBand"}),
+        ([("infiniband",), ("ether",)], {"InfiniBand", "Ethernet"}),
+        ([("ether",), ("ether",)], {"Ethernet"}),
+        ([("infiniband",), ()], {"InfiniBand", "Ethernet"}),
+    ],
+)
+def test_link_layers_are_those_that_any_pool_lets_in(
+    link_types: list[tuple[LinkType, ...]], expected: set[str]
+) -> None:
+    pools = [Pool(f"rdma/{number}", Selector(link_type=types)) for number, types in enumerate(link_types)]
+
+    assert link_layers(pools) == expected
 
 
 def test_assign_keeps_a_pool_without_a_vf() -> None:

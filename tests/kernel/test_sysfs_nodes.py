@@ -372,6 +372,15 @@ def test_vf_that_is_gone_has_no_facts_that_change(tmp_path: Path) -> None:
     assert (sysfs.port(V0.address), sysfs.pkeys(V0.address)) == (None, ())
 
 
+def test_ethernet_card_is_no_rail_where_rails_are_infiniband(tmp_path: Path) -> None:
+    Tree(tmp_path).write(nodes.AZURE)
+
+    inventory = Sysfs(tmp_path, link_layers=frozenset({"InfiniBand"})).inventory()
+
+    assert {rail.vfs[0].link_layer for rail in inventory.rails} == {"InfiniBand"}
+    assert len(inventory.rails) == len(list(inventory.vfs())) - 1
+
+
 def test_rails_are_in_the_order_that_is_named(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.EIGHT_RAILS_AND_GPUS)
     named = (PciAddress.parse("0000:88:00.0"), PciAddress.parse("0000:18:00.0"))

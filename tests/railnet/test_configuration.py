@@ -122,6 +122,11 @@ def test_defaults_are_the_designs() -> None:
     assert default.publish == Publish(network_status=True, events=True)
 
 
+def test_rails_are_of_the_link_types_that_pools_ask_for() -> None:
+    assert Configuration().link_layers == {"InfiniBand"}
+    assert parse("pools: [{resource: a/b}]", "node.yaml").link_layers == {"InfiniBand", "Ethernet"}
+
+
 def test_resources_are_the_pools_names() -> None:
     assert parse(EVERYTHING, "node.yaml").resources == {"rdma/first", "rdma/rest"}
 

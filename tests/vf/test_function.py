@@ -99,6 +99,26 @@ def test_pf_that_is_not_among_the_named_rails_is_on_none() -> None:
     assert len(list(named.vfs())) == 4
 
 
+@pytest.mark.parametrize(
+    ("link_layers", "rails"),
+    [
+        ({"InfiniBand"}, ["0000:03:00.0", "0000:83:00.0"]),
+        ({"Ethernet"}, ["0000:01:00.0", "7ae6:00:02.0"]),
+        ({"InfiniBand", "Ethernet"}, ["0000:01:00.0", "0000:03:00.0", "0000:83:00.0", "7ae6:00:02.0"]),
+    ],
+    ids=["InfiniBand", "Ethernet", "both"],
+)
+def test_cards_of_another_kind_are_no_rails_unless_they_are_named(link_layers: set[str], rails: list[str]) -> None:
+    card = a_pf(
+        a_vf("0000:01:00.1", class_code=0x020000, rdma=None), address="0000:01:00.0", class_code=0x020000, rdma=None
+    )
+    lone = a_vf("7ae6:00:02.0", pf=None, class_code=0x020000, rdma=None)
+    node = Inventory((card, *two_rails().pfs), (lone,), rail_link_layers=frozenset(link_layers))
+
+    assert [str(rail.address) for rail in node.rails] == rails
+    assert replace(node, named_rails=(card.address,)).rail(card.vfs[0].address) == 0
+
+
 def test_inventory_takes_newer_facts_about_a_vf_without_a_pf() -> None:
     newer = replace(LONE, netdev=None)
     node = replace(two_rails(), lone_vfs=(LONE,), named_rails=(LONE.address,))
