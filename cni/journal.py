@@ -93,7 +93,7 @@ class Journal:
 
 def _traces(quarantine: Path) -> tuple[Trace, ...]:
     traces = []
-    for path in sorted(quarantine.iterdir()):
+    for path in sorted(path for path in quarantine.iterdir() if path.is_file()):  # who has looked may have made folders
         _log.warning("journal: %s could not be read; what its sandbox has is known from the kernel alone", path)
         found = trace(path.name, path.read_bytes()[:_MOST_BYTES])
         traces += [] if found is None else [found]

@@ -172,3 +172,10 @@ def test_quarantined_file_without_a_sandboxs_name_is_no_trace(folder: Path) -> N
     (folder.parent / "quarantine/README").touch()
 
     assert a_journal(folder).traces == ()
+
+
+def test_folder_that_somebody_made_in_the_quarantine_is_no_trace(folder: Path) -> None:
+    a_journal(folder)
+    (folder.parent / "quarantine/looked-at").mkdir()
+
+    assert a_journal(folder).traces == ()
