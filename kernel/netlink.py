@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EBADMSG
+from errno import EBADMSG, EBUSY
 from typing import NamedTuple, Protocol
 
 from kernel.netns import inside
@@ -30,6 +30,7 @@ _ERROR_BYTES = 20  # struct nlmsgerr: an errno and the request's header; attribu
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port id
 _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length, type
 _ATTRIBUTE_TYPE = 0x3FFF  # NLA_TYPE_MASK
+_DUMPS = 32
 _RECEIVE_BYTES = 65536  # the kernel fills at most 32 KiB of a dump (netlink_dump(), net/netlink/af_netlink.c)
 
 
@@ -84,18 +85,20 @@ class Netlink:
     def ask(self, asked: str, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
         """Send one request; gives the payloads of all that answers it, to the acknowledgement or the end of the dump.
 
-        A dump that was interrupted is asked for again.
+        A dump that was interrupted is asked for again, some times: a pod may change its links without end.
 
         Raises:
-            OSError: what the kernel refused; `asked` says what that was. EBADMSG, the answer makes no sense.
+            OSError: what the kernel refused; `asked` says what that was. EBADMSG, the answer makes no sense. EBUSY, each of
+                the dumps was interrupted.
         """
-        while True:
+        for _ in range(_DUMPS):
             self._sequence += 1
             self._netlink.send(encode(kind, _REQUEST | _ACK | flags, self._sequence, payload))
             with understanding(asked):
                 answers = self._answers(asked)
             if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
                 return [answer.payload for answer in answers if answer.type != _DONE]
+        raise OSError(EBUSY, f"{asked}: what is listed changed during each of {_DUMPS} lists")
 
     def _answers(self, asked: str) -> list[Message]:
         answers: list[Message] = []

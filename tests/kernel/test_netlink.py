@@ -1,7 +1,7 @@
 """One request on a netlink socket: what is sent, what ends an answer, and how a refusal is told."""
 
 import struct
-from errno import EBADMSG, EINVAL
+from errno import EBADMSG, EBUSY, EINVAL
 
 import pytest
 
@@ -21,6 +21,22 @@ def test_dump_that_was_interrupted_is_asked_for_again() -> None:
 
     assert answers == [LISTED]
     assert [request[8] for request in kernel.sent] == [1, 2]
+
+
+def test_dump_that_is_always_interrupted_is_not_asked_for_without_end() -> None:
+    class Restless:
+        def send(self, data: bytes, /) -> int:
+            self._sequence = data[8:12]
+            return len(data)
+
+        def recv(self, size: int, /) -> bytes:
+            interrupted = MLX5_7[:6] + b"\x12\0" + self._sequence + MLX5_7[12:]  # NLM_F_MULTI | NLM_F_DUMP_INTR
+            return interrupted + DONE[:8] + self._sequence + DONE[12:]
+
+    with pytest.raises(OSError, match="list: what is listed changed during each of 32 lists") as refused:
+        Netlink(Restless()).ask("list", 0x1401, flags=DUMP)
+
+    assert refused.value.errno == EBUSY
 
 
 def test_refusal_has_the_kernels_words_where_it_says_any() -> None:
