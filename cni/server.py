@@ -19,7 +19,7 @@ from cni.errors import as_cni_error
 from cni.gc import Collectors, collect
 from cni.hands import ExecutableGone, Hands, Queried
 from cni.host.environment import ADD, CHECK, DEL, GC
-from cni.host.errors import TRY_AGAIN, CniError, DelegateError
+from cni.host.errors import ENVIRONMENT, TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.operation import Operation, Operations, Unfinished
 from cni.outcome import Attached, Observer, Refused, ignore
@@ -222,8 +222,10 @@ class Server:
                 return await check(request, hands, self._assignment, self._rails, self._root)
             case "GC":
                 return await collect(request, hands, self._collectors, self._root, self._limits.add)
-            case _:
+            case "DEL":
                 return await delete(request, hands, self._rails, self._root)
+            case other:  # STATUS and VERSION are of no sandbox, and the executable answers them alone
+                raise CniError(ENVIRONMENT, f"Railnet's daemon serves {', '.join(_VERBS)}, and not {other}")
 
     async def _answer(self, request: Request, hands: Hands, stdout: bytes) -> Attached | None:
         record = self._rails.record(request.environment.key) if request.environment.command == ADD else None

@@ -121,9 +121,11 @@ def test_request_that_comes_byte_by_byte_is_served(node: Node) -> None:
     assert node.serve(play) == [(0, BYTES)]
 
 
+CONF_1_1 = CONF.replace(b"0.3.1", b"1.1.0")
 ODD = {
     "container id": (a_request({**ENVIRON, b"CNI_CONTAINERID": b"../x"}), 4, "CNI_CONTAINERID '../x' is not allowed"),
     "no command": (a_request({}), 4, "CNI_COMMAND is ''"),
+    "no verb of its own": (a_request({**ENVIRON, b"CNI_COMMAND": b"STATUS"}, CONF_1_1), 4, "GC, and not STATUS"),
     "broken JSON": (a_request(stdin=b"{"), 6, "is not JSON"),
     "deep JSON": (a_request(stdin=b"[" * 200_000), 6, "nested too deeply"),
     "version": (a_request(stdin=b'{"cniVersion": "9.0.0"}'), 1, "'9.0.0' is not supported"),
