@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EBADMSG, EBUSY
+from errno import E2BIG, EBADMSG, EBUSY
 from typing import NamedTuple, Protocol
 
 from kernel.netns import inside
@@ -31,6 +31,9 @@ _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, seque
 _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length, type
 _ATTRIBUTE_TYPE = 0x3FFF  # NLA_TYPE_MASK
 _DUMPS = 32
+_MOST_ANSWERS = (
+    1 << 16
+)  # far more links and addresses than a node has, and fewer than a pod could have to use our memory up
 _RECEIVE_BYTES = 65536  # the kernel fills at most 32 KiB of a dump (netlink_dump(), net/netlink/af_netlink.c)
 
 
@@ -89,7 +92,7 @@ class Netlink:
 
         Raises:
             OSError: what the kernel refused; `asked` says what that was. EBADMSG, the answer makes no sense. EBUSY, each of
-                the dumps was interrupted.
+                the dumps was interrupted. E2BIG, a dump is longer than any that is honest.
         """
         for _ in range(_DUMPS):
             self._sequence += 1
@@ -110,6 +113,8 @@ class Netlink:
                     _raise_if_refused(message, asked)
                     return answers
                 answers.append(message)
+                if len(answers) > _MOST_ANSWERS:
+                    raise OSError(E2BIG, f"{asked}: there are more than {_MOST_ANSWERS}")
                 if message.type == _DONE:
                     _raise_if_refused(message, asked)
                     return answers

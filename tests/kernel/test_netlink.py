@@ -1,7 +1,7 @@
 """One request on a netlink socket: what is sent, what ends an answer, and how a refusal is told."""
 
 import struct
-from errno import EBADMSG, EBUSY, EINVAL
+from errno import E2BIG, EBADMSG, EBUSY, EINVAL
 
 import pytest
 
@@ -37,6 +37,21 @@ def test_dump_that_is_always_interrupted_is_not_asked_for_without_end() -> None:
         Netlink(Restless()).ask("list", 0x1401, flags=DUMP)
 
     assert refused.value.errno == EBUSY
+
+
+def test_dump_without_end_is_not_kept() -> None:
+    class Endless:
+        def send(self, data: bytes, /) -> int:
+            self._sequence = data[8:12]
+            return len(data)
+
+        def recv(self, size: int, /) -> bytes:
+            return (MLX5_7[:8] + self._sequence + MLX5_7[12:]) * 100
+
+    with pytest.raises(OSError, match="list: there are more than 65536") as refused:
+        Netlink(Endless()).ask("list", 0x1401, flags=DUMP)
+
+    assert refused.value.errno == E2BIG
 
 
 def test_refusal_has_the_kernels_words_where_it_says_any() -> None:
