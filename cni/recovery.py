@@ -153,9 +153,9 @@ class Recovery:
     def _is_due(self, now: float, in_use: Collection[PciAddress]) -> bool:
         """Tell whether it may be otherwise than at the last look, or something was to be done by now."""
         vfs, at = self._looked
-        return (
-            vfs != self._absent.keys() or now - at >= _LOOK_AGAIN_SECONDS or adoption.is_pending(self._absent, in_use)
-        )
+        if vfs != self._absent.keys() or now - at >= _LOOK_AGAIN_SECONDS:
+            return True
+        return adoption.is_pending(self._rails.inventory, self._absent, in_use)
 
     async def _probe_again(self, step: ProbeAgain) -> None:
         absence = self._absent[step.vf]

@@ -4,7 +4,7 @@ A record can be lost: somebody deleted it, or it cannot be read any more. What i
 """
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -86,20 +86,26 @@ def probe(
     net/core/dev.c). A VF that is `in_use` keeps its RDMA device, whatever became of its netdev. `now` is as `Absence.since`.
     """
     return tuple(
-        ProbeAgain(vf.address, vf.driver)
-        for address, absence in sorted(absent.items())
-        if (vf := inventory.vf(address)) is not None
-        and vf.driver is not None
-        and address not in in_use
-        and absence.tries < _TRIES
-        and now - absence.since >= _PATIENCE_SECONDS * (absence.tries + 1)
-        and _pf_has_netdev(inventory, vf)
+        step
+        for step, absence in _to_be_tried(inventory, absent, in_use)
+        if now - absence.since >= _PATIENCE_SECONDS * (absence.tries + 1)
     )
 
 
-def is_pending(absent: Mapping[PciAddress, Absence], in_use: Container[PciAddress]) -> bool:
+def is_pending(inventory: Inventory, absent: Mapping[PciAddress, Absence], in_use: Container[PciAddress]) -> bool:
     """Tell whether something is still to be tried."""
-    return any(absence.tries < _TRIES and vf not in in_use for vf, absence in absent.items())
+    return any(True for _ in _to_be_tried(inventory, absent, in_use))
+
+
+def _to_be_tried(
+    inventory: Inventory, absent: Mapping[PciAddress, Absence], in_use: Container[PciAddress]
+) -> Iterator[tuple[ProbeAgain, Absence]]:
+    for address, absence in sorted(absent.items()):
+        vf = inventory.vf(address)
+        if vf is None or vf.driver is None or address in in_use or absence.tries >= _TRIES:
+            continue
+        if _pf_has_netdev(inventory, vf):  # else no driver makes any, such as while ib_ipoib is not loaded
+            yield ProbeAgain(address, vf.driver), absence
 
 
 def misnamed(inventory: Inventory, owned: Container[PciAddress]) -> tuple[VirtualFunction, ...]:

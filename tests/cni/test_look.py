@@ -1,6 +1,7 @@
 """VFs that are free and not on the node: owned again, bound anew, or withheld with a reason."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_interface
@@ -11,6 +12,7 @@ import pytest
 from cni.recovery import Recovery
 from kernel import elsewhere
 from tests.cni.railway import VF, Node, a_node, attached
+from tests.kernel.tree import PF
 from vf.adoption import Stray
 from vf.difference import LinkState
 from vf.record import Netns
@@ -197,6 +199,18 @@ def test_vf_that_stays_away_is_bound_anew_twice_then_says_so_and_is_looked_for_o
     assert daemon.node.kernel.steps == [ProbeAgain(VF, "mlx5_core")] * 2
     assert "was bound again 2 times: dmesg says why" in daemon.reason
     assert daemon.looks - looks <= 1
+
+
+def test_vf_whose_pf_has_no_netdev_either_is_looked_for_once_a_minute(daemon: Daemon) -> None:
+    shutil.rmtree(daemon.node.tree.devices / PF / "net")
+    daemon.node.table.refresh(daemon.node.sysfs.inventory())
+
+    for _ in range(9):
+        daemon.look()
+
+    assert daemon.node.kernel.steps == []
+    assert "neither has its PF: modprobe ib_ipoib" in str(daemon.reason)
+    assert daemon.looks <= 3
 
 
 def test_bind_that_is_refused_counts_as_a_try_and_the_daemon_goes_on(daemon: Daemon) -> None:

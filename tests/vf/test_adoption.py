@@ -234,7 +234,7 @@ def test_reason_says_what_is_tried_and_what_to_do(tries: int, in_use: bool, says
 def test_something_is_pending_until_all_was_tried(tries: int, in_use: bool, pending: bool) -> None:
     used = {FIRST.address} if in_use else frozenset()
 
-    assert adoption.is_pending({FIRST.address: Absence(0.0, tries)}, used) is pending
+    assert adoption.is_pending(INVENTORY, {FIRST.address: Absence(0.0, tries)}, used) is pending
 
 
 def test_stranded_vf_says_where_it_is() -> None:
