@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyudev import Context, Monitor
+from pyudev import Context, Device, Monitor
 
 _SUBSYSTEMS = ("pci", "net", "infiniband")
 
@@ -34,10 +34,16 @@ def changes() -> Iterator[asyncio.Event]:
 
 
 def _read(monitor: Monitor, changed: asyncio.Event) -> None:
-    while (device := monitor.poll(timeout=0)) is not None:
-        try:
-            virtual = device.device_path.startswith("/devices/virtual/")  # a plain pod's veth
-        except ValueError:  # no UTF-8: a netdev that comes back from a pod has the name it was given there
-            virtual = False
-        if not virtual:
-            changed.set()
+    try:
+        while (device := monitor.poll(timeout=0)) is not None:
+            if not _is_virtual(device):
+                changed.set()
+    except OSError:  # ENOBUFS, when hundreds of pods start at once: what was lost may have been hardware's
+        changed.set()
+
+
+def _is_virtual(device: Device) -> bool:
+    try:
+        return str(device.device_path).startswith("/devices/virtual/")  # a plain pod's veth
+    except ValueError:  # no UTF-8: a netdev that comes back from a pod has the name it was given there
+        return False

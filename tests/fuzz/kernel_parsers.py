@@ -319,6 +319,6 @@ PARSERS = (
     Parser("mountinfo", mountinfo, (), {"kernel.living": ("bound",)}),
     Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _READ, "kernel.folder": ()}),
     Parser("identity", identity, (ValueError,), {"vf.address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
-    Parser("uevent", uevent, (), {"kernel.uevents": ("_read",)}),
+    Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_is_virtual")}),
     Parser("process", process, (), {"railnet.in_flight": ("_is_request", "_is_in_the_hosts_pid_namespace")}),
 )
