@@ -80,6 +80,10 @@ class Journal:
     def _read(self, path: Path, quarantine: Path) -> None:
         try:
             record = decode(path.read_bytes())
+            if path != self._path(
+                record.key
+            ):  # `remove` would never find it, and at each start it would own its VFs again
+                raise Unreadable(f"it is the record of {record.key}")
         except Unreadable as error:
             path.replace(quarantine / path.name)
             _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, quarantine / path.name)

@@ -108,6 +108,16 @@ def test_record_that_cannot_be_read_is_kept_aside(folder: Path, caplog, content:
     assert "c0ffee@eth0.json cannot be read" in caplog.text
 
 
+def test_copy_of_a_record_is_kept_aside_and_the_record_stays(folder: Path) -> None:
+    a_journal(folder).write(RECORD)
+    copy = folder / "c0ffee@eth0-before.json"
+    copy.write_bytes((folder / "c0ffee@eth0.json").read_bytes())
+
+    assert a_journal(folder).records() == (RECORD,)
+    assert files(folder) == ["c0ffee@eth0.json"]
+    assert (folder.parent / "quarantine" / copy.name).exists()
+
+
 def test_file_that_is_no_record_is_left_alone(folder: Path) -> None:
     a_journal(folder)
     (folder / "README").write_bytes(b"about")
