@@ -13,7 +13,7 @@ from kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from kubelet.api import pluginregistration_pb2 as registration_api
 from kubelet.api import pluginregistration_pb2_grpc as registration_grpc
 
-WAIT_SECONDS = 5
+WAIT_SECONDS = 20
 
 
 class Stream:
@@ -37,7 +37,7 @@ class Dialled:
         self.registration = registration_grpc.RegistrationStub(channel)
 
     async def info(self) -> registration_api.PluginInfo:
-        return await self.registration.GetInfo(registration_api.InfoRequest(), timeout=1)
+        return await self.registration.GetInfo(registration_api.InfoRequest(), timeout=WAIT_SECONDS)
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
         status = registration_api.RegistrationStatus(plugin_registered=registered, error=error)

@@ -14,7 +14,7 @@ from deviceplugin.registration import Registration, remove_stale_sockets, socket
 from deviceplugin.service import PoolService
 from kubelet.checkpoint_file import CheckpointFile
 from tests.deviceplugin.builders import two_rails
-from tests.deviceplugin.fake_kubelet import Kubelet, dial
+from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Kubelet, dial
 from vf.errors import Misconfigured
 from vf.table import VfTable
 
@@ -36,16 +36,16 @@ def kubelet(folder: Path) -> Kubelet:
     return kubelet
 
 
-def a_registration(folder: Path) -> Registration:
+def a_registration(folder: Path, retry_seconds: float = 0.05) -> Registration:
     service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointFile(folder))
-    return Registration(service, folder, retry_seconds=0.05)
+    return Registration(service, folder, retry_seconds)
 
 
-def during(kubelet: Kubelet, act: Act) -> None:
+def during(kubelet: Kubelet, act: Act, retry_seconds: float = 0.05) -> None:
     """Act while the pool is served, then stop it."""
 
     async def main() -> None:
-        registration = a_registration(kubelet.folder)
+        registration = a_registration(kubelet.folder, retry_seconds)
         task = asyncio.create_task(registration.serve())
         try:
             await act(kubelet, registration)
@@ -183,7 +183,7 @@ def test_registration_keeps_its_socket_when_kubelet_restarts(kubelet: Kubelet) -
 
         assert kubelet.sockets() == [path]
 
-    during(kubelet, act)
+    during(kubelet, act, retry_seconds=5)  # as it is: a kubelet that comes back has half a minute to watch
 
 
 def test_registration_waits_for_kubelet_to_create_the_folder(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -218,7 +218,7 @@ def test_registration_ends_open_streams_when_it_stops(kubelet: Kubelet) -> None:
             await dialled.watch().next()
 
             task.cancel()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await asyncio.gather(task, return_exceptions=True)
 
         assert task.cancelled()

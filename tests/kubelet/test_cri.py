@@ -12,7 +12,7 @@ from simnode.cri import CriEndpoint
 from vf.errors import NotReady
 
 
-def ask(socket: Path, timeout_seconds: float = 5) -> frozenset[str]:
+def ask(socket: Path, timeout_seconds: float = 20) -> frozenset[str]:
     return asyncio.run(sandboxes(socket, timeout_seconds))
 
 

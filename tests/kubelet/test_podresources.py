@@ -58,7 +58,7 @@ async def serving(kubelet: Kubelet, socket: Path) -> AsyncIterator[None]:
         await server.stop(grace=None)
 
 
-def ask(kubelet: Kubelet, folder: Path, timeout_seconds: float = 2) -> list[tuple[str, str]]:
+def ask(kubelet: Kubelet, folder: Path, timeout_seconds: float = 20) -> list[tuple[str, str]]:
     async def main() -> list[tuple[str, str]]:
         async with serving(kubelet, folder / "kubelet.sock"):
             return await podresources.devices(folder / "kubelet.sock", "ml", "train-0", {RAIL}, timeout_seconds)
