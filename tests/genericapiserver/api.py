@@ -4,10 +4,12 @@ import http.client
 import json
 import re
 import ssl
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _SECONDS = 30.0
+_IDLE_SECONDS = 60.0  # the API server ends what was idle for 90 (k8s.io/apiserver/pkg/server/secure_serving.go)
 JsonObject = dict[str, Any]
 
 
@@ -34,6 +36,7 @@ class Api:
         self.authority = authority
         self._port = port
         self._connection: http.client.HTTPSConnection | None = None
+        self._used_at = 0.0
 
     def get(self, path: str, token: str = "admin") -> Answer:  # noqa: S107 - tests/genericapiserver/server/callers.go
         return self.send("GET", path, token=token)
@@ -68,6 +71,9 @@ class Api:
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> http.client.HTTPResponse:
         """Send by the one connection there is; a thousand handshakes take longer than what is asked."""
+        if time.monotonic() - self._used_at > _IDLE_SECONDS:
+            self.close()
+        self._used_at = time.monotonic()
         try:
             self._connection = self._connection or self._connect()
             self._connection.request(method, path, body, headers)

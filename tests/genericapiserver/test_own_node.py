@@ -63,7 +63,9 @@ def pods(server: Server) -> Iterator[Pods]:
     server.api.create("/api/v1/namespaces", {"metadata": {"name": "ml"}})
     found = Pods(server)
     probe = found.make("probe", "node-b")
-    wait_until(lambda: found.annotate(probe).status == 422, _SECONDS, "the policy to be in force")
+    wait_until(lambda: found.annotate(probe).status == 422, _SECONDS, "the policy for pods to be in force")
+    strange = forged(an_event(probe), source={})
+    wait_until(lambda: REFUSED.format("events") in found.send(strange).message, _SECONDS, "the policy for events, too")
     yield found
     server.kubectl("delete", "--filename", "overlays/own-node/policy.yaml")
 
