@@ -84,5 +84,5 @@ def node(shared_node: ContainerdNode) -> Iterator[ContainerdNode]:
     shared_node.remove_all()
     if shared_node.node.daemon.process is None:
         shared_node.node.start_daemon()
-    shared_node.node.kubelet.wait_for_devices(RESOURCE, shared_node.node.vfs, 15)
+    shared_node.node.kubelet.wait_for_devices(RESOURCE, shared_node.node.vfs, 60)
     assert left_over(shared_node.node) == []
