@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import subprocess
+import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +105,7 @@ class Guest:
     def await_death(self) -> None:
         """Wait until the daemon has been killed."""
         assert self.daemon.process is not None
-        assert self.daemon.process.wait(10) == -signal.SIGKILL
+        assert self.daemon.process.wait(_START_SECONDS) == -signal.SIGKILL
 
     def stop_daemon(self) -> None:
         self.daemon.end(signal.SIGTERM)
@@ -132,6 +134,15 @@ class Guest:
         """End a pod: kubelet frees its VFs, then DEL, then its network namespace goes."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
+
+
+def answers(ping: Callable[[], bool]) -> bool:
+    """Tell whether a ping is answered: a VF has its carrier a little after it is up, and an emulated processor takes its time."""
+    give_up = time.monotonic() + _START_SECONDS
+    while not ping():
+        if time.monotonic() > give_up:
+            return False
+    return True
 
 
 def netdevs() -> dict[str, str]:

@@ -5,22 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from simnode.kubelet import wait_until
 from simnode.runtime import CniFailed
 from tests.vm.guest import Guest
 
-CONFIGURATIONS = tuple(Path(f"/etc/cni/net.d/{name}.conflist") for name in ("00-railnet", "10-flannel"))
+OURS, PRIMARY = (Path(f"/etc/cni/net.d/{name}.conflist") for name in ("00-railnet", "10-flannel"))
 
 
 @pytest.fixture
 def version_with_check(guest: Guest) -> Iterator[None]:
     """The primary's version is one that has CHECK, and so is Railnet's."""
-    before = {path: path.read_text() for path in CONFIGURATIONS}
-    for path, text in before.items():
-        assert '"0.3.1"' in text
-        path.write_text(text.replace('"0.3.1"', '"0.4.0"'))
+    primary, ours = PRIMARY.read_text(), OURS.read_text()
+    assert '"0.3.1"' in primary
+    assert '"0.3.1"' in ours
+    PRIMARY.write_text(primary.replace('"0.3.1"', '"0.4.0"'))
+    # Only the daemon's own hand: what another writes there, it mends by what it has last seen of the primary.
+    wait_until(lambda: '"0.4.0"' in OURS.read_text(), 60, "Railnet's configuration to follow")
     yield
-    for path, text in before.items():
-        path.write_text(text)
+    PRIMARY.write_text(primary)
+    wait_until(lambda: OURS.read_text() == ours, 60, "Railnet's configuration to follow")
 
 
 def test_check_passes_and_then_names_what_the_pod_changed(guest: Guest, version_with_check: None) -> None:

@@ -18,12 +18,13 @@ from kernel.sysfs import Sysfs
 from simnode import netns
 from simnode.kubelet import wait_until
 from simnode.ping import ping
-from tests.vm.guest import PFS, Guest, netdevs, vfs
+from tests.vm.guest import PFS, Guest, answers, netdevs, vfs
 from vf.address import PciAddress
 from vf.guid import Guid
 from vf.mac import Mac
 
 SYSFS = Sysfs(Path("/sys"))
+_SECONDS = 60.0  # of an emulated processor
 
 
 def test_vf_is_not_bound_even_explicitly_while_its_pf_forbids_drivers(guest: Guest) -> None:
@@ -73,7 +74,7 @@ def test_netdev_of_a_namespace_that_dies_returns_under_the_name_it_had_there(gue
         ifindex = find(node.listed(), vf).ifindex
         with namespace() as there:
             node.move(ifindex, there, "net1")
-        wait_until(lambda: vf in netdevs(), 5, "its return")
+        wait_until(lambda: vf in netdevs(), _SECONDS, "its return")
         returned = netdevs()[vf]
         node.rename(find(node.listed(), vf).ifindex, name)
 
@@ -87,7 +88,8 @@ def test_vfs_of_two_cards_reach_each_other_over_the_cable(guest: Guest) -> None:
             with links() as node:
                 node.move(find(node.listed(), vf).ifindex, fd, "net1")
             inside(fd, lambda address=address: plug_in(address))
-        answered = ping(Path(f"/proc/{os.getpid()}/fd/{here}"), "192.0.2.2")
+        end = Path(f"/proc/{os.getpid()}/fd/{here}")
+        answered = answers(lambda: ping(end, "192.0.2.2"))
         for vf, fd in zip(ends, (here, there), strict=True):
             moved = find(inside(fd, listed), vf)
             inside(fd, lambda moved=moved, vf=vf: send_back(moved.ifindex, names[vf]))

@@ -35,7 +35,7 @@ def test_netdevs_that_came_back_without_a_record_get_the_names_that_are_written_
     pod = guest.run("train", vfs=2)
     without_record(guest, pod)
     guest.runtime.remove_sandbox(pod.sandbox)
-    wait_until(lambda: netdevs().keys() == before.keys(), 10, "the return of the netdevs")
+    wait_until(lambda: netdevs().keys() == before.keys(), 60, "the return of the netdevs")
     returned = netdevs()
 
     guest.start_daemon()

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 from kernel.sysfs import Sysfs
@@ -48,12 +49,21 @@ def test_pyudev_saw_every_vf_come_be_bound_once_and_get_its_netdev(guest: Guest)
 
 
 def test_vf_without_a_driver_is_unhealthy_at_once_and_healthy_when_it_has_one_again(guest: Guest) -> None:
-    sysfs, vf = Sysfs(Path("/sys")), PciAddress.parse(vfs()[0])
+    seconds_to_notice(guest)  # the daemon's timer, of ten seconds, begins anew when it has looked
 
+    assert any(max(seconds_to_notice(guest)) < 4 for _ in range(3))  # a guest may stand still for a while
+
+
+def seconds_to_notice(guest: Guest) -> tuple[float, float]:
+    """Take a VF's driver away and give it back; gives how long the daemon took to notice each."""
+    sysfs, vf = Sysfs(Path("/sys")), PciAddress.parse(vfs()[0])
+    began = time.monotonic()
     sysfs.unbind(vf, "igbvf")
-    guest.wait_until_healthy(len(DERIVED) - 1, seconds=4)  # the timer of the daemon needs ten
+    guest.wait_until_healthy(len(DERIVED) - 1)
+    unbound = time.monotonic()
     sysfs.bind(vf, "igbvf")
-    guest.wait_until_healthy(seconds=4)
+    guest.wait_until_healthy()
+    return unbound - began, time.monotonic() - unbound
 
 
 def test_restart_of_the_daemon_leaves_vfs_as_they_are(guest: Guest) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel import rdma
+from simnode.kubelet import wait_until
 from tests.vm.guest import Guest, vfs
 from vf.function import DeviceNode
 from vf.guid import Guid
@@ -19,6 +20,8 @@ def rxe(guest: Guest) -> Iterator[None]:
     """Have the RDMA device rxe0; its netdev is up while it is there, as rdma_rxe wants it."""
     (netdev,) = (path.name for path in Path(f"/sys/bus/pci/devices/{vfs()[0]}/net").iterdir())
     run("ip", "link", "set", netdev, "up")
+    carrier = Path(f"/sys/class/net/{netdev}/carrier")  # the port's state is of it, and it comes a little later
+    wait_until(lambda: carrier.read_text() == "1\n", 60, "the carrier")
     run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", netdev)
     yield
     run("rdma", "link", "delete", "rxe0")
