@@ -137,9 +137,9 @@ class Admission:
         self._kubectl.run("scale", f"deployment/{NAME}", f"--replicas={replicas}", f"--namespace={NAMESPACE}")
 
     def _is_down(self) -> bool:
-        """Tell whether every process has ended; the API server lists their pods up to ten seconds longer."""
-        statuses = [one for pod in self._pods() for one in pod["status"]["containerStatuses"]]
-        return not any("running" in one["state"] for one in statuses)
+        """Tell whether every process has ended and no request is sent to one; their pods are listed up to ten seconds longer."""
+        statuses = [one for pod in self._pods() for one in pod["status"].get("containerStatuses", ())]
+        return not any("running" in one["state"] for one in statuses) and not self.addresses()
 
     def _pods(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._kubectl.get("pods", f"--namespace={NAMESPACE}", _OURS)

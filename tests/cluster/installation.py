@@ -46,15 +46,15 @@ def measure(node: ClusterNode) -> list[Step]:
         applied = time.time()
         node.railnet.start()
         wait_until(lambda: nodes.first(str(VFS * len(PFS))) is not None, _SECONDS, f"allocatable {RESOURCE}")
-        starts, ends = tasks.times("start"), tasks.times("exit")
+        starts, ends = iter(tasks.times("start")), iter(tasks.times("exit"))
         points = [
             ("", began),
             ("kubectl has applied the manifests", applied),
             ("the pod is bound to the node", pods.first(NODE)),
-            ("its sandbox has started", starts[0]),
-            ("its init container has started", starts[1]),
-            ("its init container has ended", ends[0]),
-            ("the daemon's container has started", starts[2]),
+            ("its sandbox has started", next(starts, None)),
+            ("its init container has started", next(starts, None)),
+            ("its init container has ended", next(ends, None)),
+            ("the daemon's container has started", next(starts, None)),
             ("the daemon's socket is where kubelet looks", _socket()),
             ("kubelet has its first ListAndWatch", node.railnet.said_at(" devices, ")),
             (f"{RESOURCE} is allocatable", nodes.first(str(VFS * len(PFS)))),

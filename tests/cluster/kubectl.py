@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-_SECONDS = 120
+_SECONDS = 240  # longer than what it is told itself to wait
 
 
 class Kubectl:

@@ -35,7 +35,7 @@ CONFIGURATION: dict[str, Any] = {
     "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
     "provision": [{"pf": str(pf.address), "vfs": VFS} for pf in PFS],
 }
-_RUNNING_SECONDS = 60.0
+_RUNNING_SECONDS = 150.0  # the scheduler may look only once a minute at a pod that it held back
 _QUIET_SECONDS = 120.0  # every minute kubelet looks for sandboxes it has forgotten
 
 
@@ -184,7 +184,10 @@ class ClusterNode:
 
     def records(self, pod_name: str) -> list[dict[str, Any]]:
         """Give what Railnet has written down of a pod's sandboxes."""
-        found = [json.loads(path.read_text()) for path in JOURNAL.glob("*.json")]
+        found = []
+        for path in JOURNAL.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # another pod has ended meanwhile
+                found.append(json.loads(path.read_text()))
         return [record for record in found if record["pod"]["name"] == pod_name]
 
     def left_over(self) -> list[str]:

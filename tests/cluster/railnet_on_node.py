@@ -4,6 +4,7 @@ The node's label says whether the DaemonSet has a pod there; so a daemon can be 
 """
 
 import contextlib
+import glob
 import os
 import signal
 import urllib.error
@@ -82,7 +83,8 @@ class Railnet:
         process = self.freeze()
         self._label(None)
         wait_until(self._is_being_deleted, _START_SECONDS, "the DaemonSet's pod to be deleted")
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # kubelet was first: the pod's grace was over
+            os.kill(process, signal.SIGKILL)
         self._wait_for_end()
 
     def roll_out(self) -> str:
@@ -125,7 +127,7 @@ class Railnet:
 
     def log(self) -> str:
         """Give what the containers said that kubelet still knows."""
-        return "\n".join(path.read_text(errors="replace") for path in sorted(_LOGS.glob(f"{NAMESPACE}_*/*/*.log")))
+        return "\n".join(_read_logs())
 
     def said_at(self, words: str) -> float:
         """Give when (time.time) the daemon last said something with these words, as the runtime noted it.
@@ -184,6 +186,13 @@ def daemon() -> int:
     """Give the daemon's process."""
     (found,) = _processes()
     return found
+
+
+def _read_logs() -> Iterator[str]:
+    """Read what there is; kubelet takes ended pods' files and folders away when it likes."""
+    for path in sorted(glob.glob(f"{_LOGS}/{NAMESPACE}_*/*/*.log")):  # noqa: PTH207 - Path.glob fails at a folder that goes
+        with contextlib.suppress(FileNotFoundError):
+            yield Path(path).read_text(errors="replace")
 
 
 def _processes() -> Iterator[int]:

@@ -11,6 +11,7 @@ from tests.cluster.process import Program, wait_until
 SOCKET = RUN / "containerd.sock"
 _CONFIGURATION = RUN / "containerd.toml"
 _START_SECONDS = 60.0
+_END_SECONDS = 60.0  # of all at once, each by a shim of its own
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
 _TOML = f"""\
 version = 2
@@ -67,7 +68,7 @@ class Containerd:
         """End every sandbox and container, then the runtime; kubelet must have ended."""
         for task in _ctr("tasks", "list", "--quiet").split():
             subprocess.run(command("tasks", "kill", "--signal=SIGKILL", task), check=False, capture_output=True)
-        wait_until(lambda: "RUNNING" not in _ctr("tasks", "list"), 10.0, "every container to end")
+        wait_until(lambda: "RUNNING" not in _ctr("tasks", "list"), _END_SECONDS, "every container to end")
         self.program.stop()
 
     def _answers(self) -> bool:
