@@ -89,7 +89,7 @@ class Railnet:
 
     def roll_out(self) -> str:
         """Wait until every pod is the newest and ready; gives what kubectl says."""
-        return self._kubectl.run("rollout", "status", DAEMON_SET, f"--namespace={NAMESPACE}", "--timeout=110s")
+        return self._kubectl.run("rollout", "status", DAEMON_SET, f"--namespace={NAMESPACE}", "--timeout=200s")
 
     def restart(self) -> None:
         """Have every pod be replaced, as an upgrade does; returns at once."""

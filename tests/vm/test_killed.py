@@ -43,7 +43,8 @@ def test_nothing_is_left_whatever_call_is_not_made(
     guest: Guest, supervisor: Supervisor, verb: str, vfs: int, how: How
 ) -> None:
     before = netdevs()
-    expected = len(run(guest, supervisor, how, watching(), verb, vfs).points)
+    # The least of some runs: in one the daemon may look at the node, by its timer or a uevent of before.
+    expected = min(len(run(guest, supervisor, how, watching(), verb, vfs).points) for _ in range(3))
     outcomes = {}
 
     while True:
