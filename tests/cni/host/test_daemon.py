@@ -93,9 +93,10 @@ def executable():
 def test_hello_is_answered_by_go_and_says_when_all_must_be_over(executable: Executable) -> None:
     executable.peer.send(HELLO)
 
+    before = time.monotonic()
     limit = executable.hello()
 
-    assert limit - time.monotonic() == pytest.approx(6, abs=0.5)  # what HELLO said, and a grace of 1 s
+    assert before + 6 <= limit <= time.monotonic() + 6  # what HELLO said, and a grace of 1 s
     assert executable.peer.receive() == (frames.GO, b"")
 
 
@@ -109,7 +110,7 @@ def test_daemon_is_silent_when_no_whole_hello_comes(executable: Executable, sent
     with pytest.raises(Silent, match="no HELLO"):
         executable.hello()
 
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize(
@@ -195,11 +196,12 @@ def test_exec_of_what_cannot_run_gives_the_error_number(
 
 
 def test_kill_ends_the_plugin_and_its_output_is_sent(executable: Executable, tmp_path: Path) -> None:
-    a_plugin(tmp_path, "slow", "echo begun; exec sleep 60")
+    a_plugin(tmp_path, "slow", f"echo begun; touch {tmp_path}/begun; exec sleep 60")
 
     def play(peer: Peer) -> object:
         peer.execute("slow")
-        time.sleep(0.3)
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
         peer.send(frames.frame(frames.KILL, frames.u32(7)))
         output = peer.output()
         peer.send(DONE)
@@ -221,7 +223,7 @@ def test_kill_reaches_who_still_waits_for_the_lock(executable: Executable, tmp_p
         began = time.monotonic()
         number, status, _ = peer.output()
         peer.send(DONE)
-        return number, status, time.monotonic() - began < 1
+        return number, status, time.monotonic() - began < 10  # of the twenty that it would wait
 
     assert executable.serve(play, tmp_path) == (0, b"{}")
     assert executable.played == (frames.u32(7), -errno.EAGAIN, True)
@@ -255,7 +257,7 @@ def test_daemon_is_lost_when_it_goes_away(executable: Executable, tmp_path: Path
         executable.serve(play, tmp_path)
 
     assert raised.value.code == TRY_AGAIN
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15  # of the twenty that the plugin may take
 
 
 def test_daemon_is_lost_when_it_falls_silent(executable: Executable, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def is_gone(pid: int) -> bool:
     """Tell whether a process that is not this one's child has ended; who reaps it may take its time."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it is reaped between opening and reading
         return True
 
 
