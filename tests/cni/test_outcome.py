@@ -111,7 +111,7 @@ def test_time_that_ran_out_is_told(node: Node) -> None:
         await executable.answer(b"")
         await executable.done()
 
-    node.serve(play, limits=Limits(20, 0.1))
+    node.serve(play, limits=Limits(20, 1))
 
     assert [told.error.code for told in node.told if isinstance(told, Refused)] == [11]
 

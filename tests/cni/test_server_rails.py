@@ -109,5 +109,5 @@ def test_rails_are_taken_back_when_the_request_takes_too_long(rail_node: Node) -
         await executable.send(output(number, b"", 9))
         return await executable.answer(b""), error(await executable.done())[1]
 
-    assert rail_node.serve(play, limits=Limits(20, 0.1)) == [("DEL flannel", 11)]
+    assert rail_node.serve(play, limits=Limits(20, 1)) == [("DEL flannel", 11)]
     assert rail_node.rails.log == ["plan", "detach by the record", "forget"]
