@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cluster.node import ClusterNode
 from tests.cluster.process import wait_until
+from tests.cluster.railnet_on_node import is_ready
 
 _LONG_AGO = 100.0  # seconds; an ADD takes 90 at most
 
@@ -36,6 +37,8 @@ def test_pods_outlive_a_restart_of_kubelet_with_their_rails(node: ClusterNode) -
     one, other = node.run("one", 2), node.run("other", 2)
     before = [sandboxes(node, name) for name in (one, other)]
     node.kubelet.restart()
+    # The node was ready all the time. A pod that is bound before the device plugin is known again is failed by kubelet 1.20.
+    wait_until(is_ready, 60, "kubelet to watch the daemon again")
     late = node.run("late", 2)
 
     assert [sandboxes(node, name) for name in (one, other)] == before
