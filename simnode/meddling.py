@@ -66,8 +66,10 @@ def kill(what: Victim, process: Process, pick: float) -> bool:
 def _signalled(process: Process, send: Callable[[int, int], None]) -> bool:
     if process.poll() is not None:
         return False
-    send(process.pid, signal.SIGKILL)
-    return True
+    with contextlib.suppress(ProcessLookupError):  # who waits for it, in another thread, has reaped it meanwhile
+        send(process.pid, signal.SIGKILL)
+        return True
+    return False
 
 
 def _kill_delegate(process: Process, pick: float) -> bool:

@@ -70,6 +70,18 @@ def test_nothing_is_killed_after_the_end(what: str) -> None:
     assert not kill(what, ended, 0.0)
 
 
+@pytest.mark.parametrize("what", ["executable", "process group"])
+def test_plugin_that_another_thread_reaps_after_the_look_at_it_is_not_killed(what: str) -> None:
+    class LookedAtBefore(subprocess.Popen[bytes]):
+        def poll(self) -> None:
+            return None
+
+    ended = LookedAtBefore(["true"], start_new_session=True)
+    ended.wait()
+
+    assert not kill(what, ended, 0.0)
+
+
 def test_meddling_acts_once_and_not_after_the_end_of_the_run() -> None:
     acted: list[int] = []
     process = subprocess.Popen(["sleep", "60"])
