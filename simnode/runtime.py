@@ -335,20 +335,28 @@ class Runtime:
         return cni_config.parse_list(configurations[0]) if configurations else None
 
     def _cached(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> bytes | None:
-        path = self._cache_path(network, sandbox, ifname)
-        if not network.caches_results or not path.exists():
+        if not network.caches_results:
             return None
-        return json.dumps(json.loads(path.read_bytes())["result"]).encode()
+        cached = _read_cached(self._cache_path(network, sandbox, ifname))
+        return None if cached is None else json.dumps(cached["result"]).encode()
+
+
+def _read_cached(path: Path) -> dict[str, Any] | None:
+    """Read a cached result; None if there is none, as after another DEL, or if its ADD is just writing it."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return document
 
 
 def _remembered(path: Path) -> Sandbox | None:
-    """Read of a cached result whose it is, with what its plugins were offered; None if its DEL has come meanwhile.
+    """Read of a cached result whose it is, with what its plugins were offered; None if it cannot be read just now.
 
     Both go to the DEL that libcni's GC asks for (containernetworking/cni, libcni/api.go, GCNetworkList).
     """
-    try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    document = _read_cached(path)
+    if document is None:
         return None
     arguments = dict(document["cniArgs"])
     namespace, name, uid = (arguments[f"K8S_POD_{key}"] for key in ("NAMESPACE", "NAME", "UID"))

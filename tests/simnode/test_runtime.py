@@ -131,6 +131,20 @@ def test_gc_deletes_what_has_no_sandbox_any_more_with_what_was_remembered_of_it(
     assert [env["CNI_COMMAND"] for _, env, _ in stub.runs()[3:]] == ["DEL", "GC", "GC"]
 
 
+def test_result_that_an_add_is_just_writing_is_no_result_yet_for_del_and_gc(stub):
+    stub.configure()
+    sandbox = stub.sandbox()
+    stub.runtime.add(sandbox)
+    (cached,) = (stub.log.parent / "results").iterdir()
+    cached.write_bytes(b"")
+
+    stub.runtime.collect()
+    stub.runtime.tear_down(sandbox)
+
+    assert [env["CNI_COMMAND"] for _, env, _ in stub.runs()[2:]] == ["GC", "GC", "DEL", "DEL"]
+    assert "prevResult" not in stub.runs()[-1][2]
+
+
 def test_environment_and_stdin_can_be_a_tests_own(stub):
     stub.configure()
     done = stub.runtime.invoke("ADD", "one", {"CNI_COMMAND": "ADD"}, b"no JSON")
