@@ -31,11 +31,12 @@ class PluginWatcher:
     def __init__(
         self, folder: Path, register: Callable[[api.PluginInfo], None], deregister: Callable[[Path], None]
     ) -> None:
-        self._folder, self._register, self._deregister = folder, register, deregister
+        self._register, self._deregister = register, deregister
         self._retries: dict[Path, tuple[float, float]] = {}  # next attempt, the wait after it
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._watch = Watch()
         self._watch.add(folder, IN_CREATE | IN_MOVED_TO | IN_DELETE)
+        self._there = sorted(folder.iterdir())  # what comes once this is made is an event, and no more than one
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="plugin watcher", daemon=True)
         self._thread.start()
@@ -49,7 +50,7 @@ class PluginWatcher:
         os.close(self._wake_fd)
 
     def _run(self) -> None:
-        for path in sorted(self._folder.iterdir()):
+        for path in self._there:
             self._attempt(path, _FIRST_RETRY_SECONDS)
         poll = select.poll()
         poll.register(self._watch, select.POLLIN)
