@@ -1,15 +1,16 @@
 """A node with pods at rest, and leaks to plant on it: by name, the kinds of violation that each is, and how it is planted."""
 
+import fcntl
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from simnode import libc, netns
-from simnode.invariants import Violation, of_sandboxes, violations
+from simnode.invariants import Living, Violation, of_sandboxes, violations
 from simnode.node import Node, Pod
 from vf.address import PciAddress
 from vf.record import Record, decode, encode
@@ -34,8 +35,8 @@ class Ground:
         self.one, self.two = node.run_pod("one", vfs=1), node.run_pod("two", vfs=1)
         self.living = [pod.living for pod in (self.plain, self.one, self.two)]
 
-    def judge(self) -> list[Violation]:
-        return violations(self.before, self.node.look(), self.living)
+    def judge(self, living: Collection[Living] | None = None) -> list[Violation]:
+        return violations(self.before, self.node.look(), self.living if living is None else living)
 
     def judge_resting(self) -> list[Violation]:
         return of_sandboxes(self.before, self.node.look_at([one.netns for one in self.living]), self.living)
@@ -71,6 +72,15 @@ def written(path: Path, content: bytes = b"") -> Planted:
             folder.rmdir()
 
     return done(plant, uproot)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Have a lock that somebody holds: one that nobody holds is removed whenever the daemon looks at its node."""
+    with path.open("x") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+        path.unlink()
 
 
 def absent(path: Path) -> Planted:
@@ -174,7 +184,7 @@ LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
     ),
     "a temporary file of the journal": ({"file left over"}, lambda g: written(JOURNAL / ".half-written")),
     "a quarantined record": ({"file left over"}, lambda g: written(JOURNAL.with_name("quarantine") / "x.json")),
-    "a lock": ({"file left over"}, lambda g: written(JOURNAL.with_name("lock") / f"{DEAD}@eth0")),
+    "a lock": ({"file left over"}, lambda g: locked(JOURNAL.with_name("lock") / f"{DEAD}@eth0")),
     "a temporary socket": ({"file left over"}, lambda g: written(Path("/run/railnet/.cni.sock.1"))),
     "a file that is gone": ({"file missing"}, lambda g: absent(CBR0 / "last_reserved_ip.0")),
     "flannel's state": ({"file left over"}, lambda g: written(Path("/var/lib/cni/flannel") / DEAD)),
