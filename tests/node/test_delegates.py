@@ -2,10 +2,12 @@
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from simnode.kubelet import wait_until
 from simnode.node import Node
 from simnode.runtime import CniFailed
 from tests.node.primaries import left_over, point_to, primary_of, set_seconds, write_primary, write_stub
@@ -64,7 +66,7 @@ def test_hanging_delegate_is_ended_with_its_children_and_is_code_106(node: Node)
 
     assert failure.code == 106
     assert time.monotonic() - began < 8
-    assert running("sleep 4711") == []
+    wait_until(lambda: running("sleep 4711") == [], 5, "the end of its child, which has been sent SIGKILL")
 
 
 def test_delegate_that_reads_nothing_is_no_failure(node: Node, either_lane: str) -> None:
@@ -153,5 +155,9 @@ def failed(node: Node, *, with_del: bool = True) -> CniFailed:
 
 
 def running(command: str) -> list[str]:
-    lines = [path.read_bytes().replace(b"\0", b" ").decode().strip() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    """Find the processes of this command; one that ends meanwhile is none."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode().strip())
     return [line for line in lines if line == command]

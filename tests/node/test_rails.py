@@ -97,9 +97,9 @@ def test_add_waits_for_the_del_of_the_sandbox_that_still_has_the_vf(node: Node) 
     wide = node.run_pod("wide", vfs=node.vfs)
     node.kubelet.remove(wide.identity)  # kubelet frees the devices before the DEL begins
     timer = threading.Timer(1.0, node.remove_pod, (wide,))
-    timer.start()
 
     began = time.monotonic()
+    timer.start()
     pod = node.run_pod("next", vfs=1)
     waited = time.monotonic() - began
     timer.join()
@@ -231,13 +231,15 @@ def test_rail_without_flannels_lease_is_refused_with_code_103_and_nothing_done(
 def test_add_waits_for_the_port_of_its_vf(node: Node) -> None:
     node.hca.set_port(FIRST, active=False)
     timer = threading.Timer(0.7, lambda: node.hca.set_port(FIRST, active=True))
-    timer.start()
 
+    began = time.monotonic()  # not the ADD's own time: what comes before it may take long, too
+    timer.start()
     pod = node.run_pod("train", vfs=1)
+    waited = time.monotonic() - began
     timer.join()
     node.remove_pod(pod)
 
-    assert pod.add_ms > 600
+    assert waited > 0.6
 
 
 def test_add_of_a_vf_whose_port_stays_down_is_code_102_and_undone(node: Node) -> None:
