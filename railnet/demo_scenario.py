@@ -140,7 +140,8 @@ def _prepare(node: Node) -> None:
 
 def _look(node: Node) -> Snapshot:
     node.hca.settle()
-    return snapshot(NODE_FOLDERS)
+    with node.kubelet.still():
+        return snapshot(NODE_FOLDERS)
 
 
 def _run_pods(cluster: Cluster) -> dict[str, Running]:

@@ -6,7 +6,7 @@ What a pod's sandbox is belongs to `runtime`; the order of a pod's life is in `n
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,12 @@ class Kubelet:
         for resource in list(self._endpoints):
             self._endpoints.pop(resource).close()
         self._pod_resources = None
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Have kubelet write nothing for as long as somebody looks at its files."""
+        with self._changed:
+            yield
 
     def wait_for_devices(self, resource: str, count: int, seconds: float) -> None:
         """Wait until a resource has exactly `count` healthy devices.

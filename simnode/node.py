@@ -217,7 +217,8 @@ class Node:
         """Look at all that is on the node, by kernel and disk, for `invariants` to judge."""
         daemon = self.daemon.process
         self.hca.settle()
-        return facts.of_node(None if daemon is None else daemon.pid, self.hca.places(), self._sysfs)
+        with self.kubelet.still():
+            return facts.of_node(None if daemon is None else daemon.pid, self.hca.places(), self._sysfs)
 
     def look_at(self, netns_paths: Collection[Path]) -> Facts:
         """Look only at these sandboxes, while others may come and go."""

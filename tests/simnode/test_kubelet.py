@@ -144,6 +144,21 @@ def test_checkpoint_without_pods_has_null_entries(kubelet, plugin):
     assert isinstance(checkpoint(kubelet)["Checksum"], int)
 
 
+def test_nothing_is_written_while_somebody_looks(kubelet, plugin):
+    kubelet.wait_for_devices("test/vf", 3, 10)
+    folder = kubelet.checkpoint_path.parent
+    with kubelet.still():
+        before = sorted(folder.iterdir()), kubelet.checkpoint_path.stat().st_ino
+        claiming = threading.Thread(target=kubelet.claim, args=(POD, "test/vf", ["a"]))
+        claiming.start()
+        claiming.join(0.2)
+        during = sorted(folder.iterdir()), kubelet.checkpoint_path.stat().st_ino
+    claiming.join()
+
+    assert during == before
+    assert checkpoint(kubelet)["Data"]["PodDeviceEntries"][0]["PodUID"] == POD.uid
+
+
 def test_device_is_given_once_and_again_after_its_pod_is_removed(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     kubelet.allocate(POD, "test/vf", 2)
