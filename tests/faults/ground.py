@@ -162,7 +162,8 @@ class Ground:
         found = [one for one in Path("/var/lib/cni/networks").glob("*/*.*.*.*") if path(one)]
         for one in found:
             old = time.time() - _AGE_SECONDS
-            os.utime(one, (old, old))
+            with suppress(FileNotFoundError):  # a sweep has come already
+                os.utime(one, (old, old))
         if found:
             self.node.stop_daemon()
             self.node.start_daemon()
@@ -197,4 +198,7 @@ class Ground:
 
 def _is_empty(address: Path) -> bool:
     """Tell whether an address was reserved for nobody: its plugin died before it wrote for whom."""
-    return not address.stat().st_size
+    try:
+        return not address.stat().st_size
+    except FileNotFoundError:  # a sweep is taking it back
+        return False
