@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cni.host import frames
+from simnode.kubelet import wait_until
 from simnode.node import Node
 from simnode.runtime import Sandbox
 from tests.node.primaries import OURS, PLUGINS, RUN, primary_of, write_stub
@@ -161,11 +163,9 @@ def test_daemon_does_nothing_without_go(node: Node, sandbox: Sandbox) -> None:
 def test_idle_daemon_holds_no_namespace(node: Node) -> None:
     pod = node.run_pod("train", vfs=1)
     node.remove_pod(pod)
-    folder = Path(f"/proc/{node.daemon.process.pid}/fd")
+    pid = node.daemon.process.pid
 
-    targets = [str(path.readlink()) for path in folder.iterdir()]
-
-    assert [target for target in targets if target.startswith("net:")] == []
+    wait_until(lambda: not [target for target in opened(pid) if target.startswith("net:")], 5, "it is idle")
 
 
 def test_socket_and_folder_are_roots_alone(node: Node) -> None:
@@ -184,6 +184,15 @@ def test_unknown_configuration_key_stops_the_daemon_with_its_path(node: Node, tm
 
     assert done.returncode == 3
     assert b"timeouts.ad is an unknown key" in done.stderr
+
+
+def opened(pid: int) -> list[str]:
+    """Name what a process has open; what it closes meanwhile is not."""
+    targets = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            targets.append(str(path.readlink()))
+    return targets
 
 
 def environment(node: Node, box: Sandbox) -> dict[str, str]:

@@ -178,5 +178,6 @@ def test_ipam_address_of_a_pod_deleted_without_a_daemon_is_given_back_by_the_nex
     held = [path.name for path in HOST_LOCAL.glob("10.*")]
     configured.start_daemon()
     wait_until(lambda: list(HOST_LOCAL.glob("10.*")) == [], 10, "the address is given back")
+    wait_until(lambda: left_over(configured) == [], 10, "its record, which goes after it, is gone")
 
     assert [f"{address}/29" for address in held] == given
