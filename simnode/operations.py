@@ -32,6 +32,7 @@ _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS, _LOOK_SECONDS, _COLLECT_SECONDS = 0.1, 0.5, 2.0
 _CHAIN_NAME = 28  # the longest that iptables takes
 ADD_SECONDS = 20  # of the node's configuration: what is younger than an ADD may take, GC leaves alone
+_NOBODYS = f" of {('', '')}"  # an address whose file is empty, as `invariants` tells of it
 _QUIET_SECONDS = 45.0  # a daemon looks every ten seconds for what is left
 
 
@@ -192,9 +193,10 @@ class Operations:
     def look(self, before: Facts, *living: Sandbox) -> None:
         """Judge the node, to which nothing is done just now; what dies by itself is given time.
 
-        What is left of sandboxes that the runtime forgot is not judged: nobody may collect it before it is old enough.
+        What is left of sandboxes that the runtime forgot is not judged, nor is an address that host-local was killed over
+        before it wrote for whom: nobody may collect them before they are old enough.
         """
-        self._look(lambda: self._violations(before, living, self._forgotten), self._quiet_seconds)
+        self._look(lambda: self._violations(before, living, [*self._forgotten, _NOBODYS]), self._quiet_seconds)
 
     def look_until_collected(self, before: Facts) -> None:
         """Judge the node after the last sandbox, when GC has had the time that what was forgotten must be old."""

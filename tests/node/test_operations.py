@@ -45,3 +45,17 @@ def test_what_the_runtime_forgot_is_not_judged_before_anybody_may_collect_it(nod
 
     operations.tear_down(forgotten)
     assert tally.wrong == []
+
+
+def test_address_of_nobody_is_not_judged_before_anybody_may_collect_it(node: Node) -> None:
+    tally = Tally(seed=7)
+    operations = Operations(node, tally, quiet_seconds=10)
+    node.remove_pod(node.run_pod("first"))
+    before = node.look()
+    planted = Path("/var/lib/cni/networks/cbr0/10.244.3.200")
+    planted.touch()  # as host-local leaves it that is killed before it writes for whom
+
+    operations.look(before)
+
+    planted.unlink()
+    assert tally.wrong == []
