@@ -58,6 +58,7 @@ class Operations:
         self._outages = 0  # begun and ended ones: odd while there is no daemon
         self._vfs: dict[str, tuple[str, ...]] = {}
         self._forgotten: list[str] = []
+        self._died: dict[str, float] = {}  # VFs whose namespace did, and when
 
     def admit(self, identity: PodIdentity, vfs: int) -> None:
         """Have kubelet give devices to a pod, as soon as there are so many.
@@ -74,7 +75,7 @@ class Operations:
                 why: Exception = error
             except _REFUSALS as error:
                 why = error
-                if not self._disturbed(outages):
+                if not (self._disturbed(outages) or self._is_coming_back(str(error))):
                     self.wrong(f"kubelet's Allocate was refused, and the pod fails for good: {error}")
             else:
                 return
@@ -140,6 +141,7 @@ class Operations:
     def destroy_namespace(self, sandbox: Sandbox) -> None:
         """Let the namespace die; no plugin is called."""
         self._node.hca.settle()  # unlike the kernel's own, the simulated sysfs is behind what it tells of
+        self._died |= dict.fromkeys(self._vfs.get(sandbox.container_id, ()), time.monotonic())
         self._node.runtime.remove_sandbox(sandbox)
         self._tally.kill("namespace", self._whose(sandbox))
 
@@ -172,6 +174,11 @@ class Operations:
     def _disturbed(self, outages: int) -> bool:
         """Tell whether there was a moment without a daemon since `outages` was read."""
         return outages % 2 == 1 or self._outages != outages
+
+    def _is_coming_back(self, refusal: str) -> bool:
+        """Tell whether what was refused names a VF whose namespace has just died: kubelet may not know yet that it has no netdev."""
+        since = time.monotonic() - self._quiet_seconds
+        return any(vf in refusal for vf, died in self._died.copy().items() if died > since)
 
     @property
     def is_over(self) -> bool:

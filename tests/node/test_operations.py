@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from simnode.kubelet import PodIdentity
+import pytest
+
+from simnode.kubelet import Allocation, PodIdentity
 from simnode.node import Node
 from simnode.operations import Operations
 from simnode.tally import Tally
@@ -58,4 +60,31 @@ def test_address_of_nobody_is_not_judged_before_anybody_may_collect_it(node: Nod
     operations.look(before)
 
     planted.unlink()
+    assert tally.wrong == []
+
+
+def test_allocate_that_is_refused_for_a_vf_whose_namespace_has_just_died_is_tried_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tally = Tally(seed=7)
+    operations = Operations(node, tally)
+    dying, following = (PodIdentity(name, "default", f"uid-{name}") for name in ("dying", "following"))
+    operations.admit(dying, 1)
+    sandbox = operations.make_sandbox(dying, None)
+    assert operations.add(sandbox)
+    (vf,) = map(str, operations.living(sandbox).vfs)
+    operations.destroy_namespace(sandbox)
+    node.kubelet.remove(dying)
+    operations.tear_down(sandbox)
+    refusals, allocate = iter([ValueError(f"VF {vf} has no network interface")]), node.kubelet.allocate
+
+    def refuse_once(pod: PodIdentity, resource: str, count: int) -> Allocation:
+        for refusal in refusals:
+            raise refusal
+        return allocate(pod, resource, count)
+
+    monkeypatch.setattr(node.kubelet, "allocate", refuse_once)
+    operations.admit(following, 1)
+
+    node.kubelet.remove(following)
     assert tally.wrong == []
