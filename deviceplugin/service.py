@@ -37,8 +37,8 @@ _SETTLE_SECONDS = 0.1
 
 # Kubelet never repeats an Allocate that was refused: it fails the pod for good (UnexpectedAdmissionError,
 # kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline
-# (pkg/kubelet/cm/devicemanager/endpoint.go).
-_LOOKS_BEFORE_REFUSAL = 10
+# (pkg/kubelet/cm/devicemanager/endpoint.go). So a VF has longer to come back than a detach waits for its netdev, 2 s (cni/rails.py).
+_LOOKS_BEFORE_REFUSAL = 25
 
 _CODES: dict[type[RailnetError], grpc.StatusCode] = {
     NotOurs: grpc.StatusCode.NOT_FOUND,

@@ -37,8 +37,8 @@ def test_end_is_a_wait_status(tmp_path: Path, script: str, code: int) -> None:
 def test_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     program = a_program(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; wait")
 
-    with pytest.raises(TimeoutError, match="took longer than 1 s and was ended"):
-        execute(ROOT, program, ENVIRON, b"", Terms(1))
+    with pytest.raises(TimeoutError, match="took longer than 3 s and was ended"):
+        execute(ROOT, program, ENVIRON, b"", Terms(3))
 
     assert has_ended(int((tmp_path / "child").read_text()))
 
