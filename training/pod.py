@@ -14,6 +14,12 @@ _NVIDIA = "nvidia.com"
 _NVIDIA_SHARED = ("gpu.shared", "mig-")
 # By the kernel driver. What else stands there counts thousandths, tiles or memory of one, or is access to all for a monitor.
 _INTEL = ("gpu.intel.com/i915", "gpu.intel.com/xe")
+# Devices, where the domain also has memory and cores of them: volcano-sh/volcano, VolcanoGPUNumber in devices/nvidia/gpushare/type.go
+# and docs/user-guide/how_to_use_volcano_vgpu.md; docs.habana.ai, "Intel Gaudi Device Plugin for Kubernetes".
+_BY_NAME = (*_INTEL, "volcano.sh/gpu-number", "volcano.sh/vgpu-number", "habana.ai/gaudi")
+# One name for each chip, and for each fixed part of one (Ascend910-8c): volcano-sh/volcano, docs/user-guide/how_to_use_vnpu.md
+_ASCEND = "huawei.com/Ascend"
+_ASCEND_SHARES = ("-memory", "-core")
 
 _LONGEST_COUNT = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
 
@@ -63,9 +69,14 @@ class Pod:
 
 
 def is_gpu(resource: str) -> bool:
-    """Tell whether an extended resource is a GPU, or a part of one: `<vendor>/gpu`, NVIDIA's MIG and shared ones, Intel's."""
+    """Tell whether an extended resource is a GPU or what trains in its place, or a part of one.
+
+    `<vendor>/gpu`, NVIDIA's MIG and shared ones, Intel's, Volcano's, Gaudi, Ascend; not what counts their memory or cores.
+    """
     domain, _, name = resource.partition("/")
-    return name == "gpu" or (domain == _NVIDIA and name.startswith(_NVIDIA_SHARED)) or resource in _INTEL
+    if resource.startswith(_ASCEND):
+        return not resource.endswith(_ASCEND_SHARES)
+    return name == "gpu" or (domain == _NVIDIA and name.startswith(_NVIDIA_SHARED)) or resource in _BY_NAME
 
 
 def count(quantity: str) -> int:
