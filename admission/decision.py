@@ -111,7 +111,11 @@ def _switched_off(pod: Pod, own: bool | None, namespace: Namespace) -> str | Non
         return f"its label {NET1} is false"
     if own is None and namespace.net1 is False:
         return f"the label {NET1} of its namespace is false"
-    return None
+    if pod.windows and own:
+        raise Misconfigured(
+            f'the pod is for Windows, where no node has a rail, and its label {NET1} is "true"; remove one of both'
+        )
+    return "it is for Windows, where no node has a rail" if pod.windows else None
 
 
 def _served(container: Container, policy: Policy) -> bool:

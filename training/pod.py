@@ -8,6 +8,7 @@ from vf.errors import Misconfigured
 
 # A static pod's image in the API server: kubelet runs what its file says, whatever is changed here.
 _MIRROR = "kubernetes.io/config.mirror"
+_OS = "kubernetes.io/os"
 
 # nvidia.com also names network devices (hostdev, resources of its RDMA plugin), so not everything of that domain is a GPU.
 _NVIDIA = "nvidia.com"
@@ -47,7 +48,10 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod; `name` is its `generateName` where it has no name yet, `owner` the name of its controller, `subdomain` its headless Service."""
+    """A pod; `name` is its `generateName` where it has no name yet, `owner` the name of its controller, `subdomain` its headless Service.
+
+    `windows`: it says that it runs there, where no node has a rail.
+    """
 
     name: str
     namespace: str
@@ -57,6 +61,7 @@ class Pod:
     host_network: bool = False
     owner: str | None = None
     subdomain: str | None = None
+    windows: bool = False
 
     @property
     def mirror(self) -> bool:
@@ -108,7 +113,16 @@ def parse(document: Any) -> Pod:
         host_network=spec.get("hostNetwork") is True,
         owner=_controller(metadata.get("ownerReferences")),
         subdomain=_text(spec.get("subdomain") or "", "spec.subdomain") or None,
+        windows=_is_windows(spec),
     )
+
+
+def _is_windows(spec: dict[str, Any]) -> bool:
+    chosen = (
+        _mapping(spec.get("os"), "spec.os").get("name"),
+        _mapping(spec.get("nodeSelector"), "spec.nodeSelector").get(_OS),
+    )
+    return "windows" in chosen
 
 
 def _container(entry: Any, path: str) -> Container:

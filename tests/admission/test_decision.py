@@ -215,6 +215,29 @@ def test_network_is_not_looked_at_on_the_hosts_network():
     assert gets(a_pod(hostNetwork=True, annotations={"railnet.io/network": "nowhere"}))
 
 
+WINDOWS: dict[str, dict[str, Any]] = {
+    "os": {"os": {"name": "windows"}},
+    "nodeSelector": {"nodeSelector": {"kubernetes.io/os": "windows"}},
+}
+
+
+@pytest.mark.parametrize("spec", WINDOWS.values(), ids=WINDOWS.keys())
+def test_pod_for_windows_is_left_alone_or_it_would_wait_for_a_node_for_ever(spec: dict[str, Any]):
+    assert decided(a_pod(**spec), net1=True) == Untouched("it is for Windows, where no node has a rail")
+
+
+@pytest.mark.parametrize("spec", WINDOWS.values(), ids=WINDOWS.keys())
+def test_pod_for_windows_with_the_label_contradicts_itself(spec: dict[str, Any]):
+    with pytest.raises(
+        Misconfigured, match=r'for Windows, .* its label railnet\.io/net1 is "true"; remove one of both'
+    ):
+        decided(a_pod(labels=ON, **spec))
+
+
+def test_pod_for_linux_by_name_is_as_any_other():
+    assert gets(a_pod(os={"name": "linux"}, nodeSelector={"kubernetes.io/os": "linux"}))
+
+
 def limited_to(*pools: str) -> Policy:
     networks = Networks(limits={"ml": Limit(pools=pools), "*": Limit()})
     return Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"), networks=networks)
