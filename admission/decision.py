@@ -131,7 +131,7 @@ def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
     Raises:
         NotPermitted: the pod asks for one that it may not have, or its label asks for any and there is none.
     """
-    mentioned = {resource for container in pod.containers for resource in container.resources}
+    mentioned = {resource for container in (*pod.containers, *pod.sidecars) for resource in container.resources}
     policy.networks.permit(namespace.name, mentioned.intersection(policy.resources))
     for resource in policy.resources:
         with suppress(NotPermitted):
@@ -143,7 +143,7 @@ def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
 
 
 def _asked(pod: Pod, policy: Policy) -> int | None:
-    """Count the VFs that the pod's containers ask for by themselves; None if none mentions them."""
+    """Count the VFs that the pod's containers, sidecars among them, ask for by themselves; None if none mentions them."""
     numbers = [number for _, number in _requests(pod, policy)]
     return sum(numbers) if numbers else None
 
@@ -157,7 +157,7 @@ def _asked_in_words(pod: Pod, policy: Policy) -> str:
 
 
 def _requests(pod: Pod, policy: Policy) -> Iterator[tuple[str, int]]:
-    for container in pod.containers:
+    for container in (*pod.containers, *pod.sidecars):
         for resource, quantity in container.resources.items():
             if resource in policy.resources:
                 yield resource, count(quantity)

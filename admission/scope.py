@@ -55,16 +55,18 @@ def recognised_expression() -> str:
 def asks_expression() -> str:
     """Write in CEL: a container asks for a device of any kind, or the pod has an annotation of ours.
 
-    Without a GPU, a VF, or a label that says so, `decision` gives nothing; whether a device is one of those is its matter.
-    The names of extended resources alone have a slash.
+    Without a GPU, a VF, or a label that says so, `decision` gives nothing; whether a device is one of those is its matter, and
+    so is whether an init container is a sidecar. The names of extended resources alone have a slash.
     """
     asked = "\n|| ".join(
         f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
         for kind in ("limits", "requests")
     )
+    exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
     annotated = f"object.metadata.annotations.exists(key, key.startsWith({_quoted(keys.PREFIX)}))"
     return (
-        f"object.spec.containers.exists(container, has(container.resources) && (\n{asked}))\n"
+        f"object.spec.containers{exists}"
+        f"|| has(object.spec.initContainers) && object.spec.initContainers{exists}"
         f"|| has(object.metadata.annotations) && {annotated}"
     )
 

@@ -27,7 +27,7 @@ _LONGEST_COUNT = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: ma
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of `spec.containers`; init containers and sidecars among them neither train nor keep a VF.
+    """A container of `spec.containers`, or an init container that is a sidecar; other init containers keep no VF.
 
     Attributes:
         env: the variables that are set by name; None where a value comes from elsewhere (`valueFrom`).
@@ -50,7 +50,8 @@ class Container:
 class Pod:
     """A pod; `name` is its `generateName` where it has no name yet, `owner` the name of its controller, `subdomain` its headless Service.
 
-    `windows`: it says that it runs there, where no node has a rail.
+    `windows`: it says that it runs there, where no node has a rail. `sidecars`: the init containers that live as long as the pod,
+    and so keep their VFs; none of them trains.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Pod:
     owner: str | None = None
     subdomain: str | None = None
     windows: bool = False
+    sidecars: tuple[Container, ...] = ()
 
     @property
     def mirror(self) -> bool:
@@ -114,7 +116,14 @@ def parse(document: Any) -> Pod:
         owner=_controller(metadata.get("ownerReferences")),
         subdomain=_text(spec.get("subdomain") or "", "spec.subdomain") or None,
         windows=_is_windows(spec),
+        sidecars=tuple(_sidecars(spec.get("initContainers"))),
     )
+
+
+def _sidecars(init: Any) -> Iterator[Container]:
+    for entry, path in _entries(init, "spec.initContainers"):
+        if _mapping(entry, path).get("restartPolicy") == "Always":  # Kubernetes 1.28 and newer
+            yield _container(entry, path)
 
 
 def _is_windows(spec: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from admission.policy import Namespace, Policy
 from tests.admission.reviewing import ask, patch_of, reviewed
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
-from vf.network import Limit, Networks
+from vf.network import Limit, Network, Networks, StaticIpam
 
 JOB = "training.kubeflow.org/"
 
@@ -72,6 +72,43 @@ def test_request_for_a_resource_of_any_pool_is_a_request_for_a_rail():
     assert isinstance(decision, Additions)
     assert decision.vfs == 0
     assert decision.kept[-1] == "kept its request for 2 rdma/ib_vf_b"
+
+
+def a_sidecar(**asks: str) -> dict[str, Any]:
+    return {"name": "s", "restartPolicy": "Always", "resources": {"limits": asks, "requests": dict(asks)}}
+
+
+def test_vf_of_a_sidecar_is_the_pods_for_its_life():
+    decision = decided(a_pod(initContainers=[a_sidecar(**{"rdma/ib_vf": "1"})]))
+
+    assert isinstance(decision, Additions)
+    assert (decision.vfs, decision.kept[-1]) == (0, "kept its request for 1 rdma/ib_vf")
+
+
+def test_vf_of_an_init_container_that_ends_is_not_counted():
+    init = {**a_sidecar(**{"rdma/ib_vf": "1"}), "restartPolicy": None}
+    decision = decided(a_pod(initContainers=[init]))
+
+    assert isinstance(decision, Additions)
+    assert decision.vfs == 1
+
+
+def test_static_addresses_are_for_the_vfs_of_sidecars_too():
+    limits = {"ml": Limit(("storage",), static=True)}
+    networks = Networks({"storage": Network("storage", ipam=StaticIpam())}, limits)
+    pod = a_pod(
+        asks={"rdma/ib_vf": "1"},
+        initContainers=[a_sidecar(**{"rdma/ib_vf": "1"})],
+        annotations={"railnet.io/network": "storage", "railnet.io/net1-ip": "10.0.0.1/24"},
+    )
+
+    with pytest.raises(Misconfigured, match=r"names 1 addresses, but the pod has 2 VFs"):
+        decided(pod, policy=Policy(networks=networks))
+
+
+def test_sidecar_may_not_have_what_its_namespace_may_not():
+    with pytest.raises(NotPermitted, match=r"pods of namespace 'ml' may not have rdma/ib_vf"):
+        decided(a_pod(initContainers=[a_sidecar(**{"rdma/ib_vf": "1"})]), policy=limited_to())
 
 
 def test_contradiction_names_the_resource_that_is_asked_for():

@@ -130,7 +130,7 @@ def marked(operator: Operator, pod: JsonObject) -> bool:
 
 
 def asks(pod: JsonObject) -> bool:
-    containers = pod["spec"]["containers"]
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
     resources = {name for one in containers for asked in (one.get("resources") or {}).values() for name in asked or ()}
     annotations = pod["metadata"].get("annotations") or {}
     return any("/" in name for name in resources) or any(key.startswith("railnet.io/") for key in annotations)
@@ -201,6 +201,10 @@ def changed_goldens(random: Random) -> Iterator[JsonObject]:
                 container["resources"] = random.choice(
                     ({}, {"limits": quantities, "requests": quantities}, {"requests": quantities})
                 )
+        if random.random() < 0.2:
+            quantities, life = random.choice(ASKED), random.choice(("Always", None))
+            sidecar = {"name": "sidecar", "restartPolicy": life, "resources": {"limits": quantities}}
+            pod["spec"]["initContainers"] = [*pod["spec"].get("initContainers", ()), sidecar]
         if random.random() < 0.2:
             labels.pop(random.choice(list(labels)), None) if labels else None
         yield pod
