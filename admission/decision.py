@@ -19,6 +19,7 @@ from vf.errors import Misconfigured, NotPermitted
 from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
 
 _MOST_VFS = 256  # more than any node has; bounds what a pod can make the scheduler and the node look at
+_AUTO = "auto"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
 
@@ -198,23 +199,19 @@ def _by_default(member: Member, container: Container) -> tuple[Part, str]:
 
 def _vfs(pod: Pod, asked: int | None, policy: Policy) -> int:
     """Count the VFs the pod has in the end."""
-    annotated = _annotated(pod, policy)
+    text = pod.annotations.get(keys.VF)
     if asked is None:
-        return annotated or 1
-    if annotated not in (None, asked):
-        text = pod.annotations[keys.VF]
+        return 1 if text is None else _annotated(text, pod, policy)
+    # What auto was when we asked may be another number now: webhooks add GPUs, and replicas of two configurations answer.
+    if text not in (None, _AUTO) and _number(text) != asked:
         raise Misconfigured(
-            f"{keys.VF} is {text if text != 'auto' else f'auto, here {annotated}'}, "
-            f"but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of them"
+            f"{keys.VF} is {text}, but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of them"
         )
     return asked
 
 
-def _annotated(pod: Pod, policy: Policy) -> int | None:
-    text = pod.annotations.get(keys.VF)
-    if text is None:
-        return None
-    if text != "auto":
+def _annotated(text: str, pod: Pod, policy: Policy) -> int:
+    if text != _AUTO:
         return _number(text)
     if policy.rails is None:
         raise Misconfigured(

@@ -119,11 +119,13 @@ def test_contradiction_names_the_resource_that_is_asked_for():
         decided(a_pod(asks=asks, annotations={"railnet.io/vf": "4"}), policy=policy)
 
 
-def test_contradiction_with_auto_says_what_auto_is():
-    pod = a_pod(asks={"rdma/ib_vf": "1"}, annotations={"railnet.io/vf": "auto"})
+@pytest.mark.parametrize("later", [Policy(rails=8), Policy(rails=2), Policy()], ids=["as before", "fewer", "unknown"])
+def test_request_that_is_there_is_what_auto_is(later: Policy):
+    pod = reviewed(a_pod(gpus=1, annotations={"railnet.io/vf": "auto"}), Policy(rails=8))
+    for asked in pod["spec"]["containers"][0]["resources"].values():
+        asked["nvidia.com/gpu"] = "8"
 
-    with pytest.raises(Misconfigured, match=r"railnet\.io/vf is auto, here 4, but .* ask for 1 rdma/ib_vf; remove one"):
-        decided(pod, policy=Policy(rails=4))
+    assert reviewed(pod, later) == pod
 
 
 def test_rail_is_given_by_the_first_pools_name():
