@@ -72,7 +72,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     off = _switched_off(pod, own, namespace)
     if off is not None:
         return Untouched(off)
-    member = recognise(pod, partial(_served, policy=policy))
+    member = recognise(pod, partial(_served, policy=policy), _settled)
     if member is None:
         return Untouched("it has the labels of no training operator that is known here")
     asked = _asked(pod, policy)
@@ -124,6 +124,11 @@ def _served(container: Container, policy: Policy) -> bool:
     if not container.resources.keys().isdisjoint(policy.resources):
         return True
     return all(container.env.get(variable.name) == variable.value for variable in wanted(Part.LAUNCHES))
+
+
+def _settled(container: Container) -> bool:
+    """Tell whether a container sets all that a launcher passes on, to whatever."""
+    return all(variable.name in container.env for variable in wanted(Part.LAUNCHES))
 
 
 def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:

@@ -44,13 +44,17 @@ class Member:
         return ".".join(map(str, self.rank))
 
 
-def recognise(pod: Pod, served: Callable[[Container], bool]) -> Member | None:
+def recognise(
+    pod: Pod, served: Callable[[Container], bool], settled: Callable[[Container], bool] = lambda _: False
+) -> Member | None:
     """Tell what a pod is to a training job; None if it is of none.
 
     Args:
         pod: the pod.
         served: whether a container has already what the one that trains is given, by its author or by an earlier review.
             Then it is the one, wherever other webhooks have put containers of theirs since.
+        settled: whether a container has of all that something, perhaps something else, so that it would be given nothing. Then
+            it is the one where nothing else tells.
 
     Raises:
         Misconfigured: an annotation about the job is malformed, or names a container that is not there.
@@ -58,7 +62,7 @@ def recognise(pod: Pod, served: Callable[[Container], bool]) -> Member | None:
     operator = next((row for row in OPERATORS if _is_by(row, pod)), None)
     if operator is None:
         return None
-    position = _training_container(operator, pod, served)
+    position = _training_container(operator, pod, served, settled)
     container = pod.containers[position]
     role = _said(operator.role, pod, container)
     return Member(
@@ -83,7 +87,9 @@ def marked(value: str | None, values: tuple[str, ...]) -> bool:
     return bool(value) and (not values or value in values)
 
 
-def _training_container(operator: Operator, pod: Pod, served: Callable[[Container], bool]) -> int:
+def _training_container(
+    operator: Operator, pod: Pod, served: Callable[[Container], bool], settled: Callable[[Container], bool]
+) -> int:
     wanted = pod.annotations.get(keys.CONTAINER)
     if wanted is not None:
         return _annotated(wanted, pod)
@@ -93,6 +99,7 @@ def _training_container(operator: Operator, pod: Pod, served: Callable[[Containe
         _by_name(operator, pod),
         _first(pod, lambda container: container.gpus > 0),
         _first(pod, lambda container: container.name == main),
+        _first(pod, settled),
     )
     return next((position for position in candidates if position is not None), 0)
 

@@ -105,6 +105,24 @@ def test_container_put_first_later_draws_nothing_to_itself(golden: Golden):
     assert review(golden, pod) == pod
 
 
+MPI_LABELS = {
+    "training.kubeflow.org/operator-name": "mpi-operator",
+    "training.kubeflow.org/job-name": "pi",
+    "training.kubeflow.org/job-role": "launcher",
+}
+
+
+@pytest.mark.parametrize("given", [0, 1, 2])
+def test_container_put_before_a_launcher_that_sets_variables_itself_gets_nothing(given: int):
+    names = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
+    own = [{"name": name, "value": "eth9"} for name in names[:given]]
+    launcher = {"name": "mpirun", "env": own, "resources": {}}
+    pod = reviewed({"metadata": {"name": "p", "labels": MPI_LABELS}, "spec": {"containers": [launcher]}}, net1=True)
+    pod["spec"]["containers"].insert(0, copy.deepcopy(PROXY))
+
+    assert reviewed(pod, net1=True) == pod
+
+
 def contains(whole: Any, part: Any) -> bool:
     """Tell whether all of `part` stands in `whole`, lists at their beginning."""
     if isinstance(part, dict):

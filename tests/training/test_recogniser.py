@@ -24,8 +24,8 @@ PLAIN = a_container(name="plain")
 DEFAULT = {"kubectl.kubernetes.io/default-container": "plain"}
 
 
-def recognised(pod: Pod, served: str = "") -> Member:
-    member = recognise(pod, lambda container: container.name == served)
+def recognised(pod: Pod, served: str = "", settled: str = "") -> Member:
+    member = recognise(pod, lambda container: container.name == served, lambda container: container.name == settled)
     assert member is not None
     return member
 
@@ -49,6 +49,13 @@ def test_container_that_trains(labels: Any, containers: Any, annotations: Any, s
     pod = a_pod(*containers, labels=labels, annotations=annotations)
 
     assert pod.containers[recognised(pod, served).container].name == expected
+
+
+@pytest.mark.parametrize(("annotations", "expected"), [({}, "settled"), (DEFAULT, "plain")], ids=["nothing", "default"])
+def test_container_that_is_settled_trains_where_nothing_else_tells(annotations: Any, expected: str):
+    pod = a_pod(SIDECAR, PLAIN, a_container(name="settled"), labels=ANY_POD, annotations=annotations)
+
+    assert pod.containers[recognised(pod, settled="settled").container].name == expected
 
 
 def test_first_row_that_fits_counts():
