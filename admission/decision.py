@@ -114,7 +114,7 @@ def _switched_off(pod: Pod, own: bool | None, namespace: Namespace) -> str | Non
         return f"the label {NET1} of its namespace is false"
     if pod.windows and own:
         raise Misconfigured(
-            f'the pod is for Windows, where no node has a rail, and its label {NET1} is "true"; remove one of both'
+            f'the pod is for Windows, where no node has a rail, and its label {NET1} is "true"; remove one of them'
         )
     return "it is for Windows, where no node has a rail" if pod.windows else None
 

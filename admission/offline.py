@@ -8,6 +8,7 @@ from admission.decision import Additions, decide
 from admission.explain import report
 from admission.patch import operations
 from admission.policy import Namespace, Policy, switch
+from admission.scope import NEVER
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
 
@@ -44,9 +45,17 @@ def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace],
         namespace = pod.namespace or "default"
         decision = decide(pod, namespaces.get(namespace, Namespace(namespace)), policy)
     except (Misconfigured, NotPermitted) as error:
-        return Explained((f"pod {_name(document.get('metadata'))}", f"  denied: {error}"), allowed=False)
-    added = operations(document, decision) if isinstance(decision, Additions) else []
-    return Explained(tuple(report(pod, decision, added)), allowed=True)
+        subject, allowed, lines = f"pod {_name(document.get('metadata'))}", False, [f"  denied: {error}"]
+    else:
+        added = operations(document, decision) if isinstance(decision, Additions) else []
+        (subject, *lines), allowed = report(pod, decision, added), True
+    return Explained((subject, *_nobody_asked(document.get("metadata")), *lines), allowed)
+
+
+def _nobody_asked(metadata: object) -> Iterator[str]:
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    if namespace in NEVER:
+        yield f"  not asked: API servers of Kubernetes 1.21 and newer ask nobody about pods of {namespace}; an older one:"
 
 
 def _namespace(document: Mapping[str, Any]) -> Namespace:

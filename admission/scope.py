@@ -23,7 +23,7 @@ PLAIN, LABELLED = "/pods", "/pods/net1"  # of pods in namespaces without the lab
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; what is waited for is a server whose node has just died
 # Kubernetes 1.21 and newer give each namespace this label. Nothing there trains, and what runs there must run without us.
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-_NEVER = ("kube-system", NAMESPACE)
+NEVER = ("kube-system", NAMESPACE)
 
 _LABELS = "object.metadata.labels"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -152,7 +152,7 @@ def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> 
                 "scope": "Namespaced",
             }
         ],
-        "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *_NEVER), *namespaces]},
+        "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *NEVER), *namespaces]},
         "objectSelector": pods,
         "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
         "admissionReviewVersions": ["v1"],

@@ -268,7 +268,7 @@ def test_pod_for_windows_is_left_alone_or_it_would_wait_for_a_node_for_ever(spec
 @pytest.mark.parametrize("spec", WINDOWS.values(), ids=WINDOWS.keys())
 def test_pod_for_windows_with_the_label_contradicts_itself(spec: dict[str, Any]):
     with pytest.raises(
-        Misconfigured, match=r'for Windows, .* its label railnet\.io/net1 is "true"; remove one of both'
+        Misconfigured, match=r'for Windows, .* its label railnet\.io/net1 is "true"; remove one of them'
     ):
         decided(a_pod(labels=ON, **spec))
 

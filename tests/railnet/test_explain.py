@@ -81,6 +81,26 @@ def test_namespace_in_the_file_opts_its_pods_in(tmp_path: Path, capsys: pytest.C
     assert "  because:   the label railnet.io/net1 of its namespace is true" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
+@pytest.mark.parametrize("pod", [POD, POD.replace("  labels:", "  annotations: {railnet.io/vf: two}\n  labels:")])
+def test_pod_of_a_namespace_that_nobody_is_asked_about_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pod: str, namespace: str
+):
+    explain(written(tmp_path, pod.replace("namespace: ml", f"namespace: {namespace}")), Configuration())
+
+    told = capsys.readouterr().out.splitlines()[1]
+    assert (
+        told
+        == f"  not asked: API servers of Kubernetes 1.21 and newer ask nobody about pods of {namespace}; an older one:"
+    )
+
+
+def test_pod_of_another_namespace_is_not_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    explain(written(tmp_path, POD), Configuration())
+
+    assert "not asked" not in capsys.readouterr().out
+
+
 def test_list_of_pods_is_explained_pod_by_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     entries = "".join(f"- {POD.strip()}\n".replace("\n", "\n  ") + "\n" for _ in range(2))
 
