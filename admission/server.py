@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 import traceback
+from asyncio import constants
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
@@ -27,12 +28,19 @@ _PATIENCE_SECONDS = 10.0  # for a handshake, for the first request, and for each
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90, and it should be first
 _LINGER_SECONDS = 2.0  # for a client that still sends what has been refused
 _MOMENT_SECONDS = 0.1  # for an answer that is being written
-# Pods have some KiB. What is larger is held by four at a time, so that a container of 256 MiB has room for the largest.
-_LARGE_BYTES, _LARGE_PLACES = 1 << 20, 4
+# Pods have some KiB. What is larger is held by four at a time, so that a container of 256 MiB has room for the largest, and for
+# clients that send the most that needs no place, and then nothing: each holds that, and what is read ahead of it.
+_LARGE_BYTES, _LARGE_PLACES = 64 << 10, 4
+_AHEAD_BYTES = 16 << 10
+# Some 70 KiB each where it is idle, 290 in the middle of a body that pauses. An API server has 200 requests in flight at most
+# (--max-mutating-requests-inflight), keeps its connections, and there are two of us.
+_MOST_CONNECTIONS = 500
 _BACKLOG = 512
 # asyncio reads each TLS connection into a buffer of its own, of 256 KiB: 300 that say nothing held 85 MiB, and now hold 20. An
 # API server makes one for each pod that it asks about at the same time, as HTTP/1.1 does. A TLS record has 16 KiB at most.
 SSLProtocol.max_size = 32 << 10
+# In KiB: how much a connection that is not read from may hold undeciphered; 256 otherwise.
+constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = 32  # type: ignore[misc]  # final, it says; read for each connection
 
 
 class Meter(Protocol):
@@ -49,6 +57,13 @@ class Refused(Exception):
         """Say so by a status and words; `close` if nothing more can be read from the connection."""
         super().__init__(words)
         self.status, self.close = status, close
+
+
+class _TurnedAway(asyncio.Protocol):
+    """A connection too many: it ends when it begins."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.abort()  # type: ignore[attr-defined]  # a stream's has it
 
 
 class Server:
@@ -89,6 +104,7 @@ class Server:
             keepalive_timeout=_IDLE_SECONDS,
             lingering_time=_LINGER_SECONDS,
             auto_decompress=False,
+            read_bufsize=_AHEAD_BYTES,
             logger=_http_log(),
         )
         self._listener = await asyncio.get_running_loop().create_server(
@@ -120,7 +136,9 @@ class Server:
                 await self._rests.wait()
         await self._http.shutdown(_MOMENT_SECONDS)
 
-    def _connection(self) -> RequestHandler:
+    def _connection(self) -> asyncio.Protocol:
+        if len(self._http.connections) >= _MOST_CONNECTIONS:
+            return _TurnedAway()
         connection = self._http()
         self._silent.add(connection)
         asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._hurry, connection)

@@ -214,6 +214,40 @@ def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them():
     run(test)
 
 
+def test_clients_that_pause_in_a_body_of_a_megabyte_hold_the_places_and_small_bodies_need_none():
+    async def test(served: Served) -> None:
+        raw = request(a_review(TRAINING).ljust(1 << 20))
+        paused = [await served.connect() for _ in range(8)]
+        for connection in paused:
+            connection.send(raw[:-10])
+        await served.until(lambda one: len(one._busy) == len(paused) and one._large.locked())
+
+        assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+        for connection in paused:
+            connection.writer.transport.abort()
+
+    run(test)
+
+
+def test_connection_too_many_is_turned_away_and_those_that_are_there_stay(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 2)
+
+    async def test(served: Served) -> None:
+        first, second = await served.connect(), await served.connect()
+        for connection in (first, second):
+            assert (await connection.post(a_review(PLAIN))).status == 200
+        third = await served.connect()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await third.post(a_review(PLAIN))
+        assert (await first.post(a_review(PLAIN))).status == 200
+        second.writer.transport.abort()
+        await served.until(lambda one: len(one._http.connections) == 1)
+
+        assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
 def test_rubbish_is_answered_and_the_log_keeps_nothing_of_it(caplog: pytest.LogCaptureFixture):
     async def test(served: Served) -> None:
         connection = await served.connect()
