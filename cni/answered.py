@@ -34,9 +34,8 @@ def check(answers: Iterable[Answer], attachments: Iterable[Attachment], root: Pa
 
 
 def _check(one: Attachment, uverbs: DeviceNode | None, answer: Answer, root: Path) -> None:
-    if (
-        uverbs is None
-    ):  # as while its driver is bound anew: nobody knows what it will have, and the nodes may be another's
+    # As while its driver is bound again: nobody knows what it will have, and the nodes may be another's.
+    if uverbs is None:
         raise Unusable(
             f"VF {one.vf} has no RDMA device now, but its container gets {_listed(answer.device_nodes)}: is its driver's "
             "RDMA module loaded? kubelet tries again"

@@ -80,9 +80,8 @@ class Journal:
     def _read(self, path: Path, quarantine: Path) -> None:
         try:
             record = decode(path.read_bytes())
-            if path != self._path(
-                record.key
-            ):  # `remove` would never find it, and at each start it would own its VFs again
+            # `remove` would never find a copy, and at each start it would own the VFs again.
+            if path != self._path(record.key):
                 raise Unreadable(f"it is the record of {record.key}")
         except Unreadable as error:
             path.replace(quarantine / path.name)

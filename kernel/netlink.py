@@ -31,9 +31,7 @@ _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, seque
 _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length, type
 _ATTRIBUTE_TYPE = 0x3FFF  # NLA_TYPE_MASK
 _DUMPS = 32
-_MOST_ANSWERS = (
-    1 << 16
-)  # far more links and addresses than a node has, and fewer than a pod could have to use our memory up
+_MOST_ANSWERS = 1 << 16  # more links or addresses than any node has, and fewer than a pod can make to use our memory up
 _RECEIVE_BYTES = 65536  # the kernel fills at most 32 KiB of a dump (netlink_dump(), net/netlink/af_netlink.c)
 
 

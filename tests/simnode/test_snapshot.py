@@ -176,9 +176,7 @@ def test_cluster_leaves_nothing_also_when_a_node_dies(cni_plugins):
     with pytest.raises(RemoteFailed, match="node-b"):
         lose_a_node(cni_plugins)
 
-    give_up = (
-        time.monotonic() + 10
-    )  # a node's port goes with the node's end of it, whose namespace the kernel cleans up later
+    give_up = time.monotonic() + 10  # a node's port goes with its other end, whose namespace the kernel cleans up later
     while (found := left_over(before, *ROOTS)) and time.monotonic() < give_up:
         time.sleep(0.05)
     assert found == []
