@@ -28,6 +28,8 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -
     # kubelet's word counts only where VFs are to be made: a checkpoint that is not understood ends no daemon that makes none.
     if provision.create(configuration.provision, table.inventory, ()):
         await _create(configuration, table, sysfs)
+    # What recovery has waited for, or somebody else is at, may have a driver by now: to bind it again is EBUSY.
+    table.refresh(await asyncio.to_thread(sysfs.inventory))
     pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
     macs = await asyncio.to_thread(vf_netlink.macs, pfs)
     bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
@@ -52,7 +54,6 @@ async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
                 step.count,
             )
     await asyncio.to_thread(perform.provision, create, sysfs)
-    table.refresh(await asyncio.to_thread(sysfs.inventory))
 
 
 def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:

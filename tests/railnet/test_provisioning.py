@@ -10,11 +10,11 @@ import pytest
 from kernel.sysfs import Sysfs
 from railnet import provisioning
 from railnet.configuration import Configuration, HostPaths
-from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree
+from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree, link
 from vf.address import PciAddress
 from vf.errors import NotReady
 from vf.provision import Provision
-from vf.step import CreateVfs
+from vf.step import BindDriver, CreateVfs
 from vf.table import Owner, VfTable
 
 NOWHERE = PciAddress.parse(IN_POD)  # it has a driver, and its netdev is not on the node
@@ -26,7 +26,8 @@ class Start:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self._folder = folder
-        Tree(folder).whole()
+        self.tree = Tree(folder)
+        self.tree.whole()
         self._sysfs = Sysfs(folder)
         self.table = VfTable(self._sysfs.inventory())
         self.table.claim(PciAddress.parse(UNBOUND), Owner("c0ffee", "eth0", ""))
@@ -75,6 +76,18 @@ def test_vf_that_has_been_looked_for_everywhere_is_not_waited_for(start: Start) 
     start.make_vfs(3)
 
     assert start.now == 0
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_only_a_vf_that_still_has_no_driver_is_bound(start: Start, is_bound: bool) -> None:
+    start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
+    if is_bound:  # after the daemon has looked
+        link(start.tree.devices / UNBOUND / "driver", start.tree.root / "bus/pci/drivers/mlx5_core")
+
+    start.make_vfs(3)
+
+    bound = [step.vf for step in start.steps if isinstance(step, BindDriver)]
+    assert bound == ([] if is_bound else [PciAddress.parse(UNBOUND)])
 
 
 @pytest.mark.parametrize("wanted", [(), (3,)], ids=["nothing is provisioned", "all are made"])
