@@ -34,7 +34,7 @@ def rendered(told: dict[str, Any]) -> Iterator[str]:
     if told["rails"]:
         yield from _table(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
     else:
-        yield "This node has no PF that can have VFs: no pod gets a rail here, and all others are as before."
+        yield "This node has no card that can be a rail: no pod gets one here, and all others are as before."
     if told["vfs"]:
         yield ""
         yield from _table(_RESOURCES, list(_resources(told["vfs"])))

@@ -108,5 +108,5 @@ def test_node_without_a_card_says_so() -> None:
     assert list(rendered(told(rails=[], vfs=[], sandboxes=[]))) == [
         "railnet 0.1.0: ready",
         "",
-        "This node has no PF that can have VFs: no pod gets a rail here, and all others are as before.",
+        "This node has no card that can be a rail: no pod gets one here, and all others are as before.",
     ]
