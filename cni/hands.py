@@ -253,10 +253,8 @@ class Hands:
             self._end("the executable is gone")
             return
         self._inbox += chunk
-        if (
-            len(self._inbox) > _MAX_INBOX
-        ):  # more than any frame, and nobody waits for it: the socket's buffer may fill up
-            self._stop_reading()
+        if len(self._inbox) > _MAX_INBOX:
+            self._stop_reading()  # more than any frame, and nobody waits for it: the socket's buffer may fill up
         self._wake()
 
     def _end(self, why: str) -> None:

@@ -55,9 +55,8 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFF_UP = 0x1  # include/uapi/linux/if.h
 _IFINFOMSG = struct.Struct("=BxHiII")  # family, type, ifindex, flags, which flags to change
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, ifindex
-_RTMSG = struct.Struct(
-    "=BBBBBBBBI"
-)  # family, lengths of destination and source, tos, table, protocol, scope, type, flags
+# family, lengths of destination and source, tos, table, protocol, scope, type, flags
+_RTMSG = struct.Struct("=BBBBBBBBI")
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
 _MAIN_TABLE, _STATIC, _UNIVERSE, _ON_LINK, _UNICAST = 254, 4, 0, 253, 1  # RT_TABLE_, RTPROT_, RT_SCOPE_*, RTN_
 _SIOCGIFINDEX = 0x8933  # include/uapi/linux/sockios.h

@@ -76,9 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="print it as JSON")
     demo = commands.add_parser("demo", help="two simulated nodes: pods, pings, and what is left over")
     demo.add_argument("--json", action="store_true", help="print the result as JSON")
-    demo.add_argument(
-        "--inside", action="store_true", help=argparse.SUPPRESS
-    )  # the half that runs apart from this machine
+    # The half that runs apart from this machine.
+    demo.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     commands.add_parser("version", help="print the version")
     return parser
 
