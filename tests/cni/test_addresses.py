@@ -82,6 +82,12 @@ def test_there_is_no_route_where_there_is_no_other_rail(tmp_path: Path, journal:
     assert routes(slices(tmp_path), journal, ALL[:2], one_rail) == [(), ()]
 
 
+def test_other_rails_may_be_other_nodes_alone(tmp_path: Path, journal: Journal) -> None:
+    of_two = Network(tmp_path, SliceIpam(RANGE, rails=2))
+
+    assert routes(of_two, journal, ALL[:1], Inventory(NODE.pfs[:1])) == [(Route(RANGE, None),)]
+
+
 def test_vf_keeps_its_address_when_nobody_else_has_it(tmp_path: Path, journal: Journal) -> None:
     addresses = slices(tmp_path)
 
