@@ -438,6 +438,23 @@ def test_certificate_with_a_key_of_another_kind_is_shown_in_place_of_the_former(
     run(test)
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_client_that_says_no_name_is_shown_the_latest_certificate(version: ssl.TLSVersion):
+    async def test(served: Served) -> None:
+        served.shown.show(leaf := a_leaf(served.authority))
+        context = served.trust()
+        context.check_hostname = False
+        context.minimum_version = context.maximum_version = version
+
+        _, writer = await asyncio.open_connection("127.0.0.1", served.server.port, ssl=context)  # no SNI: an address
+
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.transport.abort()
+        assert shown == leaf.certificate.public_bytes(Encoding.DER)
+
+    run(test)
+
+
 def test_leaf_that_openssl_does_not_take_changes_nothing():
     async def test(served: Served) -> None:
         before = served.shown.leaf
