@@ -54,11 +54,10 @@ class Books:
 def missing(inventory: Inventory, owned: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
     """Give the free VFs that should have a netdev on the node and have none.
 
-    One whose driver makes none, such as vfio-pci's, belongs to somebody else.
+    One whose driver makes none, such as vfio-pci's, belongs to somebody else; so does one that is on no rail, as of a card that no
+    pool asks for: another CNI plugin may have moved its netdev.
     """
-    return tuple(
-        vf for vf in inventory.vfs() if vf.address not in owned and vf.netdev is None and _makes_netdevs(inventory, vf)
-    )
+    return tuple(vf for vf in _free(inventory, owned) if vf.netdev is None and _makes_netdevs(inventory, vf))
 
 
 def adopt(
@@ -110,11 +109,7 @@ def _to_be_tried(
 
 def misnamed(inventory: Inventory, owned: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
     """Give the free VFs whose netdev on the node has such a name as one has that came back from a namespace that died."""
-    return tuple(
-        vf
-        for vf in inventory.vfs()
-        if vf.address not in owned and vf.netdev is not None and _OF_A_POD.fullmatch(vf.netdev.name)
-    )
+    return tuple(vf for vf in _free(inventory, owned) if vf.netdev is not None and _OF_A_POD.fullmatch(vf.netdev.name))
 
 
 def rename_home(
@@ -130,6 +125,10 @@ def rename_home(
         for netdev, name in wanted
         if netdev is not None and name not in (None, netdev.name)
     )
+
+
+def _free(inventory: Inventory, owned: Container[PciAddress]) -> Iterator[VirtualFunction]:
+    return (vf for rail in inventory.rails for vf in rail.vfs if vf.address not in owned)
 
 
 def _own(written: str | None) -> str | None:

@@ -29,8 +29,12 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
     for address in vfs:
         vf = inventory.vf(address)
         rail = None if vf is None else inventory.rail(address)
-        if vf is None or rail is None:
+        if vf is None:
             raise NotOurs(f"kubelet gave this pod {address}, which is not a VF of this node")
+        if rail is None:
+            raise NotOurs(
+                f"kubelet gave this pod VF {address}, which is on none of this node's rails (`rails`, `pools`)"
+            )
         found.append((rail, address, vf))
     return tuple(Assigned(f"net{number}", rail, vf) for number, (rail, _, vf) in enumerate(sorted(found), start=1))
 

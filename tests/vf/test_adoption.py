@@ -11,7 +11,7 @@ from vf import adoption
 from vf.address import PciAddress
 from vf.adoption import Absence, Books, Stray
 from vf.difference import LinkState
-from vf.function import Inventory, VirtualFunction
+from vf.function import Inventory, LinkLayer, Netdev, VirtualFunction
 from vf.record import Netns, Pod, Record, Trace
 from vf.step import ProbeAgain, RenameLink
 
@@ -55,6 +55,16 @@ def test_free_vf_whose_driver_makes_netdevs_and_that_has_none_is_missing(changes
 
 def test_vf_of_a_sandbox_is_not_missing() -> None:
     assert adoption.missing(with_vf(FIRST, netdev=None), {FIRST.address}) == ()
+
+
+def test_vf_on_no_rail_is_somebody_elses() -> None:
+    away, returned = with_vf(FIRST, netdev=None), with_vf(FIRST, netdev=Netdev("net1", 31, 1500))
+    ethernet = frozenset[LinkLayer]({"Ethernet"})
+
+    assert [vf.address for vf in adoption.missing(away, ())] == [FIRST.address]
+    assert [vf.address for vf in adoption.misnamed(returned, ())] == [FIRST.address]
+    assert adoption.missing(replace(away, rail_link_layers=ethernet), ()) == ()
+    assert adoption.misnamed(replace(returned, rail_link_layers=ethernet), ()) == ()
 
 
 # What a namespace without a record gets.

@@ -59,6 +59,13 @@ def test_assign_names_what_is_no_vf_of_this_node(text: str) -> None:
         assign(two_rails(), [FIRST, PciAddress.parse(text)])
 
 
+def test_assign_names_a_vf_that_is_on_no_rail() -> None:
+    only_second = replace(two_rails(), named_rails=(SECOND._replace(function=0),))
+
+    with pytest.raises(NotOurs, match=f"VF {FIRST}, which is on none of this node's rails"):
+        assign(only_second, [FIRST])
+
+
 def test_attachments_say_all_that_is_needed_to_go_back() -> None:
     vf = a_vf("0000:03:00.1", rdma=an_rdma_device(4, node_guid=Guid(7)))
     address = ip_interface("10.56.3.1/16")
