@@ -131,8 +131,7 @@ class Server:
             await hands.shake(self._limits.add + self._limits.delegate)
             await self._request(raw_environment, stdin, hands)
         except Queried:
-            with suppress(ExecutableGone):
-                await hands.answer(self._report())
+            await self._told(hands)
         except FrameError as error:
             _log.warning("refused: %s", error)
             with suppress(ExecutableGone):
@@ -142,6 +141,14 @@ class Server:
             _log.warning("a request ended early: %r", error)
         finally:
             hands.close()
+
+    async def _told(self, hands: Hands) -> None:
+        try:
+            await hands.answer(self._report())
+        except ExecutableGone:
+            pass  # nobody waits for it any more
+        except Exception as error:  # noqa: BLE001 - whoever asks sees the connection end, and why stands here
+            _log.error("a query cannot be answered: %r", error)
 
     async def _request(self, raw_environment: dict[bytes, bytes], stdin: bytes, hands: Hands) -> None:
         started, verb = time.monotonic(), _verb(raw_environment)

@@ -121,6 +121,7 @@ class Node:
         self.told: list[Attached | Refused] = []
         self.places = Places()
         self.meter = Counted()
+        self.report = b'{"report": 1}'
         self.kubelet = folder / "kubelet"
         self.kubelet_knows()
         self.has_primary('{"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
@@ -162,7 +163,7 @@ class Node:
                 self.told.append,
                 places=self.places,
                 meter=self.meter,
-                report=lambda: b'{"report": 1}',
+                report=lambda: self.report,
             )
             serving = asyncio.create_task(server.serve(self.socket, tell))
             await ready.wait()

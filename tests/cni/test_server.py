@@ -103,6 +103,17 @@ def test_query_is_answered_with_the_report_and_ends_there(node: Node) -> None:
     assert node.serve(play) == [[(frames.ANSWER, b'{"report": 1}'), (0, b"")]]
 
 
+def test_query_that_cannot_be_answered_is_logged_and_hurts_nobody(node: Node, caplog) -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.send(frames.frame(frames.QUERY))
+        return await executable.receive()
+
+    node.report = bytes(frames.MAX_PAYLOAD + 1)
+
+    assert node.serve(play, added) == [(0, b""), (["ADD flannel"], (0, BYTES))]
+    assert "a query cannot be answered: FrameError('a payload of 1048577 bytes" in caplog.text
+
+
 def test_query_of_somebody_who_does_not_wait_hurts_nobody(node: Node) -> None:
     async def play(executable: FakeExecutable) -> None:
         await executable.send(frames.frame(frames.QUERY))
