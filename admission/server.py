@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 # By path, what the label of the pod's namespace says: the webhook configuration has an entry for each.
 PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
 _PATIENCE_SECONDS = 10.0  # for a handshake, for the first request, and for each body; a webhook's timeout is ten, too
+_REST_SECONDS = 2.0  # for the rest of a body that has a place, which others wait for
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90, and it should be first
 _LINGER_SECONDS = 2.0  # for a client that still sends what has been refused
 _MOMENT_SECONDS = 0.1  # for an answer that is being written
@@ -32,8 +33,8 @@ _MOMENT_SECONDS = 0.1  # for an answer that is being written
 # clients that send the most that needs no place, and then nothing: each holds that, and what is read ahead of it.
 _LARGE_BYTES, _LARGE_PLACES = 64 << 10, 4
 _AHEAD_BYTES = 16 << 10
-# Some 70 KiB each where it is idle, 290 in the middle of a body that pauses. An API server has 200 requests in flight at most
-# (--max-mutating-requests-inflight), keeps its connections, and there are two of us.
+# Of those that have shaken hands: some 70 KiB each where it is idle, 290 in the middle of a body that pauses. An API server has
+# some hundred requests in flight at most (--max-mutating-requests-inflight), keeps few connections, and there are two of us.
 _MOST_CONNECTIONS = 500
 _BACKLOG = 512
 # asyncio reads each TLS connection into a buffer of its own, of 256 KiB: 300 that say nothing held 85 MiB, and now hold 20. An
@@ -205,17 +206,17 @@ class Server:
             raise _too_large()
         parts, size = [], 0
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_PATIENCE_SECONDS) as limit:
                 async for part in request.content.iter_any():
                     if size <= _LARGE_BYTES < size + len(part):
                         await place.enter_async_context(self._large)
+                        limit.reschedule(asyncio.get_running_loop().time() + _REST_SECONDS)
                     parts.append(part)
                     size += len(part)
                     if size > MAX_BYTES:
                         raise _too_large()
         except TimeoutError:
-            words = f"the body did not come within {_PATIENCE_SECONDS:g} s"
-            raise Refused(HTTPStatus.REQUEST_TIMEOUT, words, close=True) from None
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the body did not come in time", close=True) from None
         except (web.RequestPayloadError, OSError) as error:  # or the client has gone away
             words = f"the body cannot be read: {type(error).__name__}"
             raise Refused(HTTPStatus.BAD_REQUEST, words, close=True) from None

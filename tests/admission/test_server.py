@@ -189,7 +189,9 @@ def test_body_as_large_as_it_may_be_is_reviewed():
     run(test)
 
 
-def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them():
+def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_REST_SECONDS", 60.0)
+
     async def test(served: Served) -> None:
         large = request(a_review(TRAINING).ljust(2 << 20))
         halves = [await served.connect() for _ in range(4)]
@@ -214,7 +216,28 @@ def test_large_bodies_wait_for_a_place_and_small_ones_do_not_wait_for_them():
     run(test)
 
 
-def test_clients_that_pause_in_a_body_of_a_megabyte_hold_the_places_and_small_bodies_need_none():
+def test_client_that_pauses_in_a_large_body_does_not_keep_its_place_for_long(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(server, "_REST_SECONDS", 0.2)
+
+    async def test(served: Served) -> None:
+        raw = request(a_review(TRAINING).ljust(80 << 10))
+        paused = [await served.connect() for _ in range(4)]
+        for connection in paused:
+            connection.send(raw[:-10])
+        await served.until(lambda one: one._large.locked())
+
+        assert (await (await served.connect()).post(a_review(TRAINING).ljust(80 << 10))).status == 200
+        assert [(await connection.answer()).status for connection in paused] == [408] * 4
+
+    run(test)
+
+
+def test_clients_that_pause_in_a_body_of_a_megabyte_hold_the_places_and_small_bodies_need_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(server, "_REST_SECONDS", 60.0)
+
     async def test(served: Served) -> None:
         raw = request(a_review(TRAINING).ljust(1 << 20))
         paused = [await served.connect() for _ in range(8)]
@@ -317,7 +340,7 @@ def test_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
         answer = await connection.answer()
 
-        assert (answer.status, answer.words) == (408, "the body did not come within 1 s")
+        assert (answer.status, answer.words) == (408, "the body did not come in time")
         assert answer.headers["connection"] == "close"
 
     run(test)
