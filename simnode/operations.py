@@ -32,6 +32,7 @@ _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS, _LOOK_SECONDS, _COLLECT_SECONDS = 0.1, 0.5, 2.0
 _CHAIN_NAME = 28  # the longest that iptables takes
 ADD_SECONDS = 20  # of the node's configuration: what is younger than an ADD may take, GC leaves alone
+_RETURN_SECONDS = 20.0  # of a netdev from a namespace that died, on a machine that is busy with all the others
 _NOBODYS = f" of {('', '')}"  # an address whose file is empty, as `invariants` tells of it
 _QUIET_SECONDS = 45.0  # a daemon looks every ten seconds for what is left
 
@@ -177,7 +178,7 @@ class Operations:
 
     def _is_coming_back(self, refusal: str) -> bool:
         """Tell whether what was refused names a VF whose namespace has just died: kubelet may not know yet that it has no netdev."""
-        since = time.monotonic() - self._quiet_seconds
+        since = time.monotonic() - _RETURN_SECONDS
         return any(vf in refusal for vf, died in self._died.copy().items() if died > since)
 
     @property
