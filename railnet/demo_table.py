@@ -1,18 +1,21 @@
 """What `railnet demo` prints for people: a line for each pod and each further rail of it, then what was looked at."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from railnet.demo_scenario import Findings
+from railnet.table import Column, aligned
 
-_HEAD = ("node", "pod", "eth0", "net", "address", "VF", "GUID", "rail", "ADD ms")
-_RIGHT = len(_HEAD) - 1  # numbers are aligned on the right
+_COLUMNS = (
+    *map(Column, ("node", "pod", "eth0", "net", "address", "VF", "GUID", "rail")),
+    Column("ADD ms", number=True),
+)
 
 
 def rendered(findings: Findings) -> Iterator[str]:
     """Give the lines."""
     yield ""
-    yield from _table(list(_rows(findings.pods)))
+    yield from (f"  {line}" for line in aligned(_COLUMNS, list(_rows(findings.pods)), rule="─"))
     yield ""
     yield from _pings(findings)
     for entry in findings.checks:
@@ -31,20 +34,6 @@ def _rows(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             details = (rail["ifname"], rail["address"], rail["vf"], rail["guid"], str(rail["rail"]))
             yield (*own, *details, milliseconds)
             own, milliseconds = ("", "", ""), ""
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-    yield _line(_HEAD, widths)
-    yield _line(["─" * width for width in widths], widths)
-    for row in rows:
-        yield _line(row, widths)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
-    padded[_RIGHT] = cells[_RIGHT].rjust(widths[_RIGHT])
-    return "  " + "  ".join(padded).rstrip()
 
 
 def _pings(findings: Findings) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 import json
 import socket
-import sys
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,6 @@ def show(*, as_json: bool, path: Path = Path(SOCKET)) -> bool:
         Unreachable: no daemon answers.
     """
     told = ask(path)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a pod may give its links any name
     if as_json:
         print(json.dumps(told, indent=1))
     else:

@@ -2,45 +2,38 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from railnet.table import Column, aligned
 
 _STATES = ("free", "attached", "unhealthy")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-
-class _Column(NamedTuple):
-    head: str
-    number: bool = False  # numbers are aligned on the right
-
-
-_RAILS = (
-    _Column("RAIL"),
-    _Column("PF"),
-    _Column("RDMA"),
-    _Column("NETDEV"),
-    _Column("PORT"),
-    _Column("VFS", number=True),
-    *(_Column(state.upper(), number=True) for state in _STATES),
-)
-_RESOURCES = (_Column("RESOURCE"), _Column("VFS", number=True), *_RAILS[-len(_STATES) :])
-_SANDBOXES = tuple(map(_Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "STATE", "FOR")))
+_COUNTS = tuple(Column(head, number=True) for head in ("VFS", *map(str.upper, _STATES)))
+_RAILS = (*map(Column, ("RAIL", "PF", "RDMA", "NETDEV", "PORT")), *_COUNTS)
+_RESOURCES = (Column("RESOURCE"), *_COUNTS)
+_SANDBOXES = tuple(map(Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "STATE", "FOR")))
 
 
 def rendered(told: dict[str, Any]) -> Iterator[str]:
-    """Give the lines for what `railnet.report` told."""
+    """Give the lines for what `railnet.report` told; of what cannot be printed, as in names that pods give to links, its number."""
+    for line in _lines(told):
+        yield "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield f"railnet {told['version']}: {'not ready' if told['reasons'] else 'ready'}"
     yield from (f"  {reason}" for reason in told["reasons"])
     yield ""
     if told["rails"]:
-        yield from _table(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
+        yield from aligned(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
     else:
         yield "This node has no card that can be a rail: no pod gets one here, and all others are as before."
     if told["vfs"]:
         yield ""
-        yield from _table(_RESOURCES, list(_resources(told["vfs"])))
+        yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
     if told["sandboxes"]:
         yield ""
-        yield from _table(_SANDBOXES, [row for sandbox in _by_pod(told["sandboxes"]) for row in _sandbox(sandbox)])
+        yield from aligned(_SANDBOXES, [row for sandbox in _by_pod(told["sandboxes"]) for row in _sandbox(sandbox)])
     yield from _unhealthy(told["vfs"])
     if told["queue"]:
         yield ""
@@ -93,13 +86,3 @@ def _unhealthy(vfs: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield "Not healthy, so kubelet gives them to no new pod:"
     for reason, count in reasons.items():
         yield f"  {count} {'VF' if count == 1 else 'VFs'}: {reason}"
-
-
-def _table(columns: Sequence[_Column], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, cells)) for cells in zip([column.head for column in columns], *rows, strict=True)]
-    for row in ([column.head for column in columns], *rows):
-        cells = (
-            cell.rjust(width) if column.number else cell.ljust(width)
-            for column, cell, width in zip(columns, row, widths, strict=True)
-        )
-        yield "  ".join(cells).rstrip()

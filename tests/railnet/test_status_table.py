@@ -104,6 +104,16 @@ def test_sandboxes_are_in_the_order_of_their_pods_and_shown_whatever_is_left_of_
     ]
 
 
+def test_name_that_a_pod_gave_to_its_link_does_nothing_to_a_terminal() -> None:
+    sandbox = a_sandbox("a", (1, "0000:03:00.1", "10.56.3.1/17"))
+    sandbox["rails"][0]["ifname"] = "\x1b[2J\udcff"
+
+    row = list(rendered(told(sandboxes=[sandbox])))[-1]
+
+    assert row.split()[:3] == ["ml/a", r"\x1b[2J\udcff", "0000:03:00.1"]
+    assert row.isascii()
+
+
 def test_node_without_a_card_says_so() -> None:
     assert list(rendered(told(rails=[], vfs=[], sandboxes=[]))) == [
         "railnet 0.1.0: ready",

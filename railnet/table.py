@@ -1,0 +1,24 @@
+"""Rows of text under heads, as tables for people are printed. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """A column's head; numbers are aligned on the right."""
+
+    head: str
+    number: bool = False
+
+
+def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], rule: str = "") -> Iterator[str]:
+    """Give the lines: the heads, a line of `rule` below them if it is given, and the rows."""
+    heads = [column.head for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
+    ruled = [[rule * width for width in widths]] if rule else []
+    for row in (heads, *ruled, *rows):
+        cells = (
+            cell.rjust(width) if column.number else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
