@@ -69,10 +69,10 @@ def _exec(ipam: Ipam, command: str, ifname: str) -> Exec:
 
 def _parse(plugin: str, stdout: bytes) -> Given:
     result = json.loads(stdout)
-    try:
+    try:  # numbers are addresses to `ipaddress`; in a result they are rubbish, which `str` makes them
         ips = result["ips"]
-        addresses = tuple(ip_interface(entry["address"]) for entry in ips)
-        gateways = [ip_address(entry["gateway"]) for entry in ips if entry.get("gateway")]
+        addresses = tuple(ip_interface(str(entry["address"])) for entry in ips)
+        gateways = [ip_address(str(entry["gateway"])) for entry in ips if entry.get("gateway")]
         routes = tuple(_route(entry, gateways) for entry in result.get("routes") or ())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"IPAM plugin {plugin!r} printed a result without usable 'ips': {type(error).__name__}: {error}"
@@ -81,8 +81,8 @@ def _parse(plugin: str, stdout: bytes) -> Given:
 
 
 def _route(entry: dict[str, Any], gateways: list[IpAddress]) -> Route:
-    destination = ip_network(entry["dst"])
+    destination = ip_network(str(entry["dst"]))
     if entry.get("gw"):
-        return Route(destination, ip_address(entry["gw"]))
+        return Route(destination, ip_address(str(entry["gw"])))
     # Through the gateway of its family, where there is one: ConfigureIface(), pkg/ipam of the CNI plugins.
     return Route(destination, next((gateway for gateway in gateways if gateway.version == destination.version), None))

@@ -121,7 +121,7 @@ def _of_libcni(book: Book, entry: Entry, network: str) -> Trace | None:
     arguments = {str(key): str(value) for key, value in document.get("cniArgs") or ()}
     pod = Pod(*(arguments.get(f"K8S_POD_{part}", "") for part in ("NAMESPACE", "NAME", "UID")))
     cached = Cached(dict(document["result"]), dict(document.get("capabilityArgs") or {}), pod)
-    addresses = tuple(ip_interface(one["address"]).ip for one in _objects(cached.result, "ips"))
+    addresses = tuple(ip_interface(str(one["address"])).ip for one in _objects(cached.result, "ips"))
     return Trace(book, entry, container_id, str(document["ifName"]), addresses, cached)
 
 

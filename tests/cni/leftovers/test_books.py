@@ -163,6 +163,7 @@ def test_no_file_is_odd_enough_to_be_an_error(book: Book, name: str, content: by
 
 @given(st.booleans(), st.sampled_from(KEYS), JSON)
 @example(inside=True, key="interfaces", value=True)
+@example(inside=True, key="ips", value=[{"address": False}])
 @example(inside=True, key="ips", value=5)
 def test_no_value_in_a_result_is_odd_enough_to_be_an_error(inside: bool, key: str, value: object) -> None:
     document = json.loads(cached())
