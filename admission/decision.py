@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from admission import keys, rendezvous
+from admission import annotation_keys, tf_config
 from admission.environment import Variable, wanted
 from admission.policy import Namespace, Policy, switch
-from admission.shortened import shortened
-from training.keys import JOB, NET1, RANK, ROLE
+from admission.short_names import shortened
+from training.label_keys import JOB, NET1, RANK, ROLE
 from training.operators import Default, Part
 from training.pod import Container, Pod, count
 from training.recogniser import Member, recognise
@@ -204,13 +204,13 @@ def _by_default(member: Member, container: Container) -> tuple[Part, str]:
 
 def _vfs(pod: Pod, asked: int | None, policy: Policy) -> int:
     """Count the VFs the pod has in the end."""
-    text = pod.annotations.get(keys.VF)
+    text = pod.annotations.get(annotation_keys.VF)
     if asked is None:
         return 1 if text is None else _annotated(text, pod, policy)
     # What auto was when we asked may be another number now: webhooks add GPUs, and replicas of two configurations answer.
     if text not in (None, _AUTO) and _number(text) != asked:
         raise Misconfigured(
-            f"{keys.VF} is {text}, but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of them"
+            f"{annotation_keys.VF} is {text}, but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of them"
         )
     return asked
 
@@ -220,7 +220,7 @@ def _annotated(text: str, pod: Pod, policy: Policy) -> int:
         return _number(text)
     if policy.rails is None:
         raise Misconfigured(
-            f"{keys.VF} is auto, but how many rails a node has is not known here: give a number, "
+            f"{annotation_keys.VF} is auto, but how many rails a node has is not known here: give a number, "
             "or have the administrator list the PFs under 'rails' in node.yaml"
         )
     return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))
@@ -230,7 +230,7 @@ def _number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_VFS)) else 0
     if not 0 < number <= _MOST_VFS:
         raise Misconfigured(
-            f'{keys.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MOST_VFS}, or "auto". '
+            f'{annotation_keys.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MOST_VFS}, or "auto". '
             f'For none, label the pod {NET1}: "false"'
         )
     return number
@@ -244,17 +244,17 @@ def _reachable(pod: Pod, policy: Policy) -> bool:
 
 def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variable]:
     """Give TF_CONFIG with names on net1, where the pod says that it is to have them and it has not."""
-    before = container.env.get(rendezvous.VARIABLE)
+    before = container.env.get(tf_config.VARIABLE)
     if _rendezvous(pod) == "net1" and before is not None:
-        after = rendezvous.rewritten(before, member.job, pod.subdomain)
+        after = tf_config.rewritten(before, member.job, pod.subdomain)
         if after != before:
-            yield Variable(rendezvous.VARIABLE, after)
+            yield Variable(tf_config.VARIABLE, after)
 
 
 def _rendezvous(pod: Pod) -> str:
-    text = pod.annotations.get(keys.RENDEZVOUS, "eth0")
+    text = pod.annotations.get(annotation_keys.RENDEZVOUS, "eth0")
     if text not in ("eth0", "net1"):
-        raise Misconfigured(f'{keys.RENDEZVOUS} is {text!r:.80}; it should be "eth0" or "net1"')
+        raise Misconfigured(f'{annotation_keys.RENDEZVOUS} is {text!r:.80}; it should be "eth0" or "net1"')
     return text
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from admission import keys, rendezvous
+from admission import annotation_keys, tf_config
 from admission.decision import Additions, Decision, Untouched
 from training.pod import Pod
 
@@ -44,16 +44,22 @@ def _reported(additions: Additions) -> Iterator[str]:
 
 def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
     """Tell of annotations that do nothing: unknown ones, and all of ours on a pod that is given nothing."""
-    ours = sorted(key for key in pod.annotations if key.startswith(keys.PREFIX) and key not in keys.WRITTEN)
+    ours = sorted(
+        key for key in pod.annotations if key.startswith(annotation_keys.PREFIX) and key not in annotation_keys.WRITTEN
+    )
     if isinstance(decision, Untouched):
         said = [f"{key} does nothing on this pod: {decision.why}" for key in ours]
     else:
-        known = ", ".join(keys.READ)
-        said = [f"{key} does nothing in this version, which reads: {known}" for key in ours if key not in keys.READ]
+        known = ", ".join(annotation_keys.READ)
+        said = [
+            f"{key} does nothing in this version, which reads: {known}"
+            for key in ours
+            if key not in annotation_keys.READ
+        ]
         if decision.replaced:
-            name = rendezvous.service(decision.member.job)
+            name = tf_config.service(decision.member.job)
             said.append(
-                f"{rendezvous.VARIABLE} has names in Service {name}: it must be there, headless, with net1's addresses"
+                f"{tf_config.VARIABLE} has names in Service {name}: it must be there, headless, with net1's addresses"
             )
     return tuple(f"{text:.{_LONGEST_WARNING}}" for text in said)
 

@@ -7,7 +7,7 @@ have other names.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from admission import explain, keys
+from admission import annotation_keys, explain
 from admission.decision import Additions
 
 Operation = dict[str, Any]
@@ -18,8 +18,8 @@ def operations(document: Mapping[str, Any], additions: Additions) -> list[Operat
     metadata = document["metadata"]
     found = [*_container(document, additions), *_entries(metadata, "/metadata", "labels", additions.labels)]
     if found:
-        text = explain.annotation(additions, (metadata.get("annotations") or {}).get(keys.EXPLAIN))
-        found += _entries(metadata, "/metadata", "annotations", {keys.EXPLAIN: text})
+        text = explain.annotation(additions, (metadata.get("annotations") or {}).get(annotation_keys.EXPLAIN))
+        found += _entries(metadata, "/metadata", "annotations", {annotation_keys.EXPLAIN: text})
     return found
 
 

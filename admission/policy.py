@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from training import keys
+from training import label_keys
 from vf.errors import Misconfigured
 from vf.network import Networks
 
@@ -39,7 +39,7 @@ def switch(labels: Mapping[str, str], of: str) -> bool | None:
     Raises:
         Misconfigured: it is neither "true" nor "false".
     """
-    value = labels.get(keys.NET1)
+    value = labels.get(label_keys.NET1)
     if value is not None and value not in _SWITCH:
-        raise Misconfigured(f'the label {keys.NET1} of the {of} is {value!r:.80}; it should be "true" or "false"')
+        raise Misconfigured(f'the label {label_keys.NET1} of the {of} is {value!r:.80}; it should be "true" or "false"')
     return None if value is None else _SWITCH[value]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from string import Formatter
 from typing import Any
 
-from admission import keys
-from training.keys import NET1
+from admission import annotation_keys
+from training.label_keys import NET1
 from training.operators import OPERATORS, Operator
 
 Entry = dict[str, Any]
@@ -63,7 +63,7 @@ def asks_expression() -> str:
         for kind in ("limits", "requests")
     )
     exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
-    annotated = f"object.metadata.annotations.exists(key, key.startsWith({_quoted(keys.PREFIX)}))"
+    annotated = f"object.metadata.annotations.exists(key, key.startsWith({_quoted(annotation_keys.PREFIX)}))"
     return (
         f"object.spec.containers{exists}"
         f"|| has(object.spec.initContainers) && object.spec.initContainers{exists}"

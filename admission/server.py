@@ -19,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Reviewed, Unreadable, review
-from admission.shown import Shown
+from admission.tls import Shown
 
 _log = logging.getLogger(__name__)
 # By path, what the label of the pod's namespace says: the webhook configuration has an entry for each.

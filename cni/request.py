@@ -18,7 +18,7 @@ _CONFIG_SOURCE = "kubernetes.io/config.source"  # kubelet says it of every pod
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One verb for one sandbox. `netns` names its namespace, None if it is gone; the descriptor stays with `Hands`."""
+    """One verb for one sandbox. `netns` names its namespace, None if it is gone; the descriptor stays with `ExecutableConnection`."""
 
     environment: Environment
     conf: NetConf

@@ -11,22 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from cni.add import add
-from cni.assignment import Assignment
-from cni.check import check
-from cni.delete import delete
+from cni.attachment.attachments import Attachments
+from cni.connection import ExecutableConnection, ExecutableGone, Queried
+from cni.delegate_slots import DelegateSlots
 from cni.errors import as_cni_error
-from cni.gc import Collectors, collect
-from cni.hands import ExecutableGone, Hands, Queried
+from cni.events import Attached, Observer, Refused, ignore
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, TRY_AGAIN, CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.operation import Operation, Operations, Unfinished
-from cni.outcome import Attached, Observer, Refused, ignore
-from cni.places import Places
-from cni.rails import Rails
+from cni.pod_devices import PodDevices
 from cni.request import Request, parse
-from cni.stages import told
+from cni.timing import told
+from cni.verbs.add import add
+from cni.verbs.check import check
+from cni.verbs.delete import delete
+from cni.verbs.gc import Collectors, collect
 from vf.errors import RailnetError
 
 _log = logging.getLogger(__name__)
@@ -72,14 +72,14 @@ class Server:
 
     def __init__(  # noqa: PLR0913 - composed once
         self,
-        assignment: Assignment,
-        rails: Rails,
+        assignment: PodDevices,
+        rails: Attachments,
         collectors: Collectors,
         root: Path,
         limits: Limits,
         observe: Observer = ignore,
         *,
-        places: Places | None = None,
+        places: DelegateSlots | None = None,
         meter: Meter = _NO_METER,
         report: Callable[[], bytes] = bytes,
     ) -> None:
@@ -89,7 +89,7 @@ class Server:
         self._collectors = collectors
         self._root = root
         self._limits = limits
-        self._places = places or Places()
+        self._places = places or DelegateSlots()
         self._meter = meter
         self._report = report
         self._operations = Operations()
@@ -111,55 +111,61 @@ class Server:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(listening)
+                accepted, _ = await loop.sock_accept(listening)
             except OSError as error:  # EMFILE, ENOMEM: requests that end make room
                 _log.error("no connection can be taken: %s", error)
                 await asyncio.sleep(_BREATH_SECONDS)
                 continue
-            if _peer_uid(connection) != 0:  # whatever the socket's mode has become
-                _log.warning("a connection of user %d is dropped: only root may ask", _peer_uid(connection))
-                connection.close()
+            if _peer_uid(accepted) != 0:  # whatever the socket's mode has become
+                _log.warning("a connection of user %d is dropped: only root may ask", _peer_uid(accepted))
+                accepted.close()
                 continue
-            task = asyncio.create_task(self._connection(Hands(connection, self._limits.delegate, self._places)))
+            task = asyncio.create_task(
+                self._connection(ExecutableConnection(accepted, self._limits.delegate, self._places))
+            )
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
 
-    async def _connection(self, hands: Hands) -> None:
+    async def _connection(self, connection: ExecutableConnection) -> None:
         try:
-            raw_environment, stdin = await hands.request()
+            raw_environment, stdin = await connection.request()
             # What is undone at the end of the time is undone after it, by delegates with a limit of their own.
-            await hands.shake(self._limits.add + self._limits.delegate)
-            await self._request(raw_environment, stdin, hands)
+            await connection.shake(self._limits.add + self._limits.delegate)
+            await self._request(raw_environment, stdin, connection)
         except Queried:
-            await self._told(hands)
+            await self._told(connection)
         except FrameError as error:
             _log.warning("refused: %s", error)
             with suppress(ExecutableGone):
-                await hands.done(1, CniError(TRY_AGAIN, f"Railnet's daemon cannot read the request: {error}").stdout())
+                await connection.done(
+                    1, CniError(TRY_AGAIN, f"Railnet's daemon cannot read the request: {error}").stdout()
+                )
         except (ExecutableGone, OSError) as error:
             # Before GO nothing has happened; after it the request undid what it had done. The runtime knows no answer.
             _log.warning("a request ended early: %r", error)
         finally:
-            hands.close()
+            connection.close()
 
-    async def _told(self, hands: Hands) -> None:
+    async def _told(self, connection: ExecutableConnection) -> None:
         try:
-            await hands.answer(self._report())
+            await connection.answer(self._report())
         except ExecutableGone:
             pass  # nobody waits for it any more
         except Exception as error:  # noqa: BLE001 - whoever asks sees the connection end, and why stands here
             _log.error("a query cannot be answered: %r", error)
 
-    async def _request(self, raw_environment: dict[bytes, bytes], stdin: bytes, hands: Hands) -> None:
+    async def _request(
+        self, raw_environment: dict[bytes, bytes], stdin: bytes, connection: ExecutableConnection
+    ) -> None:
         started, verb = time.monotonic(), _verb(raw_environment)
         code: int | None = None
         request = None
         operation = Operation(self._limits.add)
-        hands.when_gone(partial(operation.interrupt, ExecutableGone("the executable is gone")))
+        connection.when_gone(partial(operation.interrupt, ExecutableGone("the executable is gone")))
         try:
             with told(partial(self._meter.stage, verb)):
-                request = parse(raw_environment, stdin, hands.netns_fd)
-                attached = await self._operate(request, hands, operation)
+                request = parse(raw_environment, stdin, connection.netns_fd)
+                attached = await self._operate(request, connection, operation)
             code = 0
         except (ExecutableGone, FrameError):
             raise
@@ -170,7 +176,7 @@ class Server:
                 "%s failed with code %d: %s %s", _named(raw_environment), failure.code, failure, failure.details
             )
             if not isinstance(error, Unfinished):
-                await hands.done(1, failure.stdout("1.0.0" if request is None else request.conf.version))
+                await connection.done(1, failure.stdout("1.0.0" if request is None else request.conf.version))
             if request is not None and await self._lacks_rails(request, failure):
                 self._observe(Refused(request.pod, failure))
         else:
@@ -180,17 +186,19 @@ class Server:
         finally:
             self._meter.served(verb, code, time.monotonic() - started)
 
-    async def _operate(self, request: Request, hands: Hands, operation: Operation) -> Attached | None:
+    async def _operate(
+        self, request: Request, connection: ExecutableConnection, operation: Operation
+    ) -> Attached | None:
         """Do what is asked, when it is this sandbox's turn, and answer it; gives what an ADD attached."""
         key, command = request.environment.key, request.environment.command
         with self._operations.entered(key, command, operation):
             async with self._turn(key, operation):
                 try:
-                    stdout = await operation.outcome(self._verb(request, hands), self._limits.delegate)
+                    stdout = await operation.outcome(self._verb(request, connection), self._limits.delegate)
                 except Unfinished as unfinished:
-                    await self._answer_early(request, hands, operation, unfinished)
+                    await self._answer_early(request, connection, operation, unfinished)
                     raise
-                return await self._answer(request, hands, stdout)
+                return await self._answer(request, connection, stdout)
 
     @asynccontextmanager
     async def _turn(self, key: str, operation: Operation) -> AsyncIterator[None]:
@@ -202,10 +210,12 @@ class Server:
             await (operation.outcome(turn, self._limits.delegate) if turns.is_held(key) else turn)
             yield
 
-    async def _answer_early(self, request: Request, hands: Hands, operation: Operation, unfinished: Unfinished) -> None:
+    async def _answer_early(
+        self, request: Request, connection: ExecutableConnection, operation: Operation, unfinished: Unfinished
+    ) -> None:
         """Have the runtime know now, and the next request of this sandbox wait until the kernel has let this one go."""
         with suppress(ExecutableGone):
-            await hands.done_early(1, unfinished.stdout(request.conf.version))
+            await connection.done_early(1, unfinished.stdout(request.conf.version))
         _log.error("%s: %s", request.environment.key, unfinished)
         await operation.ended()
 
@@ -220,24 +230,24 @@ class Server:
         except CniError:
             return False  # nobody can tell
 
-    async def _verb(self, request: Request, hands: Hands) -> bytes:
+    async def _verb(self, request: Request, connection: ExecutableConnection) -> bytes:
         """Do what is asked; gives what the executable prints."""
         match request.environment.command:
             case "ADD":
-                return await add(request, hands, self._assignment, self._rails, self._root)
+                return await add(request, connection, self._assignment, self._rails, self._root)
             case "CHECK":
-                return await check(request, hands, self._assignment, self._rails, self._root)
+                return await check(request, connection, self._assignment, self._rails, self._root)
             case "GC":
-                return await collect(request, hands, self._collectors, self._root, self._limits.add)
+                return await collect(request, connection, self._collectors, self._root, self._limits.add)
             case "DEL":
-                return await delete(request, hands, self._rails, self._root)
+                return await delete(request, connection, self._rails, self._root)
             case other:  # STATUS and VERSION are of no sandbox, and the executable answers them alone
                 raise CniError(ENVIRONMENT, f"Railnet's daemon serves {', '.join(_VERBS)}, and not {other}")
 
-    async def _answer(self, request: Request, hands: Hands, stdout: bytes) -> Attached | None:
+    async def _answer(self, request: Request, connection: ExecutableConnection, stdout: bytes) -> Attached | None:
         record = self._rails.record(request.environment.key) if request.environment.command == ADD else None
         try:
-            await hands.done(0, stdout)
+            await connection.done(0, stdout)
         except ExecutableGone:
             # The runtime takes the ADD for failed, so its rails must not stay.
             if record is not None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from deviceplugin.offers import Offer
+from deviceplugin.devices import OfferedVf
 from deviceplugin.pools import Pool
 from vf.errors import NotOurs, NotReady, Unusable
-from vf.function import RdmaDevice
+from vf.inventory import RdmaDevice
 
 # A path for the container runtime, which resolves it on the host; where the daemon sees /dev does not matter.
 _FOLDER = PurePosixPath("/dev/infiniband")
@@ -28,7 +28,7 @@ class Allocation:
     envs: dict[str, str]
 
 
-def allocate(pool: Pool, offered: Sequence[Offer], ids: Sequence[str]) -> Allocation:
+def allocate(pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str]) -> Allocation:
     """Answer for one container.
 
     Args:
@@ -55,7 +55,7 @@ def environment_name(resource: str) -> str:
     return "PCIDEVICE_" + resource.upper().translate(str.maketrans("/.-", "___"))
 
 
-def _chosen(pool: Pool, offered: Sequence[Offer], ids: Sequence[str]) -> list[Offer]:
+def _chosen(pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str]) -> list[OfferedVf]:
     unknown = sorted(set(ids) - {offer.id for offer in offered})
     if unknown:
         raise NotOurs(f"{pool.resource} has no device {', '.join(unknown)} on this node")
@@ -66,7 +66,7 @@ def _chosen(pool: Pool, offered: Sequence[Offer], ids: Sequence[str]) -> list[Of
     return chosen
 
 
-def _rdma_device(offer: Offer) -> RdmaDevice:
+def _rdma_device(offer: OfferedVf) -> RdmaDevice:
     if offer.vf.rdma is None:
         raise NotReady(f"the RDMA device of VF {offer.id} is still in another sandbox's network namespace")
     return offer.vf.rdma

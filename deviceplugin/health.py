@@ -1,11 +1,11 @@
 """Whether a VF can serve a pod, and if not, why and what to do about it.
 
-Pure: facts to a reason in words. Not here: what follows from a reason (`deviceplugin.offers`), and waiting for
+Pure: facts to a reason in words. Not here: what follows from a reason (`deviceplugin.devices`), and waiting for
 facts to become better. What is judged: PCI, the driver, the PF's port. What is not: the VF's own port, which stays down
 while no subnet manager serves it and is normal for an idle VF; of a VF that has no PF on this node it is all there is.
 """
 
-from vf.function import LinkLayer, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from vf.inventory import LinkLayer, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 
 
 def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdma: bool) -> str | None:

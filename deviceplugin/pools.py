@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vf.address import PciAddress
-from vf.function import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
+from vf.inventory import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
 
 LinkType = Literal["infiniband", "ether"]
 

@@ -8,12 +8,14 @@ node's devices only. Not here: telling kubelet (`deviceplugin.service`).
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from deviceplugin.offers import Offer
+from deviceplugin.devices import OfferedVf
 
-_Rails = dict[int, list[Offer]]
+_Rails = dict[int, list[OfferedVf]]
 
 
-def prefer(offered: Sequence[Offer], available: Collection[str], must_include: Collection[str], size: int) -> list[str]:
+def prefer(
+    offered: Sequence[OfferedVf], available: Collection[str], must_include: Collection[str], size: int
+) -> list[str]:
     """Choose `size` devices for one container, in (rail, PCI address) order; fewer where fewer are available.
 
     Rails that fewer pods use come first, then the order of rails: pods of one VF each spread over the PFs too.
@@ -39,7 +41,7 @@ def prefer(offered: Sequence[Offer], available: Collection[str], must_include: C
     return [offer.id for offer in offered if offer.id in chosen] + sorted(gone)
 
 
-def _spread(free: _Rails, settled: Sequence[Offer], load: Mapping[int, int], wanted: int) -> set[str]:
+def _spread(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> set[str]:
     """Take VFs one at a time, each from the best rail; a rail's VFs in their order."""
     used = Counter(offer.rail for offer in settled)
     nodes = _numa_order(free, settled, load, wanted)
@@ -58,7 +60,7 @@ def _spread(free: _Rails, settled: Sequence[Offer], load: Mapping[int, int], wan
     return taken
 
 
-def _numa_order(free: _Rails, settled: Sequence[Offer], load: Mapping[int, int], wanted: int) -> list[int]:
+def _numa_order(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> list[int]:
     """Order NUMA nodes: what is settled already, the most rails of those wanted, the least used rail, the number."""
 
     def rank(node: int) -> tuple[int, int, int, bool, int]:
@@ -69,5 +71,5 @@ def _numa_order(free: _Rails, settled: Sequence[Offer], load: Mapping[int, int],
     return sorted({_numa_node(offers) for offers in free.values()}, key=rank)
 
 
-def _numa_node(offers: Sequence[Offer]) -> int:
+def _numa_node(offers: Sequence[OfferedVf]) -> int:
     return offers[0].vf.numa_node  # VFs have their PF's

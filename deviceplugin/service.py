@@ -16,10 +16,10 @@ import grpc
 from grpc.aio import ServicerContext
 
 from deviceplugin.allocation import Allocation, allocate
-from deviceplugin.backstop import Attached, Holders, refusal
-from deviceplugin.offers import Offer, offers
+from deviceplugin.devices import OfferedVf, offers
 from deviceplugin.pools import Pool
 from deviceplugin.preference import prefer
+from deviceplugin.prestart import Attached, Holders, refusal
 from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import deviceplugin_pb2_grpc as grpc_api
@@ -37,7 +37,7 @@ _SETTLE_SECONDS = 0.1
 
 # Kubelet never repeats an Allocate that was refused: it fails the pod for good (UnexpectedAdmissionError,
 # kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline
-# (pkg/kubelet/cm/devicemanager/endpoint.go). So a VF has longer to come back than a detach waits for its netdev, 2 s (cni/rails.py).
+# (pkg/kubelet/cm/devicemanager/endpoint.go). So a VF has longer to come back than a detach waits for its netdev, 2 s (cni/attachment/attachments.py).
 _LOOKS_BEFORE_REFUSAL = 25
 
 _CODES: dict[type[RailnetError], grpc.StatusCode] = {
@@ -81,7 +81,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         """How many ListAndWatch streams are open: with none, kubelet does not know this pool."""
         return len(self._streams)
 
-    def offers(self) -> tuple[Offer, ...]:
+    def offers(self) -> tuple[OfferedVf, ...]:
         """What the pool offers now."""
         return offers(self._pools, self.pool, self._table, self._node_reason())
 
@@ -169,7 +169,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         resource = self.pool.resource
         return {id_: Holders(True, frozenset(checkpoint.holders(entries, resource, id_))) for id_ in ids}
 
-    def _log(self, offered: Sequence[Offer]) -> None:
+    def _log(self, offered: Sequence[OfferedVf]) -> None:
         reasons = [offer.reason for offer in offered if offer.reason]
         _log.info("%s: %d devices, %d healthy", self.pool.resource, len(offered), len(offered) - len(reasons))
         for reason in dict.fromkeys(reasons):
@@ -180,7 +180,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         await context.abort(code, words)
 
 
-def _device(offer: Offer) -> api.Device:
+def _device(offer: OfferedVf) -> api.Device:
     node = offer.vf.numa_node
     return api.Device(
         ID=offer.id,
@@ -190,7 +190,7 @@ def _device(offer: Offer) -> api.Device:
 
 
 def _preferred(
-    offered: Sequence[Offer], container: api.ContainerPreferredAllocationRequest
+    offered: Sequence[OfferedVf], container: api.ContainerPreferredAllocationRequest
 ) -> api.ContainerPreferredAllocationResponse:
     available, settled = frozenset(container.available_deviceIDs), frozenset(container.must_include_deviceIDs)
     return api.ContainerPreferredAllocationResponse(

@@ -2,7 +2,7 @@
 
 import socket
 
-from vf.slice import IpAddress
+from vf.address_slice import IpAddress
 
 _DISCARD = 9  # any port would do, as nothing is sent
 

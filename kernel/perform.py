@@ -9,14 +9,14 @@ from contextlib import suppress
 from errno import EEXIST, ENODEV
 from pathlib import Path
 
-from kernel import vf_netlink
 from kernel.files import below
+from kernel.netlink import vf_links
+from kernel.netlink.links import Link, Links, links
 from kernel.netns import inside
-from kernel.rtnetlink import Link, Links, links
 from kernel.sysfs import Sysfs
 from vf.address import PciAddress
 from vf.errors import NotReady
-from vf.step import (
+from vf.steps import (
     AllowDrivers,
     AttachStep,
     BindDriver,
@@ -234,9 +234,9 @@ def _provision(step: PfStep, sysfs: Sysfs) -> None:
         case SetGuid():
             sysfs.set_guid(step.pf, step.index, step.guid)
         case SetGuidByLink():
-            vf_netlink.set_guids(step.pf_ifindex, step.index, step.guid)
+            vf_links.set_guids(step.pf_ifindex, step.index, step.guid)
         case SetMac():
-            vf_netlink.set_mac(step.pf_ifindex, step.index, step.mac)
+            vf_links.set_mac(step.pf_ifindex, step.index, step.mac)
         case BringUp():
             with links() as node:
                 node.set_up(step.pf_ifindex)

@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
-from kernel.folder import Folder
+from kernel.sysfs_folder import Folder
 from vf.address import PciAddress
-from vf.function import (
+from vf.guid import Guid
+from vf.inventory import (
     LINK_LAYERS,
     DeviceNode,
     Inventory,
@@ -26,7 +27,6 @@ from vf.function import (
     RdmaDevice,
     VirtualFunction,
 )
-from vf.guid import Guid
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from kubelet import answers, checkpoint
-from kubelet.answers import Answer
+from kubelet import allocations, checkpoint
+from kubelet.allocations import Answer
 from vf.errors import NotReady
 
 # The kernel stamps a file with its coarse clock, 1 to 10 ms a tick (CONFIG_HZ): two writes within one tick can look
@@ -54,7 +54,7 @@ class CheckpointFile:
             ValueError: the file is not understood. OSError: it cannot be read.
         """
         try:
-            return answers.parse(self.path.read_bytes(), pod_uid, resources)
+            return allocations.parse(self.path.read_bytes(), pod_uid, resources)
         except FileNotFoundError:
             return ()
 

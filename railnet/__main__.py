@@ -74,10 +74,6 @@ def _parser() -> argparse.ArgumentParser:
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
     )
     status.add_argument("--json", action="store_true", help="print it as JSON")
-    demo = commands.add_parser("demo", help="two simulated nodes: pods, pings, and what is left over")
-    demo.add_argument("--json", action="store_true", help="print the result as JSON")
-    # The half that runs apart from this machine.
-    demo.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -110,30 +106,33 @@ def _serving(admission: argparse.ArgumentParser) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> int:
-    from railnet import configuration, node  # noqa: PLC0415 - see _RUN
+    from railnet import configuration  # noqa: PLC0415 - see _RUN
+    from railnet.daemon import composition  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet node", _CHANGES)
     _log_to_stderr()
-    asyncio.run(node.run(configuration.load(arguments.config), arguments.health_port))
+    asyncio.run(composition.run(configuration.load(arguments.config), arguments.health_port))
     return 0
 
 
 def _install(arguments: argparse.Namespace) -> int:
-    from railnet import configuration, install  # noqa: PLC0415 - see _RUN
+    from railnet import configuration  # noqa: PLC0415 - see _RUN
+    from railnet.install import installer  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet install", _CHANGES)
-    for line in install.install(configuration.load(arguments.config)):
+    for line in installer.install(configuration.load(arguments.config)):
         print(line)
     return 0
 
 
 def _uninstall(arguments: argparse.Namespace) -> int:
-    from railnet import configuration, node  # noqa: PLC0415 - see _RUN
+    from railnet import configuration  # noqa: PLC0415 - see _RUN
+    from railnet.daemon import composition  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet uninstall", _CHANGES)
     _log_to_stderr()
     loaded = configuration.load(arguments.config)
-    done = asyncio.run(node.uninstall(loaded, arguments.health_port, stay=arguments.stay))
+    done = asyncio.run(composition.uninstall(loaded, arguments.health_port, stay=arguments.stay))
     return 0 if done else _FAILED
 
 
@@ -142,19 +141,13 @@ def _log_to_stderr() -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from railnet import status  # noqa: PLC0415 - see _RUN
+    from railnet.status import query  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet status", "the daemon answers nobody else")
     try:
-        return 0 if status.show(as_json=arguments.json) else _FAILED
-    except status.Unreachable as error:
+        return 0 if query.show(as_json=arguments.json) else _FAILED
+    except query.Unreachable as error:
         _fail(error, _UNREACHABLE)
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from railnet import demo  # noqa: PLC0415 - see _RUN
-
-    return demo.run_inside() if arguments.inside else demo.run(as_json=arguments.json)
 
 
 def _admission(arguments: argparse.Namespace) -> int:
@@ -162,20 +155,20 @@ def _admission(arguments: argparse.Namespace) -> int:
 
     loaded = configuration.load(arguments.config)
     if arguments.verb == "explain":
-        from railnet import explain  # noqa: PLC0415 - see _RUN
+        from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
         return 0 if explain.explain(arguments.file, loaded) else _FAILED
-    from railnet import admission  # noqa: PLC0415 - see _RUN
+    from railnet.webhook import program  # noqa: PLC0415 - see _RUN
 
     _log_to_stderr()
-    options = admission.Options(
+    options = program.Options(
         port=arguments.port,
         health_port=arguments.health_port,
         certificates=arguments.certificates,
         account=arguments.service_account,
         leave_seconds=arguments.leave_seconds,
     )
-    asyncio.run(admission.serve(loaded, options))
+    asyncio.run(program.serve(loaded, options))
     return 0
 
 
@@ -196,7 +189,6 @@ _RUN = {
     "uninstall": _uninstall,
     "admission": _admission,
     "status": _status,
-    "demo": _demo,
     "version": _version,
 }
 

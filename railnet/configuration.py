@@ -12,10 +12,11 @@ from typing import Any, Literal, TypeVar, get_args
 from cni.host.chain import OURSELVES
 from cni.host.netconf import MAX_SECONDS
 from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector, link_layers
-from railnet import document
+from railnet import strict_yaml
 from vf.address import PciAddress
+from vf.address_slice import IpNetwork
 from vf.errors import Misconfigured
-from vf.function import LinkLayer
+from vf.inventory import LinkLayer
 from vf.network import (
     DEFAULT as DEFAULT_NETWORK,
 )
@@ -31,7 +32,6 @@ from vf.network import (
     StaticIpam,
 )
 from vf.provision import Provision
-from vf.slice import IpNetwork
 
 _Value = TypeVar("_Value")
 _Reader = Callable[[Any, str], _Value]
@@ -129,7 +129,7 @@ def parse(text: str, source: str) -> Configuration:
         Misconfigured: as `load`; the message begins with `source`.
     """
     try:
-        return _configuration(document.read(text))
+        return _configuration(strict_yaml.read(text))
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:

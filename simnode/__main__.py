@@ -5,7 +5,7 @@ Only the command line; the namespaces are made in `namespaces`.
 
 import sys
 
-from simnode import namespaces
+from simnode.linux import namespaces
 
 _USAGE = "usage: python -m simnode exec [--cgroups] -- COMMAND [ARGUMENT…]\n"
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 
-from simnode import ethernet, namespaces
-from simnode.ethernet import HostRoute
-from simnode.fabric import Fabric, Uplink, cable
-from simnode.function import SimulatedPf
+from simnode import node_network
+from simnode.hardware.fabric import Fabric, Uplink, cable
+from simnode.hardware.hardware_model import SimulatedPf
 from simnode.host_files import FlannelLease
+from simnode.linux import namespaces
 from simnode.node import Node
+from simnode.node_network import HostRoute
 from simnode.remote import NodePlan, RemoteNode
 
 _P = ParamSpec("_P")
@@ -64,8 +65,8 @@ class Cluster:
             self.nodes = tuple(self._start(machine, made) for machine in self._machines)
             for node in self.nodes:
                 node.wait()
-            ethernet.connect((node.name, node.pid) for node in self.nodes)
-            made.callback(ethernet.disconnect)
+            node_network.connect((node.name, node.pid) for node in self.nodes)
+            made.callback(node_network.disconnect)
             self._configure()
             self._made = made.pop_all()
         return self
@@ -84,7 +85,7 @@ class Cluster:
         return [cast(_T, node.wait()) for node in self.nodes]
 
     def _start(self, machine: Machine, made: contextlib.ExitStack) -> RemoteNode:
-        lease = FlannelLease(machine.subnet, ethernet.MTU)  # host-gw does not encapsulate
+        lease = FlannelLease(machine.subnet, node_network.MTU)  # host-gw does not encapsulate
         plan = NodePlan(self._plugins, machine.pfs, self._vfs, lease)
         with contextlib.ExitStack() as theirs:
             ends = [theirs.enter_context(self._cabled(fabric, made)) for fabric in self.fabrics[: len(machine.pfs)]]
@@ -105,4 +106,4 @@ class Cluster:
         for machine, node in zip(self._machines, self.nodes, strict=True):
             others = [other for other in self._machines if other is not machine]
             routes = [HostRoute(other.subnet.network, other.address.ip) for other in others]
-            node.call(ethernet.configure, machine.address, routes)
+            node.call(node_network.configure, machine.address, routes)

@@ -10,8 +10,8 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import NamedTuple
 
-from simnode.cri import SOCKET
-from simnode.function import SimulatedPf
+from simnode.hardware.hardware_model import SimulatedPf
+from simnode.kubernetes.cri import SOCKET
 
 CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SUBNET = Path("/run/flannel/subnet.env")

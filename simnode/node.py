@@ -16,18 +16,20 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
-from simnode import facts, host_files, namespaces
-from simnode.cri import SOCKET, CriEndpoint
-from simnode.daemon import Daemon
-from simnode.fabric import Fabric, Uplink
-from simnode.facts import Facts
-from simnode.function import SimulatedPf
-from simnode.hca import Hca
+from simnode import host_files
+from simnode.daemon_process import Daemon
+from simnode.hardware.fabric import Fabric, Uplink
+from simnode.hardware.hardware_model import SimulatedPf
+from simnode.hardware.hca import Hca
 from simnode.host_files import FlannelLease
-from simnode.invariants import Living
-from simnode.kubelet import Kubelet, PodIdentity
+from simnode.judge import facts
+from simnode.judge.facts import Facts
+from simnode.judge.invariants import Living
+from simnode.kubernetes.cri import SOCKET, CriEndpoint
+from simnode.kubernetes.kubelet import Kubelet, PodIdentity
+from simnode.kubernetes.runtime import Added, Runtime, Sandbox
+from simnode.linux import namespaces
 from simnode.ping import ping
-from simnode.runtime import Added, Runtime, Sandbox
 from vf.address import PciAddress
 
 RESOURCE = "rdma/ib_vf"

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from simnode.function import SimulatedPf
+from simnode.hardware.hardware_model import SimulatedPf
 from simnode.host_files import FlannelLease
 from simnode.node import Node
 

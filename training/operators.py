@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from training import keys
-from training.sources import Addresses, Always, ContainerName, Either, Env, First, Key, Label, Owner, Source
+from training import label_keys
+from training.fields import Addresses, Always, ContainerName, Either, Env, First, Key, Label, Owner, Source
 
 ANY: tuple[str, ...] = ()  # of a mark: whatever its value
 
@@ -197,10 +197,10 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="any pod with the label",
         page="any-pod",
-        marks={keys.NET1: ("true",)},
-        job=First(Label(keys.JOB), Key("batch.kubernetes.io/job-name"), Owner()),
-        role=First(Label(keys.ROLE), Always("worker")),
-        rank=(First(Label(keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
+        marks={label_keys.NET1: ("true",)},
+        job=First(Label(label_keys.JOB), Key("batch.kubernetes.io/job-name"), Owner()),
+        role=First(Label(label_keys.ROLE), Always("worker")),
+        rank=(First(Label(label_keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
         default=Default.NONE,
     ),
 )

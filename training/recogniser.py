@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from training import keys
+from training import label_keys
+from training.fields import Source
 from training.operators import OPERATORS, Operator, Part
 from training.pod import Container, Pod
-from training.sources import Source
 from vf.errors import Misconfigured
 
 # Which container kubectl means if nobody says; service meshes set it when they put a container of theirs first.
@@ -90,7 +90,7 @@ def marked(value: str | None, values: tuple[str, ...]) -> bool:
 def _training_container(
     operator: Operator, pod: Pod, served: Callable[[Container], bool], settled: Callable[[Container], bool]
 ) -> int:
-    wanted = pod.annotations.get(keys.CONTAINER)
+    wanted = pod.annotations.get(label_keys.CONTAINER)
     if wanted is not None:
         return _annotated(wanted, pod)
     main = pod.annotations.get(_DEFAULT_CONTAINER)
@@ -107,7 +107,7 @@ def _training_container(
 def _annotated(wanted: str, pod: Pod) -> int:
     names = [container.name for container in pod.containers]
     if wanted not in names:
-        raise Misconfigured(f"{keys.CONTAINER} is {wanted!r:.80}; this pod's containers are: {', '.join(names)}")
+        raise Misconfigured(f"{label_keys.CONTAINER} is {wanted!r:.80}; this pod's containers are: {', '.join(names)}")
     return names.index(wanted)
 
 
@@ -134,10 +134,10 @@ def _part(operator: Operator, role: str, pod: Pod, container: Container) -> Part
 
 
 def _size(operator: Operator, pod: Pod, container: Container) -> int | None:
-    annotated = pod.annotations.get(keys.SIZE)
+    annotated = pod.annotations.get(label_keys.SIZE)
     if annotated is not None:
         if not _is_number(annotated) or int(annotated) == 0:
-            raise Misconfigured(f"{keys.SIZE} is {annotated!r:.80}; it should be the number of the job's pods")
+            raise Misconfigured(f"{label_keys.SIZE} is {annotated!r:.80}; it should be the number of the job's pods")
         return int(annotated)
     text = operator.size and operator.size.read(pod, container)
     return int(text) if text and _is_number(text) else None

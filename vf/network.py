@@ -9,9 +9,9 @@ from ipaddress import IPv4Network, IPv6Address, ip_interface
 from itertools import combinations
 from typing import Any, Literal
 
+from vf.address_slice import IpAddress, IpNetwork
 from vf.errors import Misconfigured, NotPermitted
-from vf.slice import IpAddress, IpNetwork
-from vf.step import IpInterface
+from vf.steps import IpInterface
 
 DEFAULT = "default"
 EVERYWHERE = "*"  # the namespace whose limit stands for all that have none of their own

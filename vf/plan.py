@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from vf.address import PciAddress
 from vf.errors import NotOurs, Unusable
-from vf.function import Inventory, Netdev, VirtualFunction
+from vf.inventory import Inventory, Netdev, VirtualFunction
 from vf.record import Attachment
-from vf.step import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.steps import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from vf import guid, mac
 from vf.address import PciAddress
 from vf.errors import Misconfigured
-from vf.function import Inventory, PhysicalFunction, VirtualFunction
 from vf.guid import Guid
+from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from vf.mac import Mac
-from vf.step import (
+from vf.steps import (
     AllowDrivers,
     BindDriver,
     BringUp,

@@ -8,9 +8,9 @@ from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Literal, NamedTuple, get_args
 
 from vf.address import PciAddress
-from vf.function import DeviceNode, LinkLayer
 from vf.guid import Guid
-from vf.step import IpInterface, Route
+from vf.inventory import DeviceNode, LinkLayer
+from vf.steps import IpInterface, Route
 
 UNKNOWN = "unknown-"  # of a namespace's inode: the container id of a sandbox that nothing names
 _VERSION = 3  # raised whenever a key comes or goes

@@ -1,6 +1,6 @@
 """The VF table: the one place that says which VFs a node has and which sandbox owns each.
 
-Built once, in `railnet/node.py`, and handed to the device plugin (which advertises and guards) and to the attach
+Built once, in `railnet/daemon/composition.py`, and handed to the device plugin (which advertises and guards) and to the attach
 side (which claims and gives back), so the two cannot disagree. One event loop owns it; it takes no locks.
 """
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vf.address import PciAddress
 from vf.errors import NotOurs
-from vf.function import Inventory, VirtualFunction
+from vf.inventory import Inventory, VirtualFunction
 
 Observer = Callable[[], None]
 

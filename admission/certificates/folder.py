@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from admission.certificates.authority import Unusable
-from admission.certificates.kept import parse_leaf
-from admission.shown import Shown
+from admission.certificates.secret_content import parse_leaf
+from admission.tls import Shown
 
 _log = logging.getLogger(__name__)
 _FILES = ("tls.crt", "tls.key")

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from cryptography import x509
 
-from admission.certificates import authority, kept, renewal, trust
+from admission.certificates import authority, ca_bundle, renewal, secret_content
 from admission.certificates.authority import Leaf, Unusable
-from admission.certificates.cluster import Absent, Cluster, Conflict, Secret, Unanswered
-from admission.certificates.kept import Kept
+from admission.certificates.cluster_objects import Absent, Cluster, Conflict, Secret, Unanswered
 from admission.certificates.renewal import Act, Step
+from admission.certificates.secret_content import Kept
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 5
@@ -91,7 +91,7 @@ class Keeper:
     def _done(self, secret: Secret | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
         """Do what is due to the Secret; give what it holds then."""
         try:
-            found = None if secret is None else kept.read(secret.data, self._names)
+            found = None if secret is None else secret_content.read(secret.data, self._names)
             trouble = "there is none yet"
         except Unusable as error:
             found, trouble = None, str(error)
@@ -103,7 +103,7 @@ class Keeper:
         if step.act is Act.KEEP and found is not None:
             return found
         after = self._after(step.act, found, configuration, now)
-        self._cluster.write_secret(secret, kept.data(after), rotated=step.act in (Act.MAKE, Act.ROTATE))
+        self._cluster.write_secret(secret, secret_content.data(after), rotated=step.act in (Act.MAKE, Act.ROTATE))
         _log.info("certificate: %s, because %s", _WORDS[step.act], step.why)
         return after
 
@@ -111,7 +111,7 @@ class Keeper:
         if found is None or act is Act.MAKE:
             signer = authority.make(now)
             # Other replicas show what these signed, until they have heard of the new one.
-            others = () if configuration is None else trust.trusted(configuration, now)
+            others = () if configuration is None else ca_bundle.trusted(configuration, now)
             return Kept(signer, others, authority.sign(signer, self._names, now))
         if act is Act.RENEW:
             return replace(found, leaf=authority.sign(found.signer, self._names, now), trouble="")
@@ -121,8 +121,8 @@ class Keeper:
 
     def _have_trusted(self, configuration: Mapping[str, Any], found: Kept, now: datetime) -> str:
         """Have all webhooks trust the authorities, and remember since when they are seen to; give what went wrong."""
-        operations, trouble = trust.operations(configuration, found.authorities), ""
-        trusted = trust.everywhere(configuration)
+        operations, trouble = ca_bundle.operations(configuration, found.authorities), ""
+        trusted = ca_bundle.everywhere(configuration)
         if operations:
             try:
                 self._cluster.patch_webhooks(operations)

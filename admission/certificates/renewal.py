@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from admission.certificates.authority import BACKDATED, Leaf, signed_by
-from admission.certificates.kept import Kept
+from admission.certificates.secret_content import Kept
 
 # How long API servers may take to hear of a changed webhook configuration; they watch it, so far less in truth.
 SETTLED = timedelta(seconds=5)

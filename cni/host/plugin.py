@@ -1,7 +1,7 @@
 """The plugin executable: one process per request of the container runtime, as thin as Python can be.
 
 Checks the environment, hands the request to the daemon and obeys it (`cni.host.daemon`); where no daemon answers, the
-slow lane serves (`cni.host.slow`). Either takes the container's lock before it starts a delegate. At its top it imports only
+slow lane serves (`cni.host.without_daemon`). Either takes the container's lock before it starts a delegate. At its top it imports only
 modules built into the interpreter, and its siblings that do the same.
 """
 
@@ -36,9 +36,9 @@ def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
         if environment.command == VERSION:
             return 0, _versions(stdin)
         if environment.command == STATUS:
-            from cni.host import slow  # its time is not an ADD's, and the daemon's state must not show in it
+            from cni.host import without_daemon  # its time is not an ADD's, and the daemon's state must not show in it
 
-            return slow.serve(environment, stdin, _NO_NETNS, lock.Lock(""), time.monotonic())
+            return without_daemon.serve(environment, stdin, _NO_NETNS, lock.Lock(""), time.monotonic())
         if environment.command == GC:
             return _serve(environment, stdin, _NO_NETNS, lock.Lock(""))
         return _locked(environment, stdin)
@@ -64,9 +64,9 @@ def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Loc
         again = False
     except daemon.Lost:
         again = True
-    from cni.host import slow  # the fast lane must not pay for its imports
+    from cni.host import without_daemon  # the fast lane must not pay for its imports
 
-    serve = slow.serve_again if again else slow.serve
+    serve = without_daemon.serve_again if again else without_daemon.serve
     return serve(environment, stdin, netns_fd, held, time.monotonic() if again else began)
 
 

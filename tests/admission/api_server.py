@@ -20,9 +20,9 @@ from typing import Any
 
 from cryptography import x509
 
-from admission.certificates import authority, kept
-from admission.certificates.cluster import NAME, SECRET
-from admission.certificates.kept import Kept
+from admission.certificates import authority, secret_content
+from admission.certificates.cluster_objects import NAME, SECRET
+from admission.certificates.secret_content import Kept
 
 NAMESPACE = "railnet"
 NAMES = (f"{NAME}.{NAMESPACE}.svc", NAME)
@@ -95,7 +95,7 @@ class FakeApiServer:
 
     @property
     def kept(self) -> Kept:
-        return kept.read(self.data, NAMES)
+        return secret_content.read(self.data, NAMES)
 
     @property
     def bundles(self) -> list[list[str]]:

@@ -4,9 +4,9 @@ from typing import Any
 
 from cryptography import x509
 
-from admission.certificates import cluster
+from admission.certificates import cluster_objects
 from admission.certificates.authority import Leaf, signed_by
-from admission.certificates.cluster import ApiServer
+from admission.certificates.cluster_objects import ApiServer
 from admission.certificates.keeper import Keeper
 from tests.admission.api_server import NAMES, NAMESPACE, FakeApiServer, Refusal
 from tests.admission.clock import Clock
@@ -17,11 +17,13 @@ class InMemory(ApiServer):
         self._fake = fake
         self._of_namespace(NAMESPACE)
 
-    def _send(self, request: cluster._Request) -> dict[str, Any]:
+    def _send(self, request: cluster_objects._Request) -> dict[str, Any]:
         try:
             return self._fake.do(request.method, request.path, request.body)
         except Refusal as refusal:
-            raise cluster._failure(request, refusal.status, b'{"message": "%s"}' % str(refusal).encode()) from None
+            raise cluster_objects._failure(
+                request, refusal.status, b'{"message": "%s"}' % str(refusal).encode()
+            ) from None
 
 
 class Replica:

@@ -13,7 +13,7 @@ import yaml
 
 from admission.policy import Policy
 from railnet import configuration
-from railnet.explain import policy
+from railnet.webhook.explain import policy
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -13,7 +13,7 @@ from admission.certificates import authority
 from admission.certificates.authority import Authority, Leaf
 from admission.policy import Policy
 from admission.server import Server
-from admission.shown import Shown
+from admission.tls import Shown
 
 NAME = "railnet-admission.railnet.svc"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from admission.certificates import own
+from admission.certificates import self_managed
 from admission.certificates.authority import Leaf
-from admission.certificates.cluster import Unanswered
+from admission.certificates.cluster_objects import Unanswered
 from admission.certificates.folder import Folder
 from admission.certificates.keeper import Keeper, Seen
-from admission.certificates.own import Own
-from admission.shown import Shown
+from admission.certificates.self_managed import Own
+from admission.tls import Shown
 from tests.admission.serving import NAME, a_leaf, an_authority, an_rsa_leaf
 
 
@@ -48,8 +48,8 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def keep(keeper: Scripted, until: Callable[[Own], bool], monkeypatch: pytest.MonkeyPatch) -> Own:
-    monkeypatch.setattr(own, "_SOON_SECONDS", 0.01)
-    monkeypatch.setattr(own, "_LOOK_SECONDS", 0.03)
+    monkeypatch.setattr(self_managed, "_SOON_SECONDS", 0.01)
+    monkeypatch.setattr(self_managed, "_LOOK_SECONDS", 0.03)
 
     async def scenario() -> Own:
         kept = Own(keeper, Shown())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from admission.certificates import authority, kept
-from admission.certificates.cluster import NAME, ROTATE, ApiServer, Unanswered
-from admission.certificates.kept import Kept
+from admission.certificates import authority, secret_content
+from admission.certificates.cluster_objects import NAME, ROTATE, ApiServer, Unanswered
 from admission.certificates.renewal import FINISHED, SETTLED
+from admission.certificates.secret_content import Kept
 from tests.admission.api_server import NAMES, NAMESPACE, FakeApiServer, Refusal, serving
 from tests.admission.clock import Clock
 from tests.admission.cluster_in_memory import Replica
@@ -492,5 +492,5 @@ def test_outside_of_a_cluster_there_is_nobody_to_ask(tmp_path: Path, monkeypatch
 def test_secret_holds_what_it_is_read_as(cluster: FakeApiServer, replica: Replica):
     replica.look()
 
-    assert kept.data(cluster.kept) == cluster.data
+    assert secret_content.data(cluster.kept) == cluster.data
     assert cluster.data.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}

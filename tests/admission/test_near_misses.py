@@ -9,7 +9,7 @@ import pytest
 
 from tests.admission.goldens import GOLDENS
 from tests.admission.reviewing import ask
-from training import keys
+from training import label_keys
 from training.operators import OPERATORS, Operator
 from training.pod import parse
 from training.recogniser import recognise
@@ -75,8 +75,8 @@ def near_misses_of_goldens(operator: Operator) -> Iterator[tuple[str, JsonObject
 
 def without_switch(operator: Operator, pod: JsonObject) -> JsonObject:
     """Take the label away that would beat all, except where it is the mark."""
-    if keys.NET1 not in operator.marks:
-        pod["metadata"]["labels"].pop(keys.NET1, None)
+    if label_keys.NET1 not in operator.marks:
+        pod["metadata"]["labels"].pop(label_keys.NET1, None)
     return pod
 
 
@@ -112,7 +112,7 @@ def a_pod_of_no_operator(random: Random) -> JsonObject:
     for operator in OPERATORS:
         if operator.marks.keys() <= labels.keys():
             spoiled = random.choice(list(operator.marks))
-            if operator.marks[spoiled] and spoiled != keys.NET1 and random.random() < 0.5:
+            if operator.marks[spoiled] and spoiled != label_keys.NET1 and random.random() < 0.5:
                 labels[spoiled] = ANOTHER
             else:
                 labels.pop(spoiled)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from admission.certificates import authority
 from admission.certificates.authority import AUTHORITY_LIFETIME, BACKDATED, LEAF_LIFETIME, Leaf, signed_by
-from admission.certificates.cluster import ROTATE
-from admission.certificates.kept import Kept
+from admission.certificates.cluster_objects import ROTATE
 from admission.certificates.renewal import FINISHED, SETTLED, Act, next_step, shows
+from admission.certificates.secret_content import Kept
 from tests.admission.api_server import NAMES, FakeApiServer
 from tests.admission.clock import START, Clock
 from tests.admission.cluster_in_memory import InMemory, Replica

@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from admission import scope
-from admission.certificates.cluster import NAME
+from admission.certificates.cluster_objects import NAME
 from admission.policy import Policy
 from admission.server import PATHS
 from tests.admission.goldens import GOLDENS, Golden
 from tests.admission.reviewing import ask
 from tests.admission.test_near_misses import a_pod_of_no_operator, near_misses_of_goldens
-from training.keys import NET1
+from training.label_keys import NET1
 from training.operators import OPERATORS, Operator
 from training.pod import parse
 from training.recogniser import recognise

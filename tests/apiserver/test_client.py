@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from apiserver.client import Answer, ApiServer, Request
-from simnode import api_server
-from simnode.api_server import Reply
+from simnode.kubernetes import api_server
+from simnode.kubernetes.api_server import Reply
 
 EVENT = Request("POST", "/api/v1/namespaces/ml/events", "application/json", b'{"metadata": {"name": "e"}}')
 

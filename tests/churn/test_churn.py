@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from simnode import churn
-from simnode.tally import rendered
+from simnode.chaos import churn
+from simnode.chaos.tally import rendered
 
 SEED = 20261121  # another one finds other things: scripts/churn takes any
 OPERATIONS = 10_000

@@ -5,7 +5,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-from simnode import host_files, libc, mounts, namespaces
+from simnode import host_files
+from simnode.linux import libc, mounts, namespaces
 
 RUN = Path("/run/cluster")
 NODE_ADDRESS = "10.4.52.5"  # kubelet refuses a loopback address, wherever it is

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from simnode import host_files
-from simnode.fabric import Fabric
-from simnode.function import SimulatedPf
-from simnode.hca import Hca
+from simnode.hardware.fabric import Fabric
+from simnode.hardware.hardware_model import SimulatedPf
+from simnode.hardware.hca import Hca
 from tests.cluster import busybox, ground
 from tests.cluster.control_plane import NODE, ControlPlane
 from tests.cluster.kubelet import Kubelet

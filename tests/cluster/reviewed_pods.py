@@ -10,7 +10,7 @@ from tests.admission.reviewing import applied
 from tests.admission.test_near_misses import near_misses_of_goldens
 from tests.cluster.admission_on_node import GPUS, OFF, RAILS
 from tests.cluster.api_requests import ApiRequests
-from training.keys import NET1
+from training.label_keys import NET1
 from training.operators import OPERATORS
 from training.pod import parse
 from training.recogniser import recognise

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from railnet import in_flight
+from railnet.install import running_plugins
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import job, pod
 from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import CONFLIST
 
 PODS = 20
-_SERVES = "serving on "  # railnet/node.py
+_SERVES = "serving on "  # railnet/daemon/composition.py
 _WAITS = "Railnet's daemon did not answer within 5 s"
 
 
@@ -151,7 +151,7 @@ def wait_for_add(last: str) -> None:
 def adds() -> list[str]:
     """Give the containers whose ADD runs just now."""
     found = []
-    for process in in_flight.requests(Path("/")):
+    for process in running_plugins.requests(Path("/")):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             environ = dict(
                 pair.partition(b"=")[::2] for pair in Path(f"/proc/{process}/environ").read_bytes().split(b"\0")

@@ -4,31 +4,33 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Generator
 
-from cni.hands import Hands
+from cni.connection import ExecutableConnection
+from cni.delegate_slots import DelegateSlots
 from cni.host.chain import Exec, Output
-from cni.places import Places
 from tests.cni.executable import FakeExecutable
 
 Play = Callable[[FakeExecutable], Awaitable[object]]
 
 
-def converse(serve: Callable[[Hands], Awaitable[object]], play: Play, delegate_seconds: float = 20) -> list[object]:
+def converse(
+    serve: Callable[[ExecutableConnection], Awaitable[object]], play: Play, delegate_seconds: float = 20
+) -> list[object]:
     """Have the two ends talk; gives what each gave, or raises what the daemon's end raised."""
 
     async def main() -> list[object]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        hands, executable = Hands(ours, delegate_seconds, Places()), FakeExecutable(theirs)
+        connection, executable = ExecutableConnection(ours, delegate_seconds, DelegateSlots()), FakeExecutable(theirs)
         try:
-            return await asyncio.wait_for(asyncio.gather(serve(hands), play(executable)), 20)
+            return await asyncio.wait_for(asyncio.gather(serve(connection), play(executable)), 20)
         finally:
-            hands.close()
+            connection.close()
             executable.close()
 
     return asyncio.run(main())
 
 
-def executing(*steps: Exec) -> Callable[[Hands], Awaitable[list[Output]]]:
+def executing(*steps: Exec) -> Callable[[ExecutableConnection], Awaitable[list[Output]]]:
     """Give a daemon's end that has each step executed."""
 
     def generator() -> Generator[Exec, Output, list[Output]]:
@@ -37,9 +39,9 @@ def executing(*steps: Exec) -> Callable[[Hands], Awaitable[list[Output]]]:
             outputs += [(yield step)]
         return outputs
 
-    async def serve(hands: Hands) -> list[Output]:
-        await hands.request()
-        return await hands.drive(generator())
+    async def serve(connection: ExecutableConnection) -> list[Output]:
+        await connection.request()
+        return await connection.drive(generator())
 
     return serve
 

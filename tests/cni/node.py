@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from cni.assignment import Assignment
-from cni.gc import Collectors
+from cni.delegate_slots import DelegateSlots
+from cni.events import Attached, Refused
 from cni.host.chain import Primary
 from cni.locks import PerKey
-from cni.outcome import Attached, Refused
-from cni.places import Places
+from cni.pod_devices import PodDevices
 from cni.request import Request, primary_as_recorded
 from cni.server import Limits, Server
+from cni.verbs.gc import Collectors
 from tests.cni.executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
 from vf.address import PciAddress
@@ -119,7 +119,7 @@ class Node:
         self.rails = FakeRails()
         self.leftovers = FakeLeftovers(self.rails.log)
         self.told: list[Attached | Refused] = []
-        self.places = Places()
+        self.places = DelegateSlots()
         self.meter = Counted()
         self.report = b'{"report": 1}'
         self.kubelet = folder / "kubelet"
@@ -152,7 +152,7 @@ class Node:
             async def tell() -> None:
                 ready.set()
 
-            assignment = Assignment(self.kubelet, frozenset({RAIL}), 0.3)
+            assignment = PodDevices(self.kubelet, frozenset({RAIL}), 0.3)
             collectors = Collectors(self.rails, self.leftovers)
             server = Server(
                 assignment,

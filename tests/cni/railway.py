@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from cni import home, rails
 from cni import request as requests
+from cni.attachment import attachments, netdev_return
+from cni.attachment.attachments import Attachments
+from cni.attachment.journal import Journal
 from cni.host.chain import Primary
-from cni.host_view import Host
-from cni.journal import Journal
-from cni.rails import Rails
-from cni.recovery import Recovery
+from cni.host_paths import HostPaths
+from cni.recovery.sweep import Recovery
 from kernel.sysfs import Sysfs
 from tests.cni.executable import CONF, ENVIRON
 from tests.kernel.tree import AT_HOME, UNBOUND, Tree, netdev
@@ -60,9 +60,9 @@ class Kernel:
 def a_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Node":
     """Make a node, on whose kernel alone everything is done, and where no netdev is waited for for long."""
     kernel = Kernel()
-    for module in (home, rails):
+    for module in (netdev_return, attachments):
         monkeypatch.setattr(module, "perform", kernel)
-    monkeypatch.setattr(rails, "_NETDEV_SECONDS", 0.1)
+    monkeypatch.setattr(attachments, "_NETDEV_SECONDS", 0.1)
     return Node(folder, kernel)
 
 
@@ -90,13 +90,13 @@ class Node:
         self.locks = folder / "lock"
         self.boot = "boot-1"
 
-    def rails(self) -> Rails:
+    def rails(self) -> Attachments:
         """Build rails, as a daemon that starts does."""
         self.locks.mkdir(exist_ok=True)
-        host = Host(self.folder, self.folder / "subnet.env", 0.1, self.delegate_seconds, self.locks, self.boot)
-        return Rails(self.table, self.journal, self.sysfs, Networks({DEFAULT: self.network}), host)
+        host = HostPaths(self.folder, self.folder / "subnet.env", 0.1, self.delegate_seconds, self.locks, self.boot)
+        return Attachments(self.table, self.journal, self.sysfs, Networks({DEFAULT: self.network}), host)
 
-    def run(self, main: Callable[[Rails, int], Awaitable[Result]]) -> Result:
+    def run(self, main: Callable[[Attachments, int], Awaitable[Result]]) -> Result:
         """Run with rails and the sandbox's descriptor."""
 
         async def whole() -> Result:
@@ -138,11 +138,11 @@ class Node:
         return None if record is None else record.stage, self.table.owner(VF) is not None
 
 
-async def planned(rails: Rails, netns_fd: int | None, *vfs: PciAddress, conf: bytes = CONF) -> Record:
+async def planned(rails: Attachments, netns_fd: int | None, *vfs: PciAddress, conf: bytes = CONF) -> Record:
     return await rails.plan(requests.parse(ENVIRON, conf, netns_fd), vfs or (VF,), PRIMARY)
 
 
-async def attached(rails: Rails, netns_fd: int) -> Record:
+async def attached(rails: Attachments, netns_fd: int) -> Record:
     record = await planned(rails, netns_fd)
     await rails.attach(record, netns_fd)
     rails.confirm(record)

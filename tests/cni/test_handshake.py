@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from cni import hands as hands_module
-from cni.hands import ExecutableGone, Hands
+from cni import connection as hands_module
+from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import frames
 from cni.host.frames import FrameError
 from tests.cni.conversation import converse
@@ -16,8 +16,8 @@ from tests.cni.host.plugins import descriptors, left_open
 REQUEST = a_request()
 
 
-async def receiving(hands: Hands) -> tuple[dict[bytes, bytes], bytes, int | None]:
-    return *await hands.request(), hands.netns_fd
+async def receiving(connection: ExecutableConnection) -> tuple[dict[bytes, bytes], bytes, int | None]:
+    return *await connection.request(), connection.netns_fd
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +55,9 @@ def test_descriptor_comes_with_the_first_bytes_however_many(first: int) -> None:
         await asyncio.sleep(0.01)
         await executable.send(REQUEST[first:])
 
-    async def serve(hands: Hands) -> bool:
-        await hands.request()
-        return os.fstat(hands.netns_fd) == os.fstat(0)
+    async def serve(connection: ExecutableConnection) -> bool:
+        await connection.request()
+        return os.fstat(connection.netns_fd) == os.fstat(0)
 
     assert converse(serve, play)[0]
 
@@ -131,7 +131,7 @@ def test_hello_says_the_milliseconds_a_request_may_take() -> None:
         await executable.send(frames.frame(frames.GO))
         return hello
 
-    assert converse(lambda hands: hands.shake(61.5), play)[1] == (frames.HELLO, frames.u32(61500))
+    assert converse(lambda connection: connection.shake(61.5), play)[1] == (frames.HELLO, frames.u32(61500))
 
 
 @pytest.mark.parametrize(
@@ -147,15 +147,15 @@ def test_hello_without_go_is_the_end(monkeypatch: pytest.MonkeyPatch, sent: byte
         await executable.send(sent) if sent is not None else executable.close()
 
     with pytest.raises(error):
-        converse(lambda hands: hands.shake(60), play)
+        converse(lambda connection: connection.shake(60), play)
 
 
 def test_descriptor_is_not_inherited_by_children() -> None:
     async def play(executable: FakeExecutable) -> None:
         executable.send_with_descriptors(a_request(), [0])
 
-    async def serve(hands: Hands) -> bool:
-        await hands.request()
-        return os.get_inheritable(hands.netns_fd)
+    async def serve(connection: ExecutableConnection) -> bool:
+        await connection.request()
+        return os.get_inheritable(connection.netns_fd)
 
     assert converse(serve, play)[0] is False

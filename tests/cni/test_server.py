@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cni import hands as hands_module
+from cni import connection as hands_module
 from cni import server
 from cni.host import frames
 from cni.server import Limits

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cni import hands as hands_module
+from cni import connection as hands_module
 from cni import server
+from cni.cancellation import to_the_end
+from cni.delegate_slots import DelegateSlots
 from cni.host import frames
-from cni.places import Places
 from cni.server import Limits
-from cni.uncut import to_the_end
 from tests.cni.executable import ENVIRON, FakeExecutable, a_request, output
 from tests.cni.node import RAIL, Node
 from vf.table import Owner
@@ -197,7 +197,7 @@ async def waited_for_a_place(node: Node, count: int) -> None:
 
 
 def test_delegate_waits_for_a_place_and_a_del_comes_before_an_add(node: Node) -> None:
-    node.places = Places(1, long_seconds=20)
+    node.places = DelegateSlots(1, long_seconds=20)
 
     async def play(first: FakeExecutable) -> list[str]:
         adding, deleting = [await FakeExecutable.connected(node.socket) for _ in range(2)]

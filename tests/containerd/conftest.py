@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from simnode.kubelet import PodIdentity
+from simnode.kubernetes.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
 from tests.containerd.runtime import SOCKET, Containerd, Sandbox
 from tests.node.primaries import left_over

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from simnode.kubelet import PodIdentity
+from simnode.kubernetes.kubelet import PodIdentity
 from tests.cluster import busybox
 from tests.cluster.process import Program, wait_until
 

@@ -12,11 +12,11 @@ import grpc
 import pytest
 
 from cni.host.chain import parse
-from cni.leftovers.books import Book, Trace, read
+from cni.primary_gc.state_files import Book, Trace, read
 from kernel.host_folder import entries
 from kubelet import cri
 from simnode.host_files import FlannelLease
-from simnode.netns import run_inside
+from simnode.linux.netns import run_inside
 from tests.cluster.process import wait_until
 from tests.containerd.conftest import ContainerdNode
 from tests.containerd.runtime import SOCKET, Sandbox

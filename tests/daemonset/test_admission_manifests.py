@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from admission import scope
-from admission.certificates.cluster import NAME, ROTATE, SECRET
+from admission.certificates.cluster_objects import NAME, ROTATE, SECRET
 from railnet import VERSION
 from railnet.__main__ import _parser
-from railnet.admission import _DRAIN_SECONDS, names
 from railnet.configuration import parse
+from railnet.webhook.program import _DRAIN_SECONDS, names
 from tests.admission.api_server import FakeApiServer
 from tests.admission.clock import Clock
 from tests.admission.cluster_in_memory import InMemory, Replica

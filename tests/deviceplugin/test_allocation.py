@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deviceplugin.allocation import allocate, environment_name
-from deviceplugin.offers import Offer, offers
+from deviceplugin.devices import OfferedVf, offers
 from deviceplugin.pools import DEFAULT, Pool, Selector
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
 from vf.errors import NotOurs, NotReady, Unusable
@@ -39,7 +39,7 @@ def test_allocate_gives_management_devices_when_the_pool_says_so() -> None:
 
 
 def test_allocate_leaves_out_a_management_device_the_kernel_has_not() -> None:
-    offered = [Offer(a_vf(rdma=an_rdma_device(1, issm=None)), 0, None)]
+    offered = [OfferedVf(a_vf(rdma=an_rdma_device(1, issm=None)), 0, None)]
 
     allocation = allocate(replace(POOL, management=True), offered, ["0000:03:00.1"])
 
@@ -76,7 +76,7 @@ def test_allocate_tells_the_details_in_the_usual_shape() -> None:
 def test_allocate_gives_addresses_only_when_the_pool_needs_no_rdma_device() -> None:
     pool = Pool("example.com/eth-vf", Selector(), rdma=False)
 
-    allocation = allocate(pool, [Offer(a_vf(rdma=None), 0, None)], ["0000:03:00.1"])
+    allocation = allocate(pool, [OfferedVf(a_vf(rdma=None), 0, None)], ["0000:03:00.1"])
 
     assert allocation.device_nodes == ()
     assert allocation.envs == {
@@ -92,12 +92,12 @@ def test_allocate_names_an_unknown_device() -> None:
 
 def test_allocate_names_an_unhealthy_device_and_the_reason() -> None:
     with pytest.raises(Unusable, match=r"device 0000:03:00\.1 of rdma/ib_vf is unhealthy: no driver"):
-        allocate(POOL, [Offer(a_vf(), 0, "no driver")], ["0000:03:00.1"])
+        allocate(POOL, [OfferedVf(a_vf(), 0, "no driver")], ["0000:03:00.1"])
 
 
 def test_allocate_is_not_ready_while_the_rdma_device_is_in_the_last_pod() -> None:
     with pytest.raises(NotReady, match=r"RDMA device of VF 0000:03:00\.1"):
-        allocate(POOL, [Offer(a_vf(netdev=None, rdma=None), 0, None)], ["0000:03:00.1"])
+        allocate(POOL, [OfferedVf(a_vf(netdev=None, rdma=None), 0, None)], ["0000:03:00.1"])
 
 
 @pytest.mark.parametrize(

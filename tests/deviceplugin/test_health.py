@@ -7,8 +7,8 @@ import pytest
 
 from deviceplugin import health
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device
-from vf.function import PhysicalFunction, VirtualFunction
 from vf.guid import Guid
+from vf.inventory import PhysicalFunction, VirtualFunction
 
 VF = a_vf()
 PF = a_pf(VF)

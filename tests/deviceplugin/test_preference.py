@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deviceplugin.offers import Offer
+from deviceplugin.devices import OfferedVf
 from deviceplugin.preference import prefer
 from tests.deviceplugin.builders import a_vf
 
@@ -19,16 +19,16 @@ def identity(name: str) -> str:
     return f"0000:{0x10 + RAILS.index(name[0]):02x}:00.{name[1]}"
 
 
-def an_offer(name: str, numa_nodes: tuple[int, ...] = (0, 0, 1, 1), reason: str | None = None) -> Offer:
+def an_offer(name: str, numa_nodes: tuple[int, ...] = (0, 0, 1, 1), reason: str | None = None) -> OfferedVf:
     rail = RAILS.index(name[0])
-    return Offer(a_vf(identity(name), numa_node=numa_nodes[rail]), rail, reason)
+    return OfferedVf(a_vf(identity(name), numa_node=numa_nodes[rail]), rail, reason)
 
 
 NAMES = [f"{rail}{number}" for rail in RAILS for number in (1, 2, 3)]
 EVERYTHING = [an_offer(name) for name in NAMES]
 
 
-def preferred(available: str, settled: str, size: int, offered: list[Offer] = EVERYTHING) -> str:
+def preferred(available: str, settled: str, size: int, offered: list[OfferedVf] = EVERYTHING) -> str:
     """Ask in the names of this module."""
     ids = {identity(name): name for name in NAMES}
     answer = prefer(offered, [identity(name) for name in available.split()], list(map(identity, settled.split())), size)

@@ -18,7 +18,7 @@ from kubelet.checkpoint_file import CheckpointFile
 from tests.deviceplugin.builders import DOWN, an_rdma_device, two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Dialled, Kubelet, dial
 from vf.address import PciAddress
-from vf.function import Inventory
+from vf.inventory import Inventory
 from vf.table import Owner, VfTable
 
 RAIL = "rdma/ib_vf"

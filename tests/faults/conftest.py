@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from simnode.chaos.syscall_supervisor import Supervisor
 from simnode.node import Node
-from simnode.supervisor import Supervisor
 from tests.faults import table
 from tests.faults.ground import Ground
 from tests.faults.table import Row

@@ -15,12 +15,12 @@ from pathlib import Path
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from simnode.facts import Facts
-from simnode.invariants import violations
-from simnode.kubelet import PodIdentity
+from simnode.chaos.syscall_supervisor import Supervisor, Watch
+from simnode.judge.facts import Facts
+from simnode.judge.invariants import violations
+from simnode.kubernetes.kubelet import PodIdentity
+from simnode.kubernetes.runtime import CniFailed, Sandbox
 from simnode.node import RESOURCE, Node
-from simnode.runtime import CniFailed, Sandbox
-from simnode.supervisor import Supervisor, Watch
 from tests.faults.table import LEFT
 from tests.node.primaries import OURS, set_seconds
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from simnode.supervisor import THREAD, Interference, Moment, Point, Watch
-from simnode.syscalls import CALLS
+from simnode.chaos.syscall_supervisor import THREAD, Interference, Moment, Point, Watch
+from simnode.chaos.syscalls import CALLS
 
 ERRORS = dict(CALLS.values())
 _HALT_SECONDS = 0.2

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import grpc
 
-from simnode.daemon import DaemonFailed
-from simnode.kubelet import UnexpectedAdmissionError
-from simnode.runtime import CniFailed
-from simnode.supervisor import Watch
+from simnode.chaos.syscall_supervisor import Watch
+from simnode.daemon_process import DaemonFailed
+from simnode.kubernetes.kubelet import UnexpectedAdmissionError
+from simnode.kubernetes.runtime import CniFailed
 from tests.faults.ground import Ground
 from tests.faults.interference import How
 from tests.faults.table import Row

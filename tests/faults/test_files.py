@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simnode.runtime import CniFailed
+from simnode.kubernetes.runtime import CniFailed
 from tests.faults.ground import Ground
 from tests.faults.points import tried
 from tests.faults.table import Row

@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from simnode.runtime import CniFailed, Sandbox
-from simnode.supervisor import Point, Watch
+from simnode.chaos.syscall_supervisor import Point, Watch
+from simnode.kubernetes.runtime import CniFailed, Sandbox
 from tests.faults.ground import Ground
 from tests.faults.interference import (
     DAEMON_KILLED,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from simnode.chaos.syscall_supervisor import Watch
 from simnode.host_files import CONFIGURATION
-from simnode.supervisor import Watch
 from tests.faults.ground import Ground
 from tests.faults.interference import FAILED, KILLED, How, kill
 from tests.faults.points import each_point

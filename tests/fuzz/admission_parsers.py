@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from admission.certificates import authority, trust
+from admission.certificates import authority, ca_bundle
 from admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Unreadable, review
@@ -37,7 +37,7 @@ def certificates(data: bytes) -> None:
     if not data:
         with suppress(Unusable):
             raise AssertionError(parse_certificates(bytes((1 << 20) + 1)))
-    assert trust.everywhere(_trusting(data.decode(errors="replace"))) == frozenset()
+    assert ca_bundle.everywhere(_trusting(data.decode(errors="replace"))) == frozenset()
     found = parse_certificates(data)
     now = OURS.certificate.not_valid_before_utc
     for one in found:
@@ -48,8 +48,8 @@ def certificates(data: bytes) -> None:
         leaf.valid(now)
         assert leaf.lacks(["a.svc"]) in ([], ["a.svc"])
     webhooks = _trusting(base64.b64encode(data).decode())
-    assert trust.everywhere(webhooks) >= set(trust.trusted(webhooks, now))
-    assert trust.operations(webhooks, [OURS.certificate])
+    assert ca_bundle.everywhere(webhooks) >= set(ca_bundle.trusted(webhooks, now))
+    assert ca_bundle.operations(webhooks, [OURS.certificate])
 
 
 def _trusting(bundle: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ PARSERS = (
                 "signed_by",
                 "belongs",
             ),
-            "admission.certificates.trust": (),
+            "admission.certificates.ca_bundle": (),
         },
         mend=_as_pem,
     ),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from cni import ipam
-from cni.addresses import Addresses
+from cni.attachment import ipam_plugin
+from cni.attachment.local_ipam import LocalIpam
 from cni.host import chain, frames, json_text, netconf, plugin, status, versions
 from cni.host.chain import Output
 from cni.host.environment import Environment
@@ -19,11 +19,11 @@ from cni.request import parse as parse_request
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 from tests.vf.builders import an_attachment
+from vf.address_slice import choose
 from vf.errors import Misconfigured, NoAddress
-from vf.function import Inventory, PhysicalFunction
+from vf.inventory import Inventory, PhysicalFunction
 from vf.network import SliceIpam
 from vf.record import Ipam, Netns, Pod, Record, decode, encode
-from vf.slice import choose
 
 _LONGEST_FILE_NAME = 255 - len(".") - len(".json.XXXXXXXX")  # as `write_atomically` makes it for a while
 
@@ -217,13 +217,13 @@ _IPAM = Ipam(
 def ipam_result(data: bytes) -> None:
     """Judge what an IPAM plugin prints; what it gives can be written down and read again."""
     printed = data.split(SEPARATOR)
-    given = drive(ipam.add(_IPAM), outputs_of(printed))
+    given = drive(ipam_plugin.add(_IPAM), outputs_of(printed))
     attachments = tuple(
         an_attachment(ifname=ifname, addresses=one.addresses, routes=one.routes) for ifname, one in given.items()
     )
     record = Record("id", "eth0", Netns("/n", 1, 2), Pod("a", "b", "c"), "planned", attachments)
     assert decode(encode(record)) == record
-    drive(ipam.delete(_IPAM), outputs_of(printed[2:]))
+    drive(ipam_plugin.delete(_IPAM), outputs_of(printed[2:]))
 
 
 class _File:
@@ -246,7 +246,7 @@ _INVENTORY = Inventory(
 
 def subnet_env(data: bytes) -> None:
     """Judge flannel's subnet.env and the slices that follow from it."""
-    read = Addresses(_File(data))  # type: ignore[arg-type]
+    read = LocalIpam(_File(data))  # type: ignore[arg-type]
     for range_, rails in (("10.56.0.0/16", 2), ("fd56::/48", 3), ("10.56.0.0/16", None)):
         ipam_ = SliceIpam(ip_network(range_), rails)
         try:
@@ -292,12 +292,14 @@ PARSERS = (
     Parser("frames", frame, (FrameError,), {CNI + "frames": ()}),
     Parser("primary", primary, (CniError,), {CNI + "chain": ()}),
     Parser("versions", cni_version, (), {CNI + "versions": ()}),
-    Parser("ipam", ipam_result, (CniError,), {"cni.ipam": ("add", "delete", "_exec", "_parse", "_route")}),
+    Parser(
+        "ipam", ipam_result, (CniError,), {"cni.attachment.ipam_plugin": ("add", "delete", "_exec", "_parse", "_route")}
+    ),
     Parser(
         "subnet.env",
         subnet_env,
         (NoAddress, Misconfigured),
-        {"vf.slice": (), "cni.addresses": ("Addresses._slice",)},
+        {"vf.address_slice": (), "cni.attachment.local_ipam": ("Addresses._slice",)},
     ),
     Parser("lease", lease, (CniError,), {CNI + "status": ()}),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel import folder, sysfs
+from kernel import sysfs, sysfs_folder
 
 ROOT = "/sys"
 _Node = dict[str, "_Node | bytes | str"]  # a folder, a file's content, or where a link leads to
@@ -150,9 +150,9 @@ def write(lines: bytes, root: Path) -> None:
 def in_place_of_files(lines: bytes) -> Iterator[None]:
     """Have `kernel.sysfs` see these files."""
     fake = FakeOs(lines)
-    real = folder.os, sysfs.os
-    folder.os = sysfs.os = fake  # type: ignore[assignment]
+    real = sysfs_folder.os, sysfs.os
+    sysfs_folder.os = sysfs.os = fake  # type: ignore[assignment]
     try:
         yield
     finally:
-        folder.os, sysfs.os = real  # type: ignore[assignment]
+        sysfs_folder.os, sysfs.os = real  # type: ignore[assignment]

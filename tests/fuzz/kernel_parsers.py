@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from errno import EAGAIN
 from pathlib import Path
 
-from kernel import link_state, living, uevents
-from kernel.netlink import Netlink, decode, decode_attributes
+from kernel import netns_search, uevents
+from kernel.netlink import sandbox_links
+from kernel.netlink.links import Links
+from kernel.netlink.protocol import Netlink, decode, decode_attributes
+from kernel.netlink.rdma import Rdma
 from kernel.perform import find, host_ifname
-from kernel.rdma import Rdma
-from kernel.rtnetlink import Links
 from kernel.sysfs import Sysfs
-from railnet import in_flight
+from railnet.install import running_plugins
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
@@ -126,14 +127,14 @@ def link_states(data: bytes) -> None:
     def links(_: int) -> Iterator[Links]:
         yield Sandbox(Answers(answers))  # type: ignore[arg-type]
 
-    real, link_state.links = link_state.links, links  # type: ignore[assignment]
+    real, sandbox_links.links = sandbox_links.links, links  # type: ignore[assignment]
     try:
         each(
-            lambda: link_state.link_states([_VF], 3),
-            lambda: link_state.hardware_addresses(["net1", "net2"], 3),
+            lambda: sandbox_links.link_states([_VF], 3),
+            lambda: sandbox_links.hardware_addresses(["net1", "net2"], 3),
         )
     finally:
-        link_state.links = real
+        sandbox_links.links = real
 
 
 def rdma(data: bytes) -> None:
@@ -239,7 +240,7 @@ def process(data: bytes) -> None:
     """Judge a process's cmdline, environ and status, two of which it writes itself."""
     names = ("cmdline", "environ", "status")
     files = dict(zip(names, (part.replace(b"|", b"\0") for part in data.split(SEPARATOR)), strict=False))
-    assert in_flight._is_request(_Process(files)) in (True, False)  # type: ignore[arg-type]
+    assert running_plugins._is_request(_Process(files)) in (True, False)  # type: ignore[arg-type]
 
 
 class _Mountinfo:
@@ -260,7 +261,7 @@ class _Mountinfo:
 
 def mountinfo(data: bytes) -> None:
     """Judge where namespaces are bound, which whoever mounts may name."""
-    assert all(isinstance(path, str) for path in living.bound(_Mountinfo(data)))  # type: ignore[arg-type]
+    assert all(isinstance(path, str) for path in netns_search.bound(_Mountinfo(data)))  # type: ignore[arg-type]
 
 
 def other_addresses(data: bytes) -> None:
@@ -276,11 +277,11 @@ def other_addresses(data: bytes) -> None:
             name = host_ifname(link, _VF)
             assert name is None or (0 < len(name) < 16 and not set(name) & set("/: \0"))
 
-    real, living.netlink = living.netlink, opened  # type: ignore[assignment]
+    real, netns_search.netlink = netns_search.netlink, opened  # type: ignore[assignment]
     try:
-        each(lambda: list(living._addresses(3)), marks)
+        each(lambda: list(netns_search._addresses(3)), marks)
     finally:
-        living.netlink = real
+        netns_search.netlink = real
 
 
 _ASKED = (
@@ -306,19 +307,21 @@ _READ = (
 _READ += ("Sysfs._pf", "Sysfs._vfs", "_kind", "_changing", "_vf", "_virtual_functions", "_netdev", "_has_port", "_rdma")
 _READ += ("_of_port_1", "_port", "_device_node")
 PARSERS = (
-    Parser("netlink", netlink, (OSError,), {"kernel.netlink": _DECODED}),
-    Parser("rtnetlink", rtnetlink, (OSError,), {"kernel.rtnetlink": _ASKED, "kernel.perform": ("find",)}),
-    Parser("link_state", link_states, (OSError,), {"kernel.link_state": ()}),
-    Parser("rdma", rdma, (OSError,), {"kernel.rdma": _TOLD}),
+    Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _DECODED}),
+    Parser("rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.links": _ASKED, "kernel.perform": ("find",)}),
+    Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_links": ()}),
+    Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _TOLD}),
     Parser(
         "sandbox",
         other_addresses,
         (OSError,),
-        {"kernel.living": ("_addresses",), "kernel.perform": ("host_ifname", "_marked")},
+        {"kernel.netns_search": ("_addresses",), "kernel.perform": ("host_ifname", "_marked")},
     ),
-    Parser("mountinfo", mountinfo, (), {"kernel.living": ("bound",)}),
-    Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _READ, "kernel.folder": ()}),
+    Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
+    Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _READ, "kernel.sysfs_folder": ()}),
     Parser("identity", identity, (ValueError,), {"vf.address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
     Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_is_virtual")}),
-    Parser("process", process, (), {"railnet.in_flight": ("_is_request", "_is_in_the_hosts_pid_namespace")}),
+    Parser(
+        "process", process, (), {"railnet.install.running_plugins": ("_is_request", "_is_in_the_hosts_pid_namespace")}
+    ),
 )

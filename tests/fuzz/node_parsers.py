@@ -19,21 +19,23 @@ from cni.host import flannel
 from cni.host.chain import parse as parse_primary
 from cni.host.environment import is_container_id
 from cni.host.errors import CniError
-from cni.leftovers import books
-from cni.leftovers.books import Book
+from cni.primary_gc import state_files
+from cni.primary_gc.state_files import Book
 from kernel.host_folder import Entry
-from kubelet import answers, checkpoint, podresources
+from kubelet import allocations, checkpoint, podresources
 from kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
-from railnet import configuration, conflist, elf, uninstall
+from railnet import configuration
 from railnet.configuration import Configuration
+from railnet.daemon import conflist_content
 from railnet.health import Health
+from railnet.install import elf, uninstaller
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 from tests.vf.builders import a_record, an_attachment
+from vf.address_slice import ip_network
 from vf.errors import Misconfigured, NotPermitted
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.record import Stage, Unreadable, decode, encode, trace
-from vf.slice import ip_network
 
 _RESOURCES = frozenset({"rdma/ib_vf"})
 _KINDS: dict[bytes, Literal["host-local", "flannel", "libcni"]] = {b"host-local": "host-local", b"flannel": "flannel"}
@@ -60,7 +62,7 @@ def with_parts(data: bytes) -> bytes:
 
 def allocate_answers(data: bytes) -> None:
     """Judge AllocResp in kubelet's device checkpoint."""
-    for answer in answers.parse(with_parts(data), "uid-1", _RESOURCES):
+    for answer in allocations.parse(with_parts(data), "uid-1", _RESOURCES):
         assert all(isinstance(node, str) for node in answer.device_nodes)
         assert all(isinstance(text, str) for pair in answer.envs.items() for text in pair)
 
@@ -119,7 +121,7 @@ def primarys_books(data: bytes) -> None:
     kind, name, content = [*data.split(SEPARATOR, 2), b"", b""][:3]
     book = Book(_KINDS.get(kind, "libcni"), "/var/lib/cni/x")
     entry = Entry(name.decode(errors="surrogateescape"), with_parts(content), 0.0)
-    found = books.read(book, entry, "cbr0")
+    found = state_files.read(book, entry, "cbr0")
     if found is not None:
         assert found.container_id is None or is_container_id(found.container_id)
         assert isinstance(found.ifname, str) and all(address.version in (4, 6) for address in found.addresses)
@@ -130,7 +132,7 @@ def primarys_books(data: bytes) -> None:
         primary = parse_primary(content, "/p")
     except CniError:
         return
-    assert all(one.folder.startswith("/") and "\0" not in one.folder for one in books.books(primary))
+    assert all(one.folder.startswith("/") and "\0" not in one.folder for one in state_files.books(primary))
     with suppress(CniError):
         flannel._folder(content)
 
@@ -304,9 +306,9 @@ class _Root:
 def own_configuration(data: bytes) -> None:
     """Judge what the runtime's configuration is made of: the primary's, and what is there of ours."""
     primary, _, ours = data.partition(SEPARATOR)
-    named = conflist._named_primary(_Root(ours))  # type: ignore[arg-type]
+    named = conflist_content._named_primary(_Root(ours))  # type: ignore[arg-type]
     assert named is None or isinstance(named, str)
-    composed = json.loads(conflist.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
+    composed = json.loads(conflist_content.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
     assert composed["plugins"][0]["type"] == "railnet" and composed["name"]
 
 
@@ -329,7 +331,7 @@ class _Cache:
 def cached_result(data: bytes) -> None:
     """Judge an entry of libcni's cache."""
     found = list(
-        uninstall._cached(Path("/nonexistent" if data[:1] == b"!" else "/"), _Cache(with_parts(data.lstrip(b"!"))))
+        uninstaller._cached(Path("/nonexistent" if data[:1] == b"!" else "/"), _Cache(with_parts(data.lstrip(b"!"))))
     )  # type: ignore[arg-type]
     assert all(isinstance(name, str) for name in found)
 
@@ -347,7 +349,7 @@ _RECORDED = ("Record", "encode", "decode", "_decode_netns", "_decode_ipam", "_en
 _RECORDED += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
-    Parser("answers", allocate_answers, (ValueError,), {"kubelet.answers": ()}),
+    Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocations": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
     Parser("record", record, (Unreadable,), {"vf.record": _RECORDED}, with_digest),
@@ -356,14 +358,14 @@ PARSERS = (
         "books",
         primarys_books,
         (),
-        {"cni.leftovers.books": (), "cni.host.flannel": ("_folder", "container_of", "kept_name")},
+        {"cni.primary_gc.state_files": (), "cni.host.flannel": ("_folder", "container_of", "kept_name")},
     ),
     Parser("cri", pod_sandboxes, (DecodeError,), {}),
     Parser(
         "configuration",
         node_configuration,
         (Misconfigured,),
-        {"railnet.configuration": (), "railnet.document": ()},
+        {"railnet.configuration": (), "railnet.strict_yaml": ()},
         largest=10_000,  # PyYAML, in Python, takes a second for 200 KB
     ),
     Parser(
@@ -376,10 +378,15 @@ PARSERS = (
         "network-status", primary_result, (ValueError,), {"apiserver.network_status": ("of_pod", "_primary", "_rail")}
     ),
     Parser("apiserver", api_answer, (OSError,), {"apiserver.client": ("ApiServer.send", "_answer", "_message")}),
-    Parser("elf", program, (elf.NotRelocatable,), {"railnet.elf": ()}),
+    Parser("elf", program, (elf.NotRelocatable,), {"railnet.install.elf": ()}),
     Parser(
-        "conflist", own_configuration, (Misconfigured,), {"railnet.conflist": ("compose", "_named_primary", "read")}
+        "conflist",
+        own_configuration,
+        (Misconfigured,),
+        {"railnet.daemon.conflist_content": ("compose", "_named_primary", "read")},
     ),
-    Parser("libcni-cache", cached_result, (), {"railnet.uninstall": ("_cached", "_is_ours", "_lives", "_exists")}),
+    Parser(
+        "libcni-cache", cached_result, (), {"railnet.install.uninstaller": ("_cached", "_is_ours", "_lives", "_exists")}
+    ),
     Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),
 )

@@ -5,13 +5,13 @@ import socket
 import threading
 from functools import cache
 
-from cni.hands import ExecutableGone, Hands, Queried
+from cni.connection import ExecutableConnection, ExecutableGone, Queried
+from cni.delegate_slots import DelegateSlots
 from cni.host import chain, daemon, frames
 from cni.host.environment import Environment
 from cni.host.errors import CniError
 from cni.host.frames import FrameError
 from cni.host.lock import Lock
-from cni.places import Places
 from tests.cni.executable import CONF, ENVIRON
 from tests.fuzz.parser import Parser
 
@@ -65,16 +65,16 @@ async def _serve(data: bytes) -> None:
     with peer:
         peer.sendall(data[:_MOST_BYTES])
         peer.shutdown(socket.SHUT_WR)
-        hands = Hands(ours, 5.0, Places())
+        connection = ExecutableConnection(ours, 5.0, DelegateSlots())
         try:
-            environ, stdin = await hands.request()
+            environ, stdin = await connection.request()
             assert frames.blobs(frames.environ_blob(environ), stdin)
             for _ in range(len(data) % 4):  # so that its end is seen before, or is not
                 await asyncio.sleep(0)
-            await hands.shake(30.0)
-            await hands.done(0, await hands.drive(chain.add(_PRIMARY, {})))
+            await connection.shake(30.0)
+            await connection.done(0, await connection.drive(chain.add(_PRIMARY, {})))
         finally:
-            hands.close()
+            connection.close()
 
 
 def from_executable(data: bytes) -> None:
@@ -86,5 +86,7 @@ _TALK = ("ask", "_Daemon.hello", "_Daemon.serve", "_Daemon._receive", "_Daemon._
 _HEARD = ("Hands.request", "Hands.shake", "Hands._output", "Hands._receive", "Hands._fill", "Hands._end")
 PARSERS = (
     Parser("from-daemon", from_daemon, (daemon.Silent, CniError), {"cni.host.daemon": _TALK}),
-    Parser("from-executable", from_executable, (FrameError, ExecutableGone, CniError, Queried), {"cni.hands": _HEARD}),
+    Parser(
+        "from-executable", from_executable, (FrameError, ExecutableGone, CniError, Queried), {"cni.connection": _HEARD}
+    ),
 )

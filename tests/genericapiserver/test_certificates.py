@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from admission.certificates.cluster import ROTATE, SECRET
+from admission.certificates.cluster_objects import ROTATE, SECRET
 from tests.genericapiserver.cluster import Cluster
 from tests.genericapiserver.replica import NAME, NAMESPACE
 from tests.genericapiserver.server import Server

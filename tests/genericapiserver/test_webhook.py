@@ -14,7 +14,7 @@ from tests.admission.test_near_misses import near_misses_of_goldens
 from tests.genericapiserver.api import JsonObject
 from tests.genericapiserver.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster, essence
 from tests.genericapiserver.server import Server
-from training.keys import NET1
+from training.label_keys import NET1
 from training.operators import OPERATORS
 from training.pod import parse
 from training.recogniser import recognise

@@ -132,7 +132,10 @@ def test_command_answers(image: Image) -> None:
 
 @pytest.mark.parametrize(
     ("which", "modules", "least"),
-    [("node", "railnet.node, railnet.install", 300), ("admission", "railnet.admission", 600)],
+    [
+        ("node", "railnet.daemon.composition, railnet.install.installer", 300),
+        ("admission", "railnet.webhook.program", 600),
+    ],
 )
 def test_all_that_is_imported_is_there_and_compiled(
     request: pytest.FixtureRequest, which: str, modules: str, least: int

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from kernel import perform
-from kernel.rtnetlink import IpInterface, Link
+from kernel.netlink.links import IpInterface, Link
 from vf.address import PciAddress
-from vf.step import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.steps import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
 VF = PciAddress.parse("0000:03:00.1")
 OURS, MARK = str(VF), f"railnet {VF} ibs5v0"

@@ -9,8 +9,8 @@ import pytest
 from kernel.sysfs import Sysfs
 from tests.kernel.tree import AT_HOME, IN_POD, PF, UNBOUND, Tree, netdev, rdma
 from vf.address import PciAddress
-from vf.function import DeviceNode, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 from vf.guid import Guid
+from vf.inventory import DeviceNode, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 
 PF_ADDRESS = PciAddress.parse(PF)
 SRIOV = {"sriov_totalvfs": "8\n", "sriov_numvfs": "0\n"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubelet.cri import sandboxes
-from simnode.cri import CriEndpoint
+from simnode.kubernetes.cri import CriEndpoint
 from vf.errors import NotReady
 
 

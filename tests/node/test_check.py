@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from simnode.kubernetes.runtime import CheckUnsupported, CniFailed
 from simnode.node import RESOURCE, Node, Pod
-from simnode.runtime import CheckUnsupported, CniFailed
 from tests.node.primaries import OURS, point_to, primary_of, set_seconds, write_stub
 
 BRIDGE = {

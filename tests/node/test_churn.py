@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from simnode import churn
+from simnode.chaos import churn
 
 OPERATIONS = 100
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from simnode.kubernetes.runtime import Invocation
 from simnode.node import Node, Pod
-from simnode.runtime import Invocation
 from tests.node.primaries import OURS, PLUGINS, RUN, primary_of, write_stub
 
 LEASE = Path("/run/flannel/subnet.env")

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from railnet.configuration import Configuration
-from railnet.conflist import compose
+from railnet.daemon.conflist_content import compose
+from simnode.judge.snapshot import Snapshot, difference
+from simnode.kubernetes.runtime import CheckUnsupported, CniFailed
 from simnode.node import Node, Pod
-from simnode.runtime import CheckUnsupported, CniFailed
-from simnode.snapshot import Snapshot, difference
 from tests.node import host_state
 from tests.node.primaries import OURS, remove_stubs, write_stub
 
@@ -128,7 +128,7 @@ def snapshot_of_all() -> Snapshot:
     """Look at links, namespaces, mounts, processes and files, on a host as if no plugin had touched it."""
     host_state.reset()
     roots = [f"--root={folder}" for folder in host_state.FOLDERS]
-    taken = subprocess.run([sys.executable, "-m", "simnode.snapshot", *roots], capture_output=True, check=True)
+    taken = subprocess.run([sys.executable, "-m", "simnode.judge.snapshot", *roots], capture_output=True, check=True)
     snapshot: Snapshot = json.loads(taken.stdout)
     return snapshot
 

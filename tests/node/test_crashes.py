@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode.kubelet import PodIdentity
+from simnode.kubernetes.kubelet import PodIdentity
+from simnode.kubernetes.runtime import CniFailed, Sandbox
 from simnode.node import RESOURCE, Node
-from simnode.runtime import CniFailed, Sandbox
 from tests.node.primaries import OURS, PLUGINS, RUN, left_over, node_links, primary_of, write_stub
 from vf.address import PciAddress
 

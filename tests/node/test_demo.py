@@ -1,4 +1,4 @@
-"""`railnet demo --json` as users run it; the machine is the simulated node that these tests run in."""
+"""`scripts/demo --json` as users run it; the machine is the simulated node that these tests run in."""
 
 import html
 import json
@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from railnet.demo_scenario import Findings
-from railnet.demo_table import rendered
+from simnode.demo.scenario import Findings
+from simnode.demo.table import rendered
 
 PICTURE = Path(__file__).parents[2] / "docs/demo.svg"
-DEMO = [sys.executable, "-m", "railnet", "demo"]
+DEMO = [sys.executable, "-m", "simnode.demo"]
 PLANTED = Path("/run/planted-by-a-test")
 
 

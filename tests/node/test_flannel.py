@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from simnode.kubernetes.runtime import CniFailed
 from simnode.node import Node
-from simnode.runtime import CniFailed
 from tests.node.primaries import PLUGINS, primary_of, write_stub
 
 # As bridge, but its first DEL fails before it has done anything.

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from simnode.host_files import CONFIGURATION
+from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
-from simnode.runtime import CniFailed
 from tests.node.primaries import PLUGINS, RUN, node_links
 
 NETWORKS = Path("/etc/cni/net.d")

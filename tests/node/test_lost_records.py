@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from simnode import netns
+from simnode.linux import netns
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from tests.node.primaries import RUN, left_over, node_links

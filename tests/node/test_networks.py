@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from simnode.kubelet import PodIdentity, wait_until
+from simnode.kubernetes.kubelet import PodIdentity, wait_until
+from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
-from simnode.runtime import CniFailed
 from tests.node.primaries import left_over
 
 CONFIGURATION = Path("/etc/railnet/node.yaml")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from simnode.kubelet import Allocation, PodIdentity
+from simnode.chaos.operations import Operations
+from simnode.chaos.tally import Tally
+from simnode.kubernetes.kubelet import Allocation, PodIdentity
 from simnode.node import Node
-from simnode.operations import Operations
-from simnode.tally import Tally
 from tests.simnode.leaks import locked
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simnode.kubelet import PodIdentity
+from simnode.kubernetes.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, RUN, primary_of, write_stub
 

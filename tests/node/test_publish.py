@@ -11,11 +11,11 @@ import pytest
 
 from apiserver.client import CREDENTIALS
 from apiserver.network_status import ANNOTATION
-from kernel.link_state import hardware_addresses
-from simnode.api_server import ApiServer, Received, Reply
-from simnode.kubelet import PodIdentity, wait_until
+from kernel.netlink.sandbox_links import hardware_addresses
+from simnode.kubernetes.api_server import ApiServer, Received, Reply
+from simnode.kubernetes.kubelet import PodIdentity, wait_until
+from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
-from simnode.runtime import CniFailed
 from tests.node.host_state import link_of
 from vf.address import PciAddress
 

@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from simnode.kubelet import PodIdentity
+from simnode.kubernetes.kubelet import PodIdentity
+from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
-from simnode.runtime import CniFailed
 from tests.node.primaries import OURS, RUN, left_over, node_links, set_seconds
 from vf.address import PciAddress
 

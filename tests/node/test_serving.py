@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from simnode import cni_config
-from simnode.execution import Executed, at_once, execute
-from simnode.kubelet import PodIdentity
+from simnode.kubernetes import cni_config
+from simnode.kubernetes.kubelet import PodIdentity
+from simnode.kubernetes.runtime import Sandbox
 from simnode.node import RESOURCE, Node
-from simnode.runtime import Sandbox
+from simnode.plugin_load import Executed, at_once, execute
 from tests.node.primaries import OURS, PLUGINS, primary_of, write_stub
 
 PID, CALLS = Path("/run/stub-pid"), Path("/run/stub-calls")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from simnode.fabric import cable
-from simnode.function import SimulatedPf
+from simnode.hardware.fabric import cable
+from simnode.hardware.hardware_model import SimulatedPf
 from simnode.node import Node, Pod
 from simnode.ping import ping
 from vf.address import PciAddress

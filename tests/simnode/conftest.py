@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from simnode import namespaces, netns
-from simnode.fabric import Fabric
-from simnode.hca import Hca
-from simnode.pf import SimulatedPf
+from simnode.hardware.fabric import Fabric
+from simnode.hardware.hca import Hca
+from simnode.hardware.pf import SimulatedPf
+from simnode.linux import namespaces, netns
 
 
 @pytest.fixture(autouse=True, scope="session")

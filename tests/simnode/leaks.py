@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from simnode import libc, netns
-from simnode.invariants import Living, Violation, of_sandboxes, violations
+from simnode.judge.invariants import Living, Violation, of_sandboxes, violations
+from simnode.linux import libc, netns
 from simnode.node import Node, Pod
 from vf.address import PciAddress
 from vf.record import Record, decode, encode

@@ -5,7 +5,7 @@ import signal
 from ipaddress import IPv4Interface
 
 from simnode.cluster import Machine
-from simnode.function import SimulatedPf
+from simnode.hardware.hardware_model import SimulatedPf
 from vf.address import PciAddress
 from vf.guid import Guid
 

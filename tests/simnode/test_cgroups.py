@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from simnode.cgroups import Hierarchy, hierarchies
+from simnode.linux.cgroups import Hierarchy, hierarchies
 
 # Of a machine with version 1, with version 2 beside it.
 MOUNTINFO = """\

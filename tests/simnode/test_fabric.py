@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode.fabric import Fabric, Uplink, cable
-from simnode.function import SimulatedPf
-from simnode.hca import Hca
+from simnode.hardware.fabric import Fabric, Uplink, cable
+from simnode.hardware.hardware_model import SimulatedPf
+from simnode.hardware.hca import Hca
 from simnode.ping import ping
 from vf.address import PciAddress
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode import netns
-from simnode.kubelet import wait_until
-from simnode.tun import read_netdev
+from simnode.hardware.tun import read_netdev
+from simnode.kubernetes.kubelet import wait_until
+from simnode.linux import netns
 from vf.address import PciAddress
 
 PF = Path("/sys/bus/pci/devices/0000:03:00.0")

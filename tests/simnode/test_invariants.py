@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode import facts
-from simnode.facts import Facts, Place
-from simnode.invariants import Living, Violation, of_sandboxes, violations
+from simnode.judge import facts
+from simnode.judge.facts import Facts, Place
+from simnode.judge.invariants import Living, Violation, of_sandboxes, violations
 from simnode.node import Node
 from tests.simnode.leaks import CBR0, DEAD, FREE, FREE_VF, LEAKS, Ground, path_of, record, written
 from vf.record import encode

@@ -17,7 +17,7 @@ from kubelet.api import (
     podresources_pb2,
     podresources_pb2_grpc,
 )
-from simnode.kubelet import Kubelet, PodIdentity, UnexpectedAdmissionError, wait_until
+from simnode.kubernetes.kubelet import Kubelet, PodIdentity, UnexpectedAdmissionError, wait_until
 
 POD = PodIdentity("worker-0", "team", "11111111-2222-3333-4444-555555555555")
 

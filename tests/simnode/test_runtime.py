@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode import cni_config, netns
-from simnode.runtime import CniFailed, Runtime
+from simnode.kubernetes import cni_config
+from simnode.kubernetes.runtime import CniFailed, Runtime
+from simnode.linux import netns
 
 # Appends its command, environment and stdin to a log, then does what `answer` in its configuration says.
 STUB = """#!/usr/bin/python3
@@ -177,6 +178,6 @@ def test_sandbox_has_a_network_namespace_with_lo_up(stub):
 
 
 def netns_flags(name):
-    from simnode.tun import read_netdev
+    from simnode.hardware.tun import read_netdev
 
     return read_netdev(name).flags

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode import libc, netns, snapshot
 from simnode.cluster import Cluster
+from simnode.judge import snapshot
+from simnode.linux import libc, netns
 from simnode.node import Node
 from simnode.remote import RemoteFailed
 from tests.simnode.machines import MACHINES, die
@@ -16,7 +17,7 @@ from tests.simnode.machines import MACHINES, die
 
 def take(*roots):
     arguments = [argument for root in roots for argument in ("--root", str(root))]
-    done = subprocess.run([sys.executable, "-m", "simnode.snapshot", *arguments], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "simnode.judge.snapshot", *arguments], capture_output=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -102,7 +103,7 @@ libc.adopt_orphans()
 subprocess.run(["sh", "-c", "unshare --net sleep 60 &"])
 while [Path(f"/proc/{pid}/comm").read_text() for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()] != ["sleep\\n"]:
     time.sleep(0.01)  # unshare(1) has not made its namespace and become what it runs
-sys.stdout.buffer.write(subprocess.run([sys.executable, "-m", "simnode.snapshot", "--below", str(os.getpid())], stdout=-1).stdout)
+sys.stdout.buffer.write(subprocess.run([sys.executable, "-m", "simnode.judge.snapshot", "--below", str(os.getpid())], stdout=-1).stdout)
 subprocess.run(["kill", *open(f"/proc/self/task/{os.getpid()}/children").read().split()])
 """
 

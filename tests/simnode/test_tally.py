@@ -2,7 +2,7 @@
 
 import pytest
 
-from simnode.tally import RAIL_ADD, Tally, rendered
+from simnode.chaos.tally import RAIL_ADD, Tally, rendered
 
 ONE, OTHER, VF = "1" * 64, "2" * 64, "0000:03:00.1"
 LOG = f"12:00 ADD {ONE[:12]} of pod default/one\n12:01 ADD {OTHER[:12]} of pod default/other\n12:02 VF {VF} is late\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.training.builders import a_container, a_pod
+from training.fields import Addresses, Either, Env, First, Key, Owner
 from training.pod import count, is_gpu, parse
-from training.sources import Addresses, Either, Env, First, Key, Owner
 
 GPUS = {
     "nvidia.com/gpu": True,

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from vf.address import PciAddress
-from vf.function import DeviceNode
 from vf.guid import Guid
+from vf.inventory import DeviceNode
 from vf.record import Attachment, Ipam, Netns, Pod, Record
-from vf.step import Route
+from vf.steps import Route
 
 FIRST = PciAddress.parse("0000:03:00.1")
 SECOND = PciAddress.parse("0000:83:00.1")

@@ -9,10 +9,10 @@ from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
 from tests.vf.builders import FIRST, SECOND, an_attachment
 from vf.address import PciAddress
 from vf.errors import NotOurs, Unusable
-from vf.function import Inventory, Netdev
 from vf.guid import Guid
+from vf.inventory import Inventory, Netdev
 from vf.plan import Assigned, assign, attach, attachments, move_out, rename
-from vf.step import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
 MTUS = {FIRST: 4092}

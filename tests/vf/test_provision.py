@@ -7,12 +7,12 @@ import pytest
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
 from vf.address import PciAddress
 from vf.errors import Misconfigured
-from vf.function import Inventory, Netdev, Port
 from vf.guid import Guid, derived
+from vf.inventory import Inventory, Netdev, Port
 from vf.mac import Mac
 from vf.mac import derived as derived_mac
 from vf.provision import Provision, create, name_and_bind
-from vf.step import AllowDrivers, BindDriver, BringUp, CreateVfs, SetGuid, SetGuidByLink, SetMac
+from vf.steps import AllowDrivers, BindDriver, BringUp, CreateVfs, SetGuid, SetGuidByLink, SetMac
 
 PF = PciAddress.parse("0000:03:00.0")
 FIRST, SECOND = PciAddress.parse("0000:03:00.1"), PciAddress.parse("0000:03:00.2")

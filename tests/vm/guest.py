@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from simnode import host_files
-from simnode.daemon import Daemon
-from simnode.kubelet import Kubelet, PodIdentity
-from simnode.namespaces import MARK
-from simnode.runtime import Runtime, Sandbox
+from simnode.daemon_process import Daemon
+from simnode.kubernetes.kubelet import Kubelet, PodIdentity
+from simnode.kubernetes.runtime import Runtime, Sandbox
+from simnode.linux.namespaces import MARK
 
 RESOURCE = "vm/vf"
 PFS = ("0000:01:00.0", "0000:02:00.0")

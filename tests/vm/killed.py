@@ -1,4 +1,4 @@
-"""Railnet's daemon as it is, but supervised from its first line (`simnode.supervised`).
+"""Railnet's daemon as it is, but supervised from its first line (`simnode.chaos.under_seccomp`).
 
 Its imports take seconds on an emulated processor, and it dies dozens of times: so each one is forked from a server that has them.
 """
@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from simnode import supervised
-from simnode.daemon import Daemon
+from simnode.chaos import under_seccomp
+from simnode.daemon_process import Daemon
 from simnode.host_files import CONFIGURATION
-from simnode.namespaces import MARK
+from simnode.linux.namespaces import MARK
 
 
 class MortalDaemon(Daemon):
@@ -23,7 +23,7 @@ class MortalDaemon(Daemon):
         super().__init__()
         self._supervisor = supervisor
         self._server = multiprocessing.get_context("forkserver")
-        self._server.set_forkserver_preload(["railnet.__main__", "railnet.node", "tests.vm.killed"])
+        self._server.set_forkserver_preload(["railnet.__main__", "railnet.daemon.composition", "tests.vm.killed"])
 
     def start(self) -> None:
         process = self._server.Process(target=_run, args=(str(self._supervisor),))
@@ -63,6 +63,6 @@ def _run(supervisor: str) -> None:
     with (MARK / "railnet.log").open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    supervised.begin(supervisor, "daemon")
+    under_seccomp.begin(supervisor, "daemon")
     sys.argv = ["railnet", "node", "--config", str(CONFIGURATION)]
     main()

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from kernel import uevents, vf_netlink
+from kernel import uevents
+from kernel.netlink import vf_links
+from kernel.netlink.links import Link, links
 from kernel.netns import inside
-from kernel.rtnetlink import Link, links
 from kernel.sysfs import Sysfs
-from simnode import netns
-from simnode.kubelet import wait_until
+from simnode.kubernetes.kubelet import wait_until
+from simnode.linux import netns
 from simnode.ping import ping
 from tests.vm.guest import PFS, Guest, answers, netdevs, vfs
 from vf.address import PciAddress
@@ -99,20 +100,20 @@ def test_vfs_of_two_cards_reach_each_other_over_the_cable(guest: Guest) -> None:
 
 def test_card_without_infiniband_refuses_a_guid(guest: Guest) -> None:
     with pytest.raises(OSError, match="set GUID") as refused:
-        vf_netlink.set_guids(pf_ifindex(), 0, Guid.parse("ba59:9f03:01f9:8f86"))
+        vf_links.set_guids(pf_ifindex(), 0, Guid.parse("ba59:9f03:01f9:8f86"))
 
     assert refused.value.errno == EOPNOTSUPP
 
 
 def test_pf_refuses_the_mac_of_a_vf_that_is_not_there(guest: Guest) -> None:
     with pytest.raises(OSError, match=r"set MAC 52:54:09:00:00:01 of VF 99 through PF link \d+: ") as refused:
-        vf_netlink.set_mac(pf_ifindex(), 99, Mac.parse("52:54:09:00:00:01"))
+        vf_links.set_mac(pf_ifindex(), 99, Mac.parse("52:54:09:00:00:01"))
 
     assert refused.value.errno == EINVAL
 
 
 def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
-    macs = vf_netlink.macs(SYSFS.inventory().pfs)
+    macs = vf_links.macs(SYSFS.inventory().pfs)
 
     assert {str(pf): str(mac) for pf, mac in macs.items()} == {
         "0000:01:00.0": "52:54:00:00:00:01",

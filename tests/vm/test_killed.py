@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from simnode.runtime import CniFailed
-from simnode.supervisor import THREAD, Interference, Point, Supervisor, Watch
+from simnode.chaos.syscall_supervisor import THREAD, Interference, Point, Supervisor, Watch
+from simnode.kubernetes.runtime import CniFailed
 from tests.faults.interference import FAILED, KILLED, How
 from tests.vm import killed
 from tests.vm.guest import Guest, Pod, left_over, netdevs

@@ -2,7 +2,7 @@
 
 import time
 
-from simnode.kubelet import wait_until
+from simnode.kubernetes.kubelet import wait_until
 from simnode.ping import ping
 from tests.vm.guest import JOURNAL, Guest, answers, left_over, mac_of, netdevs
 

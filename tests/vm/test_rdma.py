@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kernel import rdma
-from simnode.kubelet import wait_until
+from kernel.netlink import rdma
+from simnode.kubernetes.kubelet import wait_until
 from tests.vm.guest import Guest, vfs
-from vf.function import DeviceNode
 from vf.guid import Guid
+from vf.inventory import DeviceNode
 
 CLASS = Path("/sys/class/infiniband/rxe0")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.host import daemon, plugin, slow, status
+from cni.host import daemon, plugin, status, without_daemon
 from cni.host.errors import NOT_AVAILABLE, CniError
 from cni.host.lock import Lock
 from tests.cni.host.plugins import a_plugin, an_environment
@@ -29,7 +29,7 @@ class Host:
 
     def status(self) -> tuple[int, dict[str, object]]:
         conf = {"cniVersion": "1.1.0", "primary": str(self.folder / "primary")}
-        code, stdout = slow.serve(
+        code, stdout = without_daemon.serve(
             an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1, Lock(""), time.monotonic()
         )
         return code, json.loads(stdout or b"{}")

@@ -1,0 +1,88 @@
+"""Addresses from a CNI IPAM plugin, for a sandbox's rails one by one. Generators, as the primary's chain is.
+
+Source: CNI specification 1.1.0, section 4, "Plugin Delegation": the delegate gets the delegator's network configuration,
+with its `ipam` object, and answers with a result that has no interfaces.
+"""
+
+import json
+from collections.abc import Generator
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
+
+from cni.host import chain
+from cni.host.chain import Exec, Output
+from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted
+from vf.address_slice import IpAddress
+from vf.network import PluginIpam
+from vf.record import Ipam
+from vf.steps import Given, Route
+
+
+def as_recorded(network: str, ipam: PluginIpam, version: str, ifnames: tuple[str, ...], path: str) -> Ipam:
+    """Spell what the plugin is configured with; `version` is one that the node's plugins speak, `path` the CNI_PATH.
+
+    The network's name has a prefix: plugins keep their state by it, and it must never be the primary's.
+    """
+    conf = {"cniVersion": version, "name": f"railnet-{network}", "type": chain.OURSELVES, "ipam": ipam.conf}
+    return Ipam(conf, ifnames, path)
+
+
+def add(ipam: Ipam) -> Generator[Exec, Output, dict[str, Given]]:
+    """Ask for the addresses of every interface; gives them by interface name. What fails is undone by `delete`.
+
+    Raises:
+        CniError: the plugin's own error, 105 it printed rubbish, 106 it took too long. NotExecuted: it is not there, and
+            has given nothing.
+    """
+    given: dict[str, Given] = {}
+    plugin = ipam.conf["ipam"]["type"]
+    for ifname in ipam.ifnames:
+        try:
+            stdout = chain.result_of(plugin, (yield _exec(ipam, "ADD", ifname)))
+        except NotExecuted as error:
+            if given:  # so there is something to undo
+                raise CniError(error.code, str(error), error.details) from None
+            raise
+        given[ifname] = _parse(plugin, stdout)
+    return given
+
+
+def delete(ipam: Ipam) -> Generator[Exec, Output, None]:
+    """Give back the addresses of every interface, also those that were never given; then raise the first failure.
+
+    Raises:
+        CniError: as for `add`.
+    """
+    failure = None
+    for ifname in reversed(ipam.ifnames):
+        try:
+            chain.check_success(ipam.conf["ipam"]["type"], (yield _exec(ipam, "DEL", ifname)))
+        except CniError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _exec(ipam: Ipam, command: str, ifname: str) -> Exec:
+    return Exec(ipam.conf["ipam"]["type"], command, json.dumps(ipam.conf).encode(), ifname)
+
+
+def _parse(plugin: str, stdout: bytes) -> Given:
+    result = json.loads(stdout)
+    try:  # numbers are addresses to `ipaddress`; in a result they are rubbish, which `str` makes them
+        ips = result["ips"]
+        addresses = tuple(ip_interface(str(entry["address"])) for entry in ips)
+        gateways = [ip_address(str(entry["gateway"])) for entry in ips if entry.get("gateway")]
+        routes = tuple(_route(entry, gateways) for entry in result.get("routes") or ())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"IPAM plugin {plugin!r} printed a result without usable 'ips': {type(error).__name__}: {error}"
+        raise CniError(DELEGATE_BROKE, message, stdout[:2000].decode(errors="replace")) from None
+    return Given(addresses, routes)
+
+
+def _route(entry: dict[str, Any], gateways: list[IpAddress]) -> Route:
+    destination = ip_network(str(entry["dst"]))
+    if entry.get("gw"):
+        return Route(destination, ip_address(str(entry["gw"])))
+    # Through the gateway of its family, where there is one: ConfigureIface(), pkg/ipam of the CNI plugins.
+    return Route(destination, next((gateway for gateway in gateways if gateway.version == destination.version), None))

@@ -1,0 +1,101 @@
+"""Addresses for net1 that need nobody's answer: a slice of a range, from flannel's subnet.env, or the pod's own words.
+
+The journal is the allocation table.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
+
+from cni.attachment.journal import Journal
+from kernel.local_address import is_local
+from vf.address import PciAddress
+from vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
+from vf.errors import Misconfigured, NoAddress
+from vf.inventory import Inventory
+from vf.network import Chosen, Networks, SliceIpam, StaticIpam
+from vf.plan import Assigned
+from vf.steps import Given, IpInterface
+
+
+class LocalIpam:
+    """What this node gives to its sandboxes."""
+
+    def __init__(self, subnet_env: Path) -> None:
+        self._subnet_env = subnet_env
+
+    def give(
+        self, chosen: Chosen, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
+    ) -> dict[PciAddress, Given]:
+        """Choose the addresses of a sandbox's VFs, and routes; they are taken once the record with them is written.
+
+        None where the network has none, or where its IPAM plugin gives them later.
+
+        Raises:
+            NoAddress: flannel has no lease, its file is malformed, the slice is used up, or another sandbox has it.
+            Misconfigured: the range is too small.
+        """
+        ipam = chosen.network.ipam
+        if isinstance(ipam, SliceIpam):
+            return self._sliced(ipam, assigned, inventory, journal)
+        if isinstance(ipam, StaticIpam):
+            return _static(chosen.static, assigned, journal)
+        return {one.vf.address: Given() for one in assigned}
+
+    def check(self, networks: Networks, inventory: Inventory, vfs: Container[PciAddress]) -> None:
+        """Make sure that in every network each rail's slice has an address for each of `vfs`, those that pods may have.
+
+        Raises:
+            Misconfigured: it has not; the message has the arithmetic.
+            NoAddress: flannel has no lease yet.
+        """
+        for network in networks:
+            if isinstance(network.ipam, SliceIpam):
+                self._check(network.name, network.ipam, inventory, vfs)
+
+    def _check(self, network: str, ipam: SliceIpam, inventory: Inventory, vfs: Container[PciAddress]) -> None:
+        for number, rail in enumerate(inventory.rails):
+            count = sum(vf.address in vfs for vf in rail.vfs)
+            if not count:
+                continue  # such as an Ethernet card, whose VFs are for others
+            slice_ = self._slice(ipam, number, inventory)
+            if slice_.capacity < count:
+                raise Misconfigured(
+                    f"networks.{network}: range {ipam.range} gives this node {slice_.part} on rail {number}: "
+                    f"{slice_.capacity} addresses for the {count} VFs of {rail.address}; "
+                    "use a larger range or fewer VFs"
+                )
+
+    def _sliced(
+        self, ipam: SliceIpam, assigned: Iterable[Assigned], inventory: Inventory, journal: Journal
+    ) -> dict[PciAddress, Given]:
+        taken = set(journal.addresses())
+        given: dict[PciAddress, Given] = {}
+        for one in assigned:
+            address = choose(self._slice(ipam, one.rail, inventory), one.vf.index, taken)
+            taken.add(address.ip)
+            # One way is enough, and of two equal ones the kernel would refuse the second.
+            given[one.vf.address] = Given((address,), () if given else route_to_other_rails(ipam.range, address))
+        return given
+
+    def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> Slice:
+        rails = ipam.rails or len(inventory.rails)
+        if rail >= rails:
+            raise Misconfigured(f"ipam.rails is {rails}, but this node has {len(inventory.rails)} rails")
+        try:
+            text = self._subnet_env.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"flannel's {self._subnet_env} cannot be read: {error}; is flanneld running on this node?"
+            raise NoAddress(message) from None
+        return node_slice(ipam.range, rail, rails, parse_subnet_env(text))
+
+
+def _static(
+    addresses: Sequence[IpInterface], assigned: Sequence[Assigned], journal: Journal
+) -> dict[PciAddress, Given]:
+    taken = journal.addresses()
+    for address in addresses:
+        if address.ip in taken:
+            raise NoAddress(f"{address.ip}, which the pod asks for, belongs to another pod of this node")
+        if is_local(address.ip):
+            raise NoAddress(f"{address.ip}, which the pod asks for, belongs to this node itself")
+    return {one.vf.address: Given((address,)) for one, address in zip(assigned, addresses, strict=True)}

@@ -1,0 +1,303 @@
+"""The executable of one request, as the daemon's hands on the host: execute this plugin there, tell me what came of it."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from cni.cancellation import to_the_end
+from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
+from cni.host import chain, frames
+from cni.host.environment import DEL
+from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
+from cni.host.frames import FrameError
+from cni.timing import stage
+
+_Result = TypeVar("_Result")
+
+_CHUNK = 65536
+_FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
+_MAX_INBOX = frames.HEADER_BYTES + frames.MAX_PAYLOAD
+_DESCRIPTOR_BYTES = 4  # an int
+_ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
+
+
+class ExecutableGone(Exception):
+    """Nobody is at the other end any more: the runtime takes the request for failed, whatever is answered."""
+
+
+class Queried(Exception):
+    """No executable is at the other end: somebody asks what the daemon knows, and waits for `answer`."""
+
+
+class ExecutableConnection:
+    """One connection from an executable. Owns its socket and, until `close`, the netns descriptor that came with it."""
+
+    def __init__(self, connection: socket.socket, delegate_seconds: float, places: DelegateSlots) -> None:
+        self._socket = connection
+        self._loop = asyncio.get_running_loop()
+        self._delegate_seconds = delegate_seconds
+        self._places = places
+        self._number = 0
+        self._inbox = b""  # what has arrived of a frame: a wait that is cut short loses nothing
+        self._reading = False
+        self._gone: str | None = None
+        self._arrived: asyncio.Future[None] | None = None
+        self._raw_environment: dict[bytes, bytes] = {}
+        self.netns_fd: int | None = None
+        self._tell_gone: Callable[[], None] = _tell_nobody
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when the executable goes away before it has its answer, whatever is done for it at that moment."""
+        self._tell_gone = tell
+        if self._gone is not None:
+            tell()
+
+    def close(self) -> None:
+        """Close what is owned; the executable sees the end of the connection."""
+        self._close_netns()
+        self._stop_reading()
+        if self._socket.fileno() >= 0:
+            # Half a frame that nobody has read must not be waited for under a number that is another's by and by.
+            self._loop.remove_writer(self._socket)
+        self._socket.close()
+
+    def _close_netns(self) -> None:
+        if self.netns_fd is not None:
+            os.close(self.netns_fd)
+            self.netns_fd = None
+
+    async def request(self) -> tuple[dict[bytes, bytes], bytes]:
+        """Receive the REQUEST; gives the executable's environment and stdin, and keeps the descriptor.
+
+        Raises:
+            FrameError: something else came. Queried: a QUERY came. ExecutableGone, TimeoutError: the executable is gone or stuck.
+        """
+        async with asyncio.timeout(_FRAME_SECONDS):
+            await self._receive_descriptor()
+            kind, payload = await self._receive()
+        if kind == frames.QUERY:
+            raise Queried
+        if kind != frames.REQUEST:
+            raise FrameError(f"frame {kind} came in place of REQUEST")
+        environ, stdin = frames.parse_blobs(payload, 2)
+        self._raw_environment = frames.parse_environ(environ)
+        return self._raw_environment, stdin
+
+    async def shake(self, limit_seconds: float) -> None:
+        """Say HELLO and wait for GO: only then does the executable still want it.
+
+        Raises:
+            FrameError, ExecutableGone, TimeoutError: it does not.
+        """
+        await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)))
+        async with asyncio.timeout(_FRAME_SECONDS):
+            kind, _ = await self._receive()
+        if kind != frames.GO:
+            raise FrameError(f"frame {kind} came in place of GO")
+
+    async def drive(self, steps: Generator[chain.Exec, chain.Output, _Result]) -> _Result:
+        """Have everything a chain yields executed on the host; gives the chain's result.
+
+        What cuts a step short is thrown into the chain, which undoes what ran before it is raised here. Only without
+        an executable, or with one that makes no sense, nothing can be undone.
+
+        Raises:
+            CniError: what the chain raises. ExecutableGone, FrameError.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    step = steps.send(await self._execute(step))
+                except asyncio.CancelledError as error:
+                    cancelled = cancelled or error
+                    step = steps.throw(CniError(TRY_AGAIN, "the request was cancelled"))
+                except CniError as error:
+                    step = steps.throw(error)
+        except StopIteration as stop:
+            if cancelled is not None:
+                raise cancelled from None
+            result: _Result = stop.value
+            return result
+        except CniError as error:
+            if cancelled is not None:
+                raise cancelled from error
+            raise
+
+    async def done(self, status: int, stdout: bytes) -> None:
+        """Have the executable print and exit; the netns descriptor is closed before it is told.
+
+        Raises:
+            ExecutableGone: nobody will know the answer.
+        """
+        self._close_netns()
+        await self.done_early(status, stdout)
+
+    async def done_early(self, status: int, stdout: bytes) -> None:
+        """Have the executable print and exit while something is still done, which needs the netns descriptor until `close`.
+
+        Raises:
+            ExecutableGone: nobody will know the answer.
+        """
+        self._tell_gone = _tell_nobody
+        await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
+
+    async def answer(self, report: bytes) -> None:
+        """Answer a QUERY.
+
+        Raises:
+            FrameError: it is larger than a frame may be. ExecutableGone: nobody waits for it any more.
+        """
+        await self._send(frames.ANSWER, report)
+
+    async def _execute(self, step: chain.Exec) -> chain.Output:
+        self._number += 1
+        number = frames.u32(self._number)
+        environ = frames.environ_blob({**self._raw_environment, **step.environ()})
+        payload = number + frames.blobs(step.plugin.encode(), environ, step.stdin)
+        if len(payload) > frames.MAX_PAYLOAD:
+            raise CniError(
+                DELEGATE_BROKE, f"configuration and prevResult for plugin {step.plugin!r} are larger than 1 MiB"
+            )
+        async with self._places.held(_urgency(step, self._number)):
+            with stage("delegate"):
+                return await self._executed(number, payload)
+
+    async def _executed(self, number: bytes, payload: bytes) -> chain.Output:
+        try:
+            await self._send(frames.EXEC, payload)  # who is cancelled meanwhile has sent all of it: the plugin runs
+            async with asyncio.timeout(self._delegate_seconds):
+                return await self._output(number)
+        except TimeoutError:
+            return await to_the_end(self._kill(number), _ENDING_SECONDS)
+        except asyncio.CancelledError:
+            await to_the_end(self._kill(number), _ENDING_SECONDS)
+            raise
+
+    async def _kill(self, number: bytes) -> chain.Output:
+        await self._send(frames.KILL, number)
+        try:
+            async with asyncio.timeout(_ENDING_SECONDS):
+                output = await self._output(number)
+        except TimeoutError:
+            raise ExecutableGone("the executable does not end what it was told to kill") from None
+        return chain.Output(chain.TIMED_OUT, output.stdout, output.stderr)
+
+    async def _output(self, number: bytes) -> chain.Output:
+        kind, payload = await self._receive()
+        if kind != frames.OUTPUT or payload[:4] != number:
+            raise FrameError(f"frame {kind} came in place of OUTPUT {int.from_bytes(number, 'big')}")
+        stdout, stderr = frames.parse_blobs(payload[8:], 2)
+        return chain.Output(int.from_bytes(payload[4:8], "big", signed=True), stdout, stderr)
+
+    async def _send(self, kind: int, payload: bytes = b"") -> None:
+        frame = frames.frame(kind, payload)
+        try:
+            # Nearly always all of it: a task, a shield and a timer for what a socket's buffer takes cost 50 µs, thrice an ADD.
+            left = frame[self._sent(frame) :]
+            if left:
+                async with asyncio.timeout(_FRAME_SECONDS):
+                    # Half a frame would make nonsense of the next one: a cancellation waits for the whole.
+                    await to_the_end(self._loop.sock_sendall(self._socket, left), _ENDING_SECONDS)
+        except OSError as error:  # TimeoutError included: it does not read
+            raise ExecutableGone(str(error) or "the executable reads nothing") from None
+
+    def _sent(self, frame: bytes) -> int:
+        try:
+            return self._socket.send(frame)
+        except BlockingIOError:
+            return 0
+
+    async def _receive(self) -> tuple[int, bytes]:
+        await self._fill(frames.HEADER_BYTES)
+        kind, length = frames.parse_header(self._inbox[: frames.HEADER_BYTES])
+        end = frames.HEADER_BYTES + length
+        await self._fill(end)
+        payload, self._inbox = self._inbox[frames.HEADER_BYTES : end], self._inbox[end:]
+        if self._gone is None:
+            self._read_on()
+        return kind, payload
+
+    async def _fill(self, count: int) -> None:
+        while len(self._inbox) < count:
+            if self._gone is not None:
+                raise ExecutableGone(self._gone)
+            self._read_on()
+            self._arrived = self._loop.create_future()
+            await self._arrived
+
+    def _read_on(self) -> None:
+        if not self._reading:
+            self._loop.add_reader(self._socket, self._read)
+            self._reading = True
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._socket)
+            self._reading = False
+
+    def _read(self) -> None:
+        """Take what has come; all the time, so that an executable's end is noticed whatever is being done for it."""
+        try:
+            chunk = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(str(error))
+            return
+        if not chunk:
+            self._end("the executable is gone")
+            return
+        self._inbox += chunk
+        if len(self._inbox) > _MAX_INBOX:
+            self._stop_reading()  # more than any frame, and nobody waits for it: the socket's buffer may fill up
+        self._wake()
+
+    def _end(self, why: str) -> None:
+        self._stop_reading()
+        self._gone = why
+        self._wake()
+        self._tell_gone()
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():  # cancelled in the very round that reported the data
+            self._arrived.set_result(None)
+
+    async def _receive_descriptor(self) -> None:
+        # A descriptor arrives with the first byte it was sent with, so the first receive must be the one for it.
+        await _readable(self._socket, self._loop)
+        # Not socket.recv_fds: Python 3.11's drops the flags, and a child of the daemon would pin the namespace.
+        room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)  # CMSG_SPACE would round up to two
+        self._inbox, control, _, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        for _level, _kind, data in control:
+            self.netns_fd = int.from_bytes(data[:_DESCRIPTOR_BYTES], sys.byteorder)
+        if not self._inbox:
+            raise ExecutableGone("the executable is gone")
+
+
+async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():  # cancelled in the very round that reported the data
+            ready.set_result(None)
+
+    loop.add_reader(connection, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(connection)
+
+
+def _tell_nobody() -> None:
+    pass
+
+
+def _urgency(step: chain.Exec, number: int) -> int:
+    if step.command == DEL:
+        return UNDO
+    return NEW if number == 1 else GOING_ON

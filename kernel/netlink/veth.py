@@ -1,0 +1,31 @@
+"""Delete the host's end of a veth whose pod is dead and whose namespace somebody still keeps."""
+
+import socket
+from errno import ENODEV
+
+from kernel.netlink.links import link_message, links
+from kernel.netlink.protocol import Netlink, opened
+
+_DELLINK = 17  # RTM_DELLINK, include/uapi/linux/rtnetlink.h
+
+
+def delete(ifname: str, address: str) -> bool:
+    """Delete the veth that has both this name and this hardware address, in this namespace; gives whether there was one.
+
+    With it goes its other end, wherever that is.
+
+    Raises:
+        OSError: what the kernel refused.
+    """
+    with links() as here:
+        found = here.ifindex(ifname)
+        kinds = {link.ifindex: link.kind for link in here.listed()} if found is not None else {}
+        if found is None or kinds.get(found) != "veth" or here.hardware(found).address.hex(":") != address.lower():
+            return False
+    with opened(socket.NETLINK_ROUTE) as route:
+        try:
+            Netlink(route).ask(f"delete link {ifname}", _DELLINK, link_message(found))
+        except OSError as error:
+            if error.errno != ENODEV:
+                raise
+    return True

@@ -1,0 +1,116 @@
+"""What the daemon counts, in Prometheus's text format at /metrics. docs/decisions/0026 says why no library does it.
+
+Every label has few values: none is of a pod, a sandbox or a VF.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from cni.delegate_slots import DelegateSlots
+from deviceplugin.devices import OfferedVf
+from deviceplugin.registration import Registration
+from deviceplugin.service import PoolService
+from railnet.prometheus_text import Histogram, Labels, Sample, counted, family
+from vf.inventory import VirtualFunction
+from vf.table import VfTable
+
+# From the fastest stage to `timeouts.add`.
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_LARGEST_CODE = 199  # CNI's and Railnet's own; a delegate may answer any number
+
+
+class Metrics:
+    """Counts what it is told, and asks for the rest when it is read.
+
+    Attributes:
+        vfs: gives the VFs that each pool offers, by resource, and whether a sandbox has them.
+        registrations: gives how often kubelet took each pool's socket, by resource.
+        queue: gives how many requests wait for a place.
+    """
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self.vfs: Callable[[], Mapping[str, Iterable[tuple[OfferedVf, bool]]]] = dict
+        self.registrations: Callable[[], Mapping[str, int]] = dict
+        self.queue: Callable[[], int] = int
+        self._requests: Counter[Labels] = Counter()
+        self._leaks: Counter[Labels] = Counter()
+        self._seconds: dict[Labels, Histogram] = {}
+
+    def ask(
+        self, table: VfTable, services: list[PoolService], registrations: list[Registration], places: DelegateSlots
+    ) -> None:
+        """Ask these who know, from now on."""
+        self.queue = lambda: places.waiting
+        self.registrations = lambda: {one.resource: one.registrations for one in registrations}
+        self.vfs = lambda: {
+            service.pool.resource: [(offer, table.owner(offer.vf.address) is not None) for offer in service.offers()]
+            for service in services
+        }
+
+    def served(self, verb: str, code: int | None, seconds: float) -> None:
+        """Count a request (`cni.server.Meter`)."""
+        self._requests[("verb", verb), ("code", _code(code))] += 1
+        self.stage(verb, "all", seconds)
+
+    def stage(self, verb: str, name: str, seconds: float) -> None:
+        """Count one stage of a request (`cni.server.Meter`)."""
+        labels = (("verb", verb), ("stage", name))
+        self._seconds.setdefault(labels, Histogram(_BUCKETS)).observe(seconds)
+
+    def took_back(self, kind: str) -> None:
+        """Count what nobody had any more and is back, by sweep or GC (`cni.events.TookBack`)."""
+        self._leaks[("kind", kind),] += 1
+
+    def text(self) -> str:
+        """Give all of it, as of now."""
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())
+        yield from family("railnet_cni_requests_total", "counter", "Requests that have ended.", counted(self._requests))
+        yield from family(
+            "railnet_cni_queue", "gauge", "Requests that wait for a place to run a delegate.", [("", (), self.queue())]
+        )
+        yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
+        yield from family(
+            "railnet_leaks_total", "counter", "What nobody had any more and was taken back.", counted(self._leaks)
+        )
+        registrations: Counter[Labels] = Counter(
+            {(("resource", name),): count for name, count in self.registrations().items()}
+        )
+        yield from family(
+            "railnet_registrations_total", "counter", "How often kubelet took a pool's socket.", counted(registrations)
+        )
+
+    def _histograms(self) -> Iterator[Sample]:
+        for labels, histogram in sorted(self._seconds.items()):
+            yield from histogram.samples(labels)
+
+    def _vfs(self) -> Counter[Labels]:
+        return Counter(
+            (("pool", pool), ("state", offer.state(owned=attached)), ("reason", _reason(offer)))
+            for pool, offers in self.vfs().items()
+            for offer, attached in offers
+        )
+
+
+def _code(code: int | None) -> str:
+    if code is None:
+        return "gone"
+    return str(code) if 0 <= code <= _LARGEST_CODE else "other"
+
+
+def _reason(offer: OfferedVf) -> str:
+    """Say in one word why a VF is unhealthy; the words for people are in the log and in kubelet's list."""
+    return "" if offer.reason is None else _lacks(offer.vf) or "port"
+
+
+def _lacks(vf: VirtualFunction) -> str:
+    if vf.driver is None:
+        return "driver"
+    if vf.rdma is None:
+        return "rdma"
+    if not vf.rdma.node_guid.usable:
+        return "guid"
+    return "netdev" if vf.netdev is None else ""

@@ -1,0 +1,136 @@
+"""What runs on the host: an interpreter with its loader, libraries and standard modules, and our modules, in one folder.
+
+A node may have no Python, an older one, or another libc. So the installer copies the Python that runs the installer itself,
+into a folder for each version below the CNI plugins' folder, the one place on a host that is surely executable.
+"""
+
+import hashlib
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+from importlib.machinery import PathFinder
+from importlib.resources import files
+from pathlib import Path
+
+from railnet import VERSION
+from railnet.install import elf
+
+FOLDER = "/opt/cni/bin/.railnet"
+STANDARD_MODULES = ("_json", "json")  # what our modules may import beyond those built into the interpreter
+# No site, nothing from the environment, and UTF-8 whatever the locale: the codecs of others are not in the bundle.
+FLAGS = "-ISEXutf8"
+
+_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_INTERPRETER = f"bin/{_PYTHON}"
+_LIBRARIES = "lib"
+_MODULES = f"lib/{_PYTHON}"
+_EXTENSIONS = f"{_MODULES}/lib-dynload"
+_LISTS = (b"/etc/ld.so.preload", b"/etc/ld.so.cache")
+# For the interpreter that is to be copied, as the executable will run it, except that it writes no bytecode.
+_IMPORT_AND_TELL = """
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {root!r})
+import {wanted}
+for name, module in sys.modules.items():
+    if getattr(module.__spec__, "has_location", False):
+        print(name, module.__spec__.origin, sep="\\t")
+"""
+
+
+def install(folder: Path) -> str:
+    """Install into `folder`, as a version of its own, named by content: who runs an older one goes on. Gives the version.
+
+    A version's folder appears whole and on disk, or not at all.
+
+    Raises:
+        NotRelocatable: the running interpreter cannot be copied.
+        OSError: the folder cannot be written.
+    """
+    python = Path(sys.executable).resolve()
+    modules = _modules(python)
+    version = f"{VERSION}-{_digest({**_programs(python, home=''), **modules})[:8]}"
+    folder.mkdir(mode=0o755, exist_ok=True)
+    if not (folder / version).is_dir():
+        building = folder / f".{version}.{os.getpid()}"
+        shutil.rmtree(building, ignore_errors=True)
+        home = f"{FOLDER}/{version}"
+        for path, content in {**_programs(python, home), **modules}.items():
+            _write(building / path, content, f"{home}/{path}")
+        _sync(building)
+        building.rename(folder / version)
+    return version
+
+
+def interpreter(version: str) -> str:
+    """Give the host's path of a version's interpreter, which finds everything else of that version by itself."""
+    return f"{FOLDER}/{version}/{_INTERPRETER}"
+
+
+def _programs(python: Path, home: str) -> dict[str, bytes]:
+    """Give the interpreter, its loader and its libraries, by their paths in the bundle, which will stand at `home`."""
+    program = python.read_bytes()
+    loader = Path(elf.interpreter(program))
+    listing = subprocess.run([loader, "--list", python], capture_output=True, text=True, check=True).stdout
+    libraries = map(Path, re.findall(r"=> (/\S+)", listing))
+    return {
+        _INTERPRETER: elf.relocate(program, f"{home}/{_LIBRARIES}/{loader.name}", f"{home}/{_LIBRARIES}"),
+        f"{_LIBRARIES}/{loader.name}": _without_the_hosts_lists(loader.read_bytes()),
+        **{f"{_LIBRARIES}/{path.name}": path.read_bytes() for path in libraries},
+    }
+
+
+def _without_the_hosts_lists(loader: bytes) -> bytes:
+    """Have the loader look for its two lists of libraries where no file can be: the host's are made for the host's libc."""
+    for path in _LISTS:
+        loader = loader.replace(path + b"\0", b"/dev/null/".ljust(len(path), b"-") + b"\0")
+    return loader
+
+
+def _modules(python: Path) -> dict[str, bytes]:
+    """Give what the interpreter loads from files when all of ours is imported, and `os`, by which it knows its home."""
+    names = (entry.name for entry in files("cni.host").iterdir() if entry.name.endswith(".py"))
+    ours = [f"cni.host.{name.removesuffix('.py')}" for name in names]
+    root = str(Path(__file__).parents[2])
+    program = _IMPORT_AND_TELL.format(root=root, wanted=", ".join([*ours, "kubelet.checkpoint", *STANDARD_MODULES]))
+    done = subprocess.run([python, FLAGS, "-c", program], capture_output=True, text=True, check=True)
+    landmark = PathFinder.find_spec("os")
+    origins = [line.split("\t") for line in done.stdout.splitlines()] + [["os", str(landmark and landmark.origin)]]
+    return {_place(name, Path(origin)): Path(origin).read_bytes() for name, origin in origins}
+
+
+def _place(module: str, origin: Path) -> str:
+    if origin.suffix != ".py":
+        return f"{_EXTENSIONS}/{origin.name}"
+    path = f"{_MODULES}/{module.replace('.', '/')}"
+    return f"{path}/__init__.py" if origin.stem == "__init__" else f"{path}.py"
+
+
+def _digest(contents: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path, content in sorted(contents.items()):
+        digest.update(f"{path}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _write(path: Path, content: bytes, final: str) -> None:
+    """Write a program, or a module compiled, without its source: each start has one file to look for, and no docstrings."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(0o644 if path.suffix == ".py" else 0o755)
+    if path.suffix == ".py":
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH  # a time of modification would differ with each build
+        py_compile.compile(str(path), f"{path}c", final, doraise=True, optimize=2, invalidation_mode=mode)
+        path.unlink()
+
+
+def _sync(folder: Path) -> None:
+    for path in (*folder.rglob("*"), folder):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

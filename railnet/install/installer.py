@@ -1,0 +1,144 @@
+"""Put the plugin executable and the modules it runs on the host, under the runtime's requests, and leave no request without.
+
+Not here: Railnet's CNI configuration, which the daemon writes once it serves (`railnet.daemon.conflist_keeper`).
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kernel.files import below, sync, sync_tree, write_atomically
+from kernel.host_process import Terms, execute
+from railnet.configuration import Configuration
+from railnet.install import host_python, running_plugins
+from vf.errors import NotReady
+
+EXECUTABLE = "/opt/cni/bin/railnet"
+_CANDIDATE = f"{host_python.FOLDER}/.candidate"
+_ANSWER_SECONDS = 10.0
+_END_SECONDS = 5.0
+
+_EXECUTABLE = """#!{interpreter} {flags}
+from cni.host.plugin import main
+
+main()
+"""
+
+
+class DoesNotAnswer(NotReady):
+    """The new executable does not work on this host; the one before it stays in its place."""
+
+
+def install(configuration: Configuration, try_out: Callable[[Path, str], None] | None = None) -> list[str]:
+    """Install on the host seen at `host.root`; gives a line for each thing done.
+
+    The executable takes its place by rename, after it has answered: no request finds a file that is busy, half or broken.
+    Older bundles go when no request runs from them any more; the next installation looks again at those that stay.
+
+    Args:
+        configuration: of it, `host.root` alone.
+        try_out: raises `DoesNotAnswer` if the executable at the host's path does not work on the host at that root.
+
+    Raises:
+        DoesNotAnswer: nothing has changed for the runtime.
+        OSError: the CNI plugins' folder is missing or cannot be written.
+    """
+    root = configuration.host.root
+    with locked(root):
+        version = host_python.install(below(root, host_python.FOLDER))
+        sync_tree(below(root, f"{host_python.FOLDER}/{version}"))
+        text = _EXECUTABLE.format(interpreter=host_python.interpreter(version), flags=host_python.FLAGS)
+        _put(root, text.encode(), try_out or answers)
+        return [f"{EXECUTABLE}: version {version}", *_remove_older(root, version)]
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Be the only one that changes what is installed on the host; the bundles' folder is made if it is absent."""
+    folder = below(root, host_python.FOLDER)
+    while (fd := _locked(folder)) is None:
+        pass  # who waited with us has removed it; there is another one now, or ours to make
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _locked(folder: Path) -> int | None:
+    """Lock a folder, made if it is absent; None if its last holder has removed it meanwhile. The caller owns the descriptor."""
+    folder.mkdir(mode=0o755, exist_ok=True)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.path.samestat(os.fstat(fd), folder.stat()):
+            return fd
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def answers(root: Path, executable: str) -> None:
+    """Have an executable of the host's answer VERSION there.
+
+    Raises:
+        DoesNotAnswer: it does not, with what it said.
+    """
+    try:
+        done = execute(root, executable, {"CNI_COMMAND": "VERSION"}, b"", Terms(_ANSWER_SECONDS), chroot=True)
+    except OSError as error:  # TimeoutError included
+        raise DoesNotAnswer(f"the new executable cannot be run on this host: {error}") from None
+    if not _is_answer(done.stdout):
+        said = (done.stderr or done.stdout)[-2000:].decode(errors="replace").strip()
+        raise DoesNotAnswer(f"the new executable does not answer VERSION on this host: {said!r}")
+
+
+def _is_answer(stdout: bytes) -> bool:
+    try:
+        return bool(json.loads(stdout)["supportedVersions"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> None:
+    candidate, executable = below(root, _CANDIDATE), below(root, EXECUTABLE)
+    write_atomically(candidate, content, 0o755, durable=True)
+    try:
+        try_out(root, _CANDIDATE)
+        candidate.replace(executable)
+    except BaseException:
+        candidate.unlink()
+        raise
+    sync(executable.parent)
+
+
+def _remove_older(root: Path, version: str) -> Iterator[str]:
+    """Remove every bundle but one, unless a request may still load from it.
+
+    Who has read an older executable has been a process of its own before the new one took its place: once those that are
+    seen now have ended, nobody is left.
+    """
+    older = [path for path in below(root, host_python.FOLDER).iterdir() if path.name != version]
+    if not older:
+        return
+    left = running_plugins.await_end(root, running_plugins.requests(root), _END_SECONDS)
+    if left:
+        yield f"{host_python.FOLDER}: {len(left)} requests still run, so older versions stay until the next installation"
+        return
+    for path in older:
+        _remove(path)
+        yield f"{path.name}: removed, nothing runs from it any more"
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

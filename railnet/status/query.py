@@ -1,0 +1,66 @@
+"""`railnet status`: asks the daemon of this node what it knows, and shows it as a table or as JSON."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from cni.host import frames
+from cni.host.daemon import SOCKET
+from railnet.status.status_table import rendered
+
+_SECONDS = 5.0  # the daemon answers from memory; who waits longer than this has found one that hangs
+_WHERE_TO_LOOK = "look at the railnet DaemonSet's pod on this node; running pods keep their rails meanwhile"
+
+
+class Unreachable(Exception):
+    """The daemon does not answer; the message says where to look."""
+
+
+def show(*, as_json: bool, path: Path = Path(SOCKET)) -> bool:
+    """Print it; gives whether the node is served.
+
+    Raises:
+        Unreachable: no daemon answers.
+    """
+    told = ask(path)
+    if as_json:
+        print(json.dumps(told, indent=1))
+    else:
+        print("\n".join(rendered(told)))
+    return not told["reasons"]
+
+
+def ask(path: Path, seconds: float = _SECONDS) -> dict[str, Any]:
+    """Ask the daemon on a socket.
+
+    Raises:
+        Unreachable: it is absent, says nothing within these seconds, or something that is no answer.
+        PermissionError: the caller may not ask.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            connection.connect(str(path))
+            connection.sendall(frames.frame(frames.QUERY))
+            kind, length = frames.parse_header(_read(connection, frames.HEADER_BYTES))
+            answer = _read(connection, length)
+    except PermissionError:
+        raise
+    except (OSError, frames.FrameError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Unreachable(f"the daemon does not answer on {path}: {why}; {_WHERE_TO_LOOK}") from None
+    if kind != frames.ANSWER:
+        raise Unreachable(f"frame {kind} came from {path} in place of an answer: finish the upgrade of Railnet")
+    told: dict[str, Any] = json.loads(answer)
+    return told
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    read = b""
+    while len(read) < count:
+        chunk = connection.recv(count - len(read))
+        if not chunk:
+            raise frames.FrameError("it ended the connection")
+        read += chunk
+    return read

@@ -1,0 +1,86 @@
+"""What the daemon answers to `railnet status`: all it knows of its node at one moment, as JSON. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deviceplugin.devices import OfferedVf
+from railnet import VERSION
+from vf.inventory import Inventory, Rail
+from vf.record import Record
+
+
+def report(
+    inventory: Inventory,
+    offered: Mapping[str, Iterable[tuple[OfferedVf, bool]]],
+    records: Iterable[tuple[Record, float]],
+    waiting: int,
+    reasons: Iterable[str],
+) -> dict[str, Any]:
+    """Gather it.
+
+    Args:
+        inventory: the node's rails.
+        offered: the VFs of each pool, by resource, and whether a sandbox has them.
+        records: the journal's, each with the seconds since it was last written, or read at start.
+        waiting: how many delegates wait for a place.
+        reasons: why the node is not served, none if it is (/readyz).
+    """
+    return {
+        "version": VERSION,
+        "reasons": list(reasons),
+        "queue": waiting,
+        "rails": [_rail(number, rail) for number, rail in enumerate(inventory.rails)],
+        "vfs": [_vf(resource, *each) for resource, offers in offered.items() for each in offers],
+        "sandboxes": [_sandbox(record, seconds) for record, seconds in records],
+    }
+
+
+def encode(told: dict[str, Any]) -> bytes:
+    """Spell it as ANSWER carries it."""
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def _rail(number: int, rail: Rail) -> dict[str, Any]:
+    pf = rail.pf
+    rdma = None if pf is None else pf.rdma
+    port = None if rdma is None else rdma.port
+    return {
+        "rail": number,
+        "address": str(rail.address),
+        "netdev": None if pf is None or pf.netdev is None else pf.netdev.name,
+        "rdma": None if rdma is None else rdma.name,
+        "port": None if port is None else port.state,
+        "vfs": len(rail.vfs),
+    }
+
+
+def _vf(resource: str, offer: OfferedVf, owned: bool) -> dict[str, Any]:
+    return {
+        "vf": offer.id,
+        "rail": offer.rail,
+        "resource": resource,
+        "state": offer.state(owned=owned),
+        "reason": offer.reason,
+    }
+
+
+def _sandbox(record: Record, seconds: float) -> dict[str, Any]:
+    return {
+        "id": record.container_id,
+        "ifname": record.ifname,
+        "pod": record.pod._asdict(),
+        "network": record.network,
+        "stage": record.stage,
+        "seconds": round(seconds, 1),
+        "rails": [
+            {
+                "ifname": one.ifname,
+                "vf": str(one.vf),
+                "rail": one.rail,
+                "addresses": [str(address) for address in one.addresses],
+                "guid": None if one.guid is None else str(one.guid),
+            }
+            for one in record.attachments
+        ],
+    }

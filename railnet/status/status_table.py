@@ -1,0 +1,88 @@
+"""What `railnet status` prints for people: whether the node is served, its rails, its pods' VFs, and what is wrong with the others."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from railnet.status.text_table import Column, aligned
+
+_STATES = ("free", "attached", "unhealthy")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_COUNTS = tuple(Column(head, number=True) for head in ("VFS", *map(str.upper, _STATES)))
+_RAILS = (*map(Column, ("RAIL", "PF", "RDMA", "NETDEV", "PORT")), *_COUNTS)
+_RESOURCES = (Column("RESOURCE"), *_COUNTS)
+_SANDBOXES = tuple(map(Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "STATE", "FOR")))
+
+
+def rendered(told: dict[str, Any]) -> Iterator[str]:
+    """Give the lines for what `railnet.status.report` told; of what cannot be printed, as in names that pods give to links, its number."""
+    for line in _lines(told):
+        yield "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    yield f"railnet {told['version']}: {'not ready' if told['reasons'] else 'ready'}"
+    yield from (f"  {reason}" for reason in told["reasons"])
+    yield ""
+    if told["rails"]:
+        yield from aligned(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
+    else:
+        yield "This node has no card that can be a rail: no pod gets one here, and all others are as before."
+    if told["vfs"]:
+        yield ""
+        yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
+    if told["sandboxes"]:
+        yield ""
+        yield from aligned(_SANDBOXES, [row for sandbox in _by_pod(told["sandboxes"]) for row in _sandbox(sandbox)])
+    yield from _unhealthy(told["vfs"])
+    if told["queue"]:
+        yield ""
+        yield f"{told['queue']} plugins wait for a place to run."
+
+
+def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    counted = Counter(vf["state"] for vf in vfs if vf["rail"] == rail["rail"])
+    port = (rail["port"] or "").rpartition(" ")[2]  # sysfs says "4: ACTIVE"
+    facts = (rail["address"], rail["rdma"], rail["netdev"], port)
+    return (str(rail["rail"]), *(fact or "-" for fact in facts), str(rail["vfs"]), *_counts(counted))
+
+
+def _resources(vfs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for resource in dict.fromkeys(vf["resource"] for vf in vfs):
+        counted = Counter(vf["state"] for vf in vfs if vf["resource"] == resource)
+        yield (resource, str(counted.total()), *_counts(counted))
+
+
+def _counts(counted: Counter[str]) -> tuple[str, ...]:
+    return tuple(str(counted[state]) for state in _STATES)
+
+
+def _by_pod(sandboxes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(sandboxes, key=lambda one: (one["pod"]["namespace"], one["pod"]["name"], one["id"]))
+
+
+def _sandbox(sandbox: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    pod = sandbox["pod"]
+    own = f"{pod['namespace']}/{pod['name']}" if pod["name"] else f"sandbox {sandbox['id'][:20]}"
+    end = (sandbox["stage"], _duration(sandbox["seconds"]))
+    for rail in sandbox["rails"] or [{"ifname": "", "vf": "", "rail": "", "addresses": (), "guid": ""}]:
+        addresses = ", ".join(rail["addresses"])
+        yield (own, rail["ifname"], rail["vf"], str(rail["rail"]), addresses or "-", rail["guid"] or "-", *end)
+        own, end = "", ("", "")
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f}{name}"
+    return f"{seconds:.0f}s"
+
+
+def _unhealthy(vfs: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Name each reason once: a PF whose port is down has a hundred VFs that say so."""
+    reasons = Counter(vf["reason"] for vf in vfs if vf["reason"] is not None)
+    if reasons:
+        yield ""
+        yield "Not healthy, so kubelet gives them to no new pod:"
+    for reason, count in reasons.items():
+        yield f"  {count} {'VF' if count == 1 else 'VFs'}: {reason}"

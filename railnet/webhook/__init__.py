@@ -1,0 +1,1 @@
+"""The admission helper as a program: composition, metrics, and `railnet admission explain`."""

@@ -1,0 +1,49 @@
+"""`railnet admission explain`: what would be done to the pods of a file when they are created, and why."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from admission import offline
+from admission.policy import Policy
+from railnet.configuration import Configuration
+from vf.errors import Misconfigured
+
+# As `railnet.strict_yaml` says, and too many brackets.
+_NO_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
+
+
+def explain(file: str, configuration: Configuration) -> bool:
+    """Print an explanation of each pod; tell whether all would be let in.
+
+    Raises:
+        Misconfigured: the file cannot be read, is no YAML, or holds something else than Pods and Namespaces.
+    """
+    source = "standard input" if file == "-" else file
+    explained = list(offline.explain(_documents(file, source), policy(configuration)))
+    if not explained:
+        raise Misconfigured(f"{source} has no Pod")
+    for pod in explained:
+        print(*pod.lines, sep="\n")
+    return all(pod.allowed for pod in explained)
+
+
+def policy(configuration: Configuration) -> Policy:
+    """Take from the node configuration what pods are checked against."""
+    return Policy(
+        resources=tuple(pool.resource for pool in configuration.pools),
+        rails=None if configuration.rails is None else len(configuration.rails),
+        networks=configuration.networks,
+    )
+
+
+def _documents(file: str, source: str) -> list[Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+        return list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise Misconfigured(f"{source} cannot be read: {error.strerror}") from None
+    except _NO_YAML as error:
+        raise Misconfigured(f"{source} is not YAML: {error!s:.400}") from None

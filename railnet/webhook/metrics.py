@@ -1,0 +1,47 @@
+"""What the admission helper counts. No label names a pod, a namespace or a job."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from railnet.prometheus_text import Histogram, Labels, counted, family
+
+# From a pod that is nobody's to one of megabytes; an API server waits ten seconds at most.
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class AdmissionMetrics:
+    """Counts reviews (`admission.server.Meter`); `expires` gives when the certificate that is shown ends, None if there is none."""
+
+    def __init__(self, expires: Callable[[], datetime | None]) -> None:
+        """Count nothing yet."""
+        self._expires = expires
+        self._reviews: Counter[Labels] = Counter()
+        self._seconds = Histogram(_BUCKETS)
+
+    def reviewed(self, outcome: str, operator: str, seconds: float) -> None:
+        """Count a request."""
+        self._reviews[("outcome", outcome), ("operator", operator)] += 1
+        self._seconds.observe(seconds)
+
+    def text(self) -> str:
+        """Give all of it, as of now."""
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from family(
+            "railnet_admission_reviews_total", "counter", "Requests by what came of them.", counted(self._reviews)
+        )
+        yield from family(
+            "railnet_admission_review_seconds",
+            "histogram",
+            "Time from a request's head to its answer.",
+            self._seconds.samples(()),
+        )
+        expires = self._expires()
+        yield from family(
+            "railnet_admission_certificate_expiry_timestamp_seconds",
+            "gauge",
+            "When the certificate that is shown ends.",
+            [] if expires is None else [("", (), expires.timestamp())],
+        )

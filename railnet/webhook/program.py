@@ -1,0 +1,136 @@
+"""`railnet admission`: the admission helper, composed: policy → certificates → HTTPS, until SIGTERM."""
+
+import asyncio
+import gc
+import logging
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from admission.certificates.cluster_objects import NAME, ApiServer, Unanswered
+from admission.certificates.folder import Folder
+from admission.certificates.keeper import Keeper
+from admission.certificates.self_managed import Own, utc_now
+from admission.server import Server
+from admission.tls import Shown
+from railnet.configuration import Configuration
+from railnet.health import Health
+from railnet.webhook.explain import policy
+from railnet.webhook.metrics import AdmissionMetrics
+from vf.errors import Misconfigured
+
+_log = logging.getLogger(__name__)
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_DRAIN_SECONDS = 10.0
+_NAMESPACE = "railnet"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says.
+
+    Attributes:
+        port: of HTTPS.
+        health_port: of /healthz, /readyz and /metrics.
+        certificates: the folder in which somebody else keeps `tls.crt` and `tls.key`; None to keep our own.
+        account: the folder of the service account's token.
+        leave_seconds: how long connections are still taken after SIGTERM, until everybody has heard that this is not ready.
+    """
+
+    port: int
+    health_port: int
+    certificates: Path | None
+    account: Path
+    leave_seconds: float
+
+
+class Certificates(Protocol):
+    """Where certificates come from."""
+
+    def reasons(self) -> list[str]:
+        """Give why API servers cannot trust what is shown; nothing if they can."""
+
+    async def keep(self) -> NoReturn:
+        """See to it, until cancelled."""
+
+
+async def serve(configuration: Configuration, options: Options) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        Misconfigured: this is no container of a cluster, and no folder of certificates is given.
+        OSError: the port is taken.
+    """
+    ended = asyncio.Event()
+    for number in _ENDING:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    shown = Shown()
+    namespace = _namespace(options.account)
+    certificates = _certificates(options, namespace, shown)
+    metrics = AdmissionMetrics(lambda: None if shown.leaf is None else shown.leaf.ends)
+    server = Server(policy(configuration), metrics, shown)
+    health = Health()
+    health.metrics = metrics.text
+    async with health.serving(options.health_port, host=None):
+        await server.listen(options.port)
+        keeping = asyncio.create_task(certificates.keep())
+        health.reasons = lambda: _reasons(server, shown, certificates, names(namespace)[0])
+        _log.info("serving on port %d", server.port)
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again and again finds nothing
+        try:
+            await _until(ended, keeping)
+            await _leave(server, options.leave_seconds)
+        finally:
+            keeping.cancel()
+            await server.close(_DRAIN_SECONDS)
+
+
+def names(namespace: str) -> tuple[str, ...]:
+    """Give the DNS names of the service; API servers use the first."""
+    return (
+        f"{NAME}.{namespace}.svc",
+        f"{NAME}.{namespace}.svc.cluster.local",
+        f"{NAME}.{namespace}",
+        NAME,
+    )
+
+
+async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:
+    """Wait for a signal; who keeps the certificates never ends by itself but by an error, which is then ours."""
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait((waiting, keeping), return_when=asyncio.FIRST_COMPLETED)
+    if keeping.done():
+        await keeping
+
+
+async def _leave(server: Server, seconds: float) -> None:
+    _log.info("ending: not ready from now on, and new connections are refused in %g s", seconds)
+    server.leave()
+    await asyncio.sleep(seconds)
+
+
+def _certificates(options: Options, namespace: str, shown: Shown) -> Certificates:
+    if options.certificates is not None:
+        return Folder(options.certificates, shown)
+    try:
+        return Own(Keeper(ApiServer(namespace, options.account), names(namespace), utc_now), shown)
+    except Unanswered as error:
+        raise Misconfigured(str(error)) from None
+
+
+def _reasons(server: Server, shown: Shown, certificates: Certificates, name: str) -> list[str]:
+    trouble = shown.trouble(utc_now(), name)
+    return [
+        *([] if server.accepts else ["it takes no connections: it is ending"]),
+        *([trouble] if trouble else []),
+        *certificates.reasons(),
+    ]
+
+
+def _namespace(account: Path) -> str:
+    try:
+        return (account / "namespace").read_text().strip() or _NAMESPACE
+    except OSError:
+        return _NAMESPACE

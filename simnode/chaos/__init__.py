@@ -1,0 +1,1 @@
+"""Pods that come and go while processes die: the churn, and faults at single system calls."""

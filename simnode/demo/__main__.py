@@ -1,0 +1,30 @@
+"""`python -m simnode.demo [--json]`, which `scripts/demo` runs. Exit status: 0 all held, 1 something did not, 3 no CNI plugins."""
+
+import argparse
+import sys
+
+from simnode.demo import program
+from vf.errors import Misconfigured
+
+_MISCONFIGURED = 3
+
+
+def main() -> int:
+    """Run the demo and return its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo",
+        description="Run pods on two simulated nodes, ping over every network, and show what is left over.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    # The half that runs in the namespaces of the simulated nodes.
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    try:
+        return program.run_inside() if arguments.inside else program.run(as_json=arguments.json)
+    except Misconfigured as error:
+        print(f"scripts/demo: {error}", file=sys.stderr)
+        return _MISCONFIGURED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

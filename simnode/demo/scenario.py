@@ -1,0 +1,227 @@
+"""What the demo does on its two nodes, and what it finds; `program` starts it and judges.
+
+A function whose first argument is `node` runs on that node, in its process; what it gives is sent back.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from ipaddress import IPv4Interface, ip_interface
+from pathlib import Path
+from typing import Any
+
+from simnode.cluster import Cluster, Machine
+from simnode.hardware.hardware_model import SimulatedPf
+from simnode.judge.facts import NODE_FOLDERS
+from simnode.judge.snapshot import Snapshot, difference
+from simnode.node import Node, Pod
+from simnode.remote import RemoteNode
+from vf.address import PciAddress
+from vf.guid import Guid
+from vf.record import Attachment, decode
+
+_JOURNAL = Path("/run/railnet/journal")
+_KINDS = (("plain", 0), ("train", 1), ("wide", 2))  # each node has a pod of each kind, with so many VFs
+_QUIET_ATTEMPTS = 5  # IPv6 neighbour discovery may speak on eth0 at any moment
+_PING_BYTES = 2 * 84  # request and reply: IPv4 header, ICMP header, and ping's 56 bytes
+
+
+def _machine(number: int, name: str, guids: tuple[int, int]) -> Machine:
+    first, second = map(Guid, guids)
+    rails = (SimulatedPf(guid=first), SimulatedPf(PciAddress(0, 0x0C, 0, 0), second, netdev="ibs6"))
+    return Machine(name, IPv4Interface(f"172.18.0.{number}/24"), IPv4Interface(f"10.244.{number}.1/24"), rails)
+
+
+MACHINES = (
+    _machine(3, "node-a", (0xB8599F0300F98F86, 0xB8599F0300F98FA2)),
+    _machine(4, "node-b", (0xB8599F0300FC21D6, 0xB8599F0300FC21F2)),
+)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the nodes showed, in the form of `railnet demo --json`."""
+
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    pings: list[dict[str, Any]] = field(default_factory=list)
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    fabric_bytes: int = 0
+    left_over: int = 0
+    left_over_items: list[str] = field(default_factory=list)
+
+    def check(self, what: str, ok: bool) -> None:
+        """Note what was looked at, and whether it was as it should be."""
+        self.checks.append({"what": what, "ok": ok})
+
+    @property
+    def held(self) -> bool:
+        """Whether everything was as it should be."""
+        return all(entry["ok"] for entry in (*self.pings, *self.checks)) and not self.left_over_items
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A pod that runs on a node, with its rails."""
+
+    node: RemoteNode
+    pod: Pod
+    rails: tuple[Attachment, ...]
+
+    def address(self, ifname: str) -> str:
+        """Give the pod's address on an interface."""
+        if ifname == "eth0":
+            return str(ip_interface(json.loads(self.pod.result)["ips"][0]["address"]).ip)
+        return str(self.rail(ifname).addresses[0].ip)
+
+    def rail(self, ifname: str) -> Attachment:
+        """Give what is attached under a name."""
+        return next(one for one in self.rails if one.ifname == ifname)
+
+    def reaches(self, target: "Running", ifname: str) -> bool:
+        """Ping another pod, on the same network."""
+        return self.node.call(Node.ping, self.pod, target.address(ifname), ifname)
+
+    def described(self) -> dict[str, Any]:
+        """Describe it as JSON."""
+        rails = [
+            {
+                "ifname": one.ifname,
+                "address": ", ".join(map(str, one.addresses)),
+                "vf": str(one.vf),
+                "guid": str(one.guid),
+                "rail": one.rail,
+            }
+            for one in self.rails
+        ]
+        name, add_ms = self.pod.name, round(self.pod.add_ms, 1)
+        return {"name": name, "node": self.node.name, "eth0": self.address("eth0"), "rails": rails, "add_ms": add_ms}
+
+
+def play(plugins: Path) -> Findings:
+    """Start the nodes, run pods on them, ping, and take everything down; inside `simnode exec` only."""
+    findings = Findings()
+    with _progress("starting two nodes"), Cluster(plugins, MACHINES) as cluster:
+        with _progress("installing Railnet, starting its daemon, making 16 VFs on each"):
+            cluster.everywhere(_prepare)
+        before = cluster.everywhere(_look)
+        with _progress("running 6 pods"):
+            pods = _run_pods(cluster)
+        findings.pods = [running.described() for running in pods.values()]
+        with _progress("pinging over every network"):
+            _ping_eth0(pods, findings)
+            _ping_rails(cluster, pods, findings)
+            _stop_rails(cluster, pods["wide-0"], pods["wide-1"], findings)
+        with _progress("taking the pods down, looking for what is left over"):
+            for running in pods.values():
+                running.node.call(Node.remove_pod, running.pod)
+            for node, old, new in zip(cluster.nodes, before, cluster.everywhere(_look), strict=True):
+                findings.left_over_items += [f"{node.name}: {item}" for item in difference(old, new)]
+    return findings
+
+
+def snapshot(folders: Iterable[str], *options: str) -> Snapshot:
+    """Look at the machine by a process that shares nothing with this one."""
+    roots = [argument for folder in folders for argument in ("--root", folder)]
+    command = [sys.executable, "-m", "simnode.judge.snapshot", *options, *roots]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    taken: Snapshot = json.loads(done.stdout)
+    return taken
+
+
+def _prepare(node: Node) -> None:
+    """Run a pod on flannel alone, so that its bridge exists; then install Railnet and start its daemon."""
+    node.remove_pod(node.run_pod("before-railnet"))
+    node.install()
+    node.start_daemon()
+
+
+def _look(node: Node) -> Snapshot:
+    node.hca.settle()
+    with node.kubelet.still():
+        return snapshot(NODE_FOLDERS)
+
+
+def _run_pods(cluster: Cluster) -> dict[str, Running]:
+    """Run a pod of each kind on each node, one after the other; gives them by name."""
+    pods = {}
+    for number, node in enumerate(cluster.nodes):
+        for kind, vfs in _KINDS:
+            pod, rails = node.call(_run_pod, f"{kind}-{number}", vfs)
+            pods[pod.name] = Running(node, pod, rails)
+    return pods
+
+
+def _run_pod(node: Node, name: str, vfs: int) -> tuple[Pod, tuple[Attachment, ...]]:
+    """Run a pod; what Railnet attached is in its record, and a pod without a rail has none."""
+    pod = node.run_pod(name, vfs)
+    record = _JOURNAL / f"{pod.container_id}@eth0.json"
+    return pod, decode(record.read_bytes()).attachments if record.exists() else ()
+
+
+def _ping_eth0(pods: dict[str, Running], findings: Findings) -> None:
+    for source, target in (("plain-0", "train-0"), ("plain-0", "plain-1"), ("train-0", "wide-1"), ("wide-1", "wide-0")):
+        ok = pods[source].reaches(pods[target], "eth0")
+        findings.pings.append({"from": source, "to": target, "network": "eth0", "ok": ok})
+
+
+def _ping_rails(cluster: Cluster, pods: dict[str, Running], findings: Findings) -> None:
+    """Ping over each rail from node to node, and look where the packets went."""
+    own_rail, flat = True, True
+    for kind, ifname in (("train", "net1"), ("wide", "net1"), ("wide", "net2")):
+        source, target = pods[f"{kind}-0"], pods[f"{kind}-1"]
+        ok, rail_bytes, quiet = _quiet_ping(cluster, source, target, ifname)
+        rail = source.rail(ifname).rail
+        own_rail &= all(
+            (octets >= _PING_BYTES) if number == rail else octets == 0 for number, octets in enumerate(rail_bytes)
+        )
+        flat &= quiet
+        findings.fabric_bytes += sum(rail_bytes)
+        entry = {"from": source.pod.name, "to": target.pod.name, "network": ifname, "ok": ok, "rail_bytes": rail_bytes}
+        findings.pings.append(entry)
+    findings.check("each ping's bytes were on its own rail, and none on the other", own_rail)
+    findings.check("eth0's counters stayed flat meanwhile", flat)
+
+
+def _quiet_ping(cluster: Cluster, source: Running, target: Running, ifname: str) -> tuple[bool, list[int], bool]:
+    """Ping once; gives whether it was answered, the bytes on each rail meanwhile, and whether eth0 was silent."""
+    for attempt in range(_QUIET_ATTEMPTS):
+        rails, eth0 = [fabric.counters.bytes for fabric in cluster.fabrics], _eth0_counters(source, target)
+        ok = source.reaches(target, ifname)
+        quiet = _eth0_counters(source, target) == eth0
+        rail_bytes = [fabric.counters.bytes - old for fabric, old in zip(cluster.fabrics, rails, strict=True)]
+        if quiet or not ok or attempt == _QUIET_ATTEMPTS - 1:
+            return ok, rail_bytes, quiet
+    raise AssertionError("at least one attempt is made")
+
+
+def _eth0_counters(*pods: Running) -> list[str]:
+    return [running.node.call(_counters, running.pod) for running in pods]
+
+
+def _counters(node: Node, pod: Pod) -> str:  # noqa: ARG001 - it runs there
+    """Give the line of eth0 in the pod's /proc/net/dev."""
+    command = ["nsenter", f"--net={pod.netns}", "cat", "/proc/net/dev"]
+    lines = subprocess.run(command, capture_output=True, check=True).stdout.decode().splitlines()
+    return next(line for line in lines if line.strip().startswith("eth0:"))
+
+
+def _stop_rails(cluster: Cluster, source: Running, target: Running, findings: Findings) -> None:
+    """Stop the fabric of each rail in turn: its network fails, the other one's does not."""
+    for stopped in source.rails:
+        cluster.fabrics[stopped.rail].stop()
+        reached = {one.ifname: source.reaches(target, one.ifname) for one in source.rails}
+        cluster.fabrics[stopped.rail].start()
+        other = next(one.ifname for one in source.rails if one is not stopped)
+        what = f"with rail {stopped.rail}'s fabric stopped, {source.pod.name}'s {stopped.ifname} ping fails and its {other} ping does not"
+        findings.check(what, not reached[stopped.ifname] and reached[other])
+    again = all(source.reaches(target, one.ifname) for one in source.rails)
+    findings.check("with both fabrics started, both succeed again", again)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[None]:
+    print(f"  {what} …", file=sys.stderr, flush=True)
+    yield

@@ -1,0 +1,383 @@
+"""A container runtime as a CNI plugin sees it: sandboxes, and plugins called as containerd and libcni call them.
+
+Devices and containers are not made; which pod runs when is `node`'s.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simnode.kubernetes import cni_config
+from simnode.kubernetes.cni_config import NetworkList
+from simnode.linux import netns
+
+# What containerd's systemd unit gives it, and libcni passes on.
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "INVOCATION_ID": "5a7d3b6c1e0f4d0c8f1b2a3c4d5e6f70",
+}
+
+
+_NO_NAMESPACE = Path("/nonexistent")
+Started = Callable[["subprocess.Popen[bytes]"], object]
+
+
+def _let_it_run(process: "subprocess.Popen[bytes]") -> None:
+    """Do nothing to a plugin that has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A pod's sandbox; `capability_args` are what the runtime offers to plugins that declare a capability."""
+
+    container_id: str
+    netns: Path
+    namespace: str
+    pod: str
+    uid: str
+    capability_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One execution of a plugin: what it was given and what came of it; `status` is negative for a signal."""
+
+    plugin: str
+    command: str
+    env: Mapping[str, str]
+    stdin: bytes
+    stdout: bytes
+    stderr: bytes
+    status: int
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A successful ADD: the last plugin's answer, byte for byte, and each plugin's run."""
+
+    result: bytes
+    invocations: tuple[Invocation, ...]
+
+    @property
+    def milliseconds(self) -> float:
+        """What all plugins took together."""
+        return sum(invocation.milliseconds for invocation in self.invocations)
+
+
+class CniFailed(RuntimeError):
+    """A plugin failed; `code` is the CNI error code, None where it printed no valid error."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self.invocation = invocation
+        self.code, self.msg, self.details = _parse_error(invocation)
+        super().__init__(
+            f"plugin {invocation.plugin} {invocation.command} failed ({self.code}): {self.msg} {self.details}"
+        )
+
+
+class CheckUnsupported(RuntimeError):
+    """The network's version has no CHECK, as libcni says before any plugin is called."""
+
+
+def _parse_error(invocation: Invocation) -> tuple[int | None, str, str]:
+    try:
+        error = json.loads(invocation.stdout)
+        return int(error["code"]), str(error["msg"]), str(error.get("details", ""))
+    except (ValueError, KeyError, TypeError):
+        text = (invocation.stdout or invocation.stderr).decode(errors="replace")
+        return None, f"netplugin failed (status {invocation.status}): {text!r}", ""
+
+
+class Runtime:
+    """Calls the plugins of `plugins` for the network configured in `configurations`.
+
+    Attributes:
+        configurations: the folder of CNI configurations; whoever changes it has the runtime read another.
+        remembers: whether DEL takes the configuration that ADD was made with, out of the cache, as CRI-O does
+            (cri-o/ocicni, pkg/ocicni/ocicni.go, loadNetworkFromCache); containerd takes the one that is there now.
+        starter: a command that becomes the plugin it is given, such as a tracer.
+    """
+
+    def __init__(
+        self,
+        configurations: Path = Path("/etc/cni/net.d"),
+        plugins: Path = Path("/opt/cni/bin"),
+        results: Path = Path("/var/lib/cni/results"),
+        namespaces: Path = Path("/run/netns"),
+    ) -> None:
+        self.configurations, self.remembers = configurations, False
+        self.starter: Sequence[str] = ()
+        self._plugins, self._results, self._namespaces = plugins, results, namespaces
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._listed: set[str] = set()
+
+    def listed(self) -> tuple[str, ...]:
+        """Give the sandboxes that the runtime tells others of: as containerd, those whose ADD has succeeded."""
+        return tuple(self._listed)
+
+    def create_sandbox(
+        self, namespace: str, pod: str, uid: str, capability_args: Mapping[str, Any] | None = None
+    ) -> Sandbox:
+        """Make a sandbox: an id and a network namespace with `lo` up; no plugin is called."""
+        path = self._namespaces / f"cni-{uuid.uuid4()}"
+        netns.create(path)
+        sandbox = Sandbox(uuid.uuid4().hex * 2, path, namespace, pod, uid, capability_args or {})
+        self._sandboxes[sandbox.container_id] = sandbox
+        return sandbox
+
+    def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Let the sandbox's network namespace go; no plugin is called."""
+        netns.remove(sandbox.netns)
+        self._sandboxes.pop(sandbox.container_id, None)
+        self._listed.discard(sandbox.container_id)
+
+    def remove_sandboxes(self) -> None:
+        """Let every sandbox go that is still there, whoever asked for it; no plugin is called."""
+        for sandbox in tuple(self._sandboxes.values()):
+            self.remove_sandbox(sandbox)
+
+    def set_up(self, sandbox: Sandbox) -> Added:
+        """Run ADD; when it fails, run DEL and remove the network namespace, as containerd does.
+
+        Raises:
+            CniFailed: of ADD; a failure of the DEL that follows is noted in it.
+        """
+        try:
+            return self.add(sandbox)
+        except CniFailed as failure:
+            try:
+                self.delete(sandbox)
+            except CniFailed as second:
+                failure.add_note(f"the DEL that followed failed, too: {second}")
+            self.remove_sandbox(sandbox)
+            raise
+
+    def tear_down(self, sandbox: Sandbox) -> tuple[Invocation, ...]:
+        """Run DEL, then remove the network namespace; a failed DEL leaves it, for the next attempt."""
+        invocations = self.delete(sandbox)
+        self.remove_sandbox(sandbox)
+        return invocations
+
+    def add(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _let_it_run) -> Added:
+        """Run ADD of each plugin in order and cache the result; `started` is as for `invoke`.
+
+        Raises:
+            CniFailed: a plugin failed; nothing is undone.
+        """
+        network = cni_config.find(self.configurations)
+        result: bytes | None = None
+        invocations = []
+        for plugin in network.plugins:
+            stdin = cni_config.stdin(network, plugin, sandbox.capability_args, result)
+            environment = self.environment("ADD", sandbox, ifname)
+            invocation = self.invoke("ADD", plugin["type"], environment, stdin, started=started)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+            result = invocation.stdout
+            invocations.append(invocation)
+        assert result is not None  # noqa: S101 - a valid list has a plugin
+        self._cache(network, sandbox, ifname, result)
+        self._listed.add(sandbox.container_id)
+        return Added(result, tuple(invocations))
+
+    def check(self, sandbox: Sandbox, ifname: str = "eth0") -> tuple[Invocation, ...]:
+        """Run CHECK of each plugin in order, with the cached result.
+
+        Raises:
+            CniFailed: a plugin failed; those behind it in the list are not run.
+            CheckUnsupported: the configuration's version has no CHECK; no plugin is called.
+        """
+        network = cni_config.find(self.configurations)
+        if not network.caches_results:
+            raise CheckUnsupported(f"configuration version {network.version} does not support CHECK command")
+        cached = self._cached(network, sandbox, ifname)
+        invocations = []
+        for plugin in () if network.disable_check else network.plugins:
+            stdin = cni_config.stdin(network, plugin, sandbox.capability_args, cached)
+            invocation = self.invoke("CHECK", plugin["type"], self.environment("CHECK", sandbox, ifname), stdin)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+            invocations.append(invocation)
+        return tuple(invocations)
+
+    def delete(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _let_it_run) -> tuple[Invocation, ...]:
+        """Run DEL of each plugin in reverse, with the cached result where the version has it; then forget the result.
+
+        `started` is as for `invoke`.
+
+        Raises:
+            CniFailed: a plugin failed; those before it in the list are not run.
+        """
+        network = self._network_of(sandbox, ifname) or cni_config.find(self.configurations)
+        cached = self._cached(network, sandbox, ifname)
+        invocations = []
+        for plugin in reversed(network.plugins):
+            stdin = cni_config.stdin(network, plugin, sandbox.capability_args, cached)
+            environment = self.environment("DEL", sandbox, ifname)
+            invocation = self.invoke("DEL", plugin["type"], environment, stdin, started=started)
+            invocations.append(invocation)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+        self._cache_path(network, sandbox, ifname).unlink(missing_ok=True)
+        return tuple(invocations)
+
+    def environment(self, command: str, sandbox: Sandbox, ifname: str = "eth0") -> dict[str, str]:
+        """Compose a plugin's whole environment."""
+        return _ENVIRONMENT | {
+            "CNI_COMMAND": command,
+            "CNI_CONTAINERID": sandbox.container_id,
+            "CNI_NETNS": str(sandbox.netns) if sandbox.netns.exists() else "",
+            "CNI_ARGS": ";".join(f"{key}={value}" for key, value in _arguments(sandbox).items()),
+            "CNI_IFNAME": ifname,
+            "CNI_PATH": str(self._plugins),
+        }
+
+    def collect(self) -> tuple[Invocation, ...]:
+        """Run GC as libcni 1.3 does (GCNetworkList): a DEL of each cached attachment that is not valid, then GC.
+
+        Valid are the sandboxes that are there. A DEL that fails is left for the next GC.
+
+        Raises:
+            CniFailed: GC failed.
+        """
+        network = cni_config.find(self.configurations)
+        cached = sorted(self._results.glob("*-eth0"))  # first: who comes after it is valid
+        valid = tuple(self._sandboxes)
+        invocations: list[Invocation] = []
+        for path in cached:
+            sandbox = _remembered(path)
+            if sandbox is not None and sandbox.container_id not in valid:
+                with contextlib.suppress(CniFailed):
+                    invocations += self.delete(sandbox)
+        attachments = [{"containerID": container_id, "ifname": "eth0"} for container_id in valid]
+        listed = {"cni.dev/valid-attachments": attachments, "cni.dev/attachments": attachments}
+        for plugin in network.plugins:
+            stdin = json.dumps({**plugin, "name": network.name, "cniVersion": network.newest, **listed}).encode()
+            nobody = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
+            environment = _ENVIRONMENT | nobody | {"CNI_COMMAND": "GC", "CNI_PATH": str(self._plugins)}
+            invocation = self.invoke("GC", plugin["type"], environment, stdin)
+            invocations.append(invocation)
+            if invocation.status != 0:
+                raise CniFailed(invocation)
+        return tuple(invocations)
+
+    def invoke(
+        self,
+        command: str,
+        plugin: str,
+        env: Mapping[str, str],
+        stdin: bytes,
+        seconds: float = 120,
+        started: Started = _let_it_run,
+    ) -> Invocation:
+        """Execute a plugin with exactly this environment and stdin, whatever comes of it.
+
+        Args:
+            command: CNI_COMMAND, for who reads what came of it.
+            plugin: its name in the folder of plugins.
+            env: all of its environment.
+            stdin: all of its stdin.
+            seconds: after which it is killed.
+            started: called with the process, which leads a session of its own; it may do to it what may happen to it.
+
+        Raises:
+            subprocess.TimeoutExpired: it was killed after `seconds`.
+        """
+        began = time.perf_counter()
+        with subprocess.Popen(
+            [*self.starter, str(self._plugins / plugin)],
+            env=dict(env),
+            cwd="/",
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                started(process)
+                stdout, stderr = process.communicate(stdin, seconds)
+            except BaseException:
+                process.kill()
+                raise
+        took = (time.perf_counter() - began) * 1000
+        return Invocation(plugin, command, env, stdin, stdout, stderr, process.returncode, took)
+
+    def _cache_path(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> Path:
+        return self._results / f"{network.name}-{sandbox.container_id}-{ifname}"
+
+    def _cache(self, network: NetworkList, sandbox: Sandbox, ifname: str, result: bytes) -> None:
+        self._results.mkdir(parents=True, exist_ok=True)
+        document = {
+            "kind": "cniCacheV1",
+            "containerId": sandbox.container_id,
+            "config": base64.b64encode(network.raw).decode(),
+            "ifName": ifname,
+            "networkName": network.name,
+            "cniArgs": list(_arguments(sandbox).items()),
+            "capabilityArgs": dict(sandbox.capability_args),
+            "result": json.loads(result),
+        }
+        self._cache_path(network, sandbox, ifname).write_text(json.dumps(document))
+
+    def _network_of(self, sandbox: Sandbox, ifname: str) -> NetworkList | None:
+        """Give what a runtime that remembers made the sandbox with."""
+        paths = self._results.glob(f"*-{sandbox.container_id}-{ifname}") if self.remembers else ()
+        configurations = [base64.b64decode(json.loads(path.read_bytes())["config"]) for path in paths]
+        return cni_config.parse_list(configurations[0]) if configurations else None
+
+    def _cached(self, network: NetworkList, sandbox: Sandbox, ifname: str) -> bytes | None:
+        if not network.caches_results:
+            return None
+        cached = _read_cached(self._cache_path(network, sandbox, ifname))
+        return None if cached is None else json.dumps(cached["result"]).encode()
+
+
+def _read_cached(path: Path) -> dict[str, Any] | None:
+    """Read a cached result; None if there is none, as after another DEL, or if its ADD is just writing it."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return document
+
+
+def _remembered(path: Path) -> Sandbox | None:
+    """Read of a cached result whose it is, with what its plugins were offered; None if it cannot be read just now.
+
+    Both go to the DEL that libcni's GC asks for (containernetworking/cni, libcni/api.go, GCNetworkList).
+    """
+    document = _read_cached(path)
+    if document is None:
+        return None
+    arguments = dict(document["cniArgs"])
+    namespace, name, uid = (arguments[f"K8S_POD_{key}"] for key in ("NAMESPACE", "NAME", "UID"))
+    return Sandbox(document["containerId"], _NO_NAMESPACE, namespace, name, uid, document["capabilityArgs"])
+
+
+def _arguments(sandbox: Sandbox) -> dict[str, str]:
+    """Compose CNI_ARGS."""
+    return {
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": sandbox.namespace,
+        "K8S_POD_NAME": sandbox.pod,
+        "K8S_POD_INFRA_CONTAINER_ID": sandbox.container_id,
+        "K8S_POD_UID": sandbox.uid,
+    }
+
+
+def supported(plugin: Path) -> Mapping[str, Any]:
+    """Ask a plugin for the versions it speaks."""
+    env = {**_ENVIRONMENT, "CNI_COMMAND": "VERSION", "CNI_PATH": os.fspath(plugin.parent)}
+    done = subprocess.run([plugin], input=b'{"cniVersion":"1.0.0"}', env=env, capture_output=True, check=True)
+    answer: Mapping[str, Any] = json.loads(done.stdout)
+    return answer

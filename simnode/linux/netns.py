@@ -1,0 +1,90 @@
+"""Network namespaces: make a named one, look into one, set a link up in the current one.
+
+A thread enters a namespace only to end there: no other code ever runs in the wrong one.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from simnode.linux import libc
+
+# include/uapi/linux/sockios.h
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 0x1  # include/uapi/linux/if.h
+_IFREQ_FLAGS = "16sh14x"
+
+_T = TypeVar("_T")
+
+
+def inode(path: str | Path = "/proc/thread-self/ns/net") -> int:
+    """Return the inode that names a network namespace; by default the calling thread's."""
+    return os.stat(path).st_ino
+
+
+def set_up(name: str) -> None:
+    """Set a link of the current network namespace up."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = struct.pack(_IFREQ_FLAGS, name.encode(), 0)
+        _, flags = struct.unpack(_IFREQ_FLAGS, fcntl.ioctl(control, _SIOCGIFFLAGS, request))
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack(_IFREQ_FLAGS, name.encode(), flags | _IFF_UP))
+
+
+def create(path: Path) -> None:
+    """Make a network namespace with `lo` up, kept alive by a mount at `path`, as a container runtime does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(exist_ok=False)
+
+    def make() -> None:
+        libc.unshare(libc.CLONE_NEWNET)
+        libc.mount("/proc/thread-self/ns/net", str(path), flags=libc.MS_BIND)
+        set_up("lo")
+
+    in_a_thread(make)
+
+
+def remove(path: Path) -> None:
+    """Let a named network namespace go; it dies when nobody else uses it. Gone already is success."""
+    with contextlib.suppress(OSError):  # ENOENT, EINVAL: no mount there
+        libc.unmount(str(path))
+    path.unlink(missing_ok=True)
+
+
+def run_inside(path: Path, function: Callable[[], _T]) -> _T:
+    """Call a function in a network namespace, in a thread that ends there."""
+
+    def enter() -> _T:
+        namespace_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            libc.setns(namespace_fd, libc.CLONE_NEWNET)
+        finally:
+            os.close(namespace_fd)
+        return function()
+
+    return in_a_thread(enter)
+
+
+def in_a_thread(function: Callable[[], _T]) -> _T:
+    """Call a function in a thread of its own, and return or raise what it does."""
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller below
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,192 @@
+"""TF_CONFIG with names on net1: whose addresses get them, and what is said where they cannot."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admission.policy import Policy
+from admission.tf_config import rewritten, service
+from tests.admission.reviewing import JsonObject, applied, ask, patch_of
+from tests.admission.test_decision import a_pod
+from vf.errors import Misconfigured
+from vf.network import Network, Networks, NoIpam
+
+TF_CONFIG = '{"cluster":{"ps":["mnist-ps-0.ml.svc:2222"],"worker":["mnist-worker-0.ml.svc:2222"]},"task":{"type":"ps","index":0}}'
+ON_NET1 = TF_CONFIG.replace(".ml.svc", ".mnist-net1.ml.svc")
+_NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,80}[a-z0-9])?", fullmatch=True)
+
+
+def a_task(rendezvous: str | None = "net1", value: str = TF_CONFIG, **changes: object) -> JsonObject:
+    annotations = {} if rendezvous is None else {"railnet.io/rendezvous": rendezvous}
+    pod = a_pod(annotations=annotations, **changes)
+    pod["spec"]["containers"][0]["env"] = [{"name": "HOME", "value": "/"}, {"name": "TF_CONFIG", "value": value}]
+    return pod
+
+
+def tf_config(pod: JsonObject) -> str:
+    [found] = [entry["value"] for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == "TF_CONFIG"]
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "expected"),
+    [("net1", ON_NET1), ("eth0", TF_CONFIG), (None, TF_CONFIG)],
+    ids=["net1", "eth0", "none"],
+)
+def test_names_are_on_net1_where_the_pod_says_so(rendezvous: str | None, expected: str):
+    pod = a_task(rendezvous)
+
+    assert tf_config(applied(pod, patch_of(ask(pod)))) == expected
+
+
+def test_whoever_creates_the_pod_hears_which_service_there_must_be():
+    [said] = ask(a_task())["warnings"]
+
+    assert "Service mnist-net1" in said
+
+
+def test_pod_that_has_the_names_already_is_not_told_again():
+    pod = a_task()
+
+    again = ask(applied(pod, patch_of(ask(pod))))
+
+    assert "warnings" not in again
+    assert patch_of(again) == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.1.2.3:2222",
+        "[fd00::1]:2222",
+        "fd00::1",
+        "localhost:2222",
+        "mnist-worker-0.mnist-net1.ml.svc:2222",
+        "mnist-worker-0.mnist-net1:2222",
+    ],
+)
+def test_address_that_stays(address: str):
+    value = json.dumps({"cluster": {"worker": [address]}})
+
+    assert rewritten(value, "mnist") is value
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("mnist-worker-0:2222", "mnist-worker-0.mnist-net1:2222"),
+        ("mnist-worker-0", "mnist-worker-0.mnist-net1"),
+        ("mnist-worker-0.ml.svc.example.org:1", "mnist-worker-0.mnist-net1.ml.svc.example.org:1"),
+    ],
+    ids=["a bare name", "no port", "another cluster domain"],
+)
+def test_name_keeps_what_stands_after_it(address: str, expected: str):
+    value = json.dumps({"cluster": {"worker": {"3": address}}, "rpc_layer": "grpc"})
+
+    after = json.loads(rewritten(value, "mnist"))
+
+    assert after == {"cluster": {"worker": {"3": expected}}, "rpc_layer": "grpc"}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("mnist-ps-0.mnist:2222", "mnist-ps-0.mnist-net1:2222"),
+        ("mnist-ps-0.mnist.ml:2222", "mnist-ps-0.mnist-net1.ml:2222"),
+        ("mnist-ps-0.mnist.ml.svc:2222", "mnist-ps-0.mnist-net1.ml.svc:2222"),
+        ("mnist-ps-0.other.ml.svc:2222", "mnist-ps-0.mnist-net1.ml.svc:2222"),
+        ("mnist-ps-0.mnist.svc:2222", "mnist-ps-0.mnist-net1.mnist.svc:2222"),
+        ("mnist-ps-0.ml:2222", "mnist-ps-0.mnist-net1.ml:2222"),
+    ],
+    ids=["Volcano's", "and namespace", "and svc", "another's", "a namespace of that name", "a namespace"],
+)
+def test_headless_service_that_stands_there_is_replaced(address: str, expected: str):
+    pod = a_task(value=json.dumps({"cluster": {"ps": [address]}}), subdomain="mnist")
+
+    assert json.loads(tf_config(applied(pod, patch_of(ask(pod)))))["cluster"]["ps"] == [expected]
+
+
+@pytest.mark.parametrize("key", ["cluster", "sparseCluster"])
+def test_sparse_form_of_a_job_without_parameter_servers(key: str):
+    value = json.dumps({key: {"worker": {"3": "mnist-worker-3.ml.svc:2222"}, "ps": None}, "task": {"index": 3}})
+
+    after = json.loads(rewritten(value, "mnist"))
+
+    assert after[key] == {"worker": {"3": "mnist-worker-3.mnist-net1.ml.svc:2222"}, "ps": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "not a mapping"),
+        ('{"cluster": []}', "cluster is not a mapping of roles"),
+        ('{"cluster": {"worker": "a:1"}}', "not a list of addresses"),
+        ('{"cluster": {"worker": [1]}}', "not an address"),
+    ],
+    ids=["half", "deep", "a list", "no roles", "one address", "a number"],
+)
+def test_value_of_another_form_is_denied_in_words(value: str, words: str):
+    status = ask(a_task(value=value))["status"]
+
+    assert (status["code"], status["reason"]) == (400, "BadRequest")
+    assert words in status["message"]
+
+
+def test_annotation_of_another_value_is_denied():
+    assert (
+        'railnet.io/rendezvous is \'rdma\'; it should be "eth0" or "net1"' in ask(a_task("rdma"))["status"]["message"]
+    )
+
+
+def test_names_stay_where_net1_has_no_address():
+    networks = Networks(by_name={"default": Network("default", ipam=NoIpam())})
+    pod = a_task()
+
+    assert tf_config(applied(pod, patch_of(ask(pod, Policy(networks=networks))))) == TF_CONFIG
+    host = a_task(hostNetwork=True)
+    assert tf_config(applied(host, patch_of(ask(host)))) == TF_CONFIG
+
+
+def test_pod_without_tf_config_has_nothing_to_be_given_names():
+    pod = a_pod(annotations={"railnet.io/rendezvous": "net1"})
+
+    assert [operation["op"] for operation in patch_of(ask(pod))].count("replace") == 0
+
+
+@given(_NAMES)
+def test_service_has_a_name_that_kubernetes_takes(job: str):
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", service(job))
+    assert service(job).endswith("-net1")
+
+
+@given(_NAMES, _NAMES)
+def test_jobs_have_a_service_each(one: str, other: str):
+    assert (service(one) == service(other)) == (one == other)
+
+
+def test_job_whose_name_no_service_can_have_is_denied():
+    with pytest.raises(Misconfigured, match="'1st' cannot be a Service's"):
+        service("1st")
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_any_json_is_rewritten_once_or_refused(document: object):
+    for value in (
+        json.dumps(document),
+        json.dumps({"cluster": document}),
+        json.dumps({"cluster": {"worker": document}}),
+    ):
+        try:
+            once = rewritten(value, "mnist")
+        except Misconfigured:
+            continue
+        assert rewritten(once, "mnist") == once

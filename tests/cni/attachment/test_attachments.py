@@ -1,0 +1,465 @@
+"""Rails from plan to detach: who owns what, and what is written when."""
+
+import asyncio
+import json
+import shutil
+import threading
+from dataclasses import replace
+from errno import ENODEV
+from ipaddress import ip_interface, ip_network
+from pathlib import Path
+
+import pytest
+
+from cni import request as requests
+from cni.attachment import attachments as rails_module
+from cni.attachment.attachments import Attachments
+from kernel import orphan_netdevs
+from kernel.sysfs import Sysfs
+from tests.cni.executable import CONF, ENVIRON
+from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
+from tests.kernel.tree import AT_HOME, UNBOUND
+from vf.address import PciAddress
+from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
+from vf.inventory import Port
+from vf.network import PluginIpam
+from vf.orphans import OrphanNetdev
+from vf.record import Ipam, Netns, Record
+from vf.sandbox_difference import LinkState
+from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, Route
+from vf.table import Owner
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return a_node(tmp_path, monkeypatch)
+
+
+# Plan, attach, confirm.
+
+
+def test_plan_is_written_and_owned_before_anything_is_done(node: Node) -> None:
+    record = node.run(planned)
+
+    assert node.journal.get(KEY) == record
+    assert [(one.ifname, one.vf, one.host_ifname) for one in record.attachments] == [("net1", VF, "ibs5v0")]
+    assert (node.state, node.kernel.steps) == (("planned", True), [])
+
+
+def test_netdev_with_a_pods_name_gets_its_own_before_it_is_given_out(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.netdev_is("net1")  # a namespace died, and no sweep has been since
+    monkeypatch.setattr(orphan_netdevs, "names_at_home", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    node.kernel.then = lambda: node.netdev_is("ibs5v0")
+
+    record = node.run(planned)
+
+    assert (node.kernel.steps, record.attachments[0].host_ifname) == ([NAMED], "ibs5v0")
+
+
+def test_new_name_that_sysfs_shows_late_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.netdev_is("net1")
+    monkeypatch.setattr(orphan_netdevs, "names_at_home", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+
+    async def main(rails: Attachments, netns_fd: int) -> Record:
+        asyncio.get_running_loop().call_later(0.03, node.netdev_is, "ibs5v0")
+        return await planned(rails, netns_fd)
+
+    assert node.run(main).attachments[0].host_ifname == "ibs5v0"
+
+
+def test_plan_without_a_namespace_is_refused(node: Node) -> None:
+    with pytest.raises(NotReady, match="has no network namespace any more"):
+        node.run(lambda rails, _: planned(rails, None))
+
+    assert node.state == (None, False)
+
+
+def test_second_plan_of_a_sandbox_is_refused_and_takes_nothing_from_the_first(node: Node) -> None:
+    node.run(planned)
+
+    with pytest.raises(NotReady, match="still has a record"):
+        node.run(planned)
+
+    assert node.state == ("planned", True)
+
+
+def test_plan_that_fails_frees_its_vfs(node: Node) -> None:
+    with pytest.raises(Unusable, match=f"VF {UNBOUND} has no netdev"):
+        node.run(lambda rails, netns_fd: planned(rails, netns_fd, VF, NO_DRIVER))
+
+    assert node.state == (None, False)
+    assert node.table.owner(NO_DRIVER) is None
+
+
+def test_plan_waits_for_a_vf_whose_sandbox_is_being_taken_down(node: Node) -> None:
+    dying = Owner("dying", "eth0", "uid-0")
+    node.table.claim(VF, dying)
+
+    async def main(rails: Attachments, netns_fd: int) -> Record:
+        asyncio.get_running_loop().call_later(0.02, node.table.release, VF, dying)
+        return await planned(rails, netns_fd)
+
+    assert node.run(main).container_id == "c0ffee"
+
+
+def test_attach_moves_and_configures_and_the_record_stays_planned(node: Node) -> None:
+    async def main(rails: Attachments, netns_fd: int) -> object:
+        await rails.attach(await planned(rails, netns_fd), netns_fd)
+        return rails.attached(VF)
+
+    assert node.run(main) is None
+    assert node.state == ("planned", True)
+    assert node.kernel.steps == [MoveLinkIn(VF, 9, "ibs5v0", "net1", 4092)]
+
+
+def test_attach_without_a_descriptor_is_refused(node: Node) -> None:
+    async def main(rails: Attachments, netns_fd: int) -> None:
+        await rails.attach(await planned(rails, netns_fd), None)
+
+    with pytest.raises(NotReady, match=f"sandbox {KEY} has no network namespace any more"):
+        node.run(main)
+
+
+@pytest.mark.parametrize(("mtu", "given"), [("pf", 4092), (2044, 2044), (4092, 4092)])
+def test_mtu_is_the_pfs_or_the_configured_one(node: Node, mtu: int | str, given: int) -> None:
+    node.network = replace(node.network, mtu=mtu)
+
+    node.run(attached)
+
+    assert node.kernel.steps[-1].mtu == given
+
+
+def test_mtu_above_the_pfs_is_misconfigured_and_nothing_is_done(node: Node) -> None:
+    node.network = replace(node.network, mtu=9000)
+
+    with pytest.raises(Misconfigured, match=r"mtu is 9000, but the PF of VF 0000:03:00\.1 has 4092"):
+        node.run(attached)
+
+    assert node.kernel.steps == []
+
+
+def test_confirmed_record_says_that_it_is_attached(node: Node) -> None:
+    async def main(rails: Attachments, netns_fd: int) -> object:
+        await attached(rails, netns_fd)
+        return rails.attached(VF)
+
+    assert node.run(main) == Owner("c0ffee", "eth0", "uid-1")
+    assert node.state == ("attached", True)
+
+
+def test_netdev_that_goes_away_meanwhile_is_for_another_try(node: Node) -> None:
+    node.kernel.refuses = OSError(ENODEV, "move link 31: No such device")
+
+    with pytest.raises(NotReady, match="link 31"):
+        node.run(attached)
+
+
+def test_attach_that_is_cancelled_ends_only_when_the_kernel_is_done(node: Node) -> None:
+    async def main(rails: Attachments, netns_fd: int) -> None:
+        record = await planned(rails, netns_fd)
+        attaching = asyncio.create_task(rails.attach(record, netns_fd))
+        loop = asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def then() -> None:
+            loop.call_soon_threadsafe(begun.set)
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
+            node.kernel.steps.append("done")
+
+        node.kernel.then = then
+        await begun.wait()
+        attaching.cancel()
+        await asyncio.wait((attaching,))
+        assert attaching.cancelled()
+
+    node.run(main)
+
+    assert node.kernel.steps[-1] == "done"
+
+
+# Detach.
+
+
+async def detached(rails: Attachments, netns_fd: int | None) -> Record:
+    return await rails.detach(rails.record(KEY), netns_fd)
+
+
+OUT, NAMED = MoveLinkOut(VF, "ibs5v0"), RenameLink(31, "ibs5v0")
+
+
+@pytest.mark.parametrize("by", ["descriptor", "record"])
+@pytest.mark.parametrize(("name", "steps"), [("ibs5v0", [OUT]), ("net1", [OUT, NAMED]), ("dev31", [OUT, NAMED])])
+def test_detach_from_a_living_sandbox_always_moves_out_then_names(node: Node, by, name: str, steps) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netdev_is(name)
+
+    left = node.run(lambda rails, netns_fd: detached(rails, netns_fd if by == "descriptor" else None))
+
+    assert node.kernel.steps == steps
+    assert left.attachments == ()
+    assert node.state == ("detaching", False)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["no descriptor", "another's descriptor"])
+def test_detach_from_a_namespace_that_is_gone_only_names(node: Node, tmp_path: Path, given: bool) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netns.rename(tmp_path / "was")
+    node.netns.touch()
+    node.netdev_is("net1")
+
+    node.run(lambda rails, netns_fd: detached(rails, netns_fd if given else None))
+
+    assert (node.kernel.steps, node.state) == ([NAMED], ("detaching", False))
+
+
+def test_detach_waits_for_a_netdev_that_is_coming(node: Node) -> None:
+    node.run(attached)
+    node.netdev_is(None)
+
+    async def main(rails: Attachments, netns_fd: int) -> None:
+        asyncio.get_running_loop().call_later(0.03, node.netdev_is, "net1")
+        await detached(rails, netns_fd)
+
+    node.run(main)
+
+    assert node.kernel.steps[-1] == NAMED
+
+
+@pytest.mark.parametrize("driver", [True, False], ids=["bound", "unbound"])
+def test_detach_succeeds_though_the_netdev_never_comes_back(node: Node, driver: bool) -> None:
+    node.run(attached)
+    node.netdev_is(None)
+    if not driver:
+        (node.tree.devices / AT_HOME / "driver").unlink()
+
+    node.run(detached)
+
+    assert node.state == ("detaching", False)
+    assert node.table.inventory.vf(VF).netdev is None
+
+
+def test_detach_that_is_refused_keeps_record_and_vf_for_another_try(node: Node) -> None:
+    node.run(attached)
+    node.kernel.refuses = OSError(16, "busy")
+
+    with pytest.raises(OSError, match="busy"):
+        node.run(detached)
+    refused = node.state, node.journal.get(KEY).attachments != ()
+    node.kernel.refuses = None
+    node.run(detached)
+
+    assert refused == (("detaching", True), True)
+    assert node.state == ("detaching", False)
+
+
+def test_detach_may_be_repeated(node: Node) -> None:
+    node.run(attached)
+
+    node.run(detached)
+    node.kernel.steps.clear()
+    node.run(detached)
+
+    assert (node.kernel.steps, node.state) == ([], ("detaching", False))
+
+
+def test_detach_leaves_alone_what_another_sandbox_has_by_now(node: Node) -> None:
+    record = node.run(attached)
+    other = Owner("f00", "eth0", "uid-2")
+    node.table.release(VF, Owner("c0ffee", "eth0", "uid-1"))
+    node.table.claim(VF, other)
+    node.kernel.steps.clear()
+    node.netdev_is("net1")
+
+    left = node.run(detached)
+
+    assert (record.attachments != (), left.attachments) == (True, ())
+    assert (node.kernel.steps, node.table.owner(VF)) == ([], other)
+
+
+def test_vf_that_nobody_owned_is_given_to_nobody_while_it_is_taken_back(node: Node) -> None:
+    node.run(attached)
+    owner, owners = Owner("c0ffee", "eth0", "uid-1"), []
+    node.table.release(VF, owner)  # as after a second record of it had it
+    node.kernel.then = lambda: owners.append(node.table.owner(VF))
+
+    node.run(detached)
+
+    assert (set(owners), node.table.owner(VF)) == ({owner}, None)
+
+
+def test_detach_of_a_record_of_an_older_boot_enters_no_namespace(node: Node) -> None:
+    node.boot = "boot-1"
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.boot = "boot-2"
+
+    node.run(detached)
+
+    assert (node.kernel.steps, node.state) == ([], ("detaching", False))
+
+
+def test_detach_finds_a_netdev_that_somebody_moved(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netdev_is(None)
+
+    def take_home(steps: tuple[object, ...], strays: object, root: Path) -> None:
+        node.kernel.detach(steps, None)
+        node.netdev_is("net1")
+
+    stray = OrphanNetdev(Netns("/run/netns/x", 4, 7), NET1, None)
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: stray})
+    monkeypatch.setattr(orphan_netdevs, "take_home", take_home)
+    node.run(detached)
+
+    assert node.kernel.steps == [OUT, OUT, NAMED]
+
+
+def test_detach_names_a_netdev_that_comes_while_it_is_looked_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netdev_is(None)
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: node.netdev_is("net1") or {})
+
+    node.run(detached)
+
+    assert node.kernel.steps == [OUT, NAMED]
+
+
+# CHECK.
+
+
+async def difference(rails: Attachments, netns_fd: int) -> str | None:
+    record = await attached(rails, netns_fd)
+    netns = requests.parse(ENVIRON, CONF, netns_fd).netns
+    return await rails.difference(rails.record(record.key), netns, netns_fd)
+
+
+NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [(NET1, None), (replace(NET1, mtu=1500), "its MTU is 1500"), (None, "is not in the sandbox")],
+    ids=["same", "another MTU", "gone"],
+)
+def test_difference_is_what_the_kernel_says_against_the_record(node: Node, monkeypatch, link, says: str | None) -> None:
+    monkeypatch.setattr(rails_module, "link_states", lambda vfs, netns_fd: {VF: link} if link else {})
+
+    found = node.run(difference)
+
+    assert found is None if says is None else says in found
+
+
+def test_difference_of_a_namespace_that_is_gone_is_told_without_a_look_into_it(node: Node) -> None:
+    async def main(rails: Attachments, netns_fd: int) -> str | None:
+        record = await attached(rails, netns_fd)
+        return await rails.difference(rails.record(record.key), None, None)
+
+    assert "is gone" in node.run(main)
+
+
+def test_difference_names_an_rdma_device_that_is_gone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbound(vfs: object, netns_fd: int) -> dict[PciAddress, LinkState]:
+        shutil.rmtree(node.tree.devices / AT_HOME / "infiniband")
+        return {VF: NET1}
+
+    monkeypatch.setattr(rails_module, "link_states", unbound)
+
+    assert "its RDMA device is missing" in node.run(difference)
+
+
+# Networks.
+
+
+def annotated(**annotations: str) -> bytes:
+    runtime_config = {"io.kubernetes.cri.pod-annotations": {f"railnet.io/{key}": to for key, to in annotations.items()}}
+    return json.dumps({**json.loads(CONF), "runtimeConfig": runtime_config}).encode()
+
+
+def test_network_is_chosen_before_anything_is_claimed(node: Node) -> None:
+    with pytest.raises(NotPermitted, match="may not use network 'fast'"):
+        node.run(lambda rails, netns_fd: planned(rails, netns_fd, conf=annotated(network="fast")))
+
+    assert node.state == (None, False)
+
+
+def test_record_names_the_network_and_how_its_ipam_plugin_is_called(node: Node) -> None:
+    node.network = replace(node.network, ipam=PluginIpam({"type": "host-local"}))
+
+    record = node.run(planned)
+
+    conf = {"cniVersion": "1.0.0", "name": "railnet-default", "type": "railnet", "ipam": {"type": "host-local"}}
+    assert (record.network, record.ipam) == ("default", Ipam(conf, ("net1",), "/opt/cni/bin"))
+
+
+def test_what_an_ipam_plugin_gave_is_written_down_and_applied(node: Node) -> None:
+    address, route = ip_interface("10.61.0.2/24"), Route(ip_network("10.0.0.0/8"), None)
+
+    async def main(rails: Attachments, netns_fd: int) -> None:
+        record = rails.address(await planned(rails, netns_fd), {"net1": Given((address,), (route,))})
+        assert node.journal.get(KEY) == record
+        await rails.attach(record, netns_fd)
+
+    node.run(main)
+
+    assert node.kernel.steps[-1] == ConfigureLink("net1", (address,), (route,))
+
+
+def test_port_in_the_networks_partition_is_taken(node: Node) -> None:
+    node.network = replace(node.network, pkey=0x8001)
+    node.pkeys_are("0xffff", "0x8001")
+
+    node.run(attached)
+
+    assert node.state == ("attached", True)
+
+
+@pytest.mark.parametrize(
+    ("pkeys", "why"),
+    [(["0xffff"], "its port is in the partitions 0xffff"), (["0xffff", "0x0001"], "its port is only a limited member")],
+)
+def test_port_outside_the_networks_partition_is_unusable(node: Node, pkeys: list[str], why: str) -> None:
+    node.network = replace(node.network, pkey=0x8001)
+    node.pkeys_are(*pkeys)
+
+    with pytest.raises(
+        Unusable, match=rf"network 'default', which is partition 0x8001: {why}.*its GUID \S+ as a member"
+    ):
+        node.run(attached)
+
+
+def test_cards_firmware_is_not_asked_by_the_event_loops_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[threading.Thread] = []
+
+    def port(self: Sysfs, vf: PciAddress) -> Port:
+        asked.append(threading.current_thread())
+        return Port("4: ACTIVE", "5: LinkUp", "InfiniBand")
+
+    monkeypatch.setattr(Sysfs, "port", port)
+
+    node.run(attached)
+
+    assert asked
+    assert threading.main_thread() not in asked
+
+
+def test_partition_that_comes_within_the_wait_is_enough(node: Node) -> None:
+    node.network = replace(node.network, pkey=0x8001, wait=10.0)
+    node.pkeys_are("0xffff")
+
+    async def main(rails: Attachments, netns_fd: int) -> None:
+        loop, moved = asyncio.get_running_loop(), asyncio.Event()
+        node.kernel.then = lambda: loop.call_soon_threadsafe(moved.set)  # type: ignore[assignment]
+        attaching = asyncio.create_task(attached(rails, netns_fd))
+        await moved.wait()
+        node.pkeys_are("0x8001")
+        await attaching
+
+    node.run(main)
+
+    assert node.state == ("attached", True)

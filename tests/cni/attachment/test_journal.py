@@ -1,0 +1,191 @@
+"""The journal: memory and disk are the same, and what cannot be read is kept aside."""
+
+import logging
+from dataclasses import replace
+from ipaddress import ip_interface
+from pathlib import Path
+
+import pytest
+
+from cni.attachment.journal import Journal
+from tests.vf.builders import FIRST, SECOND, a_record, an_attachment
+from vf.record import Trace, decode, encode
+
+RECORD = a_record(an_attachment(addresses=(ip_interface("10.56.3.1/16"), ip_interface("fd56::1/64"))))
+OTHER = a_record(
+    an_attachment(ifname="net2", vf=SECOND, addresses=(ip_interface("10.56.131.1/17"),)), container_id="other"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def a_journal(folder: Path) -> Journal:
+    return Journal(folder, folder.parent / "quarantine")
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_journal_makes_its_folders_for_root_alone(folder: Path) -> None:
+    a_journal(folder)
+
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent / "quarantine")] == [0o700, 0o700]
+
+
+def test_record_is_on_disk_when_write_returns(folder: Path) -> None:
+    a_journal(folder).write(RECORD)
+
+    assert files(folder) == ["c0ffee@eth0.json"]
+    assert decode((folder / "c0ffee@eth0.json").read_bytes()) == RECORD
+    assert (folder / "c0ffee@eth0.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_records_are_there_after_a_restart(folder: Path) -> None:
+    before = a_journal(folder)
+    before.write(RECORD)
+    before.write(OTHER)
+
+    after = a_journal(folder)
+
+    assert {record.key: record for record in after.records()} == {"c0ffee@eth0": RECORD, "other@eth0": OTHER}
+
+
+def test_write_replaces_the_record_of_the_same_sandbox(folder: Path) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+
+    journal.write(replace(RECORD, stage="attached"))
+
+    assert journal.get("c0ffee@eth0") == a_journal(folder).get("c0ffee@eth0") == replace(RECORD, stage="attached")
+
+
+def test_remove_forgets_in_memory_and_on_disk(folder: Path) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+
+    journal.remove(RECORD)
+
+    assert (list(journal.records()), files(folder)) == ([], [])
+
+
+def test_remove_of_what_is_not_there_is_fine(folder: Path) -> None:
+    a_journal(folder).remove(RECORD)
+
+
+def test_get_finds_nothing_of_an_unknown_sandbox(folder: Path) -> None:
+    assert a_journal(folder).get("c0ffee@eth0") is None
+
+
+def test_memory_is_as_before_when_the_disk_refuses(folder: Path) -> None:
+    journal = a_journal(folder)
+    folder.rmdir()
+
+    with pytest.raises(FileNotFoundError):
+        journal.write(RECORD)
+
+    assert list(journal.records()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", encode(RECORD)[:-20], encode(RECORD).replace(b"planned", b"attached"), b"\0" * 4096],
+    ids=["empty", "truncated", "changed", "zeros"],
+)
+def test_record_that_cannot_be_read_is_kept_aside(folder: Path, caplog, content: bytes) -> None:
+    a_journal(folder).write(OTHER)
+    (folder / "c0ffee@eth0.json").write_bytes(content)
+
+    with caplog.at_level(logging.ERROR):
+        journal = a_journal(folder)
+
+    assert [record.key for record in journal.records()] == ["other@eth0"]
+    assert files(folder) == ["other@eth0.json"]
+    assert (folder.parent / "quarantine/c0ffee@eth0.json").read_bytes() == content
+    assert "c0ffee@eth0.json cannot be read" in caplog.text
+
+
+def test_copy_of_a_record_is_kept_aside_and_the_record_stays(folder: Path) -> None:
+    a_journal(folder).write(RECORD)
+    copy = folder / "c0ffee@eth0-before.json"
+    copy.write_bytes((folder / "c0ffee@eth0.json").read_bytes())
+
+    assert a_journal(folder).records() == (RECORD,)
+    assert files(folder) == ["c0ffee@eth0.json"]
+    assert (folder.parent / "quarantine" / copy.name).exists()
+
+
+def test_file_that_is_no_record_is_left_alone(folder: Path) -> None:
+    a_journal(folder)
+    (folder / "README").write_bytes(b"about")
+
+    assert list(a_journal(folder).records()) == []
+    assert files(folder) == ["README"]
+
+
+def test_temporary_that_a_crash_left_is_removed_at_start_and_no_record_with_it(folder: Path) -> None:
+    a_journal(folder).write(RECORD)
+    (folder / ".c0ffee@eth0.json.x1y2z3").write_bytes(b"half a rec")
+    (folder / ".other@eth0.json").write_bytes(encode(OTHER))
+
+    assert [record.key for record in a_journal(folder).records()] == ["c0ffee@eth0"]
+    assert files(folder) == ["c0ffee@eth0.json"]
+
+
+@pytest.mark.parametrize(("vf", "key"), [(FIRST, "c0ffee@eth0"), (SECOND, "other@eth0")])
+def test_holder_is_the_record_with_the_vf(folder: Path, vf, key: str) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+    journal.write(OTHER)
+
+    assert journal.holder(vf).key == key
+
+
+def test_holder_of_a_free_vf_is_nobody(folder: Path) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+
+    assert journal.holder(SECOND) is None
+
+
+def test_addresses_are_those_of_every_rail_of_every_sandbox(folder: Path) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+    journal.write(OTHER)
+
+    assert sorted(map(str, journal.addresses())) == ["10.56.131.1", "10.56.3.1", "fd56::1"]
+
+
+def test_addresses_are_free_again_when_the_record_is_gone(folder: Path) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+
+    journal.remove(RECORD)
+
+    assert journal.addresses() == frozenset()
+
+
+def test_traces_say_whose_the_unreadable_records_are_over_every_restart(folder: Path) -> None:
+    a_journal(folder)
+    (folder / "c0ffee@eth0.json").write_bytes(encode(RECORD)[:-20])
+
+    first, second = a_journal(folder).traces, a_journal(folder).traces
+
+    assert first == second == (Trace("c0ffee", "eth0", RECORD.netns, RECORD.pod),)
+
+
+def test_quarantined_file_without_a_sandboxs_name_is_no_trace(folder: Path) -> None:
+    a_journal(folder)
+    (folder.parent / "quarantine/README").touch()
+
+    assert a_journal(folder).traces == ()
+
+
+def test_folder_that_somebody_made_in_the_quarantine_is_no_trace(folder: Path) -> None:
+    a_journal(folder)
+    (folder.parent / "quarantine/looked-at").mkdir()
+
+    assert a_journal(folder).traces == ()

@@ -1,0 +1,177 @@
+"""The slow lane: has this pod a rail, and what a request gets that the daemon lost."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from cni.host import daemon, netconf, plugin, without_daemon
+from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.lock import Lock
+from cni.host.netconf import NetConf
+from tests.cni.host.plugins import a_plugin, an_environment
+
+RAIL = "rdma/ib_vf"
+FREE = Lock("")
+
+
+def a_conf(kubelet: Path) -> NetConf:
+    return netconf.parse(json.dumps({"cniVersion": "1.0.0", "primary": "/p", "kubelet": str(kubelet)}).encode())
+
+
+def checkpoint(kubelet: Path, content: bytes) -> None:
+    (kubelet / "device-plugins").mkdir()
+    (kubelet / "device-plugins/kubelet_internal_checkpoint").write_bytes(content)
+
+
+def entries(pod_uid: str, resource: str) -> bytes:
+    entry = {"PodUID": pod_uid, "ResourceName": resource, "DeviceIDs": {"0": ["0000:03:00.1"]}}
+    return json.dumps({"Data": {"PodDeviceEntries": [entry]}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("pod_uid", "resource", "expected"),
+    [("uid-1", RAIL, True), ("uid-2", RAIL, False), ("uid-1", "nvidia.com/gpu", False)],
+    ids=["its own", "another pod's", "another resource"],
+)
+def test_pod_has_a_rail_when_the_checkpoint_lists_one(tmp_path, pod_uid: str, resource: str, expected: bool) -> None:
+    checkpoint(tmp_path, entries(pod_uid, resource))
+
+    assert without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path)) is expected
+
+
+def test_pod_has_no_rail_when_kubelet_never_gave_any_device(tmp_path: Path) -> None:
+    (tmp_path / "device-plugins").mkdir()
+
+    assert without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path)) is False
+
+
+def test_sandbox_that_is_no_pod_has_no_rail(tmp_path: Path) -> None:
+    assert without_daemon.has_rails(an_environment(tmp_path, CNI_ARGS=""), a_conf(tmp_path / "missing")) is False
+
+
+def test_pod_must_try_again_when_kubelets_folder_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(CniError, match=rf"there is no folder {tmp_path}/device-plugins") as raised:
+        without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
+
+    assert raised.value.code == TRY_AGAIN
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000], ids=["empty", "without data", "deep"])
+def test_pod_must_try_again_when_the_checkpoint_is_not_understood(tmp_path: Path, content: bytes) -> None:
+    checkpoint(tmp_path, content)
+
+    with pytest.raises(CniError, match="cannot be read") as raised:
+        without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
+
+    assert raised.value.code == TRY_AGAIN
+
+
+def test_pod_must_try_again_when_the_runtime_did_not_say_its_uid(tmp_path: Path) -> None:
+    checkpoint(tmp_path, entries("uid-1", RAIL))
+
+    with pytest.raises(CniError, match="did not pass K8S_POD_UID") as raised:
+        without_daemon.has_rails(an_environment(tmp_path, CNI_ARGS="K8S_POD_NAME=train-0"), a_conf(tmp_path))
+
+    assert raised.value.code == TRY_AGAIN
+
+
+# A request that the daemon began and lost.
+
+
+class Host:
+    """A host with one plugin, which notes what it was run for, and no daemon."""
+
+    def __init__(self, folder: Path, script: str = "echo '{}'") -> None:
+        self.folder = folder
+        a_plugin(folder, "bridge", f'echo "$CNI_COMMAND" >> {folder}/log; {script}')
+        (folder / "primary").write_text('{"cniVersion": "1.0.0", "name": "n", "type": "bridge"}')
+        checkpoint(folder, entries("uid-1", RAIL))
+
+    def conf(self, resource: str) -> bytes:
+        paths = {"primary": f"{self.folder}/primary", "kubelet": str(self.folder)}
+        seconds = {"daemon": 0.1, "delegate": 20}
+        return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
+
+    def serve_again(self, command: str, resource: str = "a/other") -> tuple[int, bytes]:
+        return without_daemon.serve_again(
+            an_environment(self.folder, command), self.conf(resource), -1, FREE, time.monotonic()
+        )
+
+    def ran(self) -> list[str]:
+        return (self.folder / "log").read_text().split()
+
+
+def test_add_of_a_plain_pod_that_was_lost_is_undone_and_served(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+
+    assert host.serve_again("ADD") == (0, b"{}\n")
+    assert host.ran() == ["DEL", "ADD"]
+
+
+def test_del_that_was_lost_is_served_once(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+
+    assert host.serve_again("DEL") == (0, b"")
+    assert host.ran() == ["DEL"]
+
+
+def test_add_that_was_lost_is_served_also_when_its_undo_fails(tmp_path: Path) -> None:
+    host = Host(tmp_path, 'test "$CNI_COMMAND" = ADD && echo "{}"')
+
+    assert host.serve_again("ADD") == (0, b"{}\n")
+    assert host.ran() == ["DEL", "ADD"]
+
+
+def test_add_of_a_pod_with_a_rail_that_was_lost_is_undone_and_to_be_tried_again(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
+    host = Host(tmp_path)
+
+    status, stdout = host.serve_again("ADD", RAIL)
+
+    assert (status, json.loads(stdout)["code"], host.ran()) == (1, TRY_AGAIN, ["DEL"])
+
+
+@pytest.mark.parametrize("stdin", [b"{", b'{"cniVersion": "1.0.0", "primary": "/nonexistent"}'], ids=["odd", "missing"])
+def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin: bytes) -> None:
+    status, stdout = without_daemon.serve_again(
+        an_environment(tmp_path, CNI_ARGS=""), stdin, -1, FREE, time.monotonic()
+    )
+
+    assert status == 1
+    assert json.loads(stdout)["code"] in (6, 7)
+
+
+@pytest.mark.parametrize(
+    ("failure", "ran"), [(daemon.Silent("absent"), ["ADD"]), (daemon.Lost("went away"), ["DEL", "ADD"])]
+)
+def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkeypatch, failure, ran: list[str]) -> None:
+    def ask(*_: object) -> tuple[int, bytes]:
+        raise failure
+
+    monkeypatch.setattr(daemon, "ask", ask)
+    host = Host(tmp_path)
+
+    assert plugin._serve(an_environment(tmp_path), host.conf("a/other"), -1, FREE) == (0, b"{}\n")
+    assert host.ran() == ran
+
+
+def test_check_of_a_plain_pod_is_the_chains(tmp_path: Path) -> None:
+    host = Host(tmp_path, "exit 0")
+
+    assert without_daemon.serve(
+        an_environment(tmp_path, "CHECK"), host.conf("a/other"), -1, FREE, time.monotonic()
+    ) == (0, b"")
+    assert host.ran() == ["CHECK"]
+
+
+def test_check_of_a_pod_with_a_rail_waits_for_the_daemon_and_is_to_be_tried_again(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
+    host = Host(tmp_path)
+
+    status, stdout = without_daemon.serve(
+        an_environment(tmp_path, "CHECK"), host.conf(RAIL), -1, FREE, time.monotonic()
+    )
+
+    assert (status, json.loads(stdout)["code"], (tmp_path / "log").exists()) == (1, TRY_AGAIN, False)

@@ -1,0 +1,124 @@
+"""The rule for dead: each thing that keeps a container alive, by itself."""
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from cni.primary_gc.liveness import Facts, dead
+from kernel.host_folder import Entry
+from tests.cni.primary_gc.state_files import NETNS, STATES, a_result, a_state, an_address, trace_of
+
+BOOT, NOW, ADD = 10_000.0, 20_000.0, 90.0
+OLD, YOUNG, BEFORE_BOOT = NOW - ADD, NOW - ADD + 1, BOOT - 1
+FACTS = Facts(NOW, BOOT, ADD, listed=frozenset(), recorded=frozenset())
+ADDRESS = ip_address("10.244.3.7")
+
+
+def ids(*traces, facts: Facts = FACTS) -> set[str | None]:
+    return {one.container_id for one in dead(traces, facts)}
+
+
+@pytest.mark.parametrize("a_trace", [an_address, a_state, a_result])
+def test_container_that_nothing_keeps_is_dead(a_trace) -> None:
+    (one,) = dead([a_trace(modified=OLD)], FACTS)
+
+    assert (one.container_id, "does not list it" in one.why, one.before_boot) == ("c0ffee", True, False)
+
+
+@pytest.mark.parametrize(
+    "alive",
+    [
+        {"listed": frozenset({"c0ffee"})},
+        {"listed": None},
+        {"recorded": frozenset({"c0ffee"})},
+        {"held": frozenset({ADDRESS})},
+        {"bound": frozenset({NETNS})},
+    ],
+    ids=["listed", "list unknown", "recorded", "has its address", "has its namespace"],
+)
+def test_container_is_left_alone_by_each_sign_of_life(alive) -> None:
+    traces = [an_address(modified=OLD), a_state(modified=OLD), a_result(modified=OLD)]
+
+    assert ids(*traces) == {"c0ffee"}
+    assert ids(*traces, facts=replace(FACTS, **alive)) == set()
+
+
+def test_container_is_as_young_as_the_youngest_of_its_traces() -> None:
+    assert ids(a_state(modified=OLD), an_address(modified=YOUNG)) == set()
+    assert ids(a_state(modified=NOW + 3600)) == set()  # the clock was set back
+
+
+def test_containers_are_judged_each_by_its_own() -> None:
+    facts = replace(FACTS, listed=frozenset({"beef"}))
+
+    assert ids(an_address("c0ffee", modified=OLD), an_address("beef", modified=OLD), facts=facts) == {"c0ffee"}
+
+
+def test_address_that_another_has_by_now_is_no_sign_of_life() -> None:
+    facts = replace(FACTS, held=frozenset({ADDRESS}))
+
+    assert ids(a_result("c0ffee", modified=OLD), an_address("beef", modified=OLD), facts=facts) == {"c0ffee"}
+
+
+# Older than the boot.
+
+
+@pytest.mark.parametrize("listed", [None, frozenset({"c0ffee"})], ids=["list unknown", "listed"])
+def test_what_is_older_than_the_boot_is_dead_whoever_lists_it(listed) -> None:
+    (one,) = dead([an_address(modified=BEFORE_BOOT)], replace(FACTS, listed=listed))
+
+    assert one.before_boot
+
+
+@pytest.mark.parametrize(
+    "alive",
+    [
+        {"held": frozenset({ADDRESS})},
+        {"bound": frozenset({NETNS})},
+        {"recorded": frozenset({"c0ffee"})},
+    ],
+    ids=["has its address", "has its namespace", "recorded"],
+)
+def test_what_only_seems_older_than_the_boot_since_a_clock_was_set_is_left_alone(alive) -> None:
+    assert ids(a_result(modified=BEFORE_BOOT), facts=replace(FACTS, **alive)) == set()
+
+
+def test_another_process_of_the_same_number_is_no_sign_of_life_after_a_boot() -> None:
+    path = "/proc/4711/ns/net"
+    facts = replace(FACTS, bound=frozenset({path}))
+
+    assert ids(a_result(modified=BEFORE_BOOT, sandbox=path), facts=facts) == {"c0ffee"}
+    assert ids(a_result(modified=OLD, sandbox=path), facts=facts) == set()
+
+
+def test_container_with_traces_of_both_sides_of_the_boot_is_of_this_side() -> None:
+    facts = replace(FACTS, listed=frozenset({"c0ffee"}))
+
+    assert ids(a_state(modified=BEFORE_BOOT), an_address(modified=OLD), facts=facts) == set()
+
+
+# Traces that say less.
+
+
+@pytest.mark.parametrize("modified", [OLD, BEFORE_BOOT])
+def test_address_that_was_reserved_for_nobody_is_dead_when_it_is_old(modified: float) -> None:
+    facts = replace(FACTS, listed=None)
+
+    assert ids(an_address("", modified=modified), facts=facts) == {None}
+    assert ids(an_address("", modified=YOUNG), facts=facts) == set()
+    assert ids(an_address("", modified=modified), facts=replace(facts, held=frozenset({ADDRESS}))) == set()
+
+
+def test_addresses_of_nobody_are_judged_one_by_one() -> None:
+    old, young = an_address("", "10.244.3.8", modified=OLD), an_address("", modified=YOUNG)
+
+    assert [one.traces for one in dead([young, old], FACTS)] == [(old,)]
+
+
+def test_state_that_cannot_be_read_counts_with_others_or_before_the_boot() -> None:
+    broken, older = (trace_of(STATES, Entry("c0ffee", b"", modified)) for modified in (OLD, BEFORE_BOOT))
+
+    assert ids(broken) == set()
+    assert ids(broken, an_address(modified=OLD)) == {"c0ffee"}
+    assert ids(older) == {"c0ffee"}

@@ -1,0 +1,226 @@
+"""What was left behind: owned again at start, and taken back by the sweep."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cni.attachment import netdev_lookup
+from cni.attachment.attachments import Attachments
+from cni.recovery.sweep import Recovery
+from kernel import orphan_netdevs
+from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
+from tests.kernel.tree import IN_POD
+from tests.vf.builders import an_attachment
+from vf.address import PciAddress
+from vf.orphans import OrphanNetdev
+from vf.sandbox_difference import LinkState
+from vf.steps import RenameLink
+from vf.table import Owner, VfTable
+
+NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return a_node(tmp_path, monkeypatch)
+
+
+def test_restore_owns_what_the_journal_says(node: Node) -> None:
+    node.run(attached)
+    node.table = VfTable(node.sysfs.inventory())
+
+    async def main(rails: Attachments, _: int) -> None:
+        rails.restore()
+
+    node.run(main)
+
+    assert node.table.owner(VF) == Owner("c0ffee", "eth0", "uid-1")
+
+
+def test_restore_goes_on_when_two_records_name_one_vf(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    first = node.run(planned)
+    node.journal.write(
+        replace(first, container_id="f00", attachments=(*first.attachments, an_attachment(vf=NO_DRIVER)))
+    )
+    node.table = VfTable(node.sysfs.inventory())
+
+    async def main(rails: Attachments, _: int) -> None:
+        rails.restore()
+
+    node.run(main)
+
+    assert node.table.owner(VF).container_id == "c0ffee"
+    assert node.table.owner(NO_DRIVER).container_id == "f00"
+    assert "sandbox f00@eth0: VF 0000:03:00.1 belongs to sandbox c0ffee" in caplog.text
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["alive", "gone"])
+@pytest.mark.parametrize("stage", ["planned", "attached", "detaching"])
+def test_sweep_takes_what_no_sandbox_has_and_what_was_not_finished(node: Node, stage: str, alive: bool) -> None:
+    node.journal.write(replace(node.run(attached), stage=stage))
+    if not alive:
+        node.netns.unlink()
+        node.netns.parent.rmdir()
+
+    node.sweep()
+
+    expected = ("attached", True) if stage == "attached" else ("detaching", False)
+    assert node.state == (expected if alive else (None, False))
+
+
+def test_record_of_a_living_namespace_stays_without_rails_for_its_del(node: Node) -> None:
+    node.run(planned)
+    node.sweep()
+    node.kernel.steps.clear()
+    node.sweep()
+    alive = node.state, node.kernel.steps
+
+    node.netns.unlink()
+    node.sweep()
+
+    assert alive == (("detaching", False), [])
+    assert node.state == (None, False)
+
+
+def test_what_a_sandbox_left_is_counted_once(node: Node) -> None:
+    counted: list[str] = []
+    node.run(planned)
+
+    for _ in range(2):
+        asyncio.run(Recovery(node.rails(), took_back=counted.append).sweep())
+        node.netns.unlink(missing_ok=True)
+
+    assert (node.state, counted) == ((None, False), ["rails"])
+
+
+def test_record_of_an_older_boot_is_nobodys_though_a_namespace_has_its_number_again(node: Node) -> None:
+    node.run(attached)
+    node.boot = "boot-2"
+
+    node.sweep()
+
+    assert node.state == (None, False)
+
+
+@pytest.mark.parametrize(("recorded", "now"), [("", "boot-2"), ("boot-1", "")])
+def test_record_of_an_unknown_boot_lives_as_long_as_its_namespace(node: Node, recorded: str, now: str) -> None:
+    node.boot = recorded
+    node.run(attached)
+    node.boot = now
+
+    node.sweep()
+
+    assert node.state == ("attached", True)
+
+
+def test_namespace_that_is_bound_nowhere_any_more_lives_on_where_its_vf_is_found(node: Node, monkeypatch) -> None:
+    record = node.run(attached)
+    node.netns.unlink()
+    node.netdev_is(None)
+    by_process = record.netns._replace(path="/proc/7/ns/net")
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(by_process, NET1, None)})
+
+    node.sweep()
+
+    assert node.journal.get(KEY) == replace(record, stage="attached", netns=by_process)
+
+
+def test_vf_that_was_moved_before_its_namespace_died_is_taken_home(node: Node, monkeypatch) -> None:
+    record = node.run(attached)
+    node.netns.unlink()
+    node.netdev_is(None)
+    strangers = record.netns._replace(path="/run/netns/x", inode=7)
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(strangers, NET1, None)})
+    monkeypatch.setattr(orphan_netdevs, "take_home", lambda steps, strays, root: node.netdev_is("net1"))
+
+    node.sweep()
+
+    assert node.state == (None, False)
+    assert node.kernel.steps[-1] == RenameLink(31, "ibs5v0")
+
+
+class Clock:
+    """The time that waits for netdevs take: it passes when somebody sleeps, and then at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        loop = SimpleNamespace(time=lambda: self.now)
+        monkeypatch.setattr(netdev_lookup, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
+
+    async def _sleep(self, seconds: float) -> None:
+        until = self.now + seconds
+        await asyncio.sleep(0)
+        self.now = max(self.now, until)
+
+
+@pytest.fixture
+def lost(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Two sandboxes that have died, and the netdev of neither's VF is anywhere; gives how many VFs each look was for."""
+    looks = []
+    record = node.run(attached)
+    node.netns.unlink()
+    node.netdev_is(None)
+    other = an_attachment(vf=PciAddress.parse(IN_POD))
+    node.journal.write(replace(record, stage="attached", container_id="f00", attachments=(other,)))
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: looks.append(len(vfs)) or {})
+    return looks
+
+
+def test_netdevs_that_never_return_are_waited_for_once_and_all_at_once(
+    node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+
+    node.sweep()
+
+    assert list(node.journal.records()) == []
+    assert 0.1 <= clock.now < 0.2
+
+
+def test_namespaces_are_looked_into_once_for_all_that_is_missing_at_a_time(
+    node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(monkeypatch)
+
+    node.sweep()
+
+    assert lost == [2, 2]  # whose namespace lives by its processes, and whose VF is in another's
+
+
+def test_sweep_does_not_wait_for_a_sandbox_that_a_request_is_at(node: Node) -> None:
+    async def main(rails: Attachments, netns_fd: int) -> None:
+        await planned(rails, netns_fd)
+        async with rails.one_at_a_time.held(KEY):
+            await asyncio.wait_for(Recovery(rails).sweep(), 1)
+
+    node.run(main)
+
+    assert node.state == ("planned", True)
+
+
+def test_sweep_goes_on_when_one_sandbox_cannot_be_taken_back(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    first = node.run(planned)
+    node.journal.write(replace(first, container_id="f00", attachments=()))
+    node.kernel.refuses = OSError(16, "busy")
+
+    refused = node.kernel.detach
+
+    def once(steps: Iterable[object], netns_fd: int | None) -> None:
+        try:
+            refused(steps, netns_fd)
+        finally:
+            node.kernel.refuses = None
+
+    node.kernel.detach = once
+    with caplog.at_level(logging.ERROR):
+        node.netns.unlink()
+        node.sweep()
+
+    assert [record.key for record in node.journal.records()] == [KEY]
+    assert node.state == ("detaching", True)
+    assert "the next sweep tries again" in caplog.text

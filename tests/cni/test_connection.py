@@ -1,0 +1,278 @@
+"""The daemon's side of one connection, against an executable that says what it is told to."""
+
+import asyncio
+import os
+
+import pytest
+
+from cni import connection as hands_module
+from cni.connection import ExecutableConnection, ExecutableGone
+from cni.host import chain, frames
+from cni.host.chain import Exec
+from cni.host.frames import FrameError
+from tests.cni.conversation import BRIDGE, converse, executing
+from tests.cni.executable import ENVIRON, FakeExecutable, a_request, output
+from tests.cni.host.plugins import descriptors, left_open
+
+REQUEST = a_request()
+
+
+@pytest.fixture(autouse=True)
+def open_descriptors():
+    """Fail if a test leaves a descriptor open."""
+    before = descriptors()
+    yield
+    assert left_open(before) == set()
+
+
+# EXEC and OUTPUT.
+
+
+def test_exec_carries_plugin_command_and_stdin_with_the_runtimes_environment() -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.send(REQUEST)
+        kind, payload = await executable.receive()
+        await executable.send(output(payload[:4], b"{}"))
+        return kind, payload
+
+    _, (kind, payload) = converse(executing(BRIDGE), play)
+
+    plugin, environ, stdin = frames.parse_blobs(payload[4:], 3)
+    assert (kind, plugin, stdin) == (frames.EXEC, b"bridge", b'{"a": 1}')
+    assert frames.parse_environ(environ) == {**ENVIRON, b"CNI_COMMAND": b"DEL"}
+
+
+@pytest.mark.parametrize("slowly", [False, True], ids=["at once", "byte by byte"])
+def test_output_is_what_came_of_it(slowly: bool) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        answer = output(number, b' {"ips":[ ]}\n', -2, b"why")
+        await (executable.send_byte_by_byte(answer) if slowly else executable.send(answer))
+
+    ((came,), _) = converse(executing(BRIDGE), play)
+
+    assert (came.status, came.stdout, came.stderr) == (-2, b' {"ips":[ ]}\n', b"why")
+
+
+def test_each_exec_has_a_number_of_its_own() -> None:
+    async def play(executable: FakeExecutable) -> set[bytes]:
+        await executable.send(REQUEST)
+        first, *_ = await executable.executed()
+        await executable.send(output(first, b"{}"))
+        second, *_ = await executable.executed()
+        await executable.send(output(second, b"{}"))
+        return {first, second}
+
+    assert len(converse(executing(BRIDGE, BRIDGE), play)[1]) == 2
+
+
+def test_delegate_is_killed_when_it_takes_too_long_and_what_it_said_is_kept() -> None:
+    async def play(executable: FakeExecutable) -> tuple[int, bool]:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        kind, payload = await executable.receive()
+        await executable.send(output(number, b"begun", 9, b"waiting"))
+        return kind, payload == number
+
+    (came,), killed = converse(executing(BRIDGE), play, delegate_seconds=0.05)
+
+    assert killed == (frames.KILL, True)
+    assert (came.status, came.stdout, came.stderr) == (chain.TIMED_OUT, b"begun", b"waiting")
+
+
+def test_delegate_is_killed_when_the_request_is_given_up() -> None:
+    begun = asyncio.Event()
+
+    async def serve(connection: ExecutableConnection) -> bool:
+        request = asyncio.create_task(executing(BRIDGE)(connection))
+        await begun.wait()
+        request.cancel()
+        await asyncio.wait([request])
+        return request.cancelled()
+
+    async def play(executable: FakeExecutable) -> int:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        begun.set()
+        kind, _ = await executable.receive()
+        await executable.send(output(number, b"", 9))
+        return kind
+
+    assert converse(serve, play) == [True, frames.KILL]
+
+
+def test_delegate_is_killed_when_the_request_is_given_up_while_it_is_being_sent() -> None:
+    large = Exec("bridge", "DEL", b"x" * (frames.MAX_PAYLOAD // 2))  # more than a socket's buffer
+
+    async def serve(connection: ExecutableConnection) -> bool:
+        try:
+            async with asyncio.timeout(0.05):
+                await executing(large)(connection)
+        except TimeoutError:
+            return True
+        return False
+
+    async def play(executable: FakeExecutable) -> int:
+        await executable.send(REQUEST)
+        await asyncio.sleep(0.1)  # the time is over, and half of it is sent
+        number, *_ = await executable.executed()
+        kind, _ = await executable.receive()
+        await executable.send(output(number, b"", 9))
+        return kind
+
+    assert converse(serve, play) == [True, frames.KILL]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"RN\x01", frames.frame(frames.OUTPUT, bytes(8))[:10]], ids=["no byte", "3", "10"]
+)
+def test_executable_that_goes_while_a_plugin_runs_is_the_end_of_the_connection(sent: bytes) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        await executable.executed()
+        await executable.send(sent)
+        executable.close()
+
+    with pytest.raises(ExecutableGone):
+        converse(executing(BRIDGE), play)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [frames.frame(frames.GO), frames.frame(frames.OUTPUT), frames.frame(frames.OUTPUT, bytes(12)), REQUEST, b"x" * 8],
+    ids=["GO", "empty", "one blob", "REQUEST", "rubbish"],
+)
+def test_output_that_is_odd_is_no_frame(sent: bytes) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        await executable.executed()
+        await executable.send(sent)
+
+    with pytest.raises(FrameError):
+        converse(executing(BRIDGE), play)
+
+
+# DONE.
+
+
+@pytest.mark.parametrize(("status", "stdout"), [(0, b' {"ips":[ ]}\n'), (1, b"{}"), (0, b"")])
+def test_done_carries_status_and_stdout(status: int, stdout: bytes) -> None:
+    assert converse(lambda connection: connection.done(status, stdout), lambda end: end.done())[1] == (status, stdout)
+
+
+def test_descriptor_is_closed_before_done_is_sent() -> None:
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+
+    async def play(executable: FakeExecutable) -> bytes:
+        executable.send_with_descriptors(REQUEST, [writing])
+        os.close(writing)
+        await executable.done()
+        return os.read(reading, 1)  # the end of the pipe; BlockingIOError while anybody still has the other side
+
+    async def serve(connection: ExecutableConnection) -> None:
+        await connection.request()
+        await connection.done(0, b"{}")
+        await asyncio.sleep(0.05)
+
+    assert converse(serve, play)[1] == b""
+    os.close(reading)
+
+
+def test_done_to_an_executable_that_is_gone_is_an_error() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        executable.close()
+
+    async def serve(connection: ExecutableConnection) -> None:
+        await asyncio.sleep(0.01)
+        await connection.done(0, b"{}")
+
+    with pytest.raises(ExecutableGone):
+        converse(serve, play)
+
+
+def test_output_that_has_begun_when_the_time_is_over_is_read_to_its_end() -> None:
+    async def play(executable: FakeExecutable) -> int:
+        await executable.send(a_request())
+        number, *_ = await executable.executed()
+        answer = output(number, b"x" * 100)
+        await executable.send(answer[:50])
+        kind, _ = await executable.receive()
+        await executable.send(answer[50:])
+        return kind
+
+    (came,), kind = converse(executing(BRIDGE), play, delegate_seconds=0.05)
+
+    assert (kind, came.status) == (frames.KILL, chain.TIMED_OUT)
+
+
+def test_executable_that_is_gone_is_no_failure_of_the_kernels() -> None:
+    assert not issubclass(ExecutableGone, OSError)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 9, -1])
+def test_output_that_is_cut_anywhere_when_the_time_is_over_is_read_whole(cut: int) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        answer = output(number, b"begun", 9, b"why")
+        await executable.send(answer[:cut])
+        await executable.receive()
+        await executable.send(answer[cut:])
+
+    (came,), _ = converse(executing(BRIDGE), play, delegate_seconds=0.05)
+
+    assert (came.status, came.stdout, came.stderr) == (chain.TIMED_OUT, b"begun", b"why")
+
+
+def test_executable_that_does_not_end_what_it_was_told_to_kill_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands_module, "_ENDING_SECONDS", 0.05)
+
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        await executable.executed()
+
+    with pytest.raises(ExecutableGone, match="does not end what it was told to kill"):
+        converse(executing(BRIDGE), play, delegate_seconds=0.05)
+
+
+def test_executable_that_reads_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
+
+    async def play(executable: FakeExecutable) -> None:
+        await asyncio.sleep(0.2)
+
+    with pytest.raises(ExecutableGone, match="reads nothing"):
+        converse(lambda connection: connection.done(0, b"x" * frames.MAX_STDOUT), play)
+
+
+def test_what_nobody_waits_for_is_not_read_without_end() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            await executable.send(REQUEST, b"x" * (16 << 20))
+
+    async def serve(connection: ExecutableConnection) -> int:
+        await connection.request()
+        while connection._reading:  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0.001)
+        kept = len(connection._inbox)
+        connection.close()
+        return kept
+
+    assert converse(serve, play)[0] <= 2 * frames.MAX_PAYLOAD
+
+
+def test_executables_end_is_told_whatever_is_done_for_it() -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        executable.close()
+
+    async def serve(connection: ExecutableConnection) -> list[str]:
+        await connection.request()
+        told, gone = [], asyncio.Event()
+        connection.when_gone(gone.set)
+        await gone.wait()
+        connection.when_gone(lambda: told.append("at once, too"))
+        return told
+
+    assert converse(serve, play)[0] == ["at once, too"]

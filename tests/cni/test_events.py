@@ -1,0 +1,144 @@
+"""Who is told what came of an ADD: of pods with rails only, and after the runtime."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cni.events import Attached, Refused
+from cni.server import Limits
+from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request, output
+from tests.cni.node import RAIL, Node
+from vf.errors import PortInactive
+from vf.record import Pod
+
+BYTES = b' {"ips" :[ ]}\n'
+POD = Pod("ml", "train-0", "uid-1")
+WITH_RAIL = {"PodUID": "uid-1", "ResourceName": RAIL, "DeviceIDs": {"0": ["0000:03:00.1"]}}
+ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    node.kubelet_knows(WITH_RAIL)
+    return node
+
+
+def stdin(**annotations: str) -> bytes:
+    return json.dumps({**json.loads(CONF), "runtimeConfig": {ANNOTATIONS: annotations}}).encode()
+
+
+async def added(executable: FakeExecutable, request: bytes | None = None) -> tuple[int, bytes]:
+    """Play a request whose plugins all succeed."""
+    await executable.shaken(request or a_request())
+    await executable.answer(BYTES)
+    return await executable.done()
+
+
+async def failing(executable: FakeExecutable, plugin_answer: bytes = BYTES, status: int = 0) -> tuple[int, bytes]:
+    """Play an ADD whose plugin answers so, and which is then undone."""
+    await executable.shaken(a_request())
+    number, *_ = await executable.executed()
+    await executable.send(output(number, plugin_answer, status))
+    await executable.answer(b"")
+    return await executable.done()
+
+
+def test_pod_with_rails_is_told_with_its_record_and_the_primarys_result(node: Node) -> None:
+    node.serve(added)
+
+    (told,) = node.told
+    assert isinstance(told, Attached)
+    assert (told.record.pod, told.result, told.static) == (POD, BYTES, False)
+    assert [one.ifname for one in told.record.attachments] == ["net1"]
+
+
+def test_rails_whose_answer_cannot_be_delivered_are_taken_back_and_not_told(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.shaken(a_request())
+        await executable.answer(BYTES)
+
+    node.serve(play)
+
+    assert node.rails.log[-1] == "take back"
+    assert node.told == []
+
+
+@pytest.mark.parametrize(("source", "static"), [("file", True), ("http", True), ("api", False)])
+def test_static_pods_are_told_apart_by_kubelets_annotation(node: Node, source: str, static: bool) -> None:
+    request = a_request(stdin=stdin(**{"kubernetes.io/config.source": source}))
+
+    node.serve(lambda executable: added(executable, request))
+
+    assert [told.static for told in node.told if isinstance(told, Attached)] == [static]
+
+
+def test_pod_without_rails_is_nobodys_business(node: Node) -> None:
+    node.kubelet_knows()
+
+    node.serve(added)
+
+    assert node.told == []
+
+
+def test_neither_is_a_del(node: Node) -> None:
+    node.serve(added)
+    node.told.clear()
+
+    node.serve(lambda executable: added(executable, a_request({**ENVIRON, b"CNI_COMMAND": b"DEL"})))
+
+    assert node.told == []
+
+
+def test_refused_rails_are_told_with_the_error_that_the_runtime_got(node: Node) -> None:
+    node.rails.refuses = PortInactive("the port is not ACTIVE: does a subnet manager run?")
+
+    ((_, answer),) = node.serve(failing)
+
+    (told,) = node.told
+    assert isinstance(told, Refused)
+    assert (told.pod, told.error.code) == (POD, 102)
+    assert str(told.error) == json.loads(answer)["msg"] == "the port is not ACTIVE: does a subnet manager run?"
+
+
+def test_time_that_ran_out_is_told(node: Node) -> None:
+    async def play(executable: FakeExecutable) -> None:
+        await executable.shaken(a_request())
+        number, *_ = await executable.executed()
+        await executable.receive()
+        await executable.send(output(number, b"", 9))
+        await executable.answer(b"")
+        await executable.done()
+
+    node.serve(play, limits=Limits(20, 1))
+
+    assert [told.error.code for told in node.told if isinstance(told, Refused)] == [11]
+
+
+def test_device_that_is_none_is_told(node: Node) -> None:
+    node.kubelet_knows({**WITH_RAIL, "DeviceIDs": {"0": ["GPU-1"]}})
+
+    async def play(executable: FakeExecutable) -> None:
+        await executable.shaken(a_request())
+        await executable.done()
+
+    node.serve(play)
+
+    assert [told.error.code for told in node.told if isinstance(told, Refused)] == [100]
+
+
+def test_primarys_own_failure_is_its_own(node: Node) -> None:
+    error = json.dumps({"cniVersion": "0.3.1", "code": 102, "msg": "no lease"}).encode()
+
+    node.serve(lambda executable: failing(executable, error, 1))
+
+    assert node.told == []
+
+
+def test_failure_of_a_pod_without_rails_is_nobodys_business(node: Node) -> None:
+    node.kubelet_knows()
+
+    node.serve(lambda executable: failing(executable, b"rubbish"))
+
+    assert node.told == []

@@ -1,0 +1,79 @@
+"""What a pool offers: VFs, owners and reasons put together."""
+
+from dataclasses import replace
+
+from deviceplugin.devices import offers
+from deviceplugin.pools import DEFAULT, Pool, Selector
+from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
+from vf.address import PciAddress
+from vf.inventory import Inventory
+from vf.table import Owner, VfTable
+
+POOL = DEFAULT[0]
+VF = PciAddress.parse("0000:03:00.1")
+
+
+def test_offers_are_healthy_vfs_in_rail_order() -> None:
+    offered = offers(DEFAULT, POOL, VfTable(two_rails()))
+
+    assert [(offer.id, offer.reason) for offer in offered] == [
+        ("0000:03:00.1", None),
+        ("0000:03:00.2", None),
+        ("0000:83:00.1", None),
+        ("0000:83:00.2", None),
+    ]
+
+
+def test_offer_stays_healthy_when_a_sandbox_has_the_vf() -> None:
+    table = VfTable(Inventory((a_pf(a_vf(netdev=None, rdma=None)),)))
+    table.claim(VF, Owner("c0ffee", "eth0", "uid-1"))
+
+    assert [offer.reason for offer in offers(DEFAULT, POOL, table)] == [None]
+
+
+def test_offer_has_a_reason_when_a_free_vf_is_out_of_sight() -> None:
+    table = VfTable(Inventory((a_pf(a_vf(netdev=None, rdma=None)),)))
+
+    assert all(offer.reason for offer in offers(DEFAULT, POOL, table))
+
+
+def test_offers_have_the_nodes_reason_when_there_is_one() -> None:
+    offered = offers(DEFAULT, POOL, VfTable(two_rails()), "our configuration is not the active one")
+
+    assert {offer.reason for offer in offered} == {"our configuration is not the active one"}
+
+
+def test_vf_without_a_pf_is_offered_as_a_rail_of_its_own() -> None:
+    lone = a_vf("0101:00:00.0", pf=None, rdma=an_rdma_device(1, ACTIVE))
+
+    offered = offers(DEFAULT, POOL, VfTable(replace(two_rails(), lone_vfs=(lone,))))
+
+    assert [(offer.id, offer.rail, offer.reason) for offer in offered[2:]] == [
+        ("0000:83:00.1", 1, None),
+        ("0000:83:00.2", 1, None),
+        ("0101:00:00.0", 2, None),
+    ]
+
+
+def test_offers_leave_out_what_is_on_no_rail() -> None:
+    node = two_rails()
+
+    offered = offers(DEFAULT, POOL, VfTable(replace(node, named_rails=(node.pfs[1].address,))))
+
+    assert [(offer.id, offer.rail) for offer in offered] == [("0000:83:00.1", 0), ("0000:83:00.2", 0)]
+
+
+def test_offers_leave_out_what_an_earlier_pool_has() -> None:
+    pools = (Pool("rdma/rail0", Selector(pf=(PciAddress.parse("0000:03:00.0"),))), POOL)
+
+    offered = offers(pools, POOL, VfTable(two_rails()))
+
+    assert [offer.id for offer in offered] == ["0000:83:00.1", "0000:83:00.2"]
+
+
+def test_offer_has_the_reason_why_its_vf_is_withheld_although_a_sandbox_has_it() -> None:
+    table = VfTable(two_rails())
+    table.claim(VF, Owner("unknown-1", "eth0", ""))
+    table.withhold({VF: "it is in a namespace of nobody's"})
+
+    assert next(offer.reason for offer in offers(DEFAULT, POOL, table)) == "it is in a namespace of nobody's"

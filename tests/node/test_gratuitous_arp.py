@@ -1,0 +1,65 @@
+"""A neighbour that remembers another hardware address for an address is told the one it has now."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from ipaddress import IPv4Address, ip_interface
+from pathlib import Path
+
+import pytest
+
+from kernel.netlink.arp import announce
+from kernel.perform import attach
+from simnode.kubernetes.kubelet import wait_until
+from simnode.linux import netns
+from vf.steps import ConfigureLink
+
+NEIGHBOUR, POD = Path("/run/netns/neighbour"), Path("/run/netns/announcer")
+
+
+def ip(where: Path, *arguments: str) -> str:
+    command = ["nsenter", f"--net={where}", "ip", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def remembered(address: str) -> str:
+    (entry,) = json.loads(ip(NEIGHBOUR, "-json", "neighbour", "show", address))
+    return str(entry["lladdr"])
+
+
+@pytest.fixture
+def mac() -> Iterator[str]:
+    """The MAC of `net1` of one of two namespaces on one wire; the other end is up and has addresses."""
+    for path in (NEIGHBOUR, POD):
+        netns.create(path)
+    ip(NEIGHBOUR, "link", "add", "wire", "type", "veth", "peer", "name", "net1")
+    ip(NEIGHBOUR, "link", "set", "net1", "netns", POD.name)
+    for address in ("192.0.2.1/24", "2001:db8::1/64"):
+        ip(NEIGHBOUR, "address", "add", address, "dev", "wire")
+    ip(NEIGHBOUR, "link", "set", "wire", "up")
+    (link,) = json.loads(ip(POD, "-json", "link", "show", "net1"))
+    yield str(link["address"])
+    for path in (NEIGHBOUR, POD):
+        netns.remove(path)
+
+
+@pytest.mark.parametrize("text", ["192.0.2.9/24", "2001:db8::9/64"])
+def test_stale_entry_of_a_neighbour_is_replaced(mac: str, text: str) -> None:
+    address = ip_interface(text)
+    host = str(address.ip)
+    ip(NEIGHBOUR, "neighbour", "add", host, "lladdr", "02:00:00:00:00:99", "dev", "wire", "nud", "stale")
+
+    ip(POD, "link", "set", "net1", "up")
+    with POD.open("rb") as pod:
+        attach((ConfigureLink("net1", (address,), ()),), pod.fileno(), Path("/"))
+    if address.version == 4:
+        wait_until(lambda: netns.run_inside(POD, lambda: announce("net1", [IPv4Address(host)])), 10, "a carrier")
+
+    wait_until(lambda: remembered(host) == mac, 10, "the announcement")
+
+
+def test_nothing_is_announced_without_a_carrier(mac: str) -> None:
+    ip(NEIGHBOUR, "link", "set", "wire", "down")
+    ip(POD, "link", "set", "net1", "up")
+
+    assert not netns.run_inside(POD, lambda: announce("net1", [IPv4Address("192.0.2.9")]))

@@ -1,0 +1,272 @@
+"""Railnet's configuration on a host, kept true while other tools change what stands beside it."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railnet.configuration import Configuration, HostPaths, Timeouts
+from railnet.daemon import conflist_keeper as activation_module
+from railnet.daemon.conflist_content import FOLDER, NAME
+from railnet.daemon.conflist_keeper import ConflistKeeper
+
+FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}
+
+
+class Host:
+    """A host's /etc/cni/net.d, and what is written there as Railnet's."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / FOLDER.lstrip("/")
+        self.folder.mkdir(parents=True)
+        self.ours = self.folder / NAME
+
+    def has(self, name: str, content: object = FLANNEL) -> Path:
+        text = content if isinstance(content, str) else json.dumps(content)
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
+    def activation(self, **changes: Any) -> ConflistKeeper:
+        return ConflistKeeper(replace(Configuration(host=replace(HostPaths(), root=self.root)), **changes))
+
+    @property
+    def written(self) -> dict[str, Any]:
+        written: dict[str, Any] = json.loads(self.ours.read_bytes())
+        return written
+
+    @property
+    def primary(self) -> str:
+        return str(self.written["plugins"][0]["primary"])
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def state(activation: ConflistKeeper) -> tuple[bool, bool]:
+    """Tell whether it is active, and whether it is without trouble."""
+    return activation.why_inactive is None, activation.trouble is None
+
+
+def test_it_is_inactive_until_it_is_written(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+
+    assert not host.ours.exists()
+    assert state(activation)[0] is False
+
+
+def test_it_is_written_before_the_primary(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+
+    activation.look()
+
+    assert (host.primary, host.written["name"]) == (f"{FOLDER}/10-flannel.conflist", "cbr0")
+    assert host.ours.stat().st_mode & 0o777 == 0o600
+    assert state(activation) == (True, True)
+
+
+def test_configured_primary_may_be_an_absolute_link_on_the_host(host: Host) -> None:
+    (host.root / "elsewhere").write_text(json.dumps({**FLANNEL, "name": "other"}))
+    (host.root / "link").symlink_to("/elsewhere")
+
+    host.activation(primary="/link").look()
+
+    assert host.written["name"] == "other"
+
+
+def test_missing_primary_is_waited_for(host: Host) -> None:
+    activation = host.activation()
+    activation.look()
+    missing = activation.trouble
+
+    host.has("10-flannel.conflist")
+    activation.look()
+
+    assert "install flannel" in missing
+    assert state(activation) == (True, True)
+
+
+@pytest.mark.parametrize("name", [f"{NAME}.bak", f"{NAME}.cilium_bak", ".hidden"])
+def test_it_comes_back_when_another_tool_has_moved_it(host: Host, name: str) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    activation.look()
+
+    host.ours.rename(host.folder / name)
+    activation.look()
+
+    assert host.primary == f"{FOLDER}/10-flannel.conflist"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"cniVersion": "0.3.1", "name": "x", "plugins": [{"type": "railnet"}]}']
+)
+def test_it_is_mended_when_somebody_has_changed_it(host: Host, content: str) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    activation.look()
+
+    host.ours.write_text(content)
+    activation.look()
+
+    assert host.written["name"] == "cbr0"
+
+
+def test_it_is_not_written_again_without_need(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    activation.look()
+    before = host.ours.stat()
+
+    activation.look()
+
+    assert host.ours.stat() == before
+
+
+@pytest.mark.parametrize("content", ["", '{"cniVersion": "0.3', '{"cniVersion": "0.9", "name": "n", "type": "a"}'])
+def test_last_good_one_stays_when_the_primary_breaks_and_follows_when_it_is_mended(host: Host, content: str) -> None:
+    host.has("10-flannel.conflist")
+    host.has("87-podman.conflist")
+    activation = host.activation()
+    activation.look()
+    good = host.ours.read_bytes()
+
+    host.has("10-flannel.conflist", content)
+    activation.look()
+    while_broken = (host.ours.read_bytes(), state(activation))
+    host.has("10-flannel.conflist", {**FLANNEL, "cniVersion": "1.0.0"})
+    activation.look()
+
+    assert while_broken == (good, (True, False))
+    assert (host.written["cniVersion"], state(activation)) == ("1.0.0", (True, True))
+
+
+def test_last_good_one_stays_when_the_primary_is_gone(host: Host) -> None:
+    primary = host.has("10-flannel.conflist")
+    activation = host.activation()
+    activation.look()
+    good = host.ours.read_bytes()
+
+    primary.unlink()
+    activation.look()
+
+    assert host.ours.read_bytes() == good
+    assert state(activation) == (True, False)
+
+
+def test_changed_configuration_of_the_node_is_written_at_the_next_start(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    host.activation().look()
+
+    host.activation(timeouts=Timeouts(daemon=2.0)).look()
+
+    assert host.written["plugins"][0]["seconds"]["daemon"] == 2.0
+
+
+def test_file_that_sorts_before_is_said_and_left_alone(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    host.has("10-flannel.conflist")
+    multus = host.has("00-multus.conf", {"cniVersion": "0.3.1", "name": "multus", "type": "multus"})
+    activation = host.activation(primary=f"{FOLDER}/10-flannel.conflist")
+
+    activation.look()
+
+    assert multus.exists()
+    assert "it takes 00-multus.conf" in activation.why_inactive
+    assert "it takes 00-multus.conf" in caplog.text
+
+
+def test_host_without_the_folder_is_trouble_and_no_error(tmp_path: Path) -> None:
+    activation = ConflistKeeper(Configuration(host=replace(HostPaths(), root=tmp_path)))
+
+    activation.look()
+
+    assert "install flannel" in activation.trouble
+
+
+def test_primary_with_a_nul_is_trouble_and_no_error(host: Host) -> None:
+    activation = host.activation(primary="/a\0b")
+
+    activation.look()
+
+    assert "NUL" in activation.trouble
+
+
+def test_trouble_is_said_when_it_begins_every_few_seconds_and_when_it_is_over(
+    host: Host, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    times = iter((100.0, 101.0, 102.0, 105.5, 106.0, 106.5, 107.0))
+    monkeypatch.setattr(activation_module.time, "monotonic", lambda: next(times))
+    activation = host.activation()
+    for _ in range(5):
+        activation.look()
+    host.has("10-flannel.conflist")
+    activation.look()
+    activation.look()
+
+    said = [record.message.partition(":")[0] for record in caplog.records]
+    assert said == [
+        *[f"{FOLDER} has no CNI configuration but Railnet's"] * 2,
+        f"{FOLDER}/{NAME} was absent and is written",
+        "the container runtime uses Railnet's configuration",
+    ]
+
+
+def test_observer_is_told_when_activity_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activation_module, "_LOOK_SECONDS", 0.01)
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    seen: list[str | None] = []
+
+    async def scenario() -> None:
+        serving = asyncio.create_task(activation.serve(lambda: seen.append(activation.why_inactive)))
+        await until(lambda: len(seen) == 1)
+        earlier = host.has("00-a.conf", {"type": "a"})
+        await until(lambda: len(seen) == 2)
+        earlier.unlink()
+        await until(lambda: len(seen) == 3)
+        serving.cancel()
+
+    asyncio.run(scenario())
+
+    assert [reason is None for reason in seen] == [True, False, True]
+
+
+def test_nothing_is_written_after_the_end(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def slow_disk(path: Path, content: bytes, *, durable: bool) -> None:
+        begun.set()
+        may_go_on.wait(10)
+        path.write_bytes(content)
+
+    monkeypatch.setattr(activation_module, "write_atomically", slow_disk)
+
+    async def scenario() -> bool:
+        serving = asyncio.create_task(activation.serve(lambda: None))
+        await asyncio.to_thread(begun.wait, 10)
+        serving.cancel()
+        asyncio.get_running_loop().call_later(0.05, may_go_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        return host.ours.exists()
+
+    assert asyncio.run(scenario())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.005)

@@ -1,0 +1,122 @@
+"""VFs that the daemon's start makes: how long it waits for them."""
+
+import asyncio
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kernel.sysfs import Sysfs
+from railnet.configuration import Configuration, HostPaths
+from railnet.daemon import provisioning
+from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree, link
+from vf.address import PciAddress
+from vf.errors import NotReady
+from vf.provision import Provision
+from vf.steps import BindDriver, CreateVfs
+from vf.table import Owner, VfTable
+
+NOWHERE = PciAddress.parse(IN_POD)  # it has a driver, and its netdev is not on the node
+
+
+class Start:
+    """A node whose VFs are all made, the kernel doing nothing; time passes when somebody sleeps, and then at once."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self._folder = folder
+        self.tree = Tree(folder)
+        self.tree.whole()
+        self._sysfs = Sysfs(folder)
+        self.table = VfTable(self._sysfs.inventory())
+        self.table.claim(PciAddress.parse(UNBOUND), Owner("c0ffee", "eth0", ""))
+        loop = SimpleNamespace(time=lambda: self.now)
+        monkeypatch.setattr(
+            provisioning,
+            "asyncio",
+            SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep, to_thread=asyncio.to_thread),
+        )
+        self.steps: list[object] = []
+        perform = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
+        monkeypatch.setattr(provisioning, "perform", perform)
+        monkeypatch.setattr(provisioning, "vf_links", SimpleNamespace(macs=lambda pfs: {}))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def kubelet_wrote(self, checkpoint: str) -> None:
+        (self._folder / "device-plugins").mkdir()
+        (self._folder / "device-plugins/kubelet_internal_checkpoint").write_text(checkpoint)
+
+    def make_vfs(self, *wanted: int) -> None:
+        host = HostPaths(kubelet=self._folder)
+        configuration = Configuration(
+            host=host, provision=tuple(Provision(PciAddress.parse(PF), vfs) for vfs in wanted)
+        )
+        asyncio.run(provisioning.make_vfs(configuration, self.table, self._sysfs))
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    return Start(tmp_path, monkeypatch)
+
+
+def test_vf_without_a_netdev_is_waited_for_a_little_and_named(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        start.make_vfs(3)
+
+    assert 5 <= start.now < 6
+    assert caplog.messages == [f"no netdev or RDMA device yet: {NOWHERE}"]
+
+
+def test_vf_that_has_been_looked_for_everywhere_is_not_waited_for(start: Start) -> None:
+    start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
+
+    start.make_vfs(3)
+
+    assert start.now == 0
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_only_a_vf_that_still_has_no_driver_is_bound(start: Start, is_bound: bool) -> None:
+    start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
+    if is_bound:  # after the daemon has looked
+        link(start.tree.devices / UNBOUND / "driver", start.tree.root / "bus/pci/drivers/mlx5_core")
+
+    start.make_vfs(3)
+
+    bound = [step.vf for step in start.steps if isinstance(step, BindDriver)]
+    assert bound == ([] if is_bound else [PciAddress.parse(UNBOUND)])
+
+
+@pytest.mark.parametrize("wanted", [(), (3,)], ids=["nothing is provisioned", "all are made"])
+def test_checkpoint_that_is_not_understood_ends_no_daemon_that_makes_no_vfs(
+    start: Start, wanted: tuple[int, ...]
+) -> None:
+    start.kubelet_wrote('{"Data": {"OfANewerKubelet": []}}')
+
+    start.make_vfs(*wanted)
+
+    assert not [step for step in start.steps if isinstance(step, CreateVfs)]
+
+
+def test_no_vf_is_made_while_nobody_knows_what_is_in_use(start: Start) -> None:
+    start.kubelet_wrote('{"Data": {"OfANewerKubelet": []}}')
+
+    with pytest.raises(NotReady, match="no VF is provisioned before it is known what is in use"):
+        start.make_vfs(4)
+
+    assert start.steps == []
+
+
+def test_pf_that_keeps_another_number_of_vfs_is_named(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
+
+    with caplog.at_level(logging.WARNING):
+        start.make_vfs(4)
+
+    assert not [step for step in start.steps if isinstance(step, CreateVfs)]
+    assert caplog.messages == [
+        f"PF {PF} keeps its 3 VFs, since some are in use: 4 are made when the daemon starts while none is"
+    ]

@@ -1,0 +1,186 @@
+"""From an outcome to the object in the API server, over real TLS."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from apiserver import client
+from apiserver.network_status import ANNOTATION
+from cni.events import Attached, Observer, Refused, ignore
+from cni.host.errors import CniError
+from railnet.configuration import Configuration, HostPaths, Publish
+from railnet.daemon import publish as publish_module
+from railnet.daemon.publish import publishing
+from simnode.kubernetes.api_server import ApiServer, Received, Reply
+from tests.vf.builders import a_record, an_attachment
+from vf.record import Pod
+
+POD = Pod("ml", "train-0", "uid-1")
+RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}}, network="default")
+ATTACHED = Attached(RECORD, b"{}", static=False)
+REFUSED = Refused(POD, CniError(102, "the port is not ACTIVE", "mlx5_4"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    credentials = tmp_path / "serviceaccount"
+    # What waits at the end is sent, however busy this machine is.
+    monkeypatch.setattr(publish_module, "_LAST_SECONDS", 20.0)
+    with ApiServer(credentials) as server:
+        for name, value in {**server.environment, "NODE_NAME": "node-a"}.items():
+            monkeypatch.setenv(name, value)
+        of_cluster = client.ApiServer.of_cluster
+        monkeypatch.setattr(client.ApiServer, "of_cluster", lambda environ: of_cluster(environ, credentials))
+        server.add_pod("ml", "train-0", "uid-1")
+        yield server
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    return Configuration(host=HostPaths(root=tmp_path))
+
+
+def tell(configuration: Configuration, *told: Attached | Refused, then: Callable[[], object] = lambda: None) -> None:
+    """Publish outcomes as a daemon that then ends."""
+
+    async def whole() -> None:
+        async with publishing(configuration) as observe:
+            for outcome in told:
+                observe(outcome)
+            await asyncio.to_thread(then)
+
+    asyncio.run(whole())
+
+
+def statuses(cluster: ApiServer) -> list[str]:
+    return [element["interface"] for element in json.loads(cluster.annotations("ml", "train-0").get(ANNOTATION, "[]"))]
+
+
+def test_pod_with_rails_gets_its_annotation(cluster: ApiServer, configuration: Configuration) -> None:
+    tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: statuses(cluster)))
+
+    assert statuses(cluster) == ["eth0", "net1"]
+    assert cluster.events == {}
+
+
+def test_refused_pod_gets_an_event_with_the_words_and_what_helps(
+    cluster: ApiServer, configuration: Configuration
+) -> None:
+    tell(configuration, REFUSED, then=lambda: cluster.wait_until(lambda: cluster.events))
+
+    (event,) = cluster.events.values()
+    assert (event["reason"], event["message"]) == ("RailnetAttachFailed", "the port is not ACTIVE (mlx5_4)")
+    assert event["source"] == {"component": "railnet", "host": "node-a"}
+
+
+def test_kubelets_attempts_are_one_event_that_counts(cluster: ApiServer, configuration: Configuration) -> None:
+    def counted(count: int) -> Callable[[], bool]:
+        return lambda: [event["count"] for event in cluster.events.values()] == [count]
+
+    async def whole() -> None:
+        async with publishing(configuration) as observe:
+            observe(REFUSED)
+            await asyncio.to_thread(cluster.wait_until, counted(1))
+            observe(REFUSED)
+            await asyncio.to_thread(cluster.wait_until, counted(2))
+            cluster.events.clear()  # they live for an hour
+            observe(REFUSED)
+            await asyncio.to_thread(cluster.wait_until, counted(3))
+
+    asyncio.run(whole())
+
+    assert [received.method for received in cluster.received] == ["POST", "PATCH", "PATCH", "POST"]
+
+
+def test_namesake_of_a_pod_that_is_gone_is_not_touched(cluster: ApiServer, configuration: Configuration) -> None:
+    cluster.add_pod("ml", "train-0", "uid-2")
+
+    tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: cluster.received))
+
+    assert cluster.annotations("ml", "train-0") == {}
+
+
+@pytest.mark.parametrize(("mirrored", "written"), [("uid-1", ["eth0", "net1"]), ("uid-2", [])])
+def test_static_pod_is_written_to_its_own_mirror_only(
+    cluster: ApiServer, configuration: Configuration, mirrored: str, written: list[str]
+) -> None:
+    cluster.add_pod("ml", "train-0", "another-uid", {"kubernetes.io/config.mirror": mirrored})
+
+    tell(configuration, Attached(RECORD, b"{}", static=True))
+
+    assert statuses(cluster) == written
+    assert cluster.annotations("ml", "train-0")["kubernetes.io/config.mirror"] == mirrored
+
+
+def test_what_waits_at_the_end_is_sent(cluster: ApiServer, configuration: Configuration) -> None:
+    tell(configuration, ATTACHED, REFUSED)
+
+    assert (statuses(cluster), len(cluster.events)) == (["eth0", "net1"], 1)
+
+
+def test_end_waits_no_longer_for_an_api_server_that_hangs(
+    cluster: ApiServer, configuration: Configuration, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    import threading
+
+    answer = threading.Event()
+    request.addfinalizer(answer.set)
+
+    def hang(_received: Received) -> Reply | None:
+        assert answer.wait(20)
+        return None
+
+    cluster.interfere = hang
+    monkeypatch.setattr(publish_module, "_LAST_SECONDS", 0.05)
+
+    tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: cluster.received))
+
+    assert statuses(cluster) == []  # the daemon has ended, and the request is still open
+
+
+@pytest.mark.parametrize(
+    ("publish", "sent"),
+    [
+        (Publish(network_status=False), ["/api/v1/namespaces/ml/events"]),
+        (Publish(events=False), ["/api/v1/namespaces/ml/pods/train-0/status"]),
+        (Publish(network_status=False, events=False), []),
+    ],
+    ids=["events", "network-status", "nothing"],
+)
+def test_configuration_says_what_is_sent(
+    cluster: ApiServer, configuration: Configuration, publish: Publish, sent: list[str]
+) -> None:
+    tell(Configuration(host=configuration.host, publish=publish), ATTACHED, REFUSED)
+
+    assert [received.path for received in cluster.received] == sent
+
+
+def test_pod_whose_uid_the_runtime_does_not_say_is_left_alone(cluster: ApiServer, configuration: Configuration) -> None:
+    anonymous = POD._replace(uid="")
+
+    tell(configuration, Refused(anonymous, REFUSED.error), Attached(a_record(pod=anonymous), b"{}", static=False))
+
+    assert cluster.received == []
+
+
+def test_without_a_token_nobody_is_told_and_the_log_says_it_once(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    async def whole() -> Observer:
+        async with publishing(configuration) as observe:
+            observe(ATTACHED)
+            return observe
+
+    with caplog.at_level(logging.INFO):
+        observe = asyncio.run(whole())
+
+    assert observe is ignore
+    assert [record.message for record in caplog.records if "token" in record.message] == [
+        "no service account's token: neither network-status nor events are sent"
+    ]

@@ -1,0 +1,164 @@
+"""Who still needs the executable, told from a runtime's cache and our journal, on a host that is a folder of the test's."""
+
+import asyncio
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railnet.configuration import Configuration, HostPaths
+from railnet.daemon.conflist_content import FOLDER, NAME
+from railnet.install import installer as install_module
+from railnet.install import uninstaller as uninstall_module
+from railnet.install.uninstaller import Leaving, sandboxes
+
+OURS = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "railnet", "primary": "/x"}]}
+FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}
+NETNS = "/var/run/netns/cni-1"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """A host with flannel and Railnet, and with Debian's absolute link from /var/run."""
+    for folder in (FOLDER, "/opt/cni/bin", "/run/netns", "/run/railnet/journal", "/var"):
+        (tmp_path / folder.lstrip("/")).mkdir(parents=True)
+    (tmp_path / "var/run").symlink_to("/run")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / FOLDER.lstrip("/") / "10-flannel.conflist").write_text(json.dumps(FLANNEL))
+    (tmp_path / FOLDER.lstrip("/") / NAME).write_text(json.dumps(OURS))
+    install_module.install(Configuration(host=replace(HostPaths(), root=tmp_path)), lambda root, executable: None)
+    (tmp_path / "run/netns/cni-1").write_bytes(b"")
+    return tmp_path
+
+
+def entry(configuration: object = OURS, netns: str | None = NETNS, **changes: object) -> dict[str, Any]:
+    """Spell what libcni keeps of an ADD."""
+    interfaces = [{"name": "veth1"}, {"name": "eth0", "sandbox": netns}]
+    return {
+        "kind": "cniCacheV1",
+        "containerId": "abc",
+        "config": base64.b64encode(json.dumps(configuration).encode()).decode(),
+        "ifName": "eth0",
+        "networkName": "cbr0",
+        "result": {"cniVersion": "0.3.1", "interfaces": interfaces if netns else []},
+        **changes,
+    }
+
+
+def caches(host: Path, content: object, folder: str = "var/lib/cni/results") -> Path:
+    path = host / folder / "cbr0-abc-eth0"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("folder", ["var/lib/cni/results", "var/lib/cni/cache/results"])
+def test_sandbox_made_through_railnet_is_known_by_the_runtimes_cache(host: Path, folder: str) -> None:
+    caches(host, entry(), folder)
+
+    assert sandboxes(host) == ["sandbox abc@eth0"]
+
+
+def test_sandbox_is_known_whether_the_runtime_keeps_a_list_or_a_single_plugin(host: Path) -> None:
+    caches(host, entry({"cniVersion": "0.3.1", "name": "cbr0", "type": "railnet"}))
+
+    assert sandboxes(host) == ["sandbox abc@eth0"]
+
+
+@pytest.mark.parametrize("netns", [NETNS, None], ids=["living", "unknown"])
+def test_sandbox_counts_unless_its_namespace_is_known_to_be_gone(host: Path, netns: str | None) -> None:
+    caches(host, entry(netns=netns))
+
+    assert len(sandboxes(host)) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        entry(FLANNEL),
+        entry(netns="/var/run/netns/of-before-the-reboot"),
+        {"cniVersion": "0.3.1", "ips": []},
+        "",
+        "[]",
+        entry(config="%"),
+        entry(config=None),
+        entry([]),
+    ],
+    ids=["made by flannel", "gone", "a bare result", "empty", "a list", "no base64", "no configuration", "odd"],
+)
+def test_what_is_no_living_sandbox_of_ours_does_not_count(host: Path, content: object) -> None:
+    caches(host, content)
+
+    assert sandboxes(host) == []
+
+
+def test_sandbox_with_a_record_counts_whatever_the_runtime_keeps(host: Path) -> None:
+    (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
+    (host / "run/railnet/journal/.temporary").write_text("")
+
+    assert sandboxes(host) == ["sandbox abc@eth0"]
+
+
+def test_sandbox_known_by_both_is_named_once(host: Path) -> None:
+    caches(host, entry())
+    (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
+
+    assert sandboxes(host) == ["sandbox abc@eth0"]
+
+
+def test_runtime_is_given_back_to_the_primary_at_once(host: Path) -> None:
+    folder = host / FOLDER.lstrip("/")
+    (folder / f"{NAME}.cilium_bak").write_text("")
+
+    Leaving(host).deactivate()
+
+    assert [path.name for path in folder.iterdir()] == ["10-flannel.conflist"]
+
+
+def test_deactivating_where_nothing_is_active_is_no_error(host: Path, tmp_path: Path) -> None:
+    Leaving(host).deactivate()
+    Leaving(host).deactivate()
+    Leaving(tmp_path / "nothing").deactivate()
+
+
+def runs(host: Path) -> Path:
+    """Have a request in flight on the host, as its /proc shows it; gives its folder."""
+    process = host / "proc/4711"
+    process.mkdir()
+    (process / "cmdline").write_bytes(b"/usr/bin/python3\0-ISE\0/opt/cni/bin/railnet\0")
+    (process / "environ").write_bytes(b"CNI_COMMAND=DEL\0")
+    (process / "status").write_bytes(b"NSpid:\t4711\n")
+    return process
+
+
+@pytest.mark.parametrize("by", ["a sandbox", "a request"])
+def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    monkeypatch.setattr(uninstall_module, "_LOOK_SECONDS", 0.01)
+    leaving = Leaving(host)
+    needs_it = caches(host, entry()) if by == "a sandbox" else runs(host)
+
+    async def scenario() -> tuple[bool, str | None]:
+        serving = asyncio.create_task(leaving.serve(lambda: None))
+        async with asyncio.timeout(10):
+            while leaving.trouble is None:  # noqa: ASYNC110 - files tell nobody
+                await asyncio.sleep(0.01)
+            during = (host / "opt/cni/bin/railnet").exists(), leaving.trouble
+            needs_it.rename(host / "gone")
+            await serving
+        return during
+
+    there, trouble = asyncio.run(scenario())
+
+    assert there
+    assert "1 still need it (" in trouble
+    assert leaving.done
+    assert list((host / "opt/cni/bin").iterdir()) == []
+
+
+def test_what_the_daemon_kept_is_forgotten(host: Path) -> None:
+    Leaving(host).forget()
+
+    assert not (host / "run/railnet").exists()

@@ -1,0 +1,73 @@
+"""What the daemon tells `railnet status`."""
+
+import json
+
+from deviceplugin.devices import OfferedVf
+from railnet import VERSION
+from railnet.status.report import encode, report
+from tests.deviceplugin.builders import a_pf, a_vf, two_rails
+from tests.vf.builders import a_record, an_attachment
+from vf.address import PciAddress
+from vf.inventory import Inventory
+from vf.record import Pod
+
+NODE = two_rails()
+OFFERED = {
+    "rdma/ib_vf": [
+        (OfferedVf(NODE.pfs[0].vfs[0], 0, None), True),
+        (OfferedVf(NODE.pfs[0].vfs[1], 0, None), False),
+        (OfferedVf(NODE.pfs[1].vfs[0], 1, "no driver is bound to it"), False),
+    ]
+}
+
+
+def test_all_of_a_node_is_told_and_survives_its_spelling() -> None:
+    record = a_record(an_attachment(), pod=Pod("ml", "train-0", "uid-1"))
+
+    told = json.loads(encode(report(NODE, OFFERED, [(record, 61.04)], 2, ["kubelet does not watch rdma/ib_vf"])))
+
+    assert told["version"] == VERSION
+    assert (told["queue"], told["reasons"]) == (2, ["kubelet does not watch rdma/ib_vf"])
+    assert told["rails"] == [
+        {"rail": 0, "address": "0000:03:00.0", "netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 2},
+        {"rail": 1, "address": "0000:83:00.0", "netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 2},
+    ]
+    assert [(vf["vf"], vf["rail"], vf["resource"], vf["state"], vf["reason"]) for vf in told["vfs"]] == [
+        ("0000:03:00.1", 0, "rdma/ib_vf", "attached", None),
+        ("0000:03:00.2", 0, "rdma/ib_vf", "free", None),
+        ("0000:83:00.1", 1, "rdma/ib_vf", "unhealthy", "no driver is bound to it"),
+    ]
+    (sandbox,) = told["sandboxes"]
+    (attachment,) = record.attachments
+    assert sandbox == {
+        "id": record.container_id,
+        "ifname": "eth0",
+        "pod": {"namespace": "ml", "name": "train-0", "uid": "uid-1"},
+        "network": record.network,
+        "stage": record.stage,
+        "seconds": 61.0,
+        "rails": [
+            {
+                "ifname": "net1",
+                "vf": "0000:03:00.1",
+                "rail": 0,
+                "addresses": [str(address) for address in attachment.addresses],
+                "guid": str(attachment.guid),
+            }
+        ],
+    }
+
+
+def test_rails_of_which_little_is_known_are_told_too() -> None:
+    alone = a_vf("0000:04:00.0", pf=None)
+    missing = PciAddress.parse("0000:99:00.0")
+    pf = a_pf(netdev=None, rdma=None)
+    node = Inventory((pf,), (alone,), (pf.address, alone.address, missing))
+
+    rails = report(node, {}, [], 0, [])["rails"]
+
+    assert [(rail["address"], rail["netdev"], rail["rdma"], rail["port"], rail["vfs"]) for rail in rails] == [
+        ("0000:03:00.0", None, None, None, 0),
+        ("0000:04:00.0", None, None, None, 1),
+        ("0000:99:00.0", None, None, None, 0),
+    ]

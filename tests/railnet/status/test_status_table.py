@@ -1,0 +1,122 @@
+"""`railnet status`, as people see it."""
+
+from typing import Any
+
+from railnet.status.status_table import rendered
+
+PORT_DOWN = "port 1 of PF 0000:0c:00.0 (mlx5_1) is '1: DOWN', '2: Polling': check its cable and switch port"
+
+
+def a_rail(number: int, address: str, **changes: Any) -> dict[str, Any]:
+    whole = {
+        "rail": number,
+        "address": address,
+        "netdev": f"ibs{number}",
+        "rdma": f"mlx5_{number}",
+        "port": "4: ACTIVE",
+    }
+    return {**whole, "vfs": 2, **changes}
+
+
+def a_vf(rail: int, index: int, state: str = "free", reason: str | None = None) -> dict[str, Any]:
+    bus = ("03", "0c")[rail]
+    return {"vf": f"0000:{bus}:00.{index}", "rail": rail, "resource": "rdma/ib_vf", "state": state, "reason": reason}
+
+
+def a_sandbox(
+    name: str, *rails: tuple[int, str, str], seconds: float = 40.2, stage: str = "attached"
+) -> dict[str, Any]:
+    return {
+        "id": f"c0ffee-{name}-0123456789abcdef",
+        "ifname": "eth0",
+        "pod": {"namespace": "ml" if name else "", "name": name, "uid": ""},
+        "network": "default",
+        "stage": stage,
+        "seconds": seconds,
+        "rails": [
+            {"ifname": f"net{number}", "vf": vf, "rail": number - 1, "addresses": [address], "guid": f"02::{number}"}
+            for number, vf, address in rails
+        ],
+    }
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    whole = {
+        "version": "0.1.0",
+        "reasons": [],
+        "queue": 0,
+        "rails": [a_rail(0, "0000:03:00.0"), a_rail(1, "0000:0c:00.0")],
+        "vfs": [a_vf(0, 1, "attached"), a_vf(0, 2), a_vf(1, 1, "attached"), a_vf(1, 2)],
+        "sandboxes": [
+            a_sandbox("wide", (1, "0000:03:00.1", "10.56.3.1/17"), (2, "0000:0c:00.1", "10.56.131.1/17"), seconds=7300)
+        ],
+    }
+    return whole | changes
+
+
+def test_node_that_is_served() -> None:
+    assert list(rendered(told())) == [
+        "railnet 0.1.0: ready",
+        "",
+        "RAIL  PF            RDMA    NETDEV  PORT    VFS  FREE  ATTACHED  UNHEALTHY",
+        "0     0000:03:00.0  mlx5_0  ibs0    ACTIVE    2     1         1          0",
+        "1     0000:0c:00.0  mlx5_1  ibs1    ACTIVE    2     1         1          0",
+        "",
+        "RESOURCE    VFS  FREE  ATTACHED  UNHEALTHY",
+        "rdma/ib_vf    4     2         2          0",
+        "",
+        "POD      NET   VF            RAIL  ADDRESS         GUID   STATE     FOR",
+        "ml/wide  net1  0000:03:00.1  0     10.56.3.1/17    02::1  attached  2h",
+        "         net2  0000:0c:00.1  1     10.56.131.1/17  02::2",
+    ]
+
+
+def test_reasons_are_named_and_one_that_many_vfs_have_only_once() -> None:
+    vfs = [a_vf(0, 1), a_vf(0, 2), a_vf(1, 1, "unhealthy", PORT_DOWN), a_vf(1, 2, "unhealthy", PORT_DOWN)]
+    rails = [a_rail(0, "0000:03:00.0"), a_rail(1, "0000:0c:00.0", port="1: DOWN", netdev=None)]
+    lines = list(
+        rendered(told(reasons=["kubelet does not watch rdma/ib_vf"], vfs=vfs, rails=rails, sandboxes=[], queue=3))
+    )
+
+    assert lines[:2] == ["railnet 0.1.0: not ready", "  kubelet does not watch rdma/ib_vf"]
+    assert "1     0000:0c:00.0  mlx5_1  -       DOWN      2     0         0          2" in lines
+    assert lines[-5:] == [
+        "",
+        "Not healthy, so kubelet gives them to no new pod:",
+        f"  2 VFs: {PORT_DOWN}",
+        "",
+        "3 plugins wait for a place to run.",
+    ]
+
+
+def test_sandboxes_are_in_the_order_of_their_pods_and_shown_whatever_is_left_of_them() -> None:
+    sandboxes = [
+        a_sandbox("b", (1, "0000:03:00.1", "10.56.3.1/17"), stage="planned", seconds=0.4),
+        a_sandbox("a", stage="detaching", seconds=200_000),
+        a_sandbox("", (1, "0000:03:00.2", "10.56.3.2/17"), seconds=150),
+    ]
+    lines = list(rendered(told(sandboxes=sandboxes)))
+
+    assert lines[-3:] == [
+        "sandbox c0ffee--0123456789ab  net1  0000:03:00.2  0     10.56.3.2/17  02::1  attached   2m",
+        "ml/a                                                    -             -      detaching  2d",
+        "ml/b                          net1  0000:03:00.1  0     10.56.3.1/17  02::1  planned    0s",
+    ]
+
+
+def test_name_that_a_pod_gave_to_its_link_does_nothing_to_a_terminal() -> None:
+    sandbox = a_sandbox("a", (1, "0000:03:00.1", "10.56.3.1/17"))
+    sandbox["rails"][0]["ifname"] = "\x1b[2J\udcff"
+
+    row = list(rendered(told(sandboxes=[sandbox])))[-1]
+
+    assert row.split()[:3] == ["ml/a", r"\x1b[2J\udcff", "0000:03:00.1"]
+    assert row.isascii()
+
+
+def test_node_without_a_card_says_so() -> None:
+    assert list(rendered(told(rails=[], vfs=[], sandboxes=[]))) == [
+        "railnet 0.1.0: ready",
+        "",
+        "This node has no card that can be a rail: no pod gets one here, and all others are as before.",
+    ]

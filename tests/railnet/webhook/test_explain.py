@@ -1,0 +1,200 @@
+"""`railnet admission explain`: what a review would do, without a cluster."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railnet import configuration
+from railnet.configuration import Configuration
+from railnet.webhook.explain import explain, policy
+from vf.errors import Misconfigured
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: mnist-worker-1
+  namespace: ml
+  labels:
+    group-name: training.kubedl.io
+    job-name: mnist
+    replica-type: worker
+    replica-index: "1"
+spec:
+  containers:
+  - name: tensorflow
+    resources: {limits: {nvidia.com/gpu: 8}}
+"""
+CPU_POD = POD.replace("nvidia.com/gpu: 8", "cpu: 8")
+NAMESPACE = """---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ml
+  labels: {railnet.io/net1: "true"}
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "pods.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_pod_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert explain(written(tmp_path, POD), Configuration())
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:7] == [
+        "pod ml/mnist-worker-1",
+        "  operator:  KubeDL",
+        "  member:    worker 1 of mnist, of unknown size",
+        "  container: tensorflow",
+        "  because:   container tensorflow asks for 8 GPUs",
+        "  done:      added 1 rdma/ib_vf to container tensorflow",
+        (
+            "  done:      set NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, TP_SOCKET_IFNAME, HOROVOD_GLOO_IFACE, DMLC_INTERFACE, "
+            "OMPI_MCA_btl_tcp_if_include, OMPI_MCA_oob_tcp_if_include in container tensorflow"
+        ),
+    ]
+    assert '  add /spec/containers/0/resources/limits/rdma~1ib_vf: "1"' in lines
+
+
+def test_pod_that_is_left_alone_is_told_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert explain(written(tmp_path, CPU_POD), Configuration())
+
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        (
+            "  untouched: worker 1 of mnist (KubeDL): container tensorflow asks for no GPUs; "
+            'label it, or its namespace, railnet.io/net1: "true" if it needs a rail'
+        )
+    ]
+
+
+@pytest.mark.parametrize("text", [CPU_POD + NAMESPACE, NAMESPACE + "---" + CPU_POD], ids=["after", "before"])
+def test_namespace_in_the_file_opts_its_pods_in(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str):
+    assert explain(written(tmp_path, text), Configuration())
+
+    assert "  because:   the label railnet.io/net1 of its namespace is true" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
+@pytest.mark.parametrize("pod", [POD, POD.replace("  labels:", "  annotations: {railnet.io/vf: two}\n  labels:")])
+def test_pod_of_a_namespace_that_nobody_is_asked_about_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pod: str, namespace: str
+):
+    explain(written(tmp_path, pod.replace("namespace: ml", f"namespace: {namespace}")), Configuration())
+
+    told = capsys.readouterr().out.splitlines()[1]
+    assert (
+        told
+        == f"  not asked: API servers of Kubernetes 1.21 and newer ask nobody about pods of {namespace}; an older one:"
+    )
+
+
+def test_pod_of_another_namespace_is_not_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    explain(written(tmp_path, POD), Configuration())
+
+    assert "not asked" not in capsys.readouterr().out
+
+
+def test_list_of_pods_is_explained_pod_by_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    entries = "".join(f"- {POD.strip()}\n".replace("\n", "\n  ") + "\n" for _ in range(2))
+
+    assert explain(written(tmp_path, f"kind: List\nitems:\n{entries}"), Configuration())
+
+    assert capsys.readouterr().out.count("pod ml/mnist-worker-1") == 2
+
+
+def test_pod_that_would_be_denied_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pod = POD.replace("  labels:", "  annotations: {railnet.io/network: storage}\n  labels:")
+
+    assert not explain(written(tmp_path, POD + "---" + pod), Configuration())
+
+    *_, name, denied = capsys.readouterr().out.splitlines()
+    assert name == "pod ml/mnist-worker-1"
+    assert denied.startswith("  denied: pods of namespace 'ml' may not use network 'storage'")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Pod\nmetadata: [1]", "pod default/without a name\n  denied: metadata is [1]; it should be a mapping\n"),
+        ("kind: Pod\nmetadata: {generateName: a-}", "pod default/without a name\n  denied: spec.containers is empty"),
+    ],
+)
+def test_pod_that_is_none_is_denied_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str):
+    assert not explain(written(tmp_path, text), Configuration())
+
+    assert capsys.readouterr().out.startswith(words)
+
+
+def test_pod_is_read_from_stdin(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(POD))
+
+    assert explain("-", Configuration())
+
+
+REFUSED = {
+    "no YAML": "{",
+    "a number that is none": '!!int ""',
+    "nested too deeply": "[" * 10_000,
+    "no pod": NAMESPACE,
+    "another kind": POD.replace("kind: Pod", "kind: TFJob"),
+    "no object": "- 1",
+    "a namespace with another word": NAMESPACE.replace('"true"', '"yes"') + "---" + POD,
+    "a namespace with a list in its label": NAMESPACE.replace('"true"', "[yes]") + "---" + POD,
+    "a namespace without a mapping of labels": "kind: Namespace\nmetadata: {labels: [a]}\n---" + POD,
+    "a namespace without metadata": "kind: Namespace\nmetadata: a\n---" + POD,
+    "a list of something else": "kind: List\nitems: 5",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
+def test_file_that_cannot_be_explained_is_refused(tmp_path: Path, text: str):
+    with pytest.raises(Misconfigured):
+        explain(written(tmp_path, text), Configuration())
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(Misconfigured, match=r"pods\.yaml cannot be read: No such file or directory$"):
+        explain(str(tmp_path / "pods.yaml"), Configuration())
+
+
+def test_stdin_is_named_in_words(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(NAMESPACE))
+
+    with pytest.raises(Misconfigured, match=r"^standard input has no Pod$"):
+        explain("-", Configuration())
+
+
+def test_policy_is_that_of_the_node_configuration():
+    loaded = configuration.parse(
+        """
+rails: ["0000:03:00.0", "0000:83:00.0"]
+pools: [{resource: example.com/hca}, {resource: rdma/ib_vf}]
+networks: {storage: {ipam: {type: none}}}
+limits: {ml: {networks: [storage]}}
+""",
+        "node.yaml",
+    )
+
+    assert policy(loaded).resources == ("example.com/hca", "rdma/ib_vf")
+    assert policy(loaded).rails == 2
+    assert policy(loaded).networks is loaded.networks
+    assert policy(Configuration()).rails is None
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [(POD, 0), (POD.replace("  labels:", "  annotations: {railnet.io/vf: two}\n  labels:"), 1), ("x: [", 3)],
+)
+def test_command_says_by_its_status_what_came_of_it(tmp_path: Path, text: str, status: int):
+    command = [sys.executable, "-m", "railnet", "admission", "explain", "-f", written(tmp_path, text)]
+
+    done = subprocess.run([*command, "--config", tmp_path / "none"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == status, done.stderr

@@ -1,0 +1,255 @@
+"""VFs that are not on the node: whose they are, and what is tried to bring them back."""
+
+from dataclasses import replace
+from ipaddress import ip_interface
+
+import pytest
+
+from tests.deviceplugin.builders import two_rails
+from tests.vf.builders import a_record, an_attachment
+from vf import orphans
+from vf.address import PciAddress
+from vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
+from vf.orphans import Absence, Books, OrphanNetdev
+from vf.record import Netns, Pod, Record, Trace
+from vf.sandbox_difference import LinkState
+from vf.steps import ProbeAgain, RenameLink
+
+NETNS = Netns("/run/netns/cni-1", 4, 4026532300)
+INVENTORY = two_rails()
+FIRST, SECOND = INVENTORY.pfs[0].vfs[:2]
+ADDRESSES = frozenset(map(ip_interface, ("10.56.3.1/16", "fe80::1/64")))
+
+
+def with_vf(vf: VirtualFunction, **changes: object) -> Inventory:
+    return INVENTORY.with_vfs({vf.address: replace(vf, **changes)})
+
+
+def a_stray(ifname: str = "net1", netns: Netns = NETNS, host_ifname: str | None = "ibs5v0") -> OrphanNetdev:
+    return OrphanNetdev(netns, LinkState(ifname, "InfiniBand", 4092, up=True, addresses=ADDRESSES), host_ifname)
+
+
+def books(*traces: Trace, records: tuple[Record, ...] = (), pods: dict[PciAddress, str] | None = None) -> Books:
+    return Books({record.key: record for record in records}, traces, pods or {}, "boot-1")
+
+
+# Which are missed.
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_missing"),
+    [
+        ({"netdev": None}, True),
+        ({}, False),
+        ({"netdev": None, "rdma": None}, True),
+        ({"netdev": None, "driver": None}, False),
+        ({"netdev": None, "rdma": None, "driver": "vfio-pci"}, False),
+    ],
+    ids=["no netdev", "at home", "no RDMA device either", "unbound", "another's driver"],
+)
+def test_free_vf_whose_driver_makes_netdevs_and_that_has_none_is_missing(changes, is_missing: bool) -> None:
+    found = orphans.missing(with_vf(FIRST, **changes), frozenset())
+
+    assert [vf.address for vf in found] == ([FIRST.address] if is_missing else [])
+
+
+def test_vf_of_a_sandbox_is_not_missing() -> None:
+    assert orphans.missing(with_vf(FIRST, netdev=None), {FIRST.address}) == ()
+
+
+def test_vf_on_no_rail_is_somebody_elses() -> None:
+    away, returned = with_vf(FIRST, netdev=None), with_vf(FIRST, netdev=Netdev("net1", 31, 1500))
+    ethernet = frozenset[LinkLayer]({"Ethernet"})
+
+    assert [vf.address for vf in orphans.missing(away, ())] == [FIRST.address]
+    assert [vf.address for vf in orphans.misnamed(returned, ())] == [FIRST.address]
+    assert orphans.missing(replace(away, rail_link_layers=ethernet), ()) == ()
+    assert orphans.misnamed(replace(returned, rail_link_layers=ethernet), ()) == ()
+
+
+# What a namespace without a record gets.
+
+
+def test_record_is_made_of_what_the_kernel_shows() -> None:
+    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(pods={FIRST.address: "uid-7"}))
+
+    (one,) = record.attachments
+    assert (record.key, record.pod, record.stage) == ("unknown-4026532300@eth0", Pod("", "", "uid-7"), "attached")
+    assert (record.netns, record.boot, record.adopted, record.named) == (NETNS, "boot-1", True, False)
+    assert (one.ifname, one.vf, one.rail, one.mtu, one.host_ifname) == ("net1", FIRST.address, 0, 4092, "ibs5v0")
+    assert one.addresses == (ip_interface("10.56.3.1/16"),)
+    assert (one.rdma, one.guid) == (FIRST.rdma.name, FIRST.rdma.node_guid)
+
+
+def test_vfs_of_one_namespace_are_one_record_in_the_order_of_their_names() -> None:
+    strays = {FIRST.address: a_stray("net2"), SECOND.address: a_stray("net1")}
+
+    (record,) = orphans.adopt(INVENTORY, strays, books())
+
+    assert [(one.ifname, one.vf) for one in record.attachments] == [
+        ("net1", SECOND.address),
+        ("net2", FIRST.address),
+    ]
+
+
+TRACE = Trace("c0ffee", "eth0", NETNS, Pod("ml", "train-0", "uid-1"))
+
+
+@pytest.mark.parametrize("path", ["/run/netns/cni-1", "/var/run/netns/cni-1"])
+def test_record_has_the_name_and_pod_that_its_unreadable_one_still_tells(path: str) -> None:
+    trace = TRACE._replace(netns=NETNS._replace(path=path))
+
+    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(trace))
+
+    assert (record.key, record.pod, record.netns, record.named) == ("c0ffee@eth0", TRACE.pod, NETNS, True)
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        TRACE._replace(netns=None),
+        TRACE._replace(netns=NETNS._replace(inode=1)),
+        TRACE._replace(netns=NETNS._replace(path="/run/netns/cni-2")),
+    ],
+    ids=["tells none", "another inode", "the inode's last namespace"],
+)
+def test_unreadable_record_of_another_namespace_names_nobody(trace: Trace) -> None:
+    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(trace))
+
+    assert record.key == "unknown-4026532300@eth0"
+
+
+def test_name_that_another_record_has_is_not_taken() -> None:
+    other = a_record(an_attachment(vf=SECOND.address))
+
+    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(TRACE, records=(other,)))
+
+    assert record.key == "unknown-4026532300@eth0"
+
+
+def test_namespace_whose_made_up_name_is_still_its_predecessors_waits() -> None:
+    before = a_record(container_id="unknown-4026532300", primary={}, netns=NETNS._replace(path="/run/netns/cni-0"))
+
+    assert orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(records=(before,))) == ()
+
+
+def test_vf_that_is_found_later_comes_to_its_namespaces_record() -> None:
+    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books())
+
+    (both,) = orphans.adopt(INVENTORY, {SECOND.address: a_stray("net2")}, books(records=(record,)))
+
+    assert both == replace(record, attachments=both.attachments)
+    assert [one.vf for one in both.attachments] == [FIRST.address, SECOND.address]
+
+
+# Names on the node.
+
+
+def at_home(first: str, second: str) -> Inventory:
+    """Give the first PF's two VFs names on the node."""
+    named = ((FIRST, first), (SECOND, second))
+    return INVENTORY.with_vfs({vf.address: replace(vf, netdev=replace(vf.netdev, name=name)) for vf, name in named})
+
+
+OWN, OTHER = (f"{INVENTORY.pfs[0].netdev.name}v{vf.index}" for vf in (FIRST, SECOND))
+
+
+@pytest.mark.parametrize(
+    ("written", "names", "renamed_to"),
+    [
+        ("ib7", ("net1", OTHER), "ib7"),
+        (None, ("net1", OTHER), OWN),
+        (None, ("dev12", OTHER), OWN),
+        (None, ("net1", "ib1"), None),
+        ("net1", ("net1", OTHER), OWN),
+        ("net1", ("net1", "ib1"), None),
+    ],
+    ids=[
+        "written on it",
+        "as its like",
+        "the kernel's stopgap",
+        "nobody knows",
+        "given out as that",
+        "perhaps its own",
+    ],
+)
+def test_netdev_that_came_back_under_a_pods_name_gets_its_own(written, names, renamed_to: str | None) -> None:
+    inventory = at_home(*names)
+    misnamed = [vf for vf in orphans.misnamed(inventory, frozenset()) if vf.address == FIRST.address]
+
+    steps = orphans.rename_home(inventory, misnamed, {FIRST.address: written} if written else {})
+
+    assert steps == ((RenameLink(FIRST.netdev.ifindex, renamed_to),) if renamed_to else ())
+
+
+@pytest.mark.parametrize("name", ["ib0", OTHER + "7", "net", "network1", "net1x"])
+def test_netdev_with_another_name_is_left_as_somebody_called_it(name: str) -> None:
+    assert FIRST.address not in [vf.address for vf in orphans.misnamed(at_home(name, OTHER), frozenset())]
+
+
+def test_netdev_of_a_sandbox_is_left_alone() -> None:
+    assert orphans.misnamed(at_home("net1", OTHER), {FIRST.address}) == ()
+
+
+# Those that are nowhere.
+
+
+def probed(absence: Absence, now: float, inventory: Inventory = with_vf(FIRST, netdev=None), *, in_use=frozenset()):  # noqa: B008 - never changed
+    return orphans.probe(inventory, {FIRST.address: absence}, in_use, now)
+
+
+AGAIN = (ProbeAgain(FIRST.address, FIRST.driver),)
+
+
+@pytest.mark.parametrize(
+    ("absence", "now", "steps"),
+    [
+        (Absence(100.0, 0), 107.9, ()),
+        (Absence(100.0, 0), 108.0, AGAIN),
+        (Absence(100.0, 1), 108.0, ()),
+        (Absence(100.0, 1), 116.0, AGAIN),
+        (Absence(100.0, 2), 9999.0, ()),
+    ],
+    ids=["it may come", "it is lost", "tried just now", "tried once", "tried twice"],
+)
+def test_vf_that_is_nowhere_is_probed_again_after_a_while_and_twice_at_most(absence, now: float, steps) -> None:
+    assert probed(absence, now) == steps
+
+
+def test_vf_that_a_pod_may_use_is_not_probed_again() -> None:
+    assert probed(Absence(0.0, 0), 60.0, in_use={FIRST.address}) == ()
+
+
+def test_vf_whose_pf_has_no_netdev_either_is_not_probed_again() -> None:
+    (pf, other), vf = INVENTORY.pfs, replace(FIRST, netdev=None)
+    bare = replace(INVENTORY, pfs=(replace(pf, netdev=None, vfs=(vf, *pf.vfs[1:])), other))
+
+    assert probed(Absence(0.0, 0), 60.0, bare) == ()
+    assert "modprobe ib_ipoib" in orphans.reason(bare, vf, Absence(0.0, 0), in_use=False)
+
+
+@pytest.mark.parametrize(
+    ("tries", "in_use", "says"),
+    [
+        (0, False, "is bound again in a few seconds"),
+        (0, True, "kubelet has given it to a pod"),
+        (2, False, "even after its driver mlx5_core was bound again 2 times: dmesg says why"),
+    ],
+)
+def test_reason_says_what_is_tried_and_what_to_do(tries: int, in_use: bool, says: str) -> None:
+    assert says in orphans.reason(INVENTORY, FIRST, Absence(0.0, tries), in_use=in_use)
+
+
+@pytest.mark.parametrize(("tries", "in_use", "pending"), [(0, False, True), (2, False, False), (0, True, False)])
+def test_something_is_pending_until_all_was_tried(tries: int, in_use: bool, pending: bool) -> None:
+    used = {FIRST.address} if in_use else frozenset()
+
+    assert orphans.is_pending(INVENTORY, {FIRST.address: Absence(0.0, tries)}, used) is pending
+
+
+def test_stranded_vf_says_where_it_is() -> None:
+    record = a_record(an_attachment(vf=FIRST.address), netns=NETNS)
+
+    assert f"VF {FIRST.address} is in network namespace /run/netns/cni-1 (4026532300) as net1" in orphans.stranded(
+        record, FIRST.address
+    )

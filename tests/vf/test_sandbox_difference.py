@@ -1,0 +1,94 @@
+"""The first difference between a record and what there is."""
+
+from dataclasses import replace
+from ipaddress import ip_interface
+from typing import Any
+
+import pytest
+
+from tests.deviceplugin.builders import an_rdma_device
+from tests.vf.builders import a_record, an_attachment
+from vf.guid import Guid
+from vf.record import Netns
+from vf.sandbox_difference import LinkState, of_rail, of_sandbox
+
+RECORD = a_record(an_attachment(), stage="attached")
+ADDRESS, OTHER = ip_interface("10.56.3.1/16"), ip_interface("10.56.3.1/24")
+RAIL = an_attachment(addresses=(ADDRESS,))
+RDMA = an_rdma_device(4, node_guid=RAIL.guid)
+LINK = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ADDRESS}))
+
+
+def test_sandbox_that_is_as_recorded_has_no_difference() -> None:
+    assert of_sandbox(RECORD, RECORD.netns) is None
+    assert of_rail(RAIL, LINK, RDMA) is None
+
+
+def test_sandboxs_path_may_be_another_name_of_the_same_namespace() -> None:
+    assert of_sandbox(RECORD, RECORD.netns._replace(path="/proc/7/ns/net")) is None
+
+
+SANDBOXES = {
+    "planned": (replace(RECORD, stage="planned"), RECORD.netns, "its record is 'planned'"),
+    "gone": (RECORD, None, "network namespace /run/netns/cni-1 is gone"),
+    "another": (
+        RECORD,
+        Netns("/run/netns/cni-1", 4, 7),
+        "is another network namespace (7) than the one with the rails",
+    ),
+}
+
+
+@pytest.mark.parametrize(("record", "netns", "says"), SANDBOXES.values(), ids=SANDBOXES.keys())
+def test_difference_of_the_sandbox_is_named(record: Any, netns: Netns | None, says: str) -> None:
+    assert says in (of_sandbox(record, netns) or "")
+
+
+LINKS = {
+    "renamed": (replace(LINK, ifname="x"), "its name is x; it should be net1"),
+    "Ethernet": (replace(LINK, link_layer="Ethernet"), "its link layer is Ethernet; it should be InfiniBand"),
+    "another kind": (replace(LINK, link_layer=None), "its link layer is missing; it should be InfiniBand"),
+    "MTU": (replace(LINK, mtu=2044), "its MTU is 2044; it should be 4092"),
+    "down": (replace(LINK, up=False), "its state is down; it should be up"),
+    "no address": (replace(LINK, addresses=frozenset()), "its address is missing; it should be 10.56.3.1/16"),
+    "prefix": (replace(LINK, addresses=frozenset({OTHER})), "its address is missing; it should be 10.56.3.1/16"),
+}
+
+
+@pytest.mark.parametrize(("link", "says"), LINKS.values(), ids=LINKS.keys())
+def test_difference_of_the_link_is_named(link: LinkState, says: str) -> None:
+    assert of_rail(RAIL, link, RDMA) == f"net1 (VF 0000:03:00.1): {says}"
+
+
+def test_link_that_is_not_in_the_sandbox_is_named() -> None:
+    assert of_rail(RAIL, None, RDMA) == "net1: the netdev of VF 0000:03:00.1 is not in the sandbox"
+
+
+@pytest.mark.parametrize(
+    ("rdma", "says"),
+    [
+        (None, "its RDMA device is missing; it should be mlx5_4"),
+        (replace(RDMA, name="mlx5_9"), "its RDMA device is mlx5_9; it should be mlx5_4"),
+        (replace(RDMA, node_guid=Guid(7)), f"its node GUID is {Guid(7)}; it should be {RAIL.guid}"),
+        (
+            replace(RDMA, uverbs=RDMA.uverbs._replace(minor=1)),
+            "its character device is uverbs4 (231:1); it should be uverbs4 (231:196)",
+        ),
+        (replace(RDMA, uverbs=None), "its character device is missing"),
+    ],
+    ids=["gone", "renamed", "GUID", "renumbered", "no verbs"],
+)
+def test_difference_of_the_rdma_device_is_named(rdma: Any, says: str) -> None:
+    assert says in (of_rail(RAIL, LINK, rdma) or "")
+
+
+def test_rdma_device_of_a_rail_that_was_given_without_one_is_no_difference() -> None:
+    assert of_rail(replace(RAIL, rdma=None, guid=None, uverbs=None), LINK, RDMA) is None
+
+
+def test_first_of_several_differences_is_named() -> None:
+    assert "its MTU" in (of_rail(RAIL, replace(LINK, mtu=1500, up=False, addresses=frozenset()), None) or "")
+
+
+def test_what_somebody_added_is_no_difference() -> None:
+    assert of_rail(RAIL, replace(LINK, addresses=frozenset({ADDRESS, OTHER})), RDMA) is None

@@ -1,0 +1,69 @@
+"""What a sandbox should be like by its record, and what it is like: the first difference, in words. Pure."""
+
+from dataclasses import dataclass
+
+from vf.inventory import DeviceNode, LinkLayer, RdmaDevice
+from vf.record import Attachment, Netns, Record
+from vf.steps import IpInterface
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """A VF's netdev as it is in a sandbox. `link_layer` is None for one that is neither; `mtu` is in bytes.
+
+    `up` is what an administrator sets (IFF_UP): a cable that is pulled makes no sandbox another one.
+    """
+
+    ifname: str
+    link_layer: LinkLayer | None
+    mtu: int
+    up: bool
+    addresses: frozenset[IpInterface]
+
+
+def of_sandbox(record: Record, netns: Netns | None) -> str | None:
+    """Compare a record's stage and namespace; `netns` is the one found at the sandbox's path, None if it is gone."""
+    if record.stage != "attached":
+        return f"the sandbox's rails are not attached: its record is {record.stage!r}"
+    if netns is None:
+        return f"the sandbox's network namespace {record.netns.path} is gone"
+    if (netns.dev, netns.inode) != (record.netns.dev, record.netns.inode):
+        return f"{netns.path} is another network namespace ({netns.inode}) than the one with the rails ({record.netns.inode})"
+    return None
+
+
+def of_rail(recorded: Attachment, link: LinkState | None, rdma: RdmaDevice | None) -> str | None:
+    """Compare one rail: `link` is its VF's netdev in the sandbox, `rdma` its RDMA device, None if they are not there.
+
+    What somebody added, such as an address, is no difference.
+    """
+    if link is None:
+        return f"{recorded.ifname}: the netdev of VF {recorded.vf} is not in the sandbox"
+    facts: list[tuple[str, object, object]] = [
+        ("name", recorded.ifname, link.ifname),
+        ("link layer", recorded.link_layer, link.link_layer),
+        ("MTU", recorded.mtu, link.mtu),
+        ("state", "up", "up" if link.up else "down"),
+        *(("address", address, address if address in link.addresses else None) for address in recorded.addresses),
+        *(_rdma_facts(recorded, rdma) if recorded.rdma is not None else ()),
+    ]
+    for what, should_be, found in facts:
+        if found != should_be:
+            missing = "missing" if found is None else f"{found}"
+            return f"{recorded.ifname} (VF {recorded.vf}): its {what} is {missing}; it should be {should_be}"
+    return None
+
+
+def _rdma_facts(recorded: Attachment, rdma: RdmaDevice | None) -> list[tuple[str, object, object]]:
+    """Compare what containers were given: an RDMA device's number changes when its driver is bound anew."""
+    if rdma is None:
+        return [("RDMA device", recorded.rdma, None)]
+    return [
+        ("RDMA device", recorded.rdma, rdma.name),
+        ("node GUID", recorded.guid, rdma.node_guid),
+        ("character device", _spelled(recorded.uverbs), _spelled(rdma.uverbs)),
+    ]
+
+
+def _spelled(node: DeviceNode | None) -> str | None:
+    return None if node is None else f"{node.name} ({node.major}:{node.minor})"
