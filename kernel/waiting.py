@@ -1,0 +1,27 @@
+"""Wait for something that no event reports: look again and again until it is there or the time is over."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+_Found = TypeVar("_Found")
+
+
+async def until(look: Callable[[], _Found], seconds: float, every: float) -> _Found:
+    """Call `look` every `every` seconds until its result is true or `seconds` are over; return the last result.
+
+    `look` is called at least once, on the event loop's thread: it must not block.
+    """
+    give_up = asyncio.get_running_loop().time() + seconds
+    while not (found := look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - no event reports it
+        await asyncio.sleep(every)
+    return found
+
+
+def block_until(look: Callable[[], _Found], seconds: float, every: float) -> _Found:
+    """Do the same as `until` on a thread that may block."""
+    give_up = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < give_up:
+        time.sleep(every)
+    return found
