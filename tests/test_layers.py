@@ -56,7 +56,7 @@ def test_every_package_is_under_contract():
         ("apiserver", "cni", "Imports point down only"),
         ("cni", "deviceplugin", "Imports point down only"),
         ("deviceplugin", "simnode", "Imports point down only"),
-        ("simnode", "cni", "Imports point down only"),
+        ("railnet", "simnode", "Imports point down only"),
         ("cni", "railnet", "Imports point down only"),
         ("training", "admission", "Imports point down only"),
         ("training", "cni", "Imports point down only"),
