@@ -1,4 +1,4 @@
-"""What a pod is given, and why: the decision, before anybody writes it down as a patch."""
+"""What a pod is given, and why: the decision, before it becomes a patch."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLeng
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """The pod stays as it is; `operator` is whose it is, empty where nobody asked or nobody is known."""
+    """The pod stays as it is; `operator` made the pod; it is empty for a pod that was not asked about and for an unknown operator."""
 
     why: str
     operator: str = field(default="", compare=False)
@@ -120,14 +120,14 @@ def _switched_off(pod: Pod, own: bool | None, namespace: Namespace) -> str | Non
 
 
 def _served(container: Container, policy: Policy) -> bool:
-    """Tell whether a container has what it would be given: VFs, or what a launcher passes on."""
+    """Return whether a container has what it would be given: VFs, or what a launcher passes on."""
     if not container.resources.keys().isdisjoint(policy.resources):
         return True
     return all(container.env.get(variable.name) == variable.value for variable in wanted(Part.LAUNCHES))
 
 
 def _settled(container: Container) -> bool:
-    """Tell whether a container sets all that a launcher passes on, to whatever."""
+    """Return whether a container sets all that a launcher passes on, to whatever."""
     return all(variable.name in container.env for variable in wanted(Part.LAUNCHES))
 
 
@@ -237,7 +237,7 @@ def _number(text: str) -> int:
 
 
 def _reachable(pod: Pod, policy: Policy) -> bool:
-    """Tell whether an address on net1 can answer: not on the host's network, and not on a network without addresses."""
+    """Return whether an address on net1 can answer: not on the host's network, and not on a network without addresses."""
     network = policy.networks.by_name.get(pod.annotations.get(NETWORK_ANNOTATION, DEFAULT))
     return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
 

@@ -32,5 +32,5 @@ VARIABLES = (
 
 
 def wanted(part: Part) -> tuple[Variable, ...]:
-    """Give the variables for a container with a rail, or those that a launcher without one passes on to ranks that have."""
+    """Return the variables for a container with a rail, or those that a launcher without one passes on to ranks that have."""
     return tuple(variable for variable in VARIABLES if part is not Part.LAUNCHES or variable.forwarded)

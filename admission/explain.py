@@ -1,4 +1,4 @@
-"""A decision in words: for the pod's annotation, for warnings to whoever creates it, and for one who asks offline."""
+"""A decision in words: for the pod's annotation, for the API client that creates the pod, and for `railnet admission explain`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

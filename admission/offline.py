@@ -1,4 +1,4 @@
-"""The same decision for pods out of a file: what a review would do, in words, with nobody asked."""
+"""The same decision for pods out of a file: what a review would do, in words, without an API server."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace],
 def _nobody_asked(metadata: object) -> Iterator[str]:
     namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
     if namespace in NEVER:
-        yield f"  not asked: API servers of Kubernetes 1.21 and newer ask nobody about pods of {namespace}; an older one:"
+        yield f"  not asked: API servers of Kubernetes 1.21 and newer send no review about pods of {namespace}; an older one:"
 
 
 def _namespace(document: Mapping[str, Any]) -> Namespace:

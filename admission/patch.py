@@ -14,7 +14,7 @@ Operation = dict[str, Any]
 
 
 def operations(document: Mapping[str, Any], additions: Additions) -> list[Operation]:
-    """Give the operations that make a pod, as the API server sent it, one with the additions."""
+    """Return the operations that make a pod, as the API server sent it, one with the additions."""
     metadata = document["metadata"]
     found = [*_container(document, additions), *_entries(metadata, "/metadata", "labels", additions.labels)]
     if found:

@@ -1,4 +1,4 @@
-"""What the cluster's administrator settled: what a rail is called, how many a node has, and who may have which network."""
+"""What the cluster's administrator settled: what a rail is called, how many a node has, and which namespace may use which network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Policy:
 
     Attributes:
         resources: the extended resources that are rails; a pod that asks for none is given the first.
-        rails: how many rails a node has, for `railnet.io/vf: auto`; None where nobody said.
+        rails: how many rails a node has, for `railnet.io/vf: auto`; None if the administrator set none.
         networks: all networks, and each namespace's limit.
     """
 

@@ -1,6 +1,6 @@
 """One AdmissionReview, bytes in and bytes out: what a server calls for each request.
 
-https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. It keeps nothing, asks nobody, and
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. It keeps nothing, asks no other server, and
 answers a dry run as any other: there are no side effects.
 """
 

@@ -2,7 +2,7 @@
 
 Two ways to say it, for `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and for older API servers
 selectors, which see labels only. `scripts/generate` writes both. Every pod for which `decision.decide` does anything is in
-scope; a pod that the API server does not ask about neither waits nor fails when nobody answers.
+scope; a pod that the API server does not ask about neither waits nor fails when the webhook does not answer.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 def by_conditions() -> Entry:
-    """Give the webhook configuration for API servers that know `matchConditions`: three entries, one at most for a pod."""
+    """Return the webhook configuration for API servers that know `matchConditions`: three entries, one at most for a pod."""
     unlabelled = {"matchExpressions": [_lacks(NET1)]}
     recognised = {"name": "recognised", "expression": recognised_expression()}
     asks = {"name": "asks-for-devices", "expression": asks_expression()}
@@ -42,7 +42,7 @@ def by_conditions() -> Entry:
 
 
 def by_selectors() -> Entry:
-    """Give the webhook configuration for older API servers: two entries for each operator, and one for the pods' label."""
+    """Return the webhook configuration for older API servers: two entries for each operator, and one for the pods' label."""
     return _configuration(*_entries_of_operators(), _labelled_pods())
 
 
@@ -91,7 +91,7 @@ def _template(name: str) -> str:
 
 
 def _conditions(*conditions: Entry) -> Entry:
-    """Give the conditions with the one that all have: kubelet runs a static pod as its file says, and must be able to tell."""
+    """Return the conditions with the one that all have: kubelet runs a static pod as its file says, and must be able to tell."""
     static = f"has(object.metadata.annotations) && {_quoted(_MIRROR)} in object.metadata.annotations"
     return {"matchConditions": [{"name": "not-static", "expression": f"!({static})"}, *conditions]}
 
@@ -113,7 +113,7 @@ def _marks(operator: Operator) -> Iterator[Requirement]:
 
 
 def _labelled_pods() -> Entry:
-    """Give the entry for pods with the label: it beats the namespace's, and what is malformed is to be refused."""
+    """Return the entry for pods with the label: it beats the namespace's, and what is malformed is to be refused."""
     labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
     return _entry("label", [], {"matchExpressions": labelled}, PLAIN)
 
@@ -123,7 +123,7 @@ def _operators() -> Iterator[Operator]:
 
 
 def _in_namespaces(label: str | None) -> list[Requirement]:
-    """Select namespaces whose label is that; those where it is neither of both are as those without it."""
+    """Select namespaces whose label is that; those with another value are as namespaces without the label."""
     return [_has_not(NET1, "true", "false") if label is None else _has(NET1, label)]
 
 
@@ -156,7 +156,7 @@ def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> 
         "objectSelector": pods,
         "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
         "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",  # a training pod without its VF would run over TCP, and nobody would notice
+        "failurePolicy": "Fail",  # a training pod without its VF would run over TCP, unnoticed
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "None",
         "timeoutSeconds": _TIMEOUT_SECONDS,

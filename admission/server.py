@@ -173,7 +173,7 @@ class Server:
             response = web.Response(status=refused.status, text=f"{refused}\n")
             if refused.close:
                 response.force_close()
-        except Exception as error:  # noqa: BLE001 - one pod that nobody thought of must not end the server for all others
+        except Exception as error:  # noqa: BLE001 - one odd pod must not end the server for all others
             _log.error("a review failed, and its pod is not let in: %s", _without_values(error))
             response = web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="the review failed; see the log\n")
         self._meter.reviewed(outcome, operator, time.perf_counter() - began)

@@ -6,7 +6,7 @@ _DIGEST = 8
 
 
 def shortened(name: str, length: int) -> str:
-    """Give a name as it is, or one of at most so many characters: its beginning, and a digest of the whole."""
+    """Return a name as it is, or one of at most so many characters: its beginning, and a digest of the whole."""
     if len(name) <= length:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]

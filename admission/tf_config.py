@@ -34,7 +34,7 @@ def service(job: str) -> str:
 
 
 def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
-    """Give the value of `TF_CONFIG` with the names of a job's tasks on net1; one that has them already stays as it is.
+    """Return the value of `TF_CONFIG` with the names of a job's tasks on net1; one that has them already stays as it is.
 
     `subdomain` is the pod's: the headless Service in which it has its name, where there is one.
 

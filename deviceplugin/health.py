@@ -9,7 +9,7 @@ from vf.inventory import LinkLayer, PhysicalFunction, Port, RdmaDevice, VirtualF
 
 
 def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdma: bool) -> str | None:
-    """Tell why a VF is not fit for a pod, with the remedy; None if it is.
+    """Return why a VF is not fit for a pod, with the remedy; None if it is.
 
     Args:
         pf: the VF's PF; None where it is not on this node.
@@ -61,7 +61,7 @@ def _rdma_device(vf: VirtualFunction, *, owned: bool) -> str | None:
         return None if owned else missing
     if not device.node_guid.usable:
         return f"VF {vf.address} ({device.name}) has the node GUID {device.node_guid.quads}, which was never set: " + (
-            "whoever gave this machine the VF must set one"
+            "set one on the machine that passes the VF to this machine"
             if vf.pf is None
             else "let Railnet provision its PF, or "
             f"ip link set <PF> vf {vf.index} node_guid and port_guid, then rebind the VF"

@@ -1,6 +1,6 @@
 """Which VF belongs to which resource of kubelet's.
 
-Pure. Here: pools, their selectors, and who gets a VF that several could have. Not here: whether a VF is fit to be used
+Pure. Here: pools, their selectors, and which pool gets a VF that several pools match. Not here: whether a VF is fit to be used
 (`deviceplugin.health`), and reading the configuration file (`railnet`).
 """
 
@@ -34,7 +34,7 @@ class Selector:
     pci_address: tuple[PciAddress, ...] = ()
 
     def matches(self, pf: PhysicalFunction | None, vf: VirtualFunction) -> bool:
-        """Tell whether a VF is meant; its PF says what link it has, since a pod can have the VF's RDMA device."""
+        """Return whether a VF is meant; its PF says what link it has, since a pod can have the VF's RDMA device."""
         return (
             _among(_LINK_TYPES[(pf or vf).link_layer], self.link_type)
             and _among(_digits(vf.vendor), map(_digits, self.vendor))
@@ -68,7 +68,7 @@ DEFAULT = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
 
 
 def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[VirtualFunction, ...]]:
-    """Give each VF of a rail to the first pool that matches it; each pool's VFs are in (rail, PCI address) order."""
+    """Assign each VF of a rail to the first pool that matches it; each pool's VFs are in (rail, PCI address) order."""
     assigned: dict[str, list[VirtualFunction]] = {pool.resource: [] for pool in pools}
     for pf, vf in _in_rail_order(inventory):
         first = next((pool for pool in pools if pool.selector.matches(pf, vf)), None)
@@ -78,7 +78,7 @@ def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[Virtu
 
 
 def link_layers(pools: Sequence[Pool]) -> frozenset[LinkLayer]:
-    """Give what the ports of a pool's VFs may speak, of any pool: cards of another kind are no rails."""
+    """Return what the ports of a pool's VFs may speak, of any pool: cards of another kind are no rails."""
     kinds = [pool.selector.link_type for pool in pools]
     return frozenset(layer for layer, kind in _LINK_TYPES.items() if any(not only or kind in only for only in kinds))
 

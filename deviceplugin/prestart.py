@@ -22,7 +22,7 @@ class Holders(NamedTuple):
 
 
 def refusal(ids: Sequence[str], attached: Attached, holders: Mapping[str, Holders]) -> str | None:
-    """Tell why the container must not start, and what to do; None if it may."""
+    """Return why the container must not start, and what to do; None if it may."""
     return next((words for device in ids if (words := _refusal(device, attached, holders[device]))), None)
 
 

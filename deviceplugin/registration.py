@@ -162,12 +162,12 @@ class Registration(grpc_api.RegistrationServicer):
 
 
 def socket_name(resource: str, start_ms: int) -> str:
-    """Give the name of a socket, unique to one start; starts are milliseconds since 1970."""
+    """Return the name of a socket, unique to one start; starts are milliseconds since 1970."""
     return f"railnet-{_pool(resource)}-{start_ms:011x}.sock"
 
 
 def remove_stale_sockets(folder: Path, resource: str) -> None:
-    """Remove the sockets that earlier starts for this resource left behind and nobody listens on."""
+    """Remove the sockets that earlier starts for this resource left behind and no process listens on."""
     name = re.compile(rf"\.?railnet-{re.escape(_pool(resource))}-[0-9a-f]{{11}}\.sock")
     for path in folder.iterdir():
         if name.fullmatch(path.name) and not _is_listened_on(path):

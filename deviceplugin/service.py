@@ -64,7 +64,7 @@ class PoolService(grpc_api.DevicePluginServicer):
             pool: the pool served.
             pools: all pools of the node in their order.
             table: facts and owners; every change of it is streamed.
-            attached: who has a VF attached, asked before a container starts.
+            attached: returns the sandbox that has a VF attached; called before a container starts.
             kubelet_checkpoint: kubelet's device checkpoint.
             node_reason: why no VF of the node may be used at the moment; call `changed()` when its answer changes.
         """

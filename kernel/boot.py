@@ -16,12 +16,12 @@ def boot_id() -> str:
 
 
 def boot_time(stat: Path = _STAT) -> float:
-    """Give the time of the boot in seconds since the epoch, as the clock would have told it that is right now.
+    """Return the time of the boot in seconds since the epoch, as the clock would have told it that is right now.
 
     Raises:
         OSError, ValueError: the kernel does not say it.
 
-    Source: btime of proc(5), whole seconds, which moves when somebody sets the clock (getboottime64()).
+    Source: btime of proc(5), whole seconds, which moves when the clock is set (getboottime64()).
     """
     for line in stat.read_text().splitlines():
         name, _, value = line.partition(" ")

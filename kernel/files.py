@@ -56,7 +56,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def below(root: Path, absolute: str) -> Path:
-    """Give the path by which the host's `absolute` is written to; links in it are followed in our own root.
+    """Return the path by which the host's `absolute` is written to; links in it are followed in our own root.
 
     For reading, `open_below` follows them in the host's.
     """

@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _enter(root: str) -> None:
-    """Enter the namespaces of the process whose root this is, such as /proc/1/root; else the folder that it is."""
+    """Enter the namespaces of the process that `root` belongs to, such as /proc/1/root; else only change the root to the folder."""
     namespaces = os.path.join(os.path.dirname(root), "ns")
     if not os.path.isdir(namespaces):
         os.chroot(root)

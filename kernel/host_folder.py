@@ -39,7 +39,7 @@ def entries(root: Path, folder: str) -> tuple[Entry, ...]:
 
 
 def remove(root: Path, folder: str, entry: Entry, lock: str | None = None) -> bool:
-    """Remove a file if it is still as it was read; gives whether it is gone.
+    """Remove a file if it is still as it was read; return whether it is gone.
 
     Args:
         root: where the host is seen.
@@ -76,7 +76,7 @@ def _locked(folder_fd: int, lock: str | None) -> Iterator[None]:
     if lock is None:
         yield
         return
-    # Made where it is absent, as its owner does: whoever comes first, both lock the same file.
+    # Made if it is absent, as its owner does: both then lock the same file, whichever program comes first.
     fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder_fd)
     try:
         _lock(fd)

@@ -18,7 +18,7 @@ _ENTER = (sys.executable, "-ISE", str(Path(__file__).with_name("host_entry.py"))
 
 
 class Stopped(Exception):
-    """A program was ended, or not begun, because who wanted it wants it no more."""
+    """A program was ended, or not begun, because its caller does not want its result any more."""
 
 
 class Terms(NamedTuple):
@@ -54,7 +54,7 @@ def execute(
         raise Stopped(f"{program} was not run")
     pipe = subprocess.PIPE
     with (
-        # A file, which nobody has to feed: communicate() forgets what it has not sent when it is called again.
+        # A file needs no writer: communicate() forgets what it has not sent when it is called again.
         os.fdopen(os.memfd_create("stdin"), "r+b") as fed,
         subprocess.Popen(
             command,
@@ -86,7 +86,7 @@ def _holding(file: BinaryIO, content: bytes) -> BinaryIO:
 
 
 def _heard(process: subprocess.Popen[bytes], terms: Terms) -> tuple[bytes, bytes]:
-    """Give what a program prints until its end.
+    """Return what a program prints until its end.
 
     Raises:
         subprocess.TimeoutExpired: its time is over, or it is wanted no more.

@@ -8,7 +8,7 @@ _DISCARD = 9  # any port would do, as nothing is sent
 
 
 def is_local(address: IpAddress) -> bool:
-    """Tell whether the calling thread's network namespace has an address itself, on whatever link.
+    """Return whether the calling thread's network namespace has an address itself, on whatever link.
 
     To connect a datagram socket asks the routing table which source it would send from, and sends nothing; for an address of
     its own that is the address itself. Waits for no RTNL, unlike a list of all addresses.

@@ -46,7 +46,7 @@ def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
     """Run a function in a network namespace and give its result.
 
     It runs on a thread made for it, which enters the namespace and ends with the function: there is no way back that
-    could fail, so no thread that serves anybody else is ever in the wrong namespace.
+    could fail, so no other work ever runs in the wrong namespace.
 
     Raises:
         OSError: EINVAL, the descriptor is no network namespace; EPERM, no CAP_SYS_ADMIN. And what the function raises.

@@ -27,7 +27,7 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
 def is_bound(root: Path, path: str) -> bool:
-    """Tell whether a namespace is bound at `path` on the host, which is seen at `root`."""
+    """Return whether a namespace is bound at `path` on the host, which is seen at `root`."""
     try:
         fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError):  # ValueError: a NUL
@@ -39,7 +39,7 @@ def is_bound(root: Path, path: str) -> bool:
 
 
 def addresses(root: Path) -> frozenset[IpAddress]:
-    """Give the addresses of every link in every network namespace but the caller's, loopback's among them.
+    """Return the addresses of every link in every network namespace but the caller's, loopback's among them.
 
     `root` is /proc/1/root or /. Blocks for about a millisecond for each namespace: not for an event loop's thread.
 
@@ -82,7 +82,7 @@ def _namespaces(root: Path) -> Iterator[int]:
 
 
 def bound(root: Path) -> Iterator[str]:
-    """Give the paths at which network namespaces are bound on the host.
+    """Return the paths at which network namespaces are bound on the host.
 
     Raises:
         OSError: the kernel does not list its mounts.

@@ -211,7 +211,7 @@ def _mark(vf: PciAddress, ifname: str) -> str:
 
 
 def _marked(link: Link, vf: PciAddress) -> str | None:
-    """Give the name in the mark of a VF, "" in one that has none; None where the link has another mark or no mark."""
+    """Return the name in the mark of a VF, "" in one that has none; None where the link has another mark or no mark."""
     match (link.alias or "").split(" "):
         case [mark, address, *rest] if mark == _MARK and address == str(vf):
             return " ".join(rest)

@@ -100,7 +100,7 @@ class Sysfs:
         return ()
 
     def set_drivers_autoprobe(self, pf: PciAddress, on: bool) -> None:
-        """Say whether VFs that appear are bound to a driver at once (kernel 4.12, 0e7df22401a3)."""
+        """Choose whether new VFs are bound to a driver at once (kernel 4.12, 0e7df22401a3)."""
         _write(f"{self._path(pf)}/sriov_drivers_autoprobe", "1" if on else "0")
 
     def set_numvfs(self, pf: PciAddress, count: int) -> None:
@@ -233,7 +233,7 @@ def _netdev(folder: Folder) -> Netdev | None:
 
 
 def _has_port(folder: Folder, port: int) -> bool:
-    """Tell whether a function's RDMA device has a port of this number; mlx4 puts two ports on one function."""
+    """Return whether a function's RDMA device has a port of this number; mlx4 puts two ports on one function."""
     return any(str(port) in folder.names(f"infiniband/{name}/ports") for name in folder.names("infiniband"))
 
 

@@ -56,7 +56,7 @@ class Folder:
             return []
 
     def target(self, name: str) -> str | None:
-        """Give the last part of where a link leads to; None where it is absent."""
+        """Return the last part of where a link leads to; None where it is absent."""
         try:
             return os.path.basename(os.readlink(name, dir_fd=self._fd))
         except FileNotFoundError:

@@ -15,7 +15,7 @@ _SUBSYSTEMS = ("pci", "net", "infiniband")
 
 @contextmanager
 def changes() -> Iterator[asyncio.Event]:
-    """Give an event that is set by every uevent of hardware, in the running loop; whoever waits clears it.
+    """Return an event that is set by every uevent of hardware, in the running loop; whoever waits clears it.
 
     Raises:
         OSError: the kernel gives no netlink socket.

@@ -25,7 +25,7 @@ def parse(raw: bytes) -> Entries:
 
 
 def responses(raw: bytes, pod_uid: str) -> list[tuple[set[str], str, str]]:
-    """Give one pod's device ids, resource and AllocResp ("" if there is none), container by container.
+    """Return one pod's device ids, resource and AllocResp ("" if there is none), container by container.
 
     Raises:
         ValueError: as for `parse`.
@@ -41,18 +41,18 @@ def responses(raw: bytes, pod_uid: str) -> list[tuple[set[str], str, str]]:
 def devices(
     entries: Entries, pod_uid: str, resources: frozenset[str] | set[str] | tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    """Give one pod's devices of the given resources, as sorted pairs of resource and device id."""
+    """Return one pod's devices of the given resources, as sorted pairs of resource and device id."""
     pod = entries.get(pod_uid, {})
     return sorted((resource, device) for resource, ids in pod.items() if resource in resources for device in ids)
 
 
 def holders(entries: Entries, resource: str, device: str) -> set[str]:
-    """Give the UIDs of the pods that have a device; kubelet drops a finished pod's entry before it gives the id again."""
+    """Return the UIDs of the pods that have a device; kubelet drops a finished pod's entry before it gives the id again."""
     return {pod_uid for pod_uid, pod in entries.items() if device in pod.get(resource, ())}
 
 
 def _entries(raw: bytes) -> list[tuple[str, str, set[str], dict[str, object]]]:
-    """Give each entry's pod UID, resource and device ids, and the entry itself."""
+    """Return each entry's pod UID, resource and device ids, and the entry itself."""
     data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
     found = []
     for entry in _listed(data):

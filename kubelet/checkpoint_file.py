@@ -35,7 +35,7 @@ class CheckpointFile:
         self._entries: checkpoint.Entries = {}
 
     def read(self) -> checkpoint.Entries:
-        """Give the entries of now; empty where kubelet never allocated a device. Not to be changed by the caller.
+        """Return the entries of now; empty where kubelet never allocated a device. Not to be changed by the caller.
 
         Raises:
             NotReady: the device-plugins folder is missing, so this is not kubelet's state folder, or not yet.
@@ -48,7 +48,7 @@ class CheckpointFile:
             return self._absent()
 
     def answers(self, pod_uid: str, resources: frozenset[str]) -> tuple[Answer, ...]:
-        """Give what was answered for one pod's containers; nothing where there is no file.
+        """Return what was answered for one pod's containers; nothing where there is no file.
 
         Raises:
             ValueError: the file is not understood. OSError: it cannot be read.

@@ -17,7 +17,7 @@ _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)  # kubelet's
 
 
 async def sandboxes(socket: Path, timeout_seconds: float) -> frozenset[str]:
-    """Give the ids of all sandboxes that the runtime has.
+    """Return the ids of all sandboxes that the runtime has.
 
     Raises:
         NotReady: the runtime does not answer in time, or speaks neither version.

@@ -22,7 +22,7 @@ _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 async def devices(
     socket: Path, namespace: str, name: str, resources: Collection[str], timeout_seconds: float
 ) -> list[tuple[str, str]]:
-    """Give one pod's devices of the given resources, as sorted pairs of resource and device id.
+    """Return one pod's devices of the given resources, as sorted pairs of resource and device id.
 
     `List` and a filter, since `Get` exists by default only from Kubernetes 1.34.
 

@@ -87,7 +87,7 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         "--certificates",
         type=Path,
         metavar="DIR",
-        help="serve with tls.crt and tls.key of this folder, which somebody else renews; without it, make and renew our own",
+        help="serve with tls.crt and tls.key of this folder, which another program renews; without it, make and renew our own",
     )
     admission.add_argument(
         "--service-account",
@@ -143,7 +143,7 @@ def _log_to_stderr() -> None:
 def _status(arguments: argparse.Namespace) -> int:
     from railnet.status import query  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet status", "the daemon answers nobody else")
+    _require_root("railnet status", "the daemon answers only root")
     try:
         return 0 if query.show(as_json=arguments.json) else _FAILED
     except query.Unreachable as error:

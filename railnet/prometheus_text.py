@@ -27,7 +27,7 @@ class Histogram:
         self._sum += seconds
 
     def samples(self, labels: Labels) -> Iterator[Sample]:
-        """Give its samples: all that is at most a bound counts for it."""
+        """Return its samples: all that is at most a bound counts for it."""
         bounds = (*(f"{bound:g}" for bound in self._bounds), "+Inf")
         for bound, count in zip(bounds, accumulate(self._counts), strict=True):
             yield "_bucket", (*labels, ("le", bound)), count
@@ -36,7 +36,7 @@ class Histogram:
 
 
 def counted(counter: Counter[Labels]) -> Iterator[Sample]:
-    """Give the samples of a counter, or of a gauge that is counted."""
+    """Return the samples of a counter, or of a gauge that is counted."""
     for labels, count in sorted(counter.items()):
         yield "", labels, count
 

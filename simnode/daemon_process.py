@@ -78,7 +78,7 @@ class Daemon:
         return DaemonFailed(f"{what}; the daemon's status is {status}; its log ends:\n{self.log()[-4000:]}")
 
     def log(self) -> str:
-        """Give all that it has said."""
+        """Return all that it has said."""
         return _LOG.read_text(errors="replace") if _LOG.exists() else ""
 
 

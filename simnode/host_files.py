@@ -83,7 +83,7 @@ def write(
 
 
 def node_configuration(pfs: Iterable[SimulatedPf], vfs: int, sysfs: Path = Path("/sys"), cri: Path = SOCKET) -> str:
-    """Give the node configuration that provisions `vfs` VFs on each PF; JSON is YAML, too."""
+    """Return the node configuration that provisions `vfs` VFs on each PF; JSON is YAML, too."""
     document = {
         "apiVersion": "railnet.io/v1alpha1",
         "kind": "NodeConfiguration",

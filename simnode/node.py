@@ -212,7 +212,7 @@ class Node:
         )
 
     def ping(self, pod: Pod, address: str, ifname: str) -> bool:
-        """Tell whether an address answers one ping out of a pod's interface."""
+        """Return whether an address answers one ping out of a pod's interface."""
         return ping(pod.netns, address, ifname=ifname)
 
     def look(self) -> Facts:

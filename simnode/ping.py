@@ -8,7 +8,7 @@ _GRACE_SECONDS = 2
 
 
 def ping(netns: Path, address: str, *, ifname: str | None = None) -> bool:
-    """Tell whether `address` answers a single echo request, sent over `ifname` if given."""
+    """Return whether `address` answers a single echo request, sent over `ifname` if given."""
     through = ["-I", ifname] if ifname else []
     command = ["nsenter", f"--net={netns}", "ping", "-c", "1", "-W", str(_ANSWER_SECONDS), "-q", *through, address]
     try:

@@ -55,7 +55,7 @@ def execute(
 
 
 def at_once(calls: Sequence[Callable[[], Any]]) -> tuple[float, list[Timed]]:
-    """Make the calls at the same moment, each on a thread; gives seconds in all, and time and answer of each."""
+    """Make the calls at the same moment, each on a thread; return seconds in all, and time and answer of each."""
     start = threading.Barrier(len(calls) + 1)
     began_all = 0.0
 

@@ -14,7 +14,7 @@ class Source(Protocol):
     """A place on a pod, or in the container that trains."""
 
     def read(self, pod: Pod, container: Container) -> str | None:
-        """Give what stands there."""
+        """Return what stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Key:
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002 - one signature for all
-        """Give its value."""
+        """Return its value."""
         return pod.read(self.name)
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Label:
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Give its value."""
+        """Return its value."""
         return pod.labels.get(self.name)
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Env:
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Give its value."""
+        """Return its value."""
         value = container.env.get(self.name)
         return value and value.rpartition(":")[2]
 
@@ -107,7 +107,7 @@ class Either:
     otherwise: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Give one of them."""
+        """Return one of them."""
         return self.then if pod.read(self.key) == self.value else self.otherwise
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class First:
         self.sources = sources
 
     def read(self, pod: Pod, container: Container) -> str | None:
-        """Give what it says."""
+        """Return what it says."""
         return next((text for source in self.sources if (text := source.read(pod, container))), None)
 
     def __str__(self) -> str:

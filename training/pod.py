@@ -67,16 +67,16 @@ class Pod:
 
     @property
     def mirror(self) -> bool:
-        """Tell whether it stands for a static pod."""
+        """Return whether it stands for a static pod."""
         return _MIRROR in self.annotations
 
     def read(self, key: str) -> str | None:
-        """Give a label, or an annotation of the same name: operators and Kubernetes versions differ in which they write."""
+        """Return a label, or an annotation of the same name: operators and Kubernetes versions differ in which they write."""
         return self.labels.get(key, self.annotations.get(key))
 
 
 def is_gpu(resource: str) -> bool:
-    """Tell whether an extended resource is a GPU or what trains in its place, or a part of one.
+    """Return whether an extended resource is a GPU or what trains in its place, or a part of one.
 
     `<vendor>/gpu`, NVIDIA's MIG and shared ones, Intel's, Volcano's, Gaudi, Ascend; not what counts their memory or cores.
     """
@@ -164,7 +164,7 @@ def _controller(references: Any) -> str | None:
 
 
 def _entries(value: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """Give a list's entries, each with its path; null is an empty list, as for the API server."""
+    """Return a list's entries, each with its path; null is an empty list, as for the API server."""
     if not isinstance(value, list | None):
         raise Misconfigured(f"{path} is {value!r:.60}; it should be a list")
     for position, entry in enumerate(value or ()):

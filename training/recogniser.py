@@ -9,7 +9,7 @@ from training.operators import OPERATORS, Operator, Part
 from training.pod import Container, Pod
 from vf.errors import Misconfigured
 
-# Which container kubectl means if nobody says; service meshes set it when they put a container of theirs first.
+# The container that kubectl chooses by default; service meshes set it when they put a container of theirs first.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _LARGEST = 1_000_000  # a position or a number of pods beyond it is no such thing; bounds what a label can make us count
 
@@ -83,7 +83,7 @@ def _is_by(operator: Operator, pod: Pod) -> bool:
 
 
 def marked(value: str | None, values: tuple[str, ...]) -> bool:
-    """Tell whether a label's value is one that a mark may have."""
+    """Return whether a label's value is one that a mark may have."""
     return bool(value) and (not values or value in values)
 
 

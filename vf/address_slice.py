@@ -32,7 +32,7 @@ class Slice:
         return self.part.num_addresses - 2
 
     def addresses(self, preferred: int) -> Iterator[IpInterface]:
-        """Give every address once, from the `preferred`-th (counted from 0) on, round to the one before it."""
+        """Yield every address once, from the `preferred`-th (counted from 0) on, round to the one before it."""
         for step in range(self.capacity):
             host = self.part[1 + (preferred + step) % self.capacity]
             yield ip_interface(f"{host}/{self.prefix.prefixlen}")
@@ -121,7 +121,7 @@ def choose(slice_: Slice, vf_index: int, taken: Container[IpAddress]) -> IpInter
 
 
 def route_to_other_rails(range_: IpNetwork, own: IpInterface) -> tuple[Route, ...]:
-    """Give the route to the rails that a sandbox has no link on, through the link that has `own`; none where all is one rail.
+    """Return the route to the rails that a sandbox has no link on, through the link that has `own`; none where all is one rail.
 
     Two pods of a job that have one VF each mostly have it on different rails. Rails of one fabric are one link to neighbour
     discovery, so this reaches them; where they are not joined, the sender is told so (EHOSTUNREACH). Without it the packets

@@ -1,11 +1,11 @@
-"""The errors Railnet raises on purpose, named by who must act.
+"""The errors that Railnet raises on purpose. A name says what must be done about the error.
 
 `OSError` is not wrapped: it passes from `kernel/` with the operation and its operands added as notes.
 """
 
 
 class RailnetError(Exception):
-    """Something Railnet refuses or cannot do, in words for the one who must act."""
+    """Something Railnet refuses or cannot do, in words for the person who must act."""
 
 
 class Misconfigured(RailnetError):
@@ -33,7 +33,7 @@ class NoAddress(RailnetError):
 
 
 class NotPermitted(RailnetError):
-    """The pod asks for what its namespace may not have; whoever sets the node's limits can permit it."""
+    """The pod asks for what its namespace may not have; the administrator permits it in the node's `limits`."""
 
 
 class Differs(RailnetError):

@@ -42,7 +42,7 @@ class Guid(NamedTuple):
 
 
 def derived(pf_node_guid: Guid, vf_index: int) -> Guid:
-    """Give the GUID of one VF from its PF's: the same after every reboot, with no store and no controller.
+    """Return the GUID of one VF from its PF's: the same after every reboot, with no store and no controller.
 
     The VF's index, counted from 1 so that it differs from the PF's own, is added (XOR) into octets 3 and 4, which hold
     a filler or the upper part of a serial number; the octets that tell two HCAs apart stay. The result is

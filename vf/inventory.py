@@ -1,4 +1,4 @@
-"""Facts about PFs and VFs, as read at one moment. Frozen: who wants newer facts reads again."""
+"""Facts about PFs and VFs, as read at one moment. Frozen: newer facts are a new reading."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -138,7 +138,7 @@ class Inventory:
         return tuple(found[address] for address in alike)
 
     def vfs(self) -> Iterator[VirtualFunction]:
-        """Give every VF, whether it is on a rail or not."""
+        """Yield every VF, on a rail or not."""
         for pf in self.pfs:
             yield from pf.vfs
         yield from self.lone_vfs
@@ -152,12 +152,12 @@ class Inventory:
         return next((vf for vf in self.vfs() if vf.address == address), None)
 
     def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
-        """Give the same inventory with newer facts about some VFs."""
+        """Return the same inventory with newer facts about some VFs."""
         pfs = tuple(replace(pf, vfs=_newer(pf.vfs, newer)) for pf in self.pfs)
         return replace(self, pfs=pfs, lone_vfs=_newer(self.lone_vfs, newer))
 
     def rail(self, function: PciAddress) -> int | None:
-        """Give the rail of a PF or VF, counted from 0; None for one that is on none."""
+        """Return the rail of a PF or VF, counted from 0; None for one that is on none."""
         for number, rail in enumerate(self.rails):
             if rail.address == function or any(vf.address == function for vf in rail.vfs):
                 return number

@@ -41,7 +41,7 @@ class Mac(NamedTuple):
 
 
 def derived(pf_mac: Mac, vf_index: int) -> Mac:
-    """Give the MAC of one VF from its PF's: the same after every reboot, with no store and no controller.
+    """Return the MAC of one VF from its PF's: the same after every reboot, with no store and no controller.
 
     The VF's index, counted from 1 so that it differs from the PF's own, is added (XOR) into octets 2 and 3, where all
     of a vendor's cards are alike; the three octets that tell two of them apart stay. The result is

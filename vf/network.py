@@ -91,7 +91,7 @@ class Networks:
     limits: Mapping[str, Limit] = field(default_factory=lambda: {EVERYWHERE: Limit()}, hash=False)
 
     def __iter__(self) -> Iterator[Network]:
-        """Give every network."""
+        """Yield every network."""
         return iter(self.by_name.values())
 
     def permit(self, namespace: str, resources: Collection[str]) -> None:
@@ -112,7 +112,7 @@ class Networks:
         return self.limits.get(namespace, self.limits.get(EVERYWHERE, Limit()))
 
     def choose(self, namespace: str, annotations: Mapping[str, str], rails: int) -> Chosen:
-        """Give the network of a pod with `rails` VFs, as its annotations say and its namespace's limit lets it.
+        """Return the network of a pod with `rails` VFs, as its annotations say and its namespace's limit lets it.
 
         Raises:
             NotPermitted: its namespace may not use that network, or name addresses, or not those.
@@ -146,7 +146,7 @@ class Networks:
 
 
 def lacks(pkey: int, table: tuple[int, ...]) -> str | None:
-    """Tell why a port with these PKeys cannot use partition `pkey`; None if it can.
+    """Return why a port with these PKeys cannot use partition `pkey`; None if it can.
 
     The highest bit says that a port is a full member. Two limited members do not hear each other, so a network whose
     PKey has the bit needs it of the port (the same section).
@@ -213,7 +213,7 @@ def _check_is_in(range_: IpNetwork, address: IpInterface) -> None:
 
 
 def _ends(network: IpNetwork) -> tuple[IpAddress, ...]:
-    """Give the addresses of a network that are no host's.
+    """Return the addresses of a network that no host may have.
 
     IPv6 has no broadcast address; its first is that of any router (RFC 4291, 2.6.1). IPv4 has neither in a /31 (RFC 3021).
     """

@@ -52,7 +52,7 @@ class Books:
 
 
 def missing(inventory: Inventory, owned: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
-    """Give the free VFs that should have a netdev on the node and have none.
+    """Return the free VFs that should have a netdev on the node and have none.
 
     One whose driver makes none, such as vfio-pci's, belongs to somebody else; so does one that is on no rail, as of a card that no
     pool asks for: another CNI plugin may have moved its netdev.
@@ -79,7 +79,7 @@ def probe(
     in_use: Container[PciAddress],
     now: float,
 ) -> tuple[ProbeAgain, ...]:
-    """Give the changes that bring VFs back whose netdev is nowhere.
+    """Return the changes that bring VFs back whose netdev is nowhere.
 
     Some die with their namespace: those whose driver has `rtnl_link_ops` without `netns_refund` (default_device_exit_net(),
     net/core/dev.c). A VF that is `in_use` keeps its RDMA device, whatever became of its netdev. `now` is as `Absence.since`.
@@ -92,7 +92,7 @@ def probe(
 
 
 def is_pending(inventory: Inventory, absent: Mapping[PciAddress, Absence], in_use: Container[PciAddress]) -> bool:
-    """Tell whether something is still to be tried."""
+    """Return whether something is still to be tried."""
     return any(True for _ in _to_be_tried(inventory, absent, in_use))
 
 
@@ -108,14 +108,14 @@ def _to_be_tried(
 
 
 def misnamed(inventory: Inventory, owned: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
-    """Give the free VFs whose netdev on the node has such a name as one has that came back from a namespace that died."""
+    """Return the free VFs whose netdev on the node has such a name as one has that came back from a namespace that died."""
     return tuple(vf for vf in _free(inventory, owned) if vf.netdev is not None and _OF_A_POD.fullmatch(vf.netdev.name))
 
 
 def rename_home(
     inventory: Inventory, vfs: Iterable[VirtualFunction], written: Mapping[PciAddress, str]
 ) -> tuple[RenameLink, ...]:
-    """Give the changes that give netdevs their names back: what is `written` on them, else what their like are called.
+    """Return the changes that give netdevs their names back: what is `written` on them, else what their like are called.
 
     A pod's name that is written on one says only that it was given out before it had its own back.
     """
@@ -136,7 +136,7 @@ def _own(written: str | None) -> str | None:
 
 
 def reason(inventory: Inventory, vf: VirtualFunction, absence: Absence, *, in_use: bool) -> str:
-    """Say why a VF whose netdev is nowhere is not given out, and what to do."""
+    """Return why a VF whose netdev is nowhere is not given out, and what to do."""
     what = f"VF {vf.address} has no network interface in any network namespace"
     if not _pf_has_netdev(inventory, vf):
         return f"{what}, and neither has its PF: modprobe ib_ipoib"
@@ -148,7 +148,7 @@ def reason(inventory: Inventory, vf: VirtualFunction, absence: Absence, *, in_us
 
 
 def stranded(record: Record, vf: PciAddress) -> str:
-    """Say why a VF in a namespace that nobody answers for is not given out, and what to do."""
+    """Return why a VF in a namespace that nobody answers for is not given out, and what to do."""
     ifname = next((one.ifname for one in record.attachments if one.vf == vf), "its netdev")
     return (
         f"VF {vf} is in network namespace {record.netns.path} ({record.netns.inode}) as {ifname}, and neither a record nor "
@@ -200,7 +200,7 @@ def _attachment(inventory: Inventory, vf: PciAddress, stray: OrphanNetdev) -> At
 
 
 def _home_ifname(inventory: Inventory, vf: PciAddress) -> str | None:
-    """Give the name that udev gives a VF's netdev, if it does so on this node: its PF's with the VF's index.
+    """Return the name that udev gives a VF's netdev, if it does so on this node: its PF's with the VF's index.
 
     Source: systemd.net-naming-scheme(7), v239.
     """

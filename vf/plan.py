@@ -56,7 +56,7 @@ def attachments(
 
 
 def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) -> tuple[AttachStep, ...]:
-    """Give the changes that make planned attachments true: all moves, then what else is done inside the sandbox."""
+    """Return the changes that make planned attachments true: all moves, then what else is done inside the sandbox."""
     wanted = tuple(planned)
     moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname, one.mtu) for one in wanted)
     addressed = (one for one in wanted if one.addresses)
@@ -64,7 +64,7 @@ def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) 
 
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
-    """Give the changes that take attachments out of a living sandbox; one that is not there any more changes nothing."""
+    """Return the changes that take attachments out of a living sandbox; one that is not there any more changes nothing."""
     return tuple(MoveLinkOut(one.vf, one.host_ifname) for one in recorded)
 
 

@@ -36,7 +36,7 @@ class Provision(NamedTuple):
 
 
 def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[PciAddress]) -> tuple[CreateVfs, ...]:
-    """Give the changes that make the wanted number of VFs.
+    """Return the changes that make the wanted number of VFs.
 
     A PF that has the number already is left alone. The kernel can only replace all of a PF's VFs, so a PF with
     another number and a VF in use is left alone too.
@@ -55,7 +55,7 @@ def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[
 def name_and_bind(
     wanted: Iterable[Provision], inventory: Inventory, macs: Mapping[PciAddress, Mac]
 ) -> tuple[ProvisionStep, ...]:
-    """Give the changes that make unbound VFs usable: all GUIDs or MACs of a PF, then all drivers.
+    """Return the changes that make unbound VFs usable: all GUIDs or MACs of a PF, then all drivers.
 
     `macs` are those of the node's Ethernet PFs.
 
@@ -75,7 +75,7 @@ def name_and_bind(
 
 
 def driver_of_vfs(pf_driver: str) -> str:
-    """Give the driver that makes a PF's VFs network interfaces of this node."""
+    """Return the driver that makes a PF's VFs network interfaces of this node."""
     return _VF_DRIVERS.get(pf_driver, pf_driver)
 
 

@@ -35,7 +35,7 @@ def of_sandbox(record: Record, netns: Netns | None) -> str | None:
 def of_rail(recorded: Attachment, link: LinkState | None, rdma: RdmaDevice | None) -> str | None:
     """Compare one rail: `link` is its VF's netdev in the sandbox, `rdma` its RDMA device, None if they are not there.
 
-    What somebody added, such as an address, is no difference.
+    Something added to the link, such as an address, is no difference.
     """
     if link is None:
         return f"{recorded.ifname}: the netdev of VF {recorded.vf} is not in the sandbox"

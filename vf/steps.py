@@ -41,7 +41,7 @@ class MoveLinkIn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureLink:
-    """Give the moved netdev its addresses and routes; moving it out undoes all of it."""
+    """Return the moved netdev its addresses and routes; moving it out undoes all of it."""
 
     ifname: str
     addresses: tuple[IpInterface, ...]
@@ -58,7 +58,7 @@ class MoveLinkOut:
 
 @dataclass(frozen=True, slots=True)
 class RenameLink:
-    """Give a netdev in the node's namespace back its name: the kernel returned it from a namespace that died."""
+    """Return a netdev in the node's namespace back its name: the kernel returned it from a namespace that died."""
 
     ifindex: int
     ifname: str
@@ -75,7 +75,7 @@ class CreateVfs:
 
 @dataclass(frozen=True, slots=True)
 class SetGuid:
-    """Give a VF its node and port GUID by MLNX_OFED's files, before its driver is bound."""
+    """Return a VF its node and port GUID by MLNX_OFED's files, before its driver is bound."""
 
     pf: PciAddress
     index: int
@@ -84,7 +84,7 @@ class SetGuid:
 
 @dataclass(frozen=True, slots=True)
 class SetGuidByLink:
-    """Give a VF its node and port GUID through its PF's netdev, before its driver is bound."""
+    """Return a VF its node and port GUID through its PF's netdev, before its driver is bound."""
 
     pf_ifindex: int
     index: int
@@ -93,7 +93,7 @@ class SetGuidByLink:
 
 @dataclass(frozen=True, slots=True)
 class SetMac:
-    """Give an Ethernet VF its MAC through its PF's netdev, before its driver is bound."""
+    """Return an Ethernet VF its MAC through its PF's netdev, before its driver is bound."""
 
     pf_ifindex: int
     index: int

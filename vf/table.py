@@ -43,17 +43,17 @@ class VfTable:
         return self._owners.get(vf)
 
     def owned(self) -> frozenset[PciAddress]:
-        """Give the VFs that sandboxes have, seen or not."""
+        """Return the VFs that sandboxes have, seen or not."""
         return frozenset(self._owners)
 
     def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
-        """Say why some VFs must not be given out; of all others nothing is said any more."""
+        """Return why some VFs must not be given out; of all others nothing is said any more."""
         if reasons != self._withheld:
             self._withheld = dict(reasons)
             self._tell()
 
     def withheld(self, vf: PciAddress) -> str | None:
-        """Tell why a VF must not be given out, and what to do; None if nothing was said of it."""
+        """Return why a VF must not be given out, and what to do; None if nothing was said of it."""
         return self._withheld.get(vf)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -80,7 +80,7 @@ class VfTable:
         self.refresh(self._inventory.with_vfs(newer))
 
     def claim(self, vf: PciAddress, owner: Owner) -> None:
-        """Give a VF to a sandbox; the same sandbox may claim it again.
+        """Return a VF to a sandbox; the same sandbox may claim it again.
 
         Raises:
             NotOurs: another sandbox has it.

@@ -59,11 +59,11 @@ class Leaf:
         return self.certificate.not_valid_after_utc
 
     def valid(self, now: datetime) -> bool:
-        """Tell whether it is valid now."""
+        """Return whether it is valid now."""
         return self.begins <= now <= self.ends
 
     def lacks(self, names: Iterable[str]) -> list[str]:
-        """Give those of some DNS names that it is not for."""
+        """Return those of some DNS names that it is not for."""
         has = _dns_names(self.certificate)
         return [name for name in names if name not in has]
 
@@ -107,7 +107,7 @@ def sign(authority: Authority, names: Iterable[str], now: datetime) -> Leaf:
 
 
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Tell whether an authority has signed a certificate."""
+    """Return whether an authority has signed a certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -116,13 +116,13 @@ def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
 
 
 def belongs(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
-    """Tell whether a key is a certificate's."""
+    """Return whether a key is a certificate's."""
     der = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return key.public_key().public_bytes(*der) == certificate.public_key().public_bytes(*der)
 
 
 def signs(certificate: x509.Certificate) -> bool:
-    """Tell whether a certificate is an authority's."""
+    """Return whether a certificate is an authority's."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, ValueError):

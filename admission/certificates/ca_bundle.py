@@ -17,7 +17,7 @@ _MOST = 16  # authorities that are taken over; more only if the Secret is lost a
 
 
 def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Certificate]) -> list[Operation]:
-    """Give the operations that have every webhook trust some authorities and no others; none where all do.
+    """Return the operations that have every webhook trust some authorities and no others; none where all do.
 
     They hold only for the configuration as it was read: another resourceVersion and they fail as a whole.
     """
@@ -32,7 +32,7 @@ def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Cert
 
 
 def trusted(configuration: Mapping[str, Any], now: datetime) -> tuple[x509.Certificate, ...]:
-    """Give the authorities that any webhook trusts and that are valid, newest first, a few at most."""
+    """Return the authorities that any webhook trusts and that are valid, newest first, a few at most."""
     found = {
         authority
         for webhook in _webhooks(configuration)
@@ -43,7 +43,7 @@ def trusted(configuration: Mapping[str, Any], now: datetime) -> tuple[x509.Certi
 
 
 def everywhere(configuration: Mapping[str, Any]) -> frozenset[x509.Certificate]:
-    """Give the authorities that all webhooks trust; none where there is no webhook."""
+    """Return the authorities that all webhooks trust; none where there is no webhook."""
     each = [frozenset(_authorities(_client(webhook).get("caBundle"))) for webhook in _webhooks(configuration)]
     return frozenset.intersection(*each) if each else frozenset()
 

@@ -24,7 +24,7 @@ class Folder:
         self._trouble = ""
 
     def reasons(self) -> list[str]:
-        """Give why nothing can be shown; that API servers trust it is up to who keeps the folder."""
+        """Return why nothing can be shown; that API servers trust it is up to who keeps the folder."""
         return [self._trouble] if self._trouble and self._shown.leaf is None else []
 
     async def keep(self) -> NoReturn:

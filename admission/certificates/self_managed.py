@@ -31,7 +31,7 @@ class Own:
         self._trouble = "nobody has asked the API server yet"
 
     def reasons(self) -> list[str]:
-        """Give why API servers do not trust what is shown; nothing if they do."""
+        """Return why API servers do not trust what is shown; nothing if they do."""
         leaf = self._shown.leaf
         if leaf is not None and any(signed_by(leaf.certificate, one) for one in self._trusted):
             return []

@@ -39,7 +39,7 @@ def announce(ifname: str, addresses: Iterable[IPv4Address]) -> bool:
 
 
 def announcement(link: Hardware, address: IPv4Address) -> bytes:
-    """Spell an ARP announcement: a request for one's own address, which changes the entries of those who have one.
+    """Encode an ARP announcement: a request for the sender's own address, which updates the neighbours' entries of it.
 
     Source: RFC 5227 section 3; RFC 4391 section 9 for InfiniBand, whose hardware addresses have 20 bytes.
     """

@@ -64,7 +64,7 @@ _IFREQ_INDEX = struct.Struct("=16si20x")  # struct ifreq
 
 
 class Link(NamedTuple):
-    """A link. `alias` is what somebody wrote on it (IFLA_IFALIAS); it stays when the link changes name or namespace.
+    """A link. `alias` is a text that any program may set (IFLA_IFALIAS); it stays when the link changes name or namespace.
 
     `parent` is the PCI address of its device, None for virtual ones and before kernel 5.14 (00e77ed8e64d); `kind` is
     IFLA_INFO_KIND, such as veth or tun, None for most drivers' links.
@@ -153,7 +153,7 @@ class Links:
 
     @contextmanager
     def _one(self, ifindex: int) -> Iterator[tuple[int, int, dict[int, bytes]]]:
-        """Ask for a link; gives its hardware type, its flags, and its attributes to be understood."""
+        """Ask for a link; return its hardware type, its flags, and its attributes to be understood."""
         asked = f"read link {ifindex}"
         with understanding(asked):
             (answer,) = self._route.ask(asked, _GETLINK, link_message(ifindex))
@@ -209,7 +209,7 @@ class Links:
         """Add a route through a link; on-link without a gateway.
 
         Raises:
-            OSError: EEXIST, there is such a route already, whoever's; ENETUNREACH, the gateway is on no link.
+            OSError: EEXIST, there is such a route already, of any program; ENETUNREACH, the gateway is on no link.
         """
         destination, gateway = route
         scope = _ON_LINK if gateway is None else _UNIVERSE

@@ -84,7 +84,7 @@ class Netlink:
         self._sequence = 0
 
     def ask(self, asked: str, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
-        """Send one request; gives the payloads of all that answers it, to the acknowledgement or the end of the dump.
+        """Send one request; return the payloads of all that answers it, to the acknowledgement or the end of the dump.
 
         A dump that was interrupted is asked for again, some times: a pod may change its links without end.
 
@@ -152,7 +152,7 @@ def attributes(*pairs: tuple[int, bytes]) -> bytes:
 
 
 def decode_attributes(payload: bytes) -> dict[int, bytes]:
-    """Read attributes by their type; none of those asked for by anybody here repeats.
+    """Read attributes by their type; no attribute that Railnet asks for repeats.
 
     Raises:
         ValueError: an attribute is cut short.

@@ -1,4 +1,4 @@
-"""RDMA devices through netlink: the namespace mode, who is there, a port's state, character devices' numbers.
+"""RDMA devices through netlink: the namespace mode, the devices, a port's state, character devices' numbers.
 
 Requests see the devices of the calling thread's network namespace (all of them in shared mode). A device is addressed by
 its index, since names may change. Not here: what sysfs tells of a PCI function (`kernel.sysfs`), and moving a device.
@@ -79,7 +79,7 @@ def opened() -> Iterator["Rdma"]:
 
 
 def netns_mode() -> NetnsMode | None:
-    """Tell whether every namespace sees every RDMA device, or each only its own; None for a kernel without RDMA."""
+    """Return whether every namespace sees every RDMA device, or each only its own; None for a kernel without RDMA."""
     try:
         with opened() as rdma:
             return rdma.netns_mode()

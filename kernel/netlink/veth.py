@@ -1,4 +1,4 @@
-"""Delete the host's end of a veth whose pod is dead and whose namespace somebody still keeps."""
+"""Delete the host's end of a veth of a dead pod, if a process still keeps the pod's network namespace."""
 
 import socket
 from errno import ENODEV
@@ -10,7 +10,7 @@ _DELLINK = 17  # RTM_DELLINK, include/uapi/linux/rtnetlink.h
 
 
 def delete(ifname: str, address: str) -> bool:
-    """Delete the veth that has both this name and this hardware address, in this namespace; gives whether there was one.
+    """Delete the veth that has both this name and this hardware address, in this namespace; return whether there was one.
 
     With it goes its other end, wherever that is.
 

@@ -34,7 +34,7 @@ class _Segment(NamedTuple):
 
 
 def interpreter(program: bytes) -> str:
-    """Give the path of the loader that the kernel starts the program by.
+    """Return the path of the loader that the kernel starts the program by.
 
     Raises:
         NotRelocatable: it has none, or is no ELF64 program.
@@ -79,7 +79,7 @@ def _relocated(program: bytes, loader: str, libraries: str) -> bytes:
 
 
 def _segments(program: bytes) -> Iterator[tuple[int, _Segment]]:
-    """Give each program header with its place in the file."""
+    """Return each program header with its place in the file."""
     if program[:6] != b"\x7fELF\2\1" or len(program) < _HEADER_BYTES:
         raise NotRelocatable("it is not a little-endian ELF64 program")
     (table,) = struct.unpack_from("<Q", program, 32)
@@ -98,7 +98,7 @@ def _only(program: bytes, kind: int) -> tuple[int, _Segment]:
 
 
 def _spare(segments: dict[int, _Segment]) -> int:
-    """Give the place of a note behind the loaded segments, which have to stand in the order of their addresses."""
+    """Return the place of a note behind the loaded segments, which have to stand in the order of their addresses."""
     last_load = max((place for place, segment in segments.items() if segment.kind == _LOAD), default=0)
     notes = [place for place, segment in segments.items() if segment.kind == _NOTE and place > last_load]
     if not notes:

@@ -42,7 +42,7 @@ for name, module in sys.modules.items():
 
 
 def install(folder: Path) -> str:
-    """Install into `folder`, as a version of its own, named by content: who runs an older one goes on. Gives the version.
+    """Install into `folder`, as a version of its own, named by content, and return the version; processes of an older version go on.
 
     A version's folder appears whole and on disk, or not at all.
 
@@ -66,12 +66,12 @@ def install(folder: Path) -> str:
 
 
 def interpreter(version: str) -> str:
-    """Give the host's path of a version's interpreter, which finds everything else of that version by itself."""
+    """Return the host's path of a version's interpreter, which finds everything else of that version by itself."""
     return f"{FOLDER}/{version}/{_INTERPRETER}"
 
 
 def _programs(python: Path, home: str) -> dict[str, bytes]:
-    """Give the interpreter, its loader and its libraries, by their paths in the bundle, which will stand at `home`."""
+    """Return the interpreter, its loader and its libraries, by their paths in the bundle, which will stand at `home`."""
     program = python.read_bytes()
     loader = Path(elf.interpreter(program))
     listing = subprocess.run([loader, "--list", python], capture_output=True, text=True, check=True).stdout
@@ -91,7 +91,7 @@ def _without_the_hosts_lists(loader: bytes) -> bytes:
 
 
 def _modules(python: Path) -> dict[str, bytes]:
-    """Give what the interpreter loads from files when all of ours is imported, and `os`, by which it knows its home."""
+    """Return what the interpreter loads from files when all of ours is imported, and `os`, by which it knows its home."""
     names = (entry.name for entry in files("cni.host").iterdir() if entry.name.endswith(".py"))
     ours = [f"cni.host.{name.removesuffix('.py')}" for name in names]
     root = str(Path(__file__).parents[2])

@@ -34,7 +34,7 @@ class DoesNotAnswer(NotReady):
 
 
 def install(configuration: Configuration, try_out: Callable[[Path, str], None] | None = None) -> list[str]:
-    """Install on the host seen at `host.root`; gives a line for each thing done.
+    """Install on the host seen at `host.root`; return a line for each thing done.
 
     The executable takes its place by rename, after it has answered: no request finds a file that is busy, half or broken.
     Older bundles go when no request runs from them any more; the next installation looks again at those that stay.
@@ -61,7 +61,7 @@ def locked(root: Path) -> Iterator[None]:
     """Be the only one that changes what is installed on the host; the bundles' folder is made if it is absent."""
     folder = below(root, host_python.FOLDER)
     while (fd := _locked(folder)) is None:
-        pass  # who waited with us has removed it; there is another one now, or ours to make
+        pass  # another installation that waited has removed it; the next try makes it again
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def _remove_older(root: Path, version: str) -> Iterator[str]:
     """Remove every bundle but one, unless a request may still load from it.
 
     Who has read an older executable has been a process of its own before the new one took its place: once those that are
-    seen now have ended, nobody is left.
+    seen now have ended, no process of an older version is left.
     """
     older = [path for path in below(root, host_python.FOLDER).iterdir() if path.name != version]
     if not older:

@@ -1,7 +1,7 @@
 """The executable's processes on the host: requests of the container runtime that are being served right now.
 
-Read from /proc: a request knows its environment's CNI_COMMAND and the script that it runs, and so does nobody else on the host.
-In a pod anybody may look like that, so who has a PID namespace of its own is no request.
+Read from /proc: a request knows its environment's CNI_COMMAND and the script that it runs, and no other process on the host has both.
+In a pod any process may look like that, so a process with a PID namespace of its own is no request.
 """
 
 import time
@@ -15,13 +15,13 @@ _LOOK_SECONDS = 0.05
 
 
 def requests(root: Path) -> frozenset[int]:
-    """Give the process ids, as the host's /proc (at `root`) has them."""
+    """Return the process ids, as the host's /proc (at `root`) has them."""
     proc = below(root, "/proc")
     return frozenset(int(path.name) for path in proc.iterdir() if path.name.isdecimal() and _is_request(path))
 
 
 def await_end(root: Path, processes: Collection[int], seconds: float) -> frozenset[int]:
-    """Wait until they have ended; gives those that have not in time."""
+    """Wait until they have ended; return those that have not in time."""
     give_up = time.monotonic() + seconds
     while (left := requests(root).intersection(processes)) and time.monotonic() < give_up:
         time.sleep(_LOOK_SECONDS)
@@ -41,6 +41,6 @@ def _is_request(process: Path) -> bool:
 
 
 def _is_in_the_hosts_pid_namespace(status: bytes) -> bool:
-    """Tell whether /proc/<pid>/status names the process by one number: NSpid has one for each namespace from /proc's down."""
+    """Return whether /proc/<pid>/status names the process by one number: NSpid has one for each namespace from /proc's down."""
     numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:")), [b"the only one"])
     return len(numbers) == 1  # a kernel without PID namespaces has no such line

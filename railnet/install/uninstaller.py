@@ -43,7 +43,7 @@ class Leaving:
         self.done = False
 
     def deactivate(self) -> None:
-        """Give the runtime back to the primary network; pods that run keep what they have.
+        """Give the runtime back to the primary network; running pods keep what they have.
 
         Copies that another tool has made go, too: Cilium would put its `….cilium_bak` back some day.
 
@@ -108,13 +108,13 @@ def _cached(root: Path, folder: Path) -> Iterator[str]:
 
 
 def _is_ours(entry: dict[str, Any]) -> bool:
-    """Tell whether an ADD was made with a configuration of ours (containernetworking/cni, libcni/api.go, cachedInfo)."""
+    """Return whether an ADD was made with a configuration of ours (containernetworking/cni, libcni/api.go, cachedInfo)."""
     configuration = json.loads(base64.b64decode(entry["config"]))
     return any(plugin["type"] == OURSELVES for plugin in configuration.get("plugins", [configuration]))
 
 
 def _lives(root: Path, entry: dict[str, Any]) -> bool:
-    """Tell whether the sandbox's namespace is still there; a sandbox of before a reboot is not. Unknown means yes."""
+    """Return whether the sandbox's namespace is still there; a sandbox of before a reboot is not. Unknown means yes."""
     paths = {interface.get("sandbox") for interface in entry["result"].get("interfaces", [])} - {None, ""}
     return not paths or any(_exists(root, path) for path in paths)
 

@@ -9,7 +9,7 @@ from cni.host import frames
 from cni.host.daemon import SOCKET
 from railnet.status.status_table import rendered
 
-_SECONDS = 5.0  # the daemon answers from memory; who waits longer than this has found one that hangs
+_SECONDS = 5.0  # the daemon answers from memory; a daemon that takes longer hangs
 _WHERE_TO_LOOK = "look at the railnet DaemonSet's pod on this node; running pods keep their rails meanwhile"
 
 
@@ -18,7 +18,7 @@ class Unreachable(Exception):
 
 
 def show(*, as_json: bool, path: Path = Path(SOCKET)) -> bool:
-    """Print it; gives whether the node is served.
+    """Print it; return whether the node is served.
 
     Raises:
         Unreachable: no daemon answers.

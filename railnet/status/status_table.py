@@ -15,7 +15,7 @@ _SANDBOXES = tuple(map(Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "
 
 
 def rendered(told: dict[str, Any]) -> Iterator[str]:
-    """Give the lines for what `railnet.status.report` told; of what cannot be printed, as in names that pods give to links, its number."""
+    """Return the lines for what `railnet.status.report` told; of what cannot be printed, as in names that pods give to links, its number."""
     for line in _lines(told):
         yield "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
 

@@ -12,7 +12,7 @@ class Column(NamedTuple):
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], rule: str = "") -> Iterator[str]:
-    """Give the lines: the heads, a line of `rule` below them if it is given, and the rows."""
+    """Return the lines: the heads, a line of `rule` below them if it is given, and the rows."""
     heads = [column.head for column in columns]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
     ruled = [[rule * width for width in widths]] if rule else []

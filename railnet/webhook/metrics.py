@@ -6,7 +6,7 @@ from datetime import datetime
 
 from railnet.prometheus_text import Histogram, Labels, counted, family
 
-# From a pod that is nobody's to one of megabytes; an API server waits ten seconds at most.
+# From a pod of no operator to a pod of megabytes; an API server waits ten seconds at most.
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -25,7 +25,7 @@ class AdmissionMetrics:
         self._seconds.observe(seconds)
 
     def text(self) -> str:
-        """Give all of it, as of now."""
+        """Return all of it, as of now."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:

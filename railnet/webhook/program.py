@@ -33,7 +33,7 @@ class Options:
     Attributes:
         port: of HTTPS.
         health_port: of /healthz, /readyz and /metrics.
-        certificates: the folder in which somebody else keeps `tls.crt` and `tls.key`; None to keep our own.
+        certificates: the folder in which another program keeps `tls.crt` and `tls.key`; None to make our own.
         account: the folder of the service account's token.
         leave_seconds: how long connections are still taken after SIGTERM, until everybody has heard that this is not ready.
     """
@@ -49,7 +49,7 @@ class Certificates(Protocol):
     """Where certificates come from."""
 
     def reasons(self) -> list[str]:
-        """Give why API servers cannot trust what is shown; nothing if they can."""
+        """Return why API servers cannot trust what is shown; nothing if they can."""
 
     async def keep(self) -> NoReturn:
         """See to it, until cancelled."""
@@ -88,7 +88,7 @@ async def serve(configuration: Configuration, options: Options) -> None:
 
 
 def names(namespace: str) -> tuple[str, ...]:
-    """Give the DNS names of the service; API servers use the first."""
+    """Return the DNS names of the service; API servers use the first."""
     return (
         f"{NAME}.{namespace}.svc",
         f"{NAME}.{namespace}.svc.cluster.local",
@@ -98,7 +98,7 @@ def names(namespace: str) -> tuple[str, ...]:
 
 
 async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:
-    """Wait for a signal; who keeps the certificates never ends by itself but by an error, which is then ours."""
+    """Wait for a signal; the task that keeps the certificates ends only by an error, which is raised here."""
     waiting = asyncio.create_task(ended.wait())
     await asyncio.wait((waiting, keeping), return_when=asyncio.FIRST_COMPLETED)
     if keeping.done():

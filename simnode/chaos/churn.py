@@ -170,7 +170,7 @@ class Churn:
                 pass
 
     def _hit(self, what: Hit, verb: str, life: Life, sandbox: Sandbox) -> Meddling:
-        """Give what hits an operation in this life."""
+        """Return what hits an operation in this life."""
         usual = self._operations.usual(RAIL_ADD if verb == "ADD" else verb)
         return Meddling(life.moment * usual, lambda process: self._operations.hit(what, life.pick, process, sandbox))
 

@@ -84,7 +84,7 @@ def _kill_delegate(process: Process, pick: float) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """Give the processes that a process has started, parents first."""
+    """Return the processes that a process has started, parents first."""
     found: list[int] = []
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

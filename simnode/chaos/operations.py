@@ -173,11 +173,11 @@ class Operations:
             self._tally.operation("daemon start", OK, ())
 
     def _disturbed(self, outages: int) -> bool:
-        """Tell whether there was a moment without a daemon since `outages` was read."""
+        """Return whether there was a moment without a daemon since `outages` was read."""
         return outages % 2 == 1 or self._outages != outages
 
     def _is_coming_back(self, refusal: str) -> bool:
-        """Tell whether what was refused names a VF whose namespace has just died: kubelet may not know yet that it has no netdev."""
+        """Return whether what was refused names a VF whose namespace has just died: kubelet may not know yet that it has no netdev."""
         since = time.monotonic() - _RETURN_SECONDS
         return any(vf in refusal for vf, died in self._died.copy().items() if died > since)
 
@@ -233,7 +233,7 @@ class Operations:
         self._tally.violation(what, self._node.daemon.log())
 
     def usual(self, kind: str) -> float:
-        """Give the seconds that an operation usually takes here."""
+        """Return the seconds that an operation usually takes here."""
         return self._tally.usual(kind, 0.2)
 
     def hit(self, what: Hit, pick: float, process: Process, sandbox: Sandbox) -> bool:

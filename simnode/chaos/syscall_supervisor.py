@@ -87,7 +87,7 @@ class Watch:
         self.hit: Point | None = None
 
     def numbered(self, process: str) -> list[Point]:
-        """Give the points of a process."""
+        """Return the points of a process."""
         return [point for point in self.points if point.process.split()[0] == process]
 
     def see(self, moment: Moment) -> int | None:
@@ -132,7 +132,7 @@ class Supervisor:
         self._made.close()
 
     def command(self, name: str, python: str) -> tuple[str, ...]:
-        """Give what to put before a command so that it is supervised under this name."""
+        """Return what to put before a command so that it is supervised under this name."""
         return (python, "-ISE", str(Path(__file__).with_name("under_seccomp.py")), str(self._path), name)
 
     @contextlib.contextmanager

@@ -62,7 +62,7 @@ class Tally:
             self.wrong.append("\n  ".join([what, *lines, *(f"log: {line}" for line in told)]))
 
     def usual(self, kind: str, seconds: float) -> float:
-        """Give the seconds that an operation usually takes; so many at first."""
+        """Return the seconds that an operation usually takes; so many at first."""
         with self._lock:
             latest = self._milliseconds.get(kind, [])[-20:]
         return statistics.median(latest) / 1000 if latest else seconds
@@ -73,7 +73,7 @@ class Tally:
         return sum(self._operations.values())
 
     def summary(self, seconds: float) -> dict[str, Any]:
-        """Give all of it as JSON has it."""
+        """Return all of it as JSON has it."""
         rails = self._operations[RAIL_ADD, OK]
         return {
             "seed": self._seed,
@@ -92,7 +92,7 @@ class Tally:
 
 
 def rendered(summary: dict[str, Any]) -> Iterator[str]:
-    """Give a summary as lines."""
+    """Return a summary as lines."""
     yield (
         f"{summary['operations']} operations, {summary['rail_adds_ok_percent']} % of them rail ADDs that succeeded, "
         f"{summary['kills']} kills, {summary['looks']} looks, in {summary['seconds']} s"

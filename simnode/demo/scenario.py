@@ -71,13 +71,13 @@ class Running:
     rails: tuple[Attachment, ...]
 
     def address(self, ifname: str) -> str:
-        """Give the pod's address on an interface."""
+        """Return the pod's address on an interface."""
         if ifname == "eth0":
             return str(ip_interface(json.loads(self.pod.result)["ips"][0]["address"]).ip)
         return str(self.rail(ifname).addresses[0].ip)
 
     def rail(self, ifname: str) -> Attachment:
-        """Give what is attached under a name."""
+        """Return what is attached under a name."""
         return next(one for one in self.rails if one.ifname == ifname)
 
     def reaches(self, target: "Running", ifname: str) -> bool:
@@ -145,7 +145,7 @@ def _look(node: Node) -> Snapshot:
 
 
 def _run_pods(cluster: Cluster) -> dict[str, Running]:
-    """Run a pod of each kind on each node, one after the other; gives them by name."""
+    """Run a pod of each kind on each node, one after the other; return them by name."""
     pods = {}
     for number, node in enumerate(cluster.nodes):
         for kind, vfs in _KINDS:
@@ -186,7 +186,7 @@ def _ping_rails(cluster: Cluster, pods: dict[str, Running], findings: Findings) 
 
 
 def _quiet_ping(cluster: Cluster, source: Running, target: Running, ifname: str) -> tuple[bool, list[int], bool]:
-    """Ping once; gives whether it was answered, the bytes on each rail meanwhile, and whether eth0 was silent."""
+    """Ping once; return whether it was answered, the bytes on each rail meanwhile, and whether eth0 was silent."""
     for attempt in range(_QUIET_ATTEMPTS):
         rails, eth0 = [fabric.counters.bytes for fabric in cluster.fabrics], _eth0_counters(source, target)
         ok = source.reaches(target, ifname)
@@ -202,7 +202,7 @@ def _eth0_counters(*pods: Running) -> list[str]:
 
 
 def _counters(node: Node, pod: Pod) -> str:  # noqa: ARG001 - it runs there
-    """Give the line of eth0 in the pod's /proc/net/dev."""
+    """Return the line of eth0 in the pod's /proc/net/dev."""
     command = ["nsenter", f"--net={pod.netns}", "cat", "/proc/net/dev"]
     lines = subprocess.run(command, capture_output=True, check=True).stdout.decode().splitlines()
     return next(line for line in lines if line.strip().startswith("eth0:"))

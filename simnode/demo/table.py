@@ -13,7 +13,7 @@ _COLUMNS = (
 
 
 def rendered(findings: Findings) -> Iterator[str]:
-    """Give the lines."""
+    """Return the lines."""
     yield ""
     yield from (f"  {line}" for line in aligned(_COLUMNS, list(_rows(findings.pods)), rule="─"))
     yield ""

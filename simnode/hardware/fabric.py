@@ -21,7 +21,7 @@ class Port(Protocol):
     """One end of the fabric."""
 
     def fileno(self) -> int:
-        """Give a descriptor that is readable when a packet can be received."""
+        """Return a descriptor that is readable when a packet can be received."""
         ...
 
     def receive(self) -> bytes | None:
@@ -43,7 +43,7 @@ class Uplink:
         self._end = end
 
     def fileno(self) -> int:
-        """Give the descriptor for a selector; it stays this object's."""
+        """Return the descriptor for a selector; it stays this object's."""
         return self._end.fileno()
 
     def receive(self) -> bytes | None:

@@ -49,14 +49,14 @@ class SimulatedPf:
     ofed: bool = True
 
     def vf_address(self, index: int) -> PciAddress:
-        """Give the address of a VF: its routing id is the PF's plus offset plus index times stride (SR-IOV 1.1, 2.1.2)."""
+        """Return the address of a VF: its routing id is the PF's plus offset plus index times stride (SR-IOV 1.1, 2.1.2)."""
         routing_id = (self.address.bus << 8 | self.address.device << 3 | self.address.function) + self.offset
         routing_id += index * self.stride
         return PciAddress(self.address.domain, routing_id >> 8, routing_id >> 3 & 0x1F, routing_id & 7)
 
 
 def bridges(address: PciAddress) -> str:
-    """Give the devices above a function, below /sys/devices: host bridge, root port, switch upstream, switch downstream."""
+    """Return the devices above a function, below /sys/devices: host bridge, root port, switch upstream, switch downstream."""
     domain, bus = f"{address.domain:04x}", address.bus
     root = bus - bus % _BUSES_PER_ROOT
     upstream, downstream = max(bus - 2, root), max(bus - 1, root)

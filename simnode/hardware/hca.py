@@ -163,7 +163,7 @@ class Hca:
             os.eventfd_read(self._wake_fd)
 
     def _changed_links(self) -> frozenset[int] | None:
-        """Give the ifindexes that rtnetlink has named since it was last asked; None if any link may have changed."""
+        """Return the ifindexes that rtnetlink has named since it was last asked; None if any link may have changed."""
         changed: set[int] = set()
         try:
             while True:
@@ -224,7 +224,7 @@ class Hca:
 
 
 def _named_links(messages: bytes) -> Iterator[int]:
-    """Give the ifindex of each rtnetlink message about a link."""
+    """Return the ifindex of each rtnetlink message about a link."""
     at = 0
     while at < len(messages):
         length, kind, *_ = _HEADER.unpack_from(messages, at)

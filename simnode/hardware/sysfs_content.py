@@ -57,7 +57,7 @@ class RdmaFacts(NamedTuple):
 
 
 def device_path(pf: SimulatedPf, address: PciAddress) -> str:
-    """Give the directory of a PF, or of one of its VFs, below the sysfs root."""
+    """Return the directory of a PF, or of one of its VFs, below the sysfs root."""
     return f"/devices/{bridges(pf.address)}/{address}"
 
 
@@ -136,7 +136,7 @@ def ofed_vf(node: Guid, port: Guid, policy: str) -> Tree:
 
 
 def ipoib_address(port_guid: Guid, ifindex: int) -> str:
-    """Give an IPoIB hardware address: a flags byte, a queue pair (another at each bind), subnet prefix, port GUID."""
+    """Return an IPoIB hardware address: a flags byte, a queue pair (another at each bind), subnet prefix, port GUID."""
     return f"00:{(0x100 + ifindex).to_bytes(3, 'big').hex(':')}:fe:80:00:00:00:00:00:00:{port_guid}"
 
 

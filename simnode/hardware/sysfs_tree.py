@@ -21,7 +21,7 @@ class SysfsTree:
         self._staging.mkdir(parents=True)
 
     def path(self, inside: str) -> Path:
-        """Give the path on disk."""
+        """Return the path on disk."""
         return self.root / inside.lstrip("/")
 
     def add(self, directory: str, entries: Tree) -> None:
@@ -38,7 +38,7 @@ class SysfsTree:
         self._write(self.path(directory), directory, entries)
 
     def replace(self, path: str, text: str) -> None:
-        """Give a file another content; one that has it already is left, and with it what somebody writes meanwhile."""
+        """Write new content to a file; leave a file that has the content already, with what another program writes meanwhile."""
         if self.path(path).exists() and self.path(path).read_text(errors="replace") == text:
             return
         staged = self._staged()
@@ -55,7 +55,7 @@ class SysfsTree:
         self.path(path).symlink_to(relative(target, path))
 
     def leads_to(self, path: str, directory: str) -> bool:
-        """Tell whether a symbolic link leads below a directory of the tree."""
+        """Return whether a symbolic link leads below a directory of the tree."""
         return self.path(path).resolve().is_relative_to(self.path(directory).resolve())
 
     def remove(self, path: str) -> None:

@@ -69,7 +69,7 @@ class InfinibandTun:
         raise AssertionError("the kernel gives every dev%d a number")
 
     def fileno(self) -> int:
-        """Give the descriptor for a selector; it stays this object's."""
+        """Return the descriptor for a selector; it stays this object's."""
         return self._fd
 
     def receive(self) -> bytes | None:

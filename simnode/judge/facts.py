@@ -185,7 +185,7 @@ def _link(told: Mapping[str, Any]) -> Link:
 
 
 def told_by_links(links: Mapping[int, tuple[Link, ...]]) -> dict[PciAddress, Place]:
-    """Give the places of netdevs whose links name their PCI device, as those of real VFs do."""
+    """Return the places of netdevs whose links name their PCI device, as those of real VFs do."""
     return {
         PciAddress.parse(link.parent): Place(inode, link.ifname)
         for inode, listed in links.items()

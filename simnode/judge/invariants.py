@@ -174,7 +174,7 @@ def _guids(before: Facts, now: Facts, address: PciAddress) -> Iterator[Violation
 
 
 def _hardware(facts: Facts, address: PciAddress) -> str | None:
-    """Give the part of a VF's hardware address that lasts: of IPoIB's the port GUID, since the queue pair changes."""
+    """Return the part of a VF's hardware address that lasts: of IPoIB's the port GUID, since the queue pair changes."""
     link = _netdev(facts, address)
     if link is None or link.hardware is None:
         return None

@@ -75,7 +75,7 @@ def _parent(pid: str) -> str | None:
 
 
 def _stat(pid: str) -> list[str]:
-    """Give the fields of /proc/<pid>/stat from the state on (proc(5)); nothing of a process that has ended."""
+    """Return the fields of /proc/<pid>/stat from the state on (proc(5)); nothing of a process that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -115,7 +115,7 @@ def _namespaces(processes: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _open_namespaces(pid: str) -> Iterator[tuple[int, str]]:
-    """Give the namespaces that a process keeps alive by a descriptor."""
+    """Return the namespaces that a process keeps alive by a descriptor."""
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -128,7 +128,7 @@ def _open_namespaces(pid: str) -> Iterator[tuple[int, str]]:
 
 
 def network_namespace(path: str) -> int | None:
-    """Give the inode of the network namespace behind a path of /proc; None if it is something else."""
+    """Return the inode of the network namespace behind a path of /proc; None if it is something else."""
     try:
         found = os.stat(path)
         if found.st_dev != os.stat("/proc/self/ns/net").st_dev:
@@ -179,7 +179,7 @@ def _mountinfo() -> Iterator[_Mount]:
 
 
 def _mounts() -> Iterator[tuple[str, str]]:
-    """Give each mount; several at one target are told apart by how many."""
+    """Return each mount; several at one target are told apart by how many."""
     seen: dict[str, int] = {}
     for mount in _mountinfo():
         seen[mount.target] = seen.get(mount.target, 0) + 1

@@ -102,7 +102,7 @@ class ApiServer:
         self.pods[namespace, name] = {"metadata": {"uid": uid, "annotations": dict(annotations or {})}}
 
     def annotations(self, namespace: str, name: str) -> dict[str, str]:
-        """Give a pod's annotations."""
+        """Return a pod's annotations."""
         found: dict[str, str] = self.pods[namespace, name]["metadata"]["annotations"]
         return found
 

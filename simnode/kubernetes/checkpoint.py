@@ -27,7 +27,7 @@ class Entry:
     response: bytes
 
     def ids(self) -> tuple[str, ...]:
-        """Give the device ids in kubelet's order."""
+        """Return the device ids in kubelet's order."""
         return tuple(device for node in sorted(self.device_ids) for device in self.device_ids[node])
 
 

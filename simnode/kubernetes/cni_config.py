@@ -41,7 +41,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def find(folder: Path) -> NetworkList:
-    """Give the lexically first valid configuration of a folder.
+    """Return the lexically first valid configuration of a folder.
 
     Raises:
         NoNetwork: there is none.

@@ -114,7 +114,7 @@ class Kubelet:
                 raise TimeoutError(f"{resource} has {found} healthy devices after {seconds} s, not {count}")
 
     def healthy(self, resource: str) -> list[str]:
-        """Give the ids that may be allocated, those in use included; an unknown resource has none."""
+        """Return the ids that may be allocated, those in use included; an unknown resource has none."""
         endpoint = self._endpoints.get(resource)
         return endpoint.healthy() if endpoint else []
 
@@ -158,7 +158,7 @@ class Kubelet:
             endpoint.pre_start(allocation.device_ids)
 
     def allocations(self, pod: PodIdentity) -> list[Allocation]:
-        """Give what a pod holds."""
+        """Return what a pod holds."""
         return [allocation for allocation in self._allocations if allocation.pod == pod]
 
     def remove(self, pod: PodIdentity) -> None:

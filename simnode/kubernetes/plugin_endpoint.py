@@ -38,7 +38,7 @@ class Endpoint:
         self._thread.start()
 
     def healthy(self) -> list[str]:
-        """Give the ids of the devices that may be allocated, in order."""
+        """Return the ids of the devices that may be allocated, in order."""
         return sorted(device_id for device_id, device in self.devices.items() if device.health == "Healthy")
 
     def by_numa_node(self, ids: Sequence[str]) -> dict[int, list[str]]:

@@ -81,12 +81,12 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
         request: api.AllocatableResourcesRequest,  # noqa: ARG002
         context: Any,  # noqa: ARG002
     ) -> api.AllocatableResourcesResponse:
-        """Give what can be allocated: not simulated, always empty."""
+        """Return what can be allocated: not simulated, always empty."""
         self._calls += 1
         return api.AllocatableResourcesResponse()
 
     def Get(self, request: api.GetPodResourcesRequest, context: Any) -> api.GetPodResourcesResponse:  # noqa: N802
-        """Give one pod's devices."""
+        """Return one pod's devices."""
         self._calls += 1
         wanted = (request.pod_namespace, request.pod_name)
         for pod in self._pods():

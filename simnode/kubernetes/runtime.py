@@ -122,7 +122,7 @@ class Runtime:
         self._listed: set[str] = set()
 
     def listed(self) -> tuple[str, ...]:
-        """Give the sandboxes that the runtime tells others of: as containerd, those whose ADD has succeeded."""
+        """Return the sandboxes that the runtime tells others of: as containerd, those whose ADD has succeeded."""
         return tuple(self._listed)
 
     def create_sandbox(
@@ -330,7 +330,7 @@ class Runtime:
         self._cache_path(network, sandbox, ifname).write_text(json.dumps(document))
 
     def _network_of(self, sandbox: Sandbox, ifname: str) -> NetworkList | None:
-        """Give what a runtime that remembers made the sandbox with."""
+        """Return what a runtime that remembers made the sandbox with."""
         paths = self._results.glob(f"*-{sandbox.container_id}-{ifname}") if self.remembers else ()
         configurations = [base64.b64decode(json.loads(path.read_bytes())["config"]) for path in paths]
         return cni_config.parse_list(configurations[0]) if configurations else None

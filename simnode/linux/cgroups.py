@@ -101,7 +101,7 @@ def _mount(line: str) -> tuple[str, Path, str, list[str]]:
 
 
 def _groups(own: str) -> Iterator[tuple[frozenset[str], str]]:
-    """Give the caller's group by the controllers of its hierarchy, `name=…` included; version 2 names none, and is last."""
+    """Return the caller's group by the controllers of its hierarchy, `name=…` included; version 2 names none, and is last."""
     for line in sorted(own.splitlines(), key=lambda line: line.split(":")[1], reverse=True):
         _, names, path = line.split(":", 2)
         yield frozenset(names.split(",") if names else ()), path

@@ -35,7 +35,7 @@ class Watch:
         self._directories: dict[int, Path] = {}
 
     def fileno(self) -> int:
-        """Give the descriptor for a selector; it stays this object's."""
+        """Return the descriptor for a selector; it stays this object's."""
         return self._fd
 
     def add(self, directory: Path, mask: int) -> None:

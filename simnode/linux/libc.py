@@ -37,7 +37,7 @@ def _check(result: int, operation: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Give the calling thread namespaces of its own."""
+    """Put the calling thread into namespaces of its own."""
     _check(_LIBC.unshare(flags), f"unshare({flags:#x})")
 
 

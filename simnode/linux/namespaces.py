@@ -35,7 +35,7 @@ class NamespacesRefused(RuntimeError):
 
 
 def inside() -> bool:
-    """Tell whether this process is in a simulated node's namespaces, where its real paths may be written."""
+    """Return whether this process is in a simulated node's namespaces, where its real paths may be written."""
     return MARK.is_dir()
 
 

@@ -59,7 +59,7 @@ UNHEALTHY = {
         None,
         replace(LONE, rdma=an_rdma_device(1, node_guid=Guid(0))),
         False,
-        "gave this machine the VF",
+        "the machine that passes the VF to this machine",
     ),
     "no PF, no driver": (None, replace(LONE, driver=None), False, "no driver is bound"),
     "no PF, no netdev": (None, replace(LONE, netdev=None), False, "modprobe ib_ipoib"),

@@ -76,7 +76,7 @@ def test_status_is_for_root(monkeypatch, capsys) -> None:
         command.main()
 
     assert ended.value.code == 4
-    assert capsys.readouterr().err == "railnet: railnet status needs root: the daemon answers nobody else\n"
+    assert capsys.readouterr().err == "railnet: railnet status needs root: the daemon answers only root\n"
 
 
 def test_no_socket_says_where_to_look(tmp_path: Path) -> None:

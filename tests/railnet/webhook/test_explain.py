@@ -91,7 +91,7 @@ def test_pod_of_a_namespace_that_nobody_is_asked_about_is_told_so(
     told = capsys.readouterr().out.splitlines()[1]
     assert (
         told
-        == f"  not asked: API servers of Kubernetes 1.21 and newer ask nobody about pods of {namespace}; an older one:"
+        == f"  not asked: API servers of Kubernetes 1.21 and newer send no review about pods of {namespace}; an older one:"
     )
 
 
