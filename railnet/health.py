@@ -1,7 +1,7 @@
-"""HTTP without TLS: /healthz while the event loop turns, /readyz if all is served that should be, else why not, and /metrics.
+"""HTTP without TLS: /healthz while the event loop runs, /readyz with the reasons why the node is not served, and /metrics.
 
-The node daemon's port belongs to the node, as the daemon does: one that waits for another one's end leaves it to that one, and
-takes it as soon as it is free. The admission helper's belongs to its pod.
+The node has one port for its daemon. A daemon that waits for the end of another daemon takes the port when it is free. The
+admission helper's port belongs to its pod.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ _RETRY_SECONDS = 1.0
 
 
 class Health:
-    """What is answered; `reasons` gives why it is not ready, nothing if it is, and `metrics` the text of /metrics."""
+    """The answers: `reasons` returns why the node is not served, empty if it is; `metrics` returns the text of /metrics."""
 
     def __init__(self) -> None:
-        """Be not ready until told what it depends on."""
+        """Be not ready until `reasons` is set."""
         self.reasons: Callable[[], list[str]] = lambda: ["it is starting"]
         self.metrics: Callable[[], str] = str
 
@@ -54,7 +54,7 @@ class Health:
         said = False
         while True:
             try:
-                # Told to serve at once it would wait once more, and one that is cancelled then leaves its sockets open.
+                # With start_serving=True, start_server awaits once more; a cancellation there would leave the sockets open.
                 async with await asyncio.start_server(self._connection, host, port, start_serving=False) as server:
                     await server.serve_forever()
             except OSError as error:
@@ -64,7 +64,7 @@ class Health:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A prober that goes away, stays silent or sends no line of text is none of our business.
+        # A client that goes away, stays silent or sends no line of text is ignored.
         with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 request = (await reader.readline()).decode("ascii")

@@ -1,6 +1,6 @@
-"""What the daemon counts, in Prometheus's text format at /metrics. docs/decisions/0026 says why no library does it.
+"""The daemon's metrics, in Prometheus's text format at /metrics. docs/decisions/0026 says why no library writes it.
 
-Every label has few values: none is of a pod, a sandbox or a VF.
+Every label has few values: no label names a pod, a sandbox or a VF.
 """
 
 from collections import Counter
@@ -20,16 +20,16 @@ _LARGEST_CODE = 199  # CNI's and Railnet's own; a delegate may answer any number
 
 
 class Metrics:
-    """Counts what it is told, and asks for the rest when it is read.
+    """Counts what is reported, and reads the gauges when the text is requested.
 
     Attributes:
-        vfs: gives the VFs that each pool offers, by resource, and whether a sandbox has them.
-        registrations: gives how often kubelet took each pool's socket, by resource.
-        queue: gives how many requests wait for a place.
+        vfs: returns the VFs that each pool offers, by resource, and whether a sandbox has them.
+        registrations: returns how often kubelet took each pool's socket, by resource.
+        queue: returns how many requests wait for a delegate slot.
     """
 
     def __init__(self) -> None:
-        """Count nothing yet."""
+        """Start with all counters at zero."""
         self.vfs: Callable[[], Mapping[str, Iterable[tuple[OfferedVf, bool]]]] = dict
         self.registrations: Callable[[], Mapping[str, int]] = dict
         self.queue: Callable[[], int] = int
@@ -40,7 +40,7 @@ class Metrics:
     def ask(
         self, table: VfTable, services: list[PoolService], registrations: list[Registration], places: DelegateSlots
     ) -> None:
-        """Ask these who know, from now on."""
+        """Read the gauges from these objects from now on."""
         self.queue = lambda: places.waiting
         self.registrations = lambda: {one.resource: one.registrations for one in registrations}
         self.vfs = lambda: {
@@ -59,22 +59,22 @@ class Metrics:
         self._seconds.setdefault(labels, Histogram(_BUCKETS)).observe(seconds)
 
     def took_back(self, kind: str) -> None:
-        """Count what nobody had any more and is back, by sweep or GC (`cni.events.TookBack`)."""
+        """Count a leaked resource that the sweep or GC has reclaimed (`cni.events.TookBack`)."""
         self._leaks[("kind", kind),] += 1
 
     def text(self) -> str:
-        """Give all of it, as of now."""
+        """Return the text of /metrics."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield from family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())
         yield from family("railnet_cni_requests_total", "counter", "Requests that have ended.", counted(self._requests))
         yield from family(
-            "railnet_cni_queue", "gauge", "Requests that wait for a place to run a delegate.", [("", (), self.queue())]
+            "railnet_cni_queue", "gauge", "Requests that wait for a delegate slot.", [("", (), self.queue())]
         )
         yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
         yield from family(
-            "railnet_leaks_total", "counter", "What nobody had any more and was taken back.", counted(self._leaks)
+            "railnet_leaks_total", "counter", "Leaked resources that were reclaimed.", counted(self._leaks)
         )
         registrations: Counter[Labels] = Counter(
             {(("resource", name),): count for name, count in self.registrations().items()}
@@ -102,7 +102,7 @@ def _code(code: int | None) -> str:
 
 
 def _reason(offer: OfferedVf) -> str:
-    """Say in one word why a VF is unhealthy; the words for people are in the log and in kubelet's list."""
+    """Return one word for why a VF is unhealthy; the log and `railnet status` have the whole reason."""
     return "" if offer.reason is None else _lacks(offer.vf) or "port"
 
 

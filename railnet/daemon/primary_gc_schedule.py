@@ -1,4 +1,4 @@
-"""When the daemon looks for what dead pods left of the primary network: at its start, and every minute."""
+"""Reclaim what dead pods left of the primary network: at the daemon's start, and every minute."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _SWEEP_SECONDS = 60.0
 
 
 async def sweeping(configuration: Configuration, leftovers: PrimaryGc) -> None:
-    """Sweep until cancelled. In a task of its own: a plugin may hang, and nobody waits for it."""
+    """Sweep until cancelled. This has a task of its own, because a plugin may hang."""
     while True:
         primary = await asyncio.to_thread(_primary, configuration)
         if primary is not None:
@@ -28,15 +28,15 @@ async def sweeping(configuration: Configuration, leftovers: PrimaryGc) -> None:
 async def _sweep(leftovers: PrimaryGc, primary: Primary) -> None:
     try:
         await leftovers.sweep(primary)
-    except Exception:  # noqa: BLE001 - what is read was written by others; a broom that breaks must not end the daemon
-        _log.exception("leftovers of network %s are not looked at", primary.name)
+    except Exception:  # noqa: BLE001 - other programs wrote what is read; a failed sweep must not end the daemon
+        _log.exception("leftovers of network %s were not reclaimed; the next try is in a minute", primary.name)
 
 
 def _primary(configuration: Configuration) -> Primary | None:
-    """Read the primary's configuration; None while there is none, which others say (`railnet.daemon.conflist_keeper`)."""
+    """Read the primary's configuration; None while there is none, which `railnet.daemon.conflist_keeper` reports."""
     try:
         path = conflist_content.find_primary(configuration.host.root, configuration)
         return chain.parse(read_below(configuration.host.root, path), path)
     except (Misconfigured, CniError, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
-        _log.debug("nothing is swept: %s", error)
+        _log.debug("the primary network is not swept: %s", error)
         return None

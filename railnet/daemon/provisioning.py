@@ -1,4 +1,4 @@
-"""The VFs that the configuration wants, made at the daemon's start; `vf.provision` decides."""
+"""Make the VFs that the configuration asks for, at the daemon's start. `vf.provision` decides which changes that takes."""
 
 import asyncio
 import logging
@@ -17,19 +17,19 @@ _LOOK_SECONDS = 0.05
 
 
 async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    """Make the VFs that are missing, with their GUIDs and drivers, and have the table know them.
+    """Make the VFs that are missing, set their GUIDs, bind their drivers, and refresh the VF table.
 
     Raises:
         OSError: what the kernel refused. Misconfigured: the configuration does not fit the node. NotReady: VFs do not
-            appear, or some are to be made and nobody knows what is in use.
+            appear, or VFs are to be made and it is not known which VFs are in use.
     """
     if _is_for_other_nodes(configuration, table):
         _log.info("provision: this node has no InfiniBand card, so there is nothing to make")
         return
-    # kubelet's word counts only where VFs are to be made: a checkpoint that is not understood ends no daemon that makes none.
+    # kubelet's checkpoint is read only if VFs are to be made: a checkpoint that is not understood ends no daemon that makes none.
     if provision.create(configuration.provision, table.inventory, ()):
         await _create(configuration, table, sysfs)
-    # What recovery has waited for, or somebody else is at, may have a driver by now: to bind it again is EBUSY.
+    # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await asyncio.to_thread(sysfs.inventory))
     pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
     macs = await asyncio.to_thread(vf_links.macs, pfs)
@@ -40,7 +40,7 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -
 
 async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
     vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
-    # A VF with a driver whose netdev is elsewhere is in some pod, whoever put it there.
+    # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
     in_use |= vf_holders.allocated(configuration)
     create = provision.create(configuration.provision, table.inventory, in_use)
@@ -49,7 +49,7 @@ async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
     for step in provision.create(configuration.provision, table.inventory, ()):
         if step not in create:
             _log.warning(
-                "PF %s keeps its %d VFs, since some are in use: %d are made when the daemon starts while none is",
+                "PF %s keeps its %d VFs, because pods use some of them: %d are made when the daemon starts while no pod uses any",
                 step.pf,
                 step.replaced,
                 step.count,
@@ -58,16 +58,16 @@ async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
 
 
 def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
-    """Tell whether `provision` names only PFs of other nodes: one configuration may serve those without a card, too."""
+    """Return whether `provision` names only PFs of other nodes: nodes without a card may have the same configuration."""
     pfs = table.inventory.pfs
     named = {entry.pf for entry in configuration.provision}
     return not any(pf.address in named or pf.link_layer == "InfiniBand" for pf in pfs)
 
 
 async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    """Wait a little until the VFs that were bound have their netdevs and RDMA devices; kubelet then sees them healthy.
+    """Wait a little until the bound VFs have their netdevs and RDMA devices, so that kubelet sees them healthy.
 
-    One that is not given out whatever becomes of it is not waited for: its netdev was looked for everywhere.
+    A withheld VF is not waited for: recovery has already looked for its netdev in every namespace.
     """
     give_up = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     wanted = {entry.pf for entry in configuration.provision}
@@ -75,7 +75,7 @@ async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
         table.refresh(await asyncio.to_thread(sysfs.inventory))
         vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted]
         free = [(pf, vf) for pf, vf in vfs if not (table.owner(vf.address) or table.withheld(vf.address))]
-        # A plain Ethernet card has no RDMA device, and then neither have its VFs.
+        # A plain Ethernet card has no RDMA device, and its VFs have none.
         late = [str(vf.address) for pf, vf in free if vf.netdev is None or (vf.rdma is None and pf.rdma is not None)]
         if not late:
             return

@@ -1,6 +1,6 @@
-"""What the cluster is told of a pod's rails: `network-status` where it has them, an event where it was refused.
+"""Publish the result of an ADD with rails to the API server: `network-status` on the pod, or an event if it was refused.
 
-Everything is sent after the runtime has its answer, by a thread of its own: no ADD waits for the API server.
+A thread of its own sends each message after the runtime has its answer: no ADD waits for the API server.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from railnet.configuration import Configuration, Publish
 
 _log = logging.getLogger(__name__)
 _REASON = "RailnetAttachFailed"
-_LAST_SECONDS = 1.0  # of a daemon that ends; its successor waits for it
+_LAST_SECONDS = 1.0  # at the daemon's end; the next daemon waits for this one
 
 
 @asynccontextmanager
 async def publishing(configuration: Configuration) -> AsyncIterator[Observer]:
-    """Give who is told what came of an ADD; what still waits at the end has a second."""
+    """Yield the observer of ADDs; messages that still wait at the end have one second."""
     publish = configuration.publish
     if not (publish.network_status or publish.events):
         yield events.ignore
@@ -50,15 +50,15 @@ async def publishing(configuration: Configuration) -> AsyncIterator[Observer]:
 
 
 class Publisher:
-    """Makes messages of outcomes. A pod whose UID the runtime does not say is left alone: it could be its namesake."""
+    """Makes a message of each event. A pod without a UID from the runtime gets none: another pod may have its name."""
 
     def __init__(self, outbox: Outbox, publish: Publish, root: Path, node: str) -> None:
-        """Look at the host seen at `root`; `node` is its name in the cluster."""
+        """Read sandboxes of the host seen at `root`; `node` is the node's name in the cluster."""
         self._outbox, self._publish, self._root = outbox, publish, root
         self._series = Series(node)
 
     def __call__(self, told: Attached | Refused) -> None:
-        """Have it sent."""
+        """Queue the message of one event."""
         match told:
             case Attached(record=record) if record.pod.uid and self._publish.network_status:
                 self._outbox.put(NetworkStatus(record.pod, told.static, partial(_elements, told, self._root)))
@@ -73,7 +73,7 @@ def _elements(attached: Attached, root: Path) -> list[dict[str, Any]]:
 
 
 def _macs(attached: Attached, root: Path) -> dict[str, str]:
-    """Read the rails' hardware addresses; a sandbox that is gone has none."""
+    """Read the hardware addresses of a sandbox's rails; empty if the sandbox is gone."""
     netns = attached.record.netns
     with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:
         return {} if fd is None else hardware_addresses((one.ifname for one in attached.record.attachments), fd)

@@ -1,4 +1,4 @@
-"""Which pod kubelet gave which VF to, of our resources: from its checkpoint."""
+"""Which pod holds which VF, by kubelet's checkpoint."""
 
 import logging
 
@@ -11,23 +11,23 @@ _log = logging.getLogger(__name__)
 
 
 def allocated(configuration: Configuration) -> set[PciAddress]:
-    """Give what kubelet has allocated of our resources.
+    """Return the VFs that kubelet has allocated to pods.
 
     Raises:
-        NotReady: kubelet's checkpoint is there and cannot be understood; then nobody knows what is in use.
+        NotReady: kubelet's checkpoint exists and is not understood, so it is not known which VFs are in use.
     """
     try:
         return set(_holders(configuration))
     except ValueError as error:
-        raise NotReady(f"no VF is provisioned before it is known what is in use: {error}") from None
+        raise NotReady(f"no VF is provisioned, because it is not known which VFs pods use: {error}") from None
 
 
 def pods(configuration: Configuration) -> dict[PciAddress, str] | None:
-    """Give the UIDs of the pods that kubelet gave VFs to; None where its checkpoint cannot be understood."""
+    """Return the UID of each VF's pod; None if kubelet's checkpoint cannot be read or understood."""
     try:
         return _holders(configuration)
     except (OSError, ValueError) as error:
-        _log.warning("who has which VF is not known: %s", error)
+        _log.warning("it is not known which pod holds which VF: %s", error)
         return None
 
 
@@ -35,6 +35,6 @@ def _holders(configuration: Configuration) -> dict[PciAddress, str]:
     try:
         entries = CheckpointFile(configuration.host.kubelet).read()
     except NotReady:
-        return {}  # kubelet has not started yet, so nothing runs
+        return {}  # kubelet has not started yet, so no pod runs
     held = [(uid, ids) for uid, pod in entries.items() for name, ids in pod.items() if name in configuration.resources]
     return {PciAddress.parse(id_): uid for uid, ids in held for id_ in ids}

@@ -1,4 +1,4 @@
-"""What `railnet status` prints for people: whether the node is served, its rails, its pods' VFs, and what is wrong with the others."""
+"""The table of `railnet status`: whether the node is served, its rails, the pods with VFs, and why other VFs are unhealthy."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ _SANDBOXES = tuple(map(Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "
 
 
 def rendered(told: dict[str, Any]) -> Iterator[str]:
-    """Return the lines for what `railnet.status.report` told; of what cannot be printed, as in names that pods give to links, its number."""
+    """Yield the lines of a report. A character that cannot be printed, such as in a link name that a pod chose, is shown as its number."""
     for line in _lines(told):
         yield "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
 
@@ -27,7 +27,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     if told["rails"]:
         yield from aligned(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
     else:
-        yield "This node has no card that can be a rail: no pod gets one here, and all others are as before."
+        yield "This node has no card that can be a rail. Pods that ask for no rail run as before."
     if told["vfs"]:
         yield ""
         yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
@@ -37,7 +37,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield from _unhealthy(told["vfs"])
     if told["queue"]:
         yield ""
-        yield f"{told['queue']} plugins wait for a place to run."
+        yield f"{told['queue']} plugins wait for a delegate slot."
 
 
 def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
@@ -79,10 +79,10 @@ def _duration(seconds: float) -> str:
 
 
 def _unhealthy(vfs: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Name each reason once: a PF whose port is down has a hundred VFs that say so."""
+    """Yield each reason once: all VFs of a PF with a port that is down have the same reason."""
     reasons = Counter(vf["reason"] for vf in vfs if vf["reason"] is not None)
     if reasons:
         yield ""
-        yield "Not healthy, so kubelet gives them to no new pod:"
+        yield "Unhealthy VFs, which kubelet gives to no new pod:"
     for reason, count in reasons.items():
         yield f"  {count} {'VF' if count == 1 else 'VFs'}: {reason}"

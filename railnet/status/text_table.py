@@ -1,4 +1,4 @@
-"""Rows of text under heads, as tables for people are printed. Pure."""
+"""A text table: aligned columns under their heads. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class Column(NamedTuple):
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], rule: str = "") -> Iterator[str]:
-    """Return the lines: the heads, a line of `rule` below them if it is given, and the rows."""
+    """Yield the lines: the heads, a line of `rule` characters if `rule` is given, and the rows."""
     heads = [column.head for column in columns]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
     ruled = [[rule * width for width in widths]] if rule else []

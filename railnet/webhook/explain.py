@@ -11,15 +11,15 @@ from admission.policy import Policy
 from railnet.configuration import Configuration
 from vf.errors import Misconfigured
 
-# As `railnet.strict_yaml` says, and too many brackets.
+# The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
 _NO_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
 
 
 def explain(file: str, configuration: Configuration) -> bool:
-    """Print an explanation of each pod; tell whether all would be let in.
+    """Print an explanation of each pod; return whether every pod would be admitted.
 
     Raises:
-        Misconfigured: the file cannot be read, is no YAML, or holds something else than Pods and Namespaces.
+        Misconfigured: the file cannot be read, is not YAML, or has an object other than a Pod or a Namespace.
     """
     source = "standard input" if file == "-" else file
     explained = list(offline.explain(_documents(file, source), policy(configuration)))
@@ -31,7 +31,7 @@ def explain(file: str, configuration: Configuration) -> bool:
 
 
 def policy(configuration: Configuration) -> Policy:
-    """Take from the node configuration what pods are checked against."""
+    """Return the part of the node configuration that a review needs."""
     return Policy(
         resources=tuple(pool.resource for pool in configuration.pools),
         rails=None if configuration.rails is None else len(configuration.rails),

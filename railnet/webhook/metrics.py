@@ -1,4 +1,4 @@
-"""What the admission helper counts. No label names a pod, a namespace or a job."""
+"""The admission helper's metrics. No label names a pod, a namespace or a job."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class AdmissionMetrics:
-    """Counts reviews (`admission.server.Meter`); `expires` gives when the certificate that is shown ends, None if there is none."""
+    """Counts reviews (`admission.server.Meter`); `expires` returns the end of the served certificate, None without one."""
 
     def __init__(self, expires: Callable[[], datetime | None]) -> None:
-        """Count nothing yet."""
+        """Start with all counters at zero."""
         self._expires = expires
         self._reviews: Counter[Labels] = Counter()
         self._seconds = Histogram(_BUCKETS)
@@ -25,12 +25,12 @@ class AdmissionMetrics:
         self._seconds.observe(seconds)
 
     def text(self) -> str:
-        """Return all of it, as of now."""
+        """Return the text of /metrics."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield from family(
-            "railnet_admission_reviews_total", "counter", "Requests by what came of them.", counted(self._reviews)
+            "railnet_admission_reviews_total", "counter", "Reviews by outcome and operator.", counted(self._reviews)
         )
         yield from family(
             "railnet_admission_review_seconds",
@@ -42,6 +42,6 @@ class AdmissionMetrics:
         yield from family(
             "railnet_admission_certificate_expiry_timestamp_seconds",
             "gauge",
-            "When the certificate that is shown ends.",
+            "End of the served certificate's validity.",
             [] if expires is None else [("", (), expires.timestamp())],
         )

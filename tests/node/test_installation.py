@@ -25,7 +25,7 @@ BUNDLES = PLUGINS / ".railnet"
 CACHES = Path("/var/lib/cni")
 
 # As `railnet`, but of another version, so that its bundle and its executable are others.
-OTHER_VERSION = "import sys; from railnet import bundle, __main__; bundle.VERSION = sys.argv.pop(1); __main__.main()"
+OTHER_VERSION = "import sys; from railnet import __main__; from railnet.install import host_python; host_python.VERSION = sys.argv.pop(1); __main__.main()"
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_pod_that_is_older_than_the_installation_is_taken_down(bare: Node, runti
 
 def test_installation_that_does_not_answer_changes_nothing(node: Node) -> None:
     before = (PLUGINS / "railnet").read_bytes()
-    code = "from railnet import install, __main__; install._EXECUTABLE = '#!/usr/bin/false\\n'; __main__.main()"
+    code = "from railnet import __main__; from railnet.install import installer; installer._EXECUTABLE = '#!/usr/bin/false\\n'; __main__.main()"
 
     done = railnet("install", code=code)
 

@@ -98,7 +98,7 @@ def test_process_is_seen():
 ORPHAN = """
 import os, subprocess, sys, time
 from pathlib import Path
-from simnode import libc
+from simnode.linux import libc
 libc.adopt_orphans()
 subprocess.run(["sh", "-c", "unshare --net sleep 60 &"])
 while [Path(f"/proc/{pid}/comm").read_text() for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()] != ["sleep\\n"]:

@@ -104,7 +104,7 @@ def test_checkpoint_that_is_not_understood_ends_no_daemon_that_makes_no_vfs(
 def test_no_vf_is_made_while_nobody_knows_what_is_in_use(start: Start) -> None:
     start.kubelet_wrote('{"Data": {"OfANewerKubelet": []}}')
 
-    with pytest.raises(NotReady, match="no VF is provisioned before it is known what is in use"):
+    with pytest.raises(NotReady, match="no VF is provisioned, because it is not known which VFs pods use"):
         start.make_vfs(4)
 
     assert start.steps == []
@@ -118,5 +118,5 @@ def test_pf_that_keeps_another_number_of_vfs_is_named(start: Start, caplog: pyte
 
     assert not [step for step in start.steps if isinstance(step, CreateVfs)]
     assert caplog.messages == [
-        f"PF {PF} keeps its 3 VFs, since some are in use: 4 are made when the daemon starts while none is"
+        f"PF {PF} keeps its 3 VFs, because pods use some of them: 4 are made when the daemon starts while no pod uses any"
     ]

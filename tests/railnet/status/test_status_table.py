@@ -82,10 +82,10 @@ def test_reasons_are_named_and_one_that_many_vfs_have_only_once() -> None:
     assert "1     0000:0c:00.0  mlx5_1  -       DOWN      2     0         0          2" in lines
     assert lines[-5:] == [
         "",
-        "Not healthy, so kubelet gives them to no new pod:",
+        "Unhealthy VFs, which kubelet gives to no new pod:",
         f"  2 VFs: {PORT_DOWN}",
         "",
-        "3 plugins wait for a place to run.",
+        "3 plugins wait for a delegate slot.",
     ]
 
 
@@ -118,5 +118,5 @@ def test_node_without_a_card_says_so() -> None:
     assert list(rendered(told(rails=[], vfs=[], sandboxes=[]))) == [
         "railnet 0.1.0: ready",
         "",
-        "This node has no card that can be a rail: no pod gets one here, and all others are as before.",
+        "This node has no card that can be a rail. Pods that ask for no rail run as before.",
     ]
