@@ -10,7 +10,7 @@ import pytest
 from cni.host import lock
 from railnet import VERSION
 from railnet.__main__ import _HEALTH_PORT, _parser
-from railnet.configuration import Configuration, HostPaths, parse
+from railnet.configuration import Configuration, HostConfiguration, parse
 from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
 
 RENDERED = [folder for folder in FOLDERS if "admission" not in folder]
@@ -90,7 +90,7 @@ def test_every_path_the_daemon_is_told_of_is_the_hosts() -> None:
     (daemon,) = pod()["containers"]
     sources = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod()["volumes"]}
     mounted = {mount["mountPath"]: sources[mount["name"]] for mount in daemon["volumeMounts"]}
-    paths: HostPaths = DEFAULT.host
+    paths: HostConfiguration = DEFAULT.host
     needed = [
         lock.RUN,
         str(paths.sysfs),

@@ -365,7 +365,7 @@ PARSERS = (
         "configuration",
         node_configuration,
         (Misconfigured,),
-        {"railnet.configuration": (), "railnet.strict_yaml": ()},
+        {"railnet.configuration": (), "railnet.strict_yaml": (), "railnet.value_readers": ()},
         largest=10_000,  # PyYAML, in Python, takes a second for 200 KB
     ),
     Parser(

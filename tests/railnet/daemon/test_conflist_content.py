@@ -9,7 +9,7 @@ import pytest
 
 from cni.host import netconf
 from deviceplugin.pools import Pool
-from railnet.configuration import Configuration, HostPaths, Timeouts
+from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon.conflist_content import FOLDER, NAME, compose, copies, find_primary, why_inactive
 from vf.errors import Misconfigured
 
@@ -68,7 +68,7 @@ def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
 
 def test_conflist_carries_what_the_slow_lane_needs_of_the_configuration() -> None:
     configuration = Configuration(
-        host=replace(HostPaths(), kubelet=Path("/k")),
+        host=replace(HostConfiguration(), kubelet=Path("/k")),
         pools=(Pool("b/b"), Pool("a/a")),
         timeouts=Timeouts(daemon=1.5, delegate=9.0),
     )

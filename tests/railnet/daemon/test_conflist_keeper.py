@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from railnet.configuration import Configuration, HostPaths, Timeouts
+from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon import conflist_keeper as activation_module
 from railnet.daemon.conflist_content import FOLDER, NAME
 from railnet.daemon.conflist_keeper import ConflistKeeper
@@ -34,7 +34,7 @@ class Host:
         return self.folder / name
 
     def activation(self, **changes: Any) -> ConflistKeeper:
-        return ConflistKeeper(replace(Configuration(host=replace(HostPaths(), root=self.root)), **changes))
+        return ConflistKeeper(replace(Configuration(host=replace(HostConfiguration(), root=self.root)), **changes))
 
     @property
     def written(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def test_file_that_sorts_before_is_said_and_left_alone(host: Host, caplog: pytes
 
 
 def test_host_without_the_folder_is_trouble_and_no_error(tmp_path: Path) -> None:
-    activation = ConflistKeeper(Configuration(host=replace(HostPaths(), root=tmp_path)))
+    activation = ConflistKeeper(Configuration(host=replace(HostConfiguration(), root=tmp_path)))
 
     activation.look()
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernel.sysfs import Sysfs
-from railnet.configuration import Configuration, HostPaths
+from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
 from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree, link
 from vf.address import PciAddress
@@ -50,7 +50,7 @@ class Start:
         (self._folder / "device-plugins/kubelet_internal_checkpoint").write_text(checkpoint)
 
     def make_vfs(self, *wanted: int) -> None:
-        host = HostPaths(kubelet=self._folder)
+        host = HostConfiguration(kubelet=self._folder)
         configuration = Configuration(
             host=host, provision=tuple(Provision(PciAddress.parse(PF), vfs) for vfs in wanted)
         )

@@ -12,7 +12,7 @@ from apiserver import client
 from apiserver.network_status import ANNOTATION
 from cni.events import Attached, Observer, Refused, ignore
 from cni.host.errors import CniError
-from railnet.configuration import Configuration, HostPaths, Publish
+from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import publish as publish_module
 from railnet.daemon.publish import publishing
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
@@ -41,7 +41,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServ
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> Configuration:
-    return Configuration(host=HostPaths(root=tmp_path))
+    return Configuration(host=HostConfiguration(root=tmp_path))
 
 
 def tell(configuration: Configuration, *told: Attached | Refused, then: Callable[[], object] = lambda: None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.configuration import Configuration, HostPaths
+from railnet.configuration import Configuration, HostConfiguration
 from railnet.install import host_python as bundle_module
 from railnet.install import installer as install_module
 from railnet.install.installer import DoesNotAnswer
@@ -27,7 +27,7 @@ def works(root: Path, executable: str) -> None:
 
 
 def install(root: Path, try_out: Callable[[Path, str], None] = works) -> list[str]:
-    return install_module.install(Configuration(host=replace(HostPaths(), root=root)), try_out)
+    return install_module.install(Configuration(host=replace(HostConfiguration(), root=root)), try_out)
 
 
 def bundles(host: Path) -> list[Path]:

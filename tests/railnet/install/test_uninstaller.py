@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railnet.configuration import Configuration, HostPaths
+from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon.conflist_content import FOLDER, NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
@@ -29,7 +29,9 @@ def host(tmp_path: Path) -> Path:
     (tmp_path / "proc").mkdir()
     (tmp_path / FOLDER.lstrip("/") / "10-flannel.conflist").write_text(json.dumps(FLANNEL))
     (tmp_path / FOLDER.lstrip("/") / NAME).write_text(json.dumps(OURS))
-    install_module.install(Configuration(host=replace(HostPaths(), root=tmp_path)), lambda root, executable: None)
+    install_module.install(
+        Configuration(host=replace(HostConfiguration(), root=tmp_path)), lambda root, executable: None
+    )
     (tmp_path / "run/netns/cni-1").write_bytes(b"")
     return tmp_path
 
