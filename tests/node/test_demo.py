@@ -91,15 +91,20 @@ def test_nothing_is_left_over(run: Run) -> None:
     assert (run.shown["left_over"], run.shown["left_over_items"]) == (0, [])
 
 
-def test_picture_in_the_readme_is_what_the_demo_prints(run: Run) -> None:
-    drawn = [
-        html.unescape(re.sub("<[^>]*>", "", line))
-        for line in PICTURE.read_text().splitlines()
-        if line.startswith("<text")
-    ]
-    printed = [line.strip() for line in rendered(Findings(**run.shown)) if line]
+def test_picture_in_the_readme_shows_what_the_demo_prints_in_the_same_columns(run: Run) -> None:
+    printed = [line.rstrip() for line in rendered(Findings(**run.shown)) if line.strip(" ─")]
 
-    assert [without_times(line) for line in drawn] == ["$ scripts/demo", *map(without_times, printed)]
+    assert list(map(without_times, picture_lines())) == ["$ scripts/demo", *map(without_times, printed)]
+
+
+def picture_lines() -> list[str]:
+    """Return the picture's text, each run at the column that its x stands for; rules are drawn as lines."""
+    margin, column_width = 18, 7.25  # scripts/picture: MARGIN, COLUMN
+    lines: dict[int, str] = {}
+    for x, y, run in re.findall(r'<text x="([\d.]+)" y="(\d+)"[^>]*>([^<]*)</text>', PICTURE.read_text()):
+        column = round((float(x) - margin) / column_width)
+        lines[int(y)] = lines.get(int(y), "").ljust(column) + html.unescape(run)
+    return [lines[y] for y in sorted(lines)]
 
 
 def without_times(line: str) -> str:
