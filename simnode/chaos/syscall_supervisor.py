@@ -1,6 +1,6 @@
 """Who is asked before each state-changing system call of supervised processes: counts them, and interferes with one.
 
-A point is one such call. The whole process has one count, whatever its threads do (docs/decisions/0028 says why that is not
+A point is one such call. The whole process has one count, whatever its threads do (docs/testing.md says why that is not
 strace's). What happens to nodes before and after belongs to whoever watches.
 """
 
