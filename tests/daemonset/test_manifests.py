@@ -214,8 +214,12 @@ def test_no_container_is_privileged_and_all_drop_what_they_do_not_name() -> None
         assert context["readOnlyRootFilesystem"]
 
 
-def test_readme_says_what_there_is() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_documents_apply_and_delete_what_there_is() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = {
+        folder
+        for page in pages
+        for folder in re.findall(r"kubectl (?:apply|delete) -k (\S+?)/?[\s`]", page.read_text())
+    }
 
-    named = set(re.findall(r"kubectl (?:apply|delete) -k (\S+?)/?[\s`]", readme))
-    assert {"daemonset", "overlays/uninstall"} <= named <= set(FOLDERS)
+    assert {"daemonset", "overlays/uninstall", "overlays/admission"} <= named <= set(FOLDERS)

@@ -16,7 +16,7 @@ from vf.errors import Misconfigured
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.provision import Provision
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
@@ -352,10 +352,10 @@ def test_number_with_more_digits_than_python_prints_is_refused() -> None:
     assert message.startswith("node.yaml: rails[0] is a number that is too long to print; it should be a PCI address")
 
 
-def test_readme_shows_every_key() -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+def test_configuration_page_shows_every_key() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (shown,) = (block for block in blocks if "NodeConfiguration" in block)
     known = refusal("unknown: 1").partition("known here: ")[2]
 
-    parse(shown, "README.md")
+    parse(shown, PAGE.name)
     assert set(yaml.safe_load(shown)) == set(known.split(", "))
