@@ -1,111 +1,158 @@
-"""The API server as a container of the cluster reaches it: HTTPS with the token of its service account.
+"""The one client of the API server: sends a request through a transport, and returns a JSON object or raises a named failure.
 
-Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+The client decides what all programs have in common: the headers, the token of each request, how long an answer may be, and
+which failure an answer is. How bytes reach the API server is the transport's.
 """
 
-import http.client
 import json
-import re
-import ssl
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple, Self
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple, NoReturn, Protocol
 
-CREDENTIALS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_SECONDS = 10.0
-_MAX_ANSWER = 1 << 16  # only what is said of a failure is read …
-_MAX_MESSAGE = 1000  # … and so many characters of it are told
-_MAX_PORT = 0xFFFF
-_MAX_NAME = 253
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+from apiserver.request import JsonObject, Request, Verb
 
-
-class Request(NamedTuple):
-    """One request; `path` begins with a slash, `content_type` is of the body, which is JSON in any case."""
-
-    method: str
-    path: str
-    content_type: str
-    body: bytes
+# The API server takes objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes); JSON's escapes may lengthen them.
+_MAX_ANSWER_BYTES = 8 << 20
+_MAX_MESSAGE = 1000
+_MAX_CONTENT_TYPE = 80
+# 401: the token may just have been replaced. The others: the API server, or a webhook of it, is overloaded or unavailable.
+_TEMPORARY = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 class Answer(NamedTuple):
-    """An answer's status, what a failure's `metav1.Status` says, and the seconds to wait that it asks for, if it does."""
+    """An HTTP answer as a transport received it: `content_type` and `retry_after` are headers, empty if absent."""
 
     status: int
-    message: str = ""
-    retry_after: float | None = None
+    content_type: str
+    retry_after: str
+    body: bytes
 
 
-def path(*segments: str) -> str:
-    """Join names to a path below /api/v1; the runtime told them, and the request has the daemon's rights.
+class Transport(Protocol):
+    """Carries one request to the API server and its answer back."""
 
-    Raises:
-        ValueError: one is no name of an object (DNS subdomain, RFC 1123).
+    def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
+        """Send a request and return the answer, with at most `most_bytes` of its body. Blocks, for a bounded time.
+
+        Raises:
+            OSError: there is no answer, or the API server cannot be trusted.
+        """
+
+
+class RequestFailed(Exception):
+    """The API server did not do what a request asks. `str()` is complete: it names the request, and the cause.
+
+    Attributes:
+        status: the status of HTTP; 0 if no answer came that can be used.
+        retry_after: the seconds that the API server asks to wait before the next request; 0 if it asks for none.
     """
-    for segment in segments:
-        if len(segment) > _MAX_NAME or _NAME.fullmatch(segment) is None:
-            raise ValueError(f"{segment!r:.80} cannot be the name of an API object")
-    return "/api/v1/" + "/".join(segments)
+
+    def __init__(self, message: str, status: int = 0, retry_after: float = 0.0) -> None:
+        """Describe a failure."""
+        super().__init__(message)
+        self.status, self.retry_after = status, retry_after
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may succeed later."""
+        return not self.status or self.status in _TEMPORARY or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+class Absent(RequestFailed):
+    """The object does not exist."""
+
+
+class Conflict(RequestFailed):
+    """The object is not as the request assumes: it exists already, has changed, or is another one of the same name."""
 
 
 class ApiServer:
-    """Sends requests one by one, each on a connection of its own: they are few, and far between."""
+    """Sends requests with the rights of one service account. Threads may share it if they may share the transport."""
 
-    def __init__(self, host: str, port: int, credentials: Path = CREDENTIALS, seconds: float = _SECONDS) -> None:
-        """Use the `token` and `ca.crt` in a folder; `seconds` is what it may take to answer."""
-        self._host, self._port, self._credentials, self._seconds = host, port, credentials, seconds
+    def __init__(self, transport: Transport, token: Callable[[], str], name: str) -> None:
+        """Send through a transport.
 
-    @classmethod
-    def of_cluster(cls, environ: Mapping[str, str], credentials: Path = CREDENTIALS) -> Self | None:
-        """Find the API server by what kubelet gives every container; None outside of a cluster, or without a token."""
-        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "")
-        number = int(port[:9]) if port.isdecimal() else 0
-        if not host or not 0 < number <= _MAX_PORT or not (credentials / "token").exists():
-            return None
-        return cls(host, number, credentials)
+        Args:
+            transport: carries each request.
+            token: reads the token; called for each request, because kubelet replaces the token about every hour.
+            name: the name of the service account, which is the program's as well: User-Agent, and messages.
+        """
+        self._transport, self._token, self._name = transport, token, name
 
-    def send(self, request: Request) -> Answer:
-        """Send and wait for the answer. Blocks: not for an event loop's thread.
+    def send(self, request: Request) -> JsonObject:
+        """Send a request and return the object of the answer. Blocks: not for an event loop's thread.
 
         Raises:
-            OSError: there is no answer, or no credentials.
+            Absent: the object does not exist.
+            Conflict: the object is not as the request assumes.
+            RequestFailed: the request was not done for another reason, or there is no answer that can be used.
         """
-        connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._seconds, context=self._trust())
         try:
-            connection.request(request.method, request.path, request.body, self._headers(request))
-            return _answer(connection.getresponse())
-        except (http.client.HTTPException, ValueError) as error:  # ValueError: the token is none
-            raise OSError(f"{type(error).__name__}: {error!s:.200}") from None
-        finally:
-            connection.close()
-
-    def _trust(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self._credentials / "ca.crt"))
-        # Cluster authorities made by hand lack what RFC 5280 asks of them; no client of the cluster insists on it.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        return context
+            answer = self._transport.exchange(request, self._headers(request), _MAX_ANSWER_BYTES + 1)
+        except OSError as error:
+            kind = "" if type(error) is OSError else f"{type(error).__name__}: "
+            raise RequestFailed(f"cannot {request}: {kind}{error!s:.400}") from None
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            self._fail(request, answer)
+        return _object(request, answer)
 
     def _headers(self, request: Request) -> dict[str, str]:
-        token = (self._credentials / "token").read_text().strip()  # each time: kubelet replaces it about every hour
+        content_type = {} if request.body is None else {"Content-Type": request.content_type}
         return {
-            "Authorization": f"Bearer {token}",
-            "Content-Type": request.content_type,
+            "Authorization": f"Bearer {self._token()}",
             "Accept": "application/json",
-            "User-Agent": "railnet",
+            "User-Agent": self._name,
+            **content_type,
         }
 
+    def _fail(self, request: Request, answer: Answer) -> NoReturn:
+        said, status, seconds = _message(answer.body), answer.status, _seconds(answer.retry_after)
+        if status == HTTPStatus.NOT_FOUND:
+            raise Absent(f"cannot {request}: {said}", status, seconds)
+        if _conflicts(request, status):
+            raise Conflict(f"cannot {request}: {said}", status, seconds)
+        if status == HTTPStatus.FORBIDDEN:
+            said = (
+                f"the service account {self._name} lacks the right '{request.verb.right}' on {request.about}, or a policy "
+                f"forbids the request; apply Railnet's Role and ClusterRole, or change the policy: {said}"
+            )
+        raise RequestFailed(f"cannot {request}: HTTP {status}: {said}", status, seconds)
 
-def _answer(response: http.client.HTTPResponse) -> Answer:
-    if response.status < http.client.BAD_REQUEST:
-        return Answer(response.status)
-    seconds = response.headers.get("Retry-After", "")
-    return Answer(response.status, _message(response), float(seconds) if seconds.isdecimal() else None)
+
+def _conflicts(request: Request, status: int) -> bool:
+    # A patch whose precondition fails is unprocessable (kube-apiserver 1.20 and 1.3x alike): a JSON patch's `test`, a UID.
+    return status == HTTPStatus.CONFLICT or (status == HTTPStatus.UNPROCESSABLE_ENTITY and request.verb is Verb.PATCH)
 
 
-def _message(response: http.client.HTTPResponse) -> str:
-    text = response.read(_MAX_ANSWER).decode(errors="replace")
+def _object(request: Request, answer: Answer) -> JsonObject:
+    if len(answer.body) > _MAX_ANSWER_BYTES:
+        raise RequestFailed(f"cannot {request}: the answer has more than {_MAX_ANSWER_BYTES} bytes")
+    if answer.content_type.partition(";")[0].strip().lower() != "application/json":
+        raise RequestFailed(
+            f"cannot {request}: the answer is {answer.content_type[:_MAX_CONTENT_TYPE]!r}, not application/json; check that "
+            "KUBERNETES_SERVICE_HOST is the API server, and no proxy stands before it"
+        )
+    found = _json(answer.body)
+    if not isinstance(found, dict):
+        raise RequestFailed(f"cannot {request}: the answer is not a JSON object")
+    return found
+
+
+def _message(body: bytes) -> str:
+    """Return what a failure's `metav1.Status` says; another program's answer is quoted as it is."""
+    found = _json(body)
+    if isinstance(found, dict) and found.get("message"):
+        return str(found["message"])[:_MAX_MESSAGE]
+    return body[: 4 * _MAX_MESSAGE].decode(errors="replace").strip()[:_MAX_MESSAGE] or "the API server does not say why"
+
+
+def _json(body: bytes) -> Any:
     try:
-        return str(json.loads(text)["message"])[:_MAX_MESSAGE]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return text.strip()[:_MAX_MESSAGE] or response.reason
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _seconds(retry_after: str) -> float:
+    """Read a Retry-After of seconds, the only form that API servers use."""
+    return float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0

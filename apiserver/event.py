@@ -1,16 +1,14 @@
-"""Events about pods, as `kubectl describe pod` shows them: one object for each pod and reason, which counts.
+"""Events about pods, as `kubectl describe pod` shows them: one object for each pod and reason, with a count.
 
-Source: kubernetes/api, core/v1 Event. Of the two kinds it is the one that every API server from 1.20 on takes from anybody;
-`events.k8s.io/v1` has the same objects.
+Source: kubernetes/api, core/v1 Event. Every API server from 1.20 on takes this kind; `events.k8s.io/v1` has the same objects.
 """
 
 import hashlib
-import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from apiserver.client import Request, path
+from apiserver.request import ApiObject, JsonObject, Request, create, merge_patch
 from vf.record import Pod
 
 _COMPONENT = "railnet"
@@ -21,7 +19,7 @@ _REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A warning about a pod, seen `count` times. For a static pod kubelet's own UID is right: describe looks for it."""
+    """A warning about a pod, seen `count` times. A static pod has kubelet's own UID here: `kubectl describe` looks for that."""
 
     pod: Pod
     node: str
@@ -32,38 +30,27 @@ class Event:
     count: int = 1
 
     def __str__(self) -> str:
-        """Name it in the log."""
+        """Name the event in the log."""
         return f"event {self.reason} of pod {self.pod.namespace}/{self.pod.name}"
 
     @property
     def key(self) -> Hashable:
-        """The newest counts those before it."""
+        """The same for all events of one series: the newest one has the count of all."""
         return ("event", self.pod, self.reason)
 
     @property
     def name(self) -> str:
-        """Name the object: the same for all of a series, and for no other."""
+        """The object's name: the same for all events of a series, and for no other event."""
         digest = hashlib.sha256(f"{self.pod.uid} {self.reason} {self.first.isoformat()}".encode()).hexdigest()[:16]
         return f"{self.pod.name[: _MAX_NAME - 1 - len(digest)].rstrip('-.')}.{digest}"
 
     def requests(self) -> Sequence[Request]:
-        """Make the object; one of a series changes it, and makes it if it has expired."""
-        events = path("namespaces", self.pod.namespace, "events")
-        make = Request("POST", events, "application/json", json.dumps(self._whole()).encode())
-        if self.count == 1:
-            return (make,)
-        change = json.dumps(self._changing()).encode()
-        return (
-            Request(
-                "PATCH",
-                path("namespaces", self.pod.namespace, "events", self.name),
-                "application/merge-patch+json",
-                change,
-            ),
-            make,
-        )
+        """Create the object; the second of a series and later ones change it, and create it if it has expired."""
+        about = ApiObject("v1", "events", self.name, self.pod.namespace)
+        new = create(about, self._whole())
+        return (new,) if self.count == 1 else (merge_patch(about, self._changing()), new)
 
-    def _whole(self) -> dict[str, object]:
+    def _whole(self) -> JsonObject:
         pod = self.pod
         return {
             "apiVersion": "v1",
@@ -83,20 +70,20 @@ class Event:
             **self._changing(),
         }
 
-    def _changing(self) -> dict[str, object]:
+    def _changing(self) -> JsonObject:
         return {"message": _shortened(self.text), "count": self.count, "lastTimestamp": _time(self.last)}
 
 
 class Series:
-    """Counts how often each pod was warned for each reason; remembers the latest thousand."""
+    """Counts the warnings of each pod and reason; remembers the latest thousand series."""
 
     def __init__(self, node: str) -> None:
-        """Begin to count; `node` is where the events come from."""
+        """Begin to count; `node` is the node that reports the events."""
         self._node = node
         self._latest: dict[Hashable, Event] = {}
 
     def warning(self, pod: Pod, reason: str, text: str, now: datetime) -> Event:
-        """Count one more."""
+        """Return the event of one more warning."""
         event = Event(pod, self._node, reason, text, now, now)
         before = self._latest.pop(event.key, None)
         if before is not None:
@@ -108,9 +95,9 @@ class Series:
 
 
 def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # metav1.Time knows no fractions
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # metav1.Time has no fractions of a second
 
 
 def _shortened(text: str) -> str:
-    raw = text.encode(errors="replace")  # a name that a pod gave to a link may be no UTF-8
+    raw = text.encode(errors="replace")  # a pod may give a link a name that is not UTF-8
     return raw.decode() if len(raw) <= _MAX_TEXT else raw[: _MAX_TEXT - 3].decode(errors="ignore") + "…"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.client import Request, path
+from apiserver.request import ApiObject, Request, json_patch, merge_patch
 from vf.record import Attachment, Pod, Record
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -19,10 +19,15 @@ _EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 
 def of_pod(record: Record, result: bytes, macs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Describe `eth0` by the primary's result, and each rail by the record; `macs` are hardware addresses by interface name.
+    """Describe `eth0` by the primary network's result, and each attachment by the record.
+
+    Args:
+        record: the pod's record.
+        result: the CNI result of the primary network.
+        macs: hardware addresses by interface name.
 
     Raises:
-        ValueError: the result is no CNI result.
+        ValueError: the result is not a CNI result.
     """
     name = record.primary["conf"]["name"]
     return [
@@ -35,7 +40,7 @@ def _primary(name: str, ifname: str, raw: bytes) -> dict[str, Any]:
     try:
         result = json.loads(raw)
         interfaces = result.get("interfaces") or []
-        # The host's end and the bridge are listed, too; only what is in the sandbox has one.
+        # The result also lists the host's end and the bridge; only an interface in the sandbox has `sandbox`.
         ours = {number: one for number, one in enumerate(interfaces) if one["name"] == ifname and one.get("sandbox")}
         ips = [ip for ip in result.get("ips") or [] if ip.get("interface") is None or ip["interface"] in ours]
         element = {
@@ -49,7 +54,7 @@ def _primary(name: str, ifname: str, raw: bytes) -> dict[str, Any]:
             "gateway": [way["gw"] for way in result.get("routes") or [] if way["dst"] in _EVERYWHERE and way.get("gw")],
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the primary's result cannot be understood: {type(error).__name__}: {error}") from None
+        raise ValueError(f"the primary network's result cannot be read: {type(error).__name__}: {error}") from None
     return {key: value for key, value in element.items() if value not in (None, [])}
 
 
@@ -69,10 +74,13 @@ def _rail(network: str, one: Attachment, macs: Mapping[str, str]) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class NetworkStatus:
-    """A pod's annotation, to be written. `elements` is called by who sends it, and may block.
+    """The annotation to write on a pod.
 
-    `static` says that the pod is kubelet's own: the runtime knows it by its configuration's hash, while the API server's
-    mirror of it has another UID, and the hash as an annotation.
+    Attributes:
+        pod: the pod, by the UID that the runtime reports.
+        static: whether the pod is a static pod of kubelet: its UID in the runtime is the hash of its configuration, while its
+            mirror pod in the API server has another UID, and that hash as an annotation.
+        elements: returns the content of the annotation; called when the message is sent, and may block.
     """
 
     pod: Pod
@@ -80,7 +88,7 @@ class NetworkStatus:
     elements: Callable[[], list[dict[str, Any]]]
 
     def __str__(self) -> str:
-        """Name it in the log."""
+        """Name the message in the log."""
         return f"network-status of pod {self.pod.namespace}/{self.pod.name}"
 
     @property
@@ -89,21 +97,20 @@ class NetworkStatus:
         return ("network-status", self.pod)
 
     def requests(self) -> Sequence[Request]:
-        """Patch the pod, if it is still the one that was attached and not its namesake.
+        """Patch the pod, unless it is another pod of the same name.
 
-        By `pods/status`, through which the specification cannot be changed. A UID in a merge patch is a precondition,
-        since it is immutable (kubernetes/kubernetes#86320).
+        The patch is of `pods/status`, through which the specification cannot be changed. A UID in a merge patch is a
+        precondition, because the UID is immutable (kubernetes/kubernetes#86320).
         """
-        status = path("namespaces", self.pod.namespace, "pods", self.pod.name, "status")
+        status = ApiObject("v1", "pods", self.pod.name, self.pod.namespace, "status")
         text = json.dumps(self.elements(), indent=4)
         if not self.static:
-            patch = {"metadata": {"uid": self.pod.uid, "annotations": {ANNOTATION: text}}}
-            return (Request("PATCH", status, "application/merge-patch+json", json.dumps(patch).encode()),)
+            return (merge_patch(status, {"metadata": {"uid": self.pod.uid, "annotations": {ANNOTATION: text}}}),)
         steps = [
             {"op": "test", "path": _pointer(_MIRROR), "value": self.pod.uid},
             {"op": "add", "path": _pointer(ANNOTATION), "value": text},
         ]
-        return (Request("PATCH", status, "application/json-patch+json", json.dumps(steps).encode()),)
+        return (json_patch(status, steps),)
 
 
 def _pointer(annotation: str) -> str:

@@ -1,7 +1,7 @@
-"""Messages on their way to the API server: sent by a thread of its own, so that nobody ever waits for it.
+"""The queue of messages to the API server. A thread of its own sends them, so that no ADD waits for the API server.
 
-What is newer takes the place of what it makes obsolete; what fails is tried again, later and later; what cannot be had is
-dropped in the end, and the log says so.
+A newer message replaces the older one of the same key. A message that could not be sent is sent again, with growing pauses; after
+ten minutes it is dropped, and the log says so.
 """
 
 import logging
@@ -12,28 +12,28 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
-from apiserver.client import Answer, Request
+from apiserver.client import Absent, Conflict, RequestFailed
+from apiserver.request import Request, Verb
 
 _log = logging.getLogger(__name__)
-# A token may just have been replaced; the rest is the API server's, or a webhook's, bad moment.
-_TRY_AGAIN = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-# There is none; it is being deleted; or it has another UID, or mirrors another static pod: kube-apiserver says 422 to both.
-_POD_IS_ANOTHER = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 
 class Message(Protocol):
-    """Something to tell. `str()` names it in the log."""
+    """A message to the API server. `str()` names it in the log."""
 
     @property
     def key(self) -> Hashable:
-        """Tell which older message it makes obsolete: the one with the same key."""
+        """Name what the message is about: it replaces an older message of the same key."""
 
     def requests(self) -> Sequence[Request]:
-        """Give the request to send, and others, each for when the one before found nothing (404). May block."""
+        """Return the request to send, and further ones, each for the case that the object of the one before is absent.
+
+        May block.
+        """
 
 
 class Patience(NamedTuple):
-    """Seconds: the first pause before another try, the longest one, and the age at which a message is dropped."""
+    """Seconds: the first pause before a message is sent again, the longest pause, and the age at which it is dropped."""
 
     first: float = 0.5
     longest: float = 60.0
@@ -52,35 +52,35 @@ class _Waiting:
 
 
 class Outbox:
-    """At most `room` messages that wait; when there is no room, the oldest is dropped.
+    """At most `room` messages that wait; if there is no room, the oldest is dropped.
 
     Attributes:
         lost: how many messages were dropped or refused so far.
     """
 
-    def __init__(self, send: Callable[[Request], Answer], patience: Patience = _PATIENT, room: int = 256) -> None:
-        """Send by `send`, which blocks and raises OSError; its thread begins at once, and ends with `close`."""
+    def __init__(self, send: Callable[[Request], object], patience: Patience = _PATIENT, room: int = 256) -> None:
+        """Start the thread, which ends with `close`; `send` blocks, and raises RequestFailed."""
         self._send, self._patience, self._room = send, patience, room
         self._waiting: dict[Hashable, _Waiting] = {}
         self._changed = threading.Condition()
         self._closing = False
         self.lost = 0
-        # A daemon thread: a process that ends waits for no answer.
+        # A daemon thread: a process that ends does not wait for an answer.
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         self._thread.start()
 
     def put(self, message: Message) -> None:
-        """Have a message sent soon; returns at once."""
+        """Queue a message; return at once."""
         now = time.monotonic()
         with self._changed:
             if self._waiting.pop(message.key, None) is None and len(self._waiting) >= self._room:
                 oldest = self._waiting.pop(next(iter(self._waiting)))
-                self._lose(oldest, f"{self._room} newer ones wait for the API server")
+                self._lose(oldest, f"{self._room} newer messages wait for the API server")
             self._waiting[message.key] = _Waiting(message, now, now, self._patience.first)
             self._changed.notify()
 
     def close(self, seconds: float) -> None:
-        """Try once more to send what waits, for some seconds at most; nothing may be put any more."""
+        """Send each waiting message once more, for some seconds at most. No message may be put afterwards."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -91,7 +91,7 @@ class Outbox:
             self._try(waiting)
 
     def _next(self) -> _Waiting | None:
-        """Wait for a message that is due, and take it out; None when all is done."""
+        """Wait for a message that is due, and take it out of the queue; return None when the outbox is closed and empty."""
         with self._changed:
             while True:
                 first = min(self._waiting.values(), key=lambda waiting: waiting.due, default=None)
@@ -106,48 +106,50 @@ class Outbox:
 
     def _try(self, waiting: _Waiting) -> None:
         try:
-            answer = self._answer(waiting.message.requests())
+            self._send_one(waiting.message.requests())
+        except (Absent, Conflict) as error:
+            _log.info("%s is not sent: the pod is gone, or another pod has its name (%s)", waiting.message, error)
+        except RequestFailed as error:
+            if error.temporary:
+                self._later(waiting, str(error), error.retry_after)
+            else:
+                self._lose(waiting, str(error))
         except OSError as error:
-            self._later(waiting, f"no answer: {error}", 0.0)
-        except Exception as error:  # noqa: BLE001 - one message that cannot be spelled must not stop those after it
+            self._later(waiting, str(error), 0.0)
+        except Exception as error:  # noqa: BLE001 - one message that cannot be built must not stop those after it
             self._lose(waiting, repr(error))
-        else:
-            self._judge(waiting, answer)
 
-    def _answer(self, requests: Sequence[Request]) -> Answer:
-        answer = Answer(HTTPStatus.NOT_FOUND)
-        for request in requests:
-            answer = self._send(request)
-            if request.method == "POST" and answer.status == HTTPStatus.CONFLICT:
-                return Answer(HTTPStatus.OK)  # an earlier try was not lost, only its answer
-            if answer.status != HTTPStatus.NOT_FOUND:
-                break
-        return answer
-
-    def _judge(self, waiting: _Waiting, answer: Answer) -> None:
-        said = f"{answer.status} {answer.message}"
-        if answer.status in _TRY_AGAIN or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self._later(waiting, said, answer.retry_after or 0.0)
-        elif answer.status in _POD_IS_ANOTHER:
-            _log.info("%s is not told: the pod is gone, or another one has its name (%s)", waiting.message, said)
-        elif answer.status >= HTTPStatus.BAD_REQUEST:
-            self._lose(waiting, said)
+    def _send_one(self, requests: Sequence[Request]) -> None:
+        """Send the first request, and the next one if the object of the one before is absent."""
+        *others, last = requests
+        for request in others:
+            try:
+                self._send(request)
+            except Absent:
+                continue
+            return
+        try:
+            self._send(last)
+        except Conflict as error:
+            # An object that exists already was created by an earlier try, of which only the answer was lost.
+            if last.verb is not Verb.CREATE or error.status != HTTPStatus.CONFLICT:
+                raise
 
     def _later(self, waiting: _Waiting, why: str, at_least: float) -> None:
         now = time.monotonic()
         with self._changed:
             key = waiting.message.key
             if key in self._waiting:
-                return  # a newer one says it all
+                return  # a newer message replaces this one
             if self._closing or now - waiting.since > self._patience.give_up:
                 self._lose(waiting, why)
                 return
             if waiting.pause == self._patience.first:
-                _log.warning("%s: %s; it is tried again", waiting.message, why)
+                _log.warning("%s waits, and is sent again: %s", waiting.message, why)
             waiting.due = now + max(waiting.pause, min(at_least, self._patience.longest))
             waiting.pause = min(waiting.pause * 2, self._patience.longest)
             self._waiting[key] = waiting
 
     def _lose(self, waiting: _Waiting, why: str) -> None:
         self.lost += 1
-        _log.warning("%s is given up: %s (%d so far)", waiting.message, why, self.lost)
+        _log.warning("%s is dropped (%d so far): %s", waiting.message, self.lost, why)

@@ -1,6 +1,6 @@
-"""Certificates: an authority of our own, what it signs, and reading both. Keys that are made are ECDSA P-256.
+"""Certificates: make an authority, sign with it, and parse certificates and keys. New keys are ECDSA P-256.
 
-Source of the fields: RFC 5280, section 4.2, and what Go's crypto/x509 asks of them, by which the API server verifies.
+Source of the fields: RFC 5280, section 4.2, and the demands of Go's crypto/x509, by which the API server verifies.
 """
 
 from collections.abc import Iterable
@@ -21,20 +21,20 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# A year, so that a cluster sees its rotation every eight months: what happens once in ten years nobody has tried.
+# A year, so that each cluster rotates its authority every eight months: a rotation once in ten years would be untried.
 AUTHORITY_LIFETIME = timedelta(days=365)
 LEAF_LIFETIME = timedelta(days=90)
-BACKDATED = timedelta(hours=1)  # clocks of API servers may be behind ours
-_MAX_PEM = 1 << 20  # as a Secret has
+BACKDATED = timedelta(hours=1)  # the clocks of API servers may be behind
+_MAX_PEM = 1 << 20  # the largest Secret
 
 
 class Unusable(ValueError):
-    """What stands there is no certificate or key that can be used; the message says why."""
+    """The text is not a certificate or key that can be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate that signs, and its key."""
+    """A certificate that signs others, and its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -42,7 +42,13 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What a server shows: its certificate, those in between that came with it, and its key. Both as PEM, too."""
+    """A server's certificate and key.
+
+    Attributes:
+        certificate: the server's certificate.
+        chain: PEM of the certificate, and of the intermediate certificates that came with it.
+        key: PEM of the key.
+    """
 
     certificate: x509.Certificate
     chain: bytes
@@ -50,26 +56,26 @@ class Leaf:
 
     @property
     def begins(self) -> datetime:
-        """When it becomes valid."""
+        """The time from which the certificate is valid."""
         return self.certificate.not_valid_before_utc
 
     @property
     def ends(self) -> datetime:
-        """When it ceases to be valid."""
+        """The time until which the certificate is valid."""
         return self.certificate.not_valid_after_utc
 
     def valid(self, now: datetime) -> bool:
-        """Return whether it is valid now."""
+        """Return whether the certificate is valid now."""
         return self.begins <= now <= self.ends
 
     def lacks(self, names: Iterable[str]) -> list[str]:
-        """Return those of some DNS names that it is not for."""
+        """Return those of some DNS names that the certificate does not hold."""
         has = _dns_names(self.certificate)
         return [name for name in names if name not in has]
 
 
 def make(now: datetime) -> Authority:
-    """Make an authority. Each has a name of its own, so that nobody who has both takes one for the other."""
+    """Make an authority. Each has a name of its own, so that an old and a new authority cannot be confused."""
     key = ec.generate_private_key(ec.SECP256R1())
     number = f"{x509.random_serial_number():x}"[:8]
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"railnet-admission-ca-{number}")])
@@ -84,7 +90,7 @@ def make(now: datetime) -> Authority:
 
 
 def sign(authority: Authority, names: Iterable[str], now: datetime) -> Leaf:
-    """Make a server's certificate for some DNS names; it ends no later than its authority."""
+    """Make a server's certificate for some DNS names; it expires no later than its authority."""
     key, names = ec.generate_private_key(ec.SECP256R1()), list(names)
     signer = authority.certificate
     certificate = (
@@ -116,7 +122,7 @@ def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
 
 
 def belongs(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
-    """Return whether a key is a certificate's."""
+    """Return whether a key belongs to a certificate."""
     der = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return key.public_key().public_bytes(*der) == certificate.public_key().public_bytes(*der)
 
@@ -130,48 +136,48 @@ def signs(certificate: x509.Certificate) -> bool:
 
 
 def parse_certificates(pem: bytes) -> list[x509.Certificate]:
-    """Read certificates.
+    """Parse certificates in PEM.
 
     Raises:
-        Unusable: there is none, or something else.
+        Unusable: the text holds no certificate, or one that cannot be read.
     """
     if len(pem) > _MAX_PEM:
-        raise Unusable(f"has {len(pem)} bytes")
+        raise Unusable(f"has {len(pem)} bytes, and may have {_MAX_PEM}")
     try:
         found = x509.load_pem_x509_certificates(pem)
         for certificate in found:
             _look_through(certificate)
-    except Exception as error:  # noqa: BLE001 - ValueError, UnsupportedAlgorithm, DuplicateExtension, and what the next version adds
+    except Exception as error:  # noqa: BLE001 - ValueError, UnsupportedAlgorithm, DuplicateExtension, and errors of a later version
         raise Unusable(f"holds no certificates in PEM: {error!s:.160}") from None
     return found
 
 
 def _look_through(certificate: x509.Certificate) -> None:
-    """Read what is asked of a certificate later: `cryptography` reads each field when it is asked for, and may raise then."""
+    """Read every field that is used later: `cryptography` parses a field when it is first read, and may raise then."""
     certificate.public_key()
     _ = certificate.extensions, certificate.not_valid_before_utc, certificate.not_valid_after_utc
     _dns_names(certificate)
 
 
 def parse_key(pem: bytes) -> PrivateKeyTypes:
-    """Read a private key, of whatever kind.
+    """Parse a private key of any kind.
 
     Raises:
-        Unusable: it is none.
+        Unusable: the text is not a private key.
     """
     try:
         return load_pem_private_key(pem[:_MAX_PEM], password=None)
-    except Exception as error:  # noqa: BLE001 - ValueError, TypeError, UnsupportedAlgorithm, and what the next version adds
+    except Exception as error:  # noqa: BLE001 - ValueError, TypeError, UnsupportedAlgorithm, and errors of a later version
         raise Unusable(f"holds no private key in PEM: {type(error).__name__}") from None
 
 
 def certificate_pem(certificates: Iterable[x509.Certificate]) -> bytes:
-    """Write certificates as PEM."""
+    """Return certificates as PEM."""
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Write a key as PEM."""
+    """Return a key as PEM."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 

@@ -1,4 +1,4 @@
-"""Whom API servers trust for the webhooks: the `caBundle` of each entry of the MutatingWebhookConfiguration, as a JSON Patch.
+"""The authorities that API servers trust for the webhooks: the `caBundle` of each entry of the webhook configuration.
 
 Source: kubernetes.io/docs/reference/kubernetes-api/extend-resources/mutating-webhook-configuration-v1.
 """
@@ -13,13 +13,13 @@ from cryptography import x509
 from admission.certificates.authority import certificate_pem, parse_certificates, signs
 
 Operation = dict[str, Any]
-_MOST = 16  # authorities that are taken over; more only if the Secret is lost again and again within seconds
+_MOST = 16  # authorities that are kept; more exist only if the Secret is lost again and again within seconds
 
 
 def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Certificate]) -> list[Operation]:
-    """Return the operations that have every webhook trust some authorities and no others; none where all do.
+    """Return the JSON patch by which every webhook trusts some authorities and no others; empty if all do already.
 
-    They hold only for the configuration as it was read: another resourceVersion and they fail as a whole.
+    The patch fails as a whole if the configuration has another resourceVersion than the one that was read.
     """
     bundle = base64.b64encode(certificate_pem(authorities)).decode()
     changes = [
@@ -32,7 +32,7 @@ def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Cert
 
 
 def trusted(configuration: Mapping[str, Any], now: datetime) -> tuple[x509.Certificate, ...]:
-    """Return the authorities that any webhook trusts and that are valid, newest first, a few at most."""
+    """Return the valid authorities that at least one webhook trusts: newest first, sixteen at most."""
     found = {
         authority
         for webhook in _webhooks(configuration)
@@ -43,7 +43,7 @@ def trusted(configuration: Mapping[str, Any], now: datetime) -> tuple[x509.Certi
 
 
 def everywhere(configuration: Mapping[str, Any]) -> frozenset[x509.Certificate]:
-    """Return the authorities that all webhooks trust; none where there is no webhook."""
+    """Return the authorities that all webhooks trust; empty if there is no webhook."""
     each = [frozenset(_authorities(_client(webhook).get("caBundle"))) for webhook in _webhooks(configuration)]
     return frozenset.intersection(*each) if each else frozenset()
 
@@ -61,4 +61,4 @@ def _authorities(bundle: Any) -> list[x509.Certificate]:
         pem = base64.b64decode(bundle or "", validate=True)
         return [one for one in parse_certificates(pem) if signs(one)]
     except (ValueError, TypeError):  # no base64, or Unusable
-        return []  # somebody's placeholder
+        return []  # a placeholder

@@ -1,4 +1,4 @@
-"""Certificates that somebody else keeps in a folder, as cert-manager does in a mounted Secret: shown, and nothing else."""
+"""Certificates in a folder that another program renews, as cert-manager does in a mounted Secret: the server shows them."""
 
 import asyncio
 import logging
@@ -15,26 +15,26 @@ _LOOK_SECONDS = 1.0
 
 
 class Folder:
-    """Shows the folder's `tls.crt` and `tls.key`, and shows them anew when they change."""
+    """Has the server show the folder's `tls.crt` and `tls.key`, and show them again when they change."""
 
     def __init__(self, folder: Path, shown: Shown) -> None:
-        """Show nothing until `keep` runs."""
+        """Read nothing until `keep` runs."""
         self._folder, self._shown = folder, shown
         self._read: dict[str, bytes] = {}
         self._trouble = ""
 
     def reasons(self) -> list[str]:
-        """Return why nothing can be shown; that API servers trust it is up to who keeps the folder."""
+        """Return why there is no certificate to show. Trust of API servers is the duty of the program that fills the folder."""
         return [self._trouble] if self._trouble and self._shown.leaf is None else []
 
     async def keep(self) -> NoReturn:
-        """Look every second."""
+        """Read the folder every second."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:
-        """Look once. What cannot be used is told once, and what is shown stays."""
+        """Read the folder once. An unusable file is logged once, and the server goes on showing its certificate."""
         trouble = ""
         try:
             found = {name: (self._folder / name).read_bytes() for name in _FILES}

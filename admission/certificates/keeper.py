@@ -1,7 +1,7 @@
-"""Keeps the certificates: one look at Secret and webhook configuration, the step that is due, and who is trusted.
+"""Keeps the certificates: reads the Secret and the webhook configuration, takes the step that is due, finds the trusted authorities.
 
-Any number of replicas do this side by side. Each write names the resourceVersion it was decided on, so of two that decide at
-once one is told to read again.
+Any number of replicas do this side by side. Each write names the resourceVersion that the decision is based on: if two replicas
+decide at the same time, the API server refuses one of them, and that replica reads again.
 """
 
 import logging
@@ -15,22 +15,23 @@ from cryptography import x509
 
 from admission.certificates import authority, ca_bundle, renewal, secret_content
 from admission.certificates.authority import Leaf, Unusable
-from admission.certificates.cluster_objects import Absent, Cluster, Conflict, Secret, Unanswered
+from admission.certificates.cluster_objects import Cluster, Secret
 from admission.certificates.renewal import Act, Step
 from admission.certificates.secret_content import Kept
+from apiserver.client import Absent, Conflict, RequestFailed
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
 
 class Seen(NamedTuple):
-    """What came of a look.
+    """The result of a look.
 
     Attributes:
-        leaf: what to show from now on; None if there is nothing.
-        trusted: the authorities that API servers trust, as far as is known: those that all webhooks have long enough.
-        trouble: what went wrong, in words; empty if nothing did.
-        waits: whether something waits for trust to settle, so that the next look should come soon.
+        leaf: the certificate to show from now on; None if there is none.
+        trusted: the authorities that API servers are known to trust: those that all webhooks have had long enough.
+        trouble: what failed, in words; empty if nothing failed.
+        waits: whether a step waits for API servers to learn of a new authority, so that the next look should come soon.
     """
 
     leaf: Leaf | None
@@ -40,21 +41,21 @@ class Seen(NamedTuple):
 
 
 class Keeper:
-    """Looks when it is told to, never twice at the same time."""
+    """Looks when it is called; two calls must not overlap."""
 
     def __init__(self, cluster: Cluster, names: tuple[str, ...], now: Callable[[], datetime]) -> None:
-        """Keep a certificate for some DNS names; `now` is the clock, in UTC."""
+        """Keep a certificate for some DNS names; `now` returns the time in UTC."""
         self._cluster, self._names, self._now = cluster, names, now
         self._since: dict[x509.Certificate, datetime] = {}
 
     def look(self, shown: Leaf | None) -> Seen:
-        """Look, and do what is due. Blocks.
+        """Look, and take the step that is due. Blocks.
 
         Args:
-            shown: what this replica shows now.
+            shown: the certificate that this replica shows now.
 
         Raises:
-            Unanswered: the Secret could not be read or written.
+            RequestFailed: the Secret could not be read or written.
         """
         for _ in range(_ATTEMPTS - 1):
             with suppress(Conflict):
@@ -62,8 +63,8 @@ class Keeper:
         return self._look(shown)
 
     def _look(self, shown: Leaf | None) -> Seen:
-        # The configuration first: who reads the Secret after it, and patches only the configuration that he has read,
-        # never writes an older bundle over a newer one.
+        # The configuration is read first, and the patch fails if the configuration has changed since: so a replica never writes
+        # an older bundle over a newer one.
         configuration, trouble = self._configuration()
         secret = self._cluster.secret()
         now = self._now()
@@ -85,14 +86,14 @@ class Keeper:
         except Absent as error:
             self._since = {}
             return None, str(error)
-        except Unanswered as error:
-            return None, str(error)  # who was trusted is trusted still, for all that is known
+        except RequestFailed as error:
+            return None, str(error)  # as far as is known, the same authorities are still trusted
 
     def _done(self, secret: Secret | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
-        """Do what is due to the Secret; give what it holds then."""
+        """Take the step that is due, and return what the Secret then holds."""
         try:
             found = None if secret is None else secret_content.read(secret.data, self._names)
-            trouble = "there is none yet"
+            trouble = "there is no Secret yet"
         except Unusable as error:
             found, trouble = None, str(error)
         if found is None:
@@ -110,7 +111,7 @@ class Keeper:
     def _after(self, act: Act, found: Kept | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
         if found is None or act is Act.MAKE:
             signer = authority.make(now)
-            # Other replicas show what these signed, until they have heard of the new one.
+            # Other replicas show certificates of these authorities until they have read the new Secret.
             others = () if configuration is None else ca_bundle.trusted(configuration, now)
             return Kept(signer, others, authority.sign(signer, self._names, now))
         if act is Act.RENEW:
@@ -120,7 +121,7 @@ class Keeper:
         return replace(found, others=())
 
     def _have_trusted(self, configuration: Mapping[str, Any], found: Kept, now: datetime) -> str:
-        """Have all webhooks trust the authorities, and remember since when they are seen to; give what went wrong."""
+        """Have all webhooks trust the authorities, and note since when they do; return what failed, in words."""
         operations, trouble = ca_bundle.operations(configuration, found.authorities), ""
         trusted = ca_bundle.everywhere(configuration)
         if operations:
@@ -128,14 +129,14 @@ class Keeper:
                 self._cluster.patch_webhooks(operations)
             except Conflict:
                 raise
-            except Unanswered as error:
+            except RequestFailed as error:
                 trouble = str(error)
             else:
                 _log.info("caBundle: set in %d webhooks, authorities: %d", len(operations) - 1, len(found.authorities))
                 trusted = frozenset(found.authorities)
-        # Where there is only one, waiting would serve nobody better: at the first start, and at most later ones.
+        # A single authority needs no waiting: there is no other certificate to show meanwhile. So it is at nearly every start.
         seen = now - renewal.SETTLED if len(trusted) == 1 else now
-        # The earlier of both: a clock that has been set back since would have them wait until it is there again.
+        # The earlier of both times: otherwise a clock that was set back would prolong the wait.
         self._since = {one: min(self._since.get(one, seen), seen) for one in trusted}
         return trouble
 
@@ -151,6 +152,6 @@ _WORDS = {
     Act.KEEP: "kept",
     Act.MAKE: "a new authority and a certificate by it",
     Act.RENEW: "a new certificate by the same authority",
-    Act.ROTATE: "a new authority, trusted besides the old one",
+    Act.ROTATE: "a new authority, which is trusted beside the old one",
     Act.FINISH: "the old authority is no longer trusted",
 }

@@ -1,8 +1,9 @@
-"""What is to be done about the certificates, and when: decisions over time, without a clock.
+"""Decide which step the certificates need, and when. The time is an argument.
 
-A rotation of the authority has three steps, each by whichever replica comes first. ROTATE writes a new authority beside the
-old one; the leaf stays. When all webhooks have trusted both for a while, RENEW signs a leaf by the new one. An hour later,
-when every replica has long shown it, FINISH forgets the old one. What step a rotation is at, the certificates tell.
+A rotation of the authority has three steps, each taken by the first replica that looks. ROTATE writes a new authority beside the
+old one; the servers' certificate stays. When all webhooks have trusted both authorities for five seconds, RENEW signs a new
+certificate by the new authority. An hour later, when every replica shows the new certificate, FINISH removes the old authority.
+The certificates themselves show which step a rotation has reached.
 """
 
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ from cryptography import x509
 from admission.certificates.authority import BACKDATED, Leaf, signed_by
 from admission.certificates.secret_content import Kept
 
-# How long API servers may take to hear of a changed webhook configuration; they watch it, so far less in truth.
+# The longest time in which API servers learn of a changed webhook configuration. They watch it, so they need far less.
 SETTLED = timedelta(seconds=5)
 FINISHED = timedelta(hours=1)
 
@@ -22,28 +23,28 @@ FINISHED = timedelta(hours=1)
 class Act(Enum):
     """One step."""
 
-    KEEP = "keep"
-    MAKE = "make"  # all of it anew
-    RENEW = "renew"  # a leaf by the present signer
-    ROTATE = "rotate"  # a new signer, trusted besides the old one
-    FINISH = "finish"  # only the signer is trusted from now on
+    KEEP = "keep"  # nothing
+    MAKE = "make"  # a new authority and a new certificate
+    RENEW = "renew"  # a new certificate by the signing authority
+    ROTATE = "rotate"  # a new signing authority; the old one stays trusted
+    FINISH = "finish"  # from now on only the signing authority is trusted
 
 
 class Step(NamedTuple):
-    """A step, and why it is taken: a clause for the log."""
+    """A step, and the reason for it: a clause for the log."""
 
     act: Act
     why: str = ""
 
 
 def next_step(kept: Kept, now: datetime, trusted_for: timedelta | None, *, asked: bool = False) -> Step:
-    """Decide what is to be done now.
+    """Decide the step that is due now.
 
     Args:
-        kept: what the Secret holds.
+        kept: the entries of the Secret.
         now: the time.
-        trusted_for: how long this replica has seen the signer in all webhooks; None if it is not there.
-        asked: whether somebody asked for a new authority.
+        trusted_for: how long this replica has seen the signing authority in all webhooks; None if it is missing in one.
+        asked: whether an administrator asks for a new authority.
     """
     trouble = _invalid(kept.signer.certificate, now)
     if trouble:
@@ -52,15 +53,16 @@ def next_step(kept: Kept, now: datetime, trusted_for: timedelta | None, *, asked
 
 
 def shows(shown: Leaf | None, kept: Kept, now: datetime, trusted_for: timedelta | None) -> bool:
-    """Decide whether a replica shows the leaf that is kept, in place of the one that it shows.
+    """Decide whether a replica changes to the certificate of the Secret.
 
-    Not before API servers trust who signed it, unless what it shows now is of no use, or of the same signer.
+    It changes when API servers trust the issuer of that certificate. It does not wait if its present certificate is invalid, or
+    has the same issuer.
 
     Args:
-        shown: what it shows now.
-        kept: what the Secret holds.
+        shown: the certificate that the replica shows now.
+        kept: the entries of the Secret.
         now: the time.
-        trusted_for: as `next_step`, but of the leaf's issuer.
+        trusted_for: as in `next_step`, but of the issuer of the Secret's certificate.
     """
     issuer = kept.issuer
     if kept.leaf is None or issuer is None:
@@ -78,7 +80,7 @@ def _of_leaf(kept: Kept, now: datetime, trusted_for: timedelta | None) -> Step |
     if trouble:
         return Step(Act.RENEW, f"the certificate {trouble}")
     if kept.issuer != kept.signer.certificate:
-        return Step(Act.RENEW, "the new authority is trusted by now") if _settled(trusted_for) else None
+        return Step(Act.RENEW, "API servers trust the new authority") if _settled(trusted_for) else None
     if now >= _two_thirds(leaf.certificate):
         return Step(Act.RENEW, f"the certificate is valid until {leaf.ends:%Y-%m-%d} only")
     return None
@@ -87,12 +89,12 @@ def _of_leaf(kept: Kept, now: datetime, trusted_for: timedelta | None) -> Step |
 def _of_authority(kept: Kept, now: datetime, *, asked: bool) -> Step | None:
     signer, leaf = kept.signer.certificate, kept.leaf
     if kept.issuer != signer:
-        return None  # a rotation waits for trust
+        return None  # a rotation is in progress, and waits for trust
     if kept.others:
         done = leaf is not None and now >= leaf.begins + BACKDATED + FINISHED
-        return Step(Act.FINISH, "nobody shows a certificate of the old authority any more") if done else None
+        return Step(Act.FINISH, "no replica shows a certificate of the old authority") if done else None
     if asked:
-        return Step(Act.ROTATE, "somebody asked for it")
+        return Step(Act.ROTATE, "the annotation railnet.io/rotate asks for it")
     if now >= _two_thirds(signer):
         return Step(Act.ROTATE, f"the authority is valid until {signer.not_valid_after_utc:%Y-%m-%d} only")
     return None
@@ -104,7 +106,7 @@ def _settled(trusted_for: timedelta | None) -> bool:
 
 def _invalid(certificate: x509.Certificate, now: datetime) -> str:
     if now > certificate.not_valid_after_utc:
-        return f"has expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+        return f"expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     if now < certificate.not_valid_before_utc:
         return f"is not valid before {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}; is this node's clock right?"
     return ""

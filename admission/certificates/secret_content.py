@@ -1,9 +1,9 @@
-"""What the Secret holds: the authorities that are trusted, the key of the one that signs, and what the servers show.
+"""The entries of the Secret: the trusted authorities, the key of the signing authority, and the servers' certificate.
 
-ca.crt   the authorities; during a rotation, and an hour after, two
-ca.key   the key of the one that signs: of the newer one
-tls.crt  what the servers show, signed by one of them
-tls.key  its key
+ca.crt   the authorities: one, or two during a rotation and for an hour after it
+ca.key   the key of the signing authority, which is the newest
+tls.crt  the servers' certificate, signed by one of the authorities
+tls.key  the key of the servers' certificate
 """
 
 from collections.abc import Callable, Mapping
@@ -32,12 +32,12 @@ _AUTHORITIES, _AUTHORITY_KEY, _CHAIN, _KEY = "ca.crt", "ca.key", "tls.crt", "tls
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The Secret, understood.
+    """The entries of the Secret, parsed.
 
     Attributes:
-        signer: signs what is signed from now on.
-        others: authorities that are trusted besides.
-        leaf: what the servers show; None if it cannot be used, and then `trouble` says why.
+        signer: the authority that signs new certificates.
+        others: further authorities that are trusted.
+        leaf: the servers' certificate; None if it cannot be used, and then `trouble` says why.
     """
 
     signer: Authority
@@ -47,12 +47,12 @@ class Kept:
 
     @property
     def authorities(self) -> tuple[x509.Certificate, ...]:
-        """All that are trusted, in the order in which they are written."""
+        """All trusted authorities, in the order of the entry."""
         return (self.signer.certificate, *self.others)
 
     @property
     def issuer(self) -> x509.Certificate | None:
-        """The authority that signed the leaf."""
+        """The authority that signed the servers' certificate."""
         if self.leaf is None:
             return None
         leaf = self.leaf.certificate
@@ -60,10 +60,10 @@ class Kept:
 
 
 def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
-    """Read a Secret whose leaf is to be for some DNS names.
+    """Read the entries; the servers' certificate must hold some DNS names.
 
     Raises:
-        Unusable: its authority is. A leaf that is not usable is told in `Kept.trouble`.
+        Unusable: the authority cannot be used. Of a certificate that cannot be used, `Kept.trouble` says why.
     """
     authorities = _parsed(data, _AUTHORITIES, parse_certificates)
     key = _parsed(data, _AUTHORITY_KEY, parse_key)
@@ -84,10 +84,10 @@ def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
 
 
 def parse_leaf(data: Mapping[str, bytes]) -> Leaf:
-    """Read what a server shows, `tls.crt` and `tls.key`.
+    """Read a server's certificate and key, `tls.crt` and `tls.key`.
 
     Raises:
-        Unusable: one of them is no such thing, or they do not belong together.
+        Unusable: one of them cannot be read, or the key is not the certificate's.
     """
     certificates = _parsed(data, _CHAIN, parse_certificates)
     key = _parsed(data, _KEY, parse_key)
@@ -106,7 +106,7 @@ def _parsed(data: Mapping[str, bytes], name: str, parse: Callable[[bytes], _Pars
 
 
 def data(kept: Kept) -> dict[str, bytes]:
-    """Write what the Secret is to hold."""
+    """Return the entries to write into the Secret."""
     leaf = kept.leaf
     return {
         _AUTHORITIES: certificate_pem(kept.authorities),

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from apiserver import network_status
+from apiserver import network_status, service_account
 from apiserver.client import ApiServer
 from apiserver.event import Series
 from apiserver.network_status import NetworkStatus
+from apiserver.node_transport import NodeTransport
 from apiserver.outbox import Outbox
+from apiserver.service_account import NotInCluster
 from cni import events
 from cni.events import Attached, Observer, Refused
 from cni.host.errors import CniError
@@ -26,6 +28,7 @@ from kernel.netns import NetnsIdentity, opened
 from railnet.configuration import Configuration, Publish
 
 _log = logging.getLogger(__name__)
+_ACCOUNT = "railnet"
 _REASON = "RailnetAttachFailed"
 _LAST_SECONDS = 1.0  # at the daemon's end; the next daemon waits for this one
 
@@ -37,12 +40,13 @@ async def publishing(configuration: Configuration) -> AsyncIterator[Observer]:
     if not (publish.network_status or publish.events):
         yield events.ignore
         return
-    server = ApiServer.of_cluster(os.environ)
-    if server is None:
-        _log.info("no service account's token: neither network-status nor events are sent")
+    try:
+        account = service_account.find(os.environ)
+    except NotInCluster as error:
+        _log.info("neither network-status nor events are sent: %s", error)
         yield events.ignore
         return
-    outbox = Outbox(server.send)
+    outbox = Outbox(ApiServer(NodeTransport(account), account.token, _ACCOUNT).send)
     try:
         yield Publisher(outbox, publish, configuration.host.root, os.environ.get("NODE_NAME") or os.uname().nodename)
     finally:

@@ -3,17 +3,22 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from admission.certificates.cluster_objects import NAME, ApiServer, Unanswered
+from admission.certificates.cluster_objects import NAME, Cluster
 from admission.certificates.folder import Folder
 from admission.certificates.keeper import Keeper
 from admission.certificates.self_managed import Own, utc_now
 from admission.server import Server
 from admission.tls import Shown
+from apiserver import service_account
+from apiserver.client import ApiServer
+from apiserver.kubernetes_transport import KubernetesTransport
+from apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.health import Health
 from railnet.webhook.explain import policy
@@ -115,9 +120,13 @@ def _certificates(options: Options, namespace: str, shown: Shown) -> Certificate
     if options.certificates is not None:
         return Folder(options.certificates, shown)
     try:
-        return Own(Keeper(ApiServer(namespace, options.account), names(namespace), utc_now), shown)
-    except Unanswered as error:
-        raise Misconfigured(str(error)) from None
+        account = service_account.find(os.environ, options.account)
+    except NotInCluster as error:
+        raise Misconfigured(
+            f"there is no API server to ask: {error}; outside of a cluster, give --certificates"
+        ) from None
+    api = ApiServer(KubernetesTransport(account), account.token, NAME)
+    return Own(Keeper(Cluster(api, namespace), names(namespace), utc_now), shown)
 
 
 def _reasons(server: Server, shown: Shown, certificates: Certificates, name: str) -> list[str]:

@@ -138,6 +138,7 @@ class ApiServer:
                 reply = server._reply(received)
                 answer = json.dumps({"kind": "Status", "code": reply.status, "message": reply.text}).encode()
                 self.send_response(reply.status)
+                self.send_header("Content-Type", "application/json")
                 for header, value in {**reply.headers, "Content-Length": str(len(answer))}.items():
                     self.send_header(header, value)
                 self.end_headers()

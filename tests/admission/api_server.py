@@ -1,7 +1,7 @@
-"""An API server with one Secret and one webhook configuration, over real TLS, as far as the keeper knows it.
+"""An API server with one Secret and one webhook configuration, over real TLS: as much of it as the keeper uses.
 
 It keeps resourceVersions as kube-apiserver does: a PUT with another one is a conflict, a JSON Patch whose test fails is
-unprocessable, a POST of what is there already is a conflict.
+unprocessable, a POST of an object that exists is a conflict.
 """
 
 import base64
@@ -41,13 +41,13 @@ class Refusal(Exception):
 
 
 class FakeApiServer:
-    """What it holds is changed under `lock` only.
+    """Its objects are changed under `lock` only.
 
     Attributes:
-        secret, webhooks: the objects, None where there is none.
-        requests: all so far, as "GET secrets".
-        trusted_since: what the first webhook was told to trust, and when.
-        interfere: called with each request before it is done; may raise Refusal, or change what is there.
+        secret, webhooks: the objects; None if there is none.
+        requests: all requests so far, as "GET secrets".
+        trusted_since: the authorities of the first webhook, with the time of each change.
+        interfere: called with each request before it is done; may raise Refusal, or change the objects.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class FakeApiServer:
             {
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": "MutatingWebhookConfiguration",
-                "metadata": {"name": NAME, "labels": {"somebody": "else's"}},
+                "metadata": {"name": NAME, "labels": {"another": "owner"}},
                 "webhooks": [
                     {
                         "name": f"{number}.railnet.io",
@@ -81,7 +81,7 @@ class FakeApiServer:
         )
 
     def put_secret(self, data: dict[str, bytes], **metadata: Any) -> None:
-        """Have the Secret hold something, whoever wrote it."""
+        """Write the Secret, as an administrator does."""
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         before = {} if self.secret is None else self.secret["metadata"]
         self.secret = self._changed(
@@ -106,7 +106,7 @@ class FakeApiServer:
 
     @property
     def pem(self) -> bytes:
-        """What the first webhook trusts."""
+        """The authorities that the first webhook trusts, as PEM."""
         assert self.webhooks is not None
         return base64.b64decode(self.webhooks["webhooks"][0]["clientConfig"]["caBundle"])
 
@@ -117,7 +117,7 @@ class FakeApiServer:
 
     def answer(self, method: str, path: str, headers: Message, body: Any) -> tuple[int, JsonObject]:
         try:
-            if headers["Authorization"] != f"bearer {_TOKEN}":
+            if headers["Authorization"] != f"Bearer {_TOKEN}":
                 raise Refusal(401, "Unauthorized")
             content_type = "application/json-patch+json" if method == "PATCH" else "application/json"
             if body is not None and headers["Content-Type"] != content_type:
@@ -182,7 +182,7 @@ def _patched(document: JsonObject, operations: list[JsonObject]) -> JsonObject:
 
 @contextmanager
 def serving(fake: FakeApiServer, account: Path) -> Iterator[dict[str, str]]:
-    """Serve it over TLS, and write the service account's folder; gives what kubelet would tell a container."""
+    """Serve over TLS, and write the service account's folder; yield the environment that kubelet gives a container."""
     account.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC)
     ours = authority.make(now)
@@ -217,6 +217,7 @@ def _handler(fake: FakeApiServer) -> type[BaseHTTPRequestHandler]:
             status, answer = fake.answer(self.command, self.path, self.headers, body)
             raw = json.dumps(answer).encode()
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
             self.wfile.write(raw)

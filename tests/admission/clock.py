@@ -1,4 +1,4 @@
-"""A clock that is told what time it is."""
+"""A clock that tests set."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,36 +1,40 @@
-"""The keeper's own requests, done by the fake without a connection: for tests that make thousands."""
+"""The keeper's requests, answered by the fake without a connection: for tests that make thousands."""
 
-from typing import Any
+import json
+from collections.abc import Mapping
 
 from cryptography import x509
 
-from admission.certificates import cluster_objects
 from admission.certificates.authority import Leaf, signed_by
-from admission.certificates.cluster_objects import ApiServer
+from admission.certificates.cluster_objects import NAME, Cluster
 from admission.certificates.keeper import Keeper
+from apiserver.client import Answer, ApiServer
+from apiserver.request import Request
 from tests.admission.api_server import NAMES, NAMESPACE, FakeApiServer, Refusal
 from tests.admission.clock import Clock
 
 
-class InMemory(ApiServer):
+class _InMemory:
     def __init__(self, fake: FakeApiServer):
         self._fake = fake
-        self._of_namespace(NAMESPACE)
 
-    def _send(self, request: cluster_objects._Request) -> dict[str, Any]:
+    def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
         try:
-            return self._fake.do(request.method, request.path, request.body)
+            status, found = 200, self._fake.do(request.method, request.path, request.body)
         except Refusal as refusal:
-            raise cluster_objects._failure(
-                request, refusal.status, b'{"message": "%s"}' % str(refusal).encode()
-            ) from None
+            status, found = refusal.status, {"message": str(refusal)}
+        return Answer(status, "application/json", "", json.dumps(found).encode())
+
+
+def in_memory(fake: FakeApiServer) -> ApiServer:
+    return ApiServer(_InMemory(fake), lambda: "a-token", NAME)
 
 
 class Replica:
-    """One of several: what it shows is carried from look to look."""
+    """One of several: the certificate that it shows is carried from look to look."""
 
-    def __init__(self, of: ApiServer, clock: Clock):
-        self.keeper = Keeper(of, NAMES, clock)
+    def __init__(self, api: ApiServer, clock: Clock):
+        self.keeper = Keeper(Cluster(api, NAMESPACE), NAMES, clock)
         self.shown: Leaf | None = None
         self.trouble = ""
         self.waits = False

@@ -1,4 +1,4 @@
-"""Where the server's certificate comes from while it runs: our own, looked after, or a folder that somebody else keeps."""
+"""The two sources of the server's certificate while it runs: Railnet's own, or a folder that another program renews."""
 
 import asyncio
 import logging
@@ -6,21 +6,22 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from admission.certificates import self_managed
 from admission.certificates.authority import Leaf
-from admission.certificates.cluster_objects import Unanswered
 from admission.certificates.folder import Folder
 from admission.certificates.keeper import Keeper, Seen
 from admission.certificates.self_managed import Own
 from admission.tls import Shown
+from apiserver.client import RequestFailed
 from tests.admission.serving import NAME, a_leaf, an_authority, an_rsa_leaf
 
 
 class Scripted(Keeper):
-    """Sees what it is told to, one after the other, and the last one for ever."""
+    """Returns prepared results one by one, and then the last one again and again."""
 
     def __init__(self, *sees: Seen | Exception) -> None:
         self._sees = list(sees)
@@ -62,16 +63,16 @@ def keep(keeper: Scripted, until: Callable[[Own], bool], monkeypatch: pytest.Mon
     return asyncio.run(scenario())
 
 
-def test_what_is_trusted_and_shown_is_no_reason(monkeypatch: pytest.MonkeyPatch):
+def test_trusted_certificate_gives_no_reason(monkeypatch: pytest.MonkeyPatch):
     kept = keep(Scripted(GOOD), lambda one: not one.reasons(), monkeypatch)
 
     assert kept._shown.leaf == LEAF
 
 
-def test_reason_is_what_went_wrong(monkeypatch: pytest.MonkeyPatch):
+def test_reason_is_the_failure(monkeypatch: pytest.MonkeyPatch):
     unknown = Own(Scripted(GOOD), Shown())
     assert unknown.reasons() == [
-        "API servers do not trust the certificate: nobody has asked the API server yet",
+        "API servers do not trust the certificate: the API server has not been asked yet",
     ]
 
     refused = Seen(LEAF, frozenset(), "the service account lacks the right 'patch'")
@@ -80,7 +81,7 @@ def test_reason_is_what_went_wrong(monkeypatch: pytest.MonkeyPatch):
     assert kept.reasons() == ["API servers do not trust the certificate: the service account lacks the right 'patch'"]
 
 
-def test_certificate_that_nobody_trusts_yet_is_a_reason(monkeypatch: pytest.MonkeyPatch):
+def test_certificate_that_is_not_trusted_yet_is_a_reason(monkeypatch: pytest.MonkeyPatch):
     stranger = Seen(LEAF, frozenset({an_authority().certificate}), waits=True)
 
     kept = keep(Scripted(stranger), lambda one: "caBundle is not in place" in one.reasons()[0], monkeypatch)
@@ -88,28 +89,49 @@ def test_certificate_that_nobody_trusts_yet_is_a_reason(monkeypatch: pytest.Monk
     assert kept.reasons()
 
 
-def test_trouble_is_told_once_and_tried_again_until_it_is_over(
+def test_failure_is_logged_once_and_the_look_is_repeated_until_it_succeeds(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    trouble = Unanswered("cannot get secrets/x: connection refused")
-    keeper = Scripted(trouble, trouble, trouble, ValueError("nobody thought of it"), GOOD)
+    trouble = RequestFailed("cannot get secrets/x: connection refused")
+    keeper = Scripted(trouble, trouble, trouble, ValueError("an error of the code"), GOOD)
     with caplog.at_level(logging.INFO):
         keep(keeper, lambda one: keeper.looks > 6, monkeypatch)
 
     said = [record.getMessage() for record in caplog.records]
     assert said.count("certificates: cannot get secrets/x: connection refused") == 1
-    assert said.count("certificates: all is as it should be") == 1
-    assert "ValueError: nobody thought of it" in caplog.text
+    assert said.count("certificates: valid and trusted again") == 1
+    assert "ValueError: an error of the code" in caplog.text
 
 
-def test_what_is_trusted_stays_so_while_the_api_server_is_away(monkeypatch: pytest.MonkeyPatch):
-    keeper = Scripted(GOOD, Unanswered("connection refused"))
+@pytest.mark.parametrize(("asked", "slept"), [(0.0, 2.0), (30.0, 30.0), (1e9, 60.0)])
+def test_api_server_that_is_flooded_is_left_alone_as_long_as_it_asks(
+    monkeypatch: pytest.MonkeyPatch, asked: float, slept: float
+):
+    slept_seconds: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept_seconds.append(seconds)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(
+        self_managed, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
+    )
+    kept = Own(Scripted(RequestFailed("cannot get x: HTTP 429: slow down", 429, asked)), Shown())
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(kept.keep())
+
+    assert slept_seconds == [slept]
+
+
+def test_certificate_stays_trusted_while_the_api_server_is_down(monkeypatch: pytest.MonkeyPatch):
+    keeper = Scripted(GOOD, RequestFailed("connection refused"))
     kept = keep(keeper, lambda one: keeper.looks > 3, monkeypatch)
 
     assert kept.reasons() == []
 
 
-def test_leaf_that_openssl_does_not_take_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+def test_leaf_that_openssl_refuses_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     other = a_leaf(OURS)
     keeper = Scripted(GOOD, Seen(Leaf(LEAF.certificate, LEAF.chain, other.key), GOOD.trusted))
     kept = keep(keeper, lambda one: keeper.looks > 2, monkeypatch)
@@ -133,7 +155,7 @@ def folder(tmp_path: Path, shown: Shown) -> Folder:
     return Folder(tmp_path, shown)
 
 
-def test_folder_without_files_is_told_once_and_is_a_reason(
+def test_folder_without_files_is_logged_once_and_is_a_reason(
     folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     folder.look()
@@ -143,7 +165,7 @@ def test_folder_without_files_is_told_once_and_is_a_reason(
     assert f"{tmp_path}: [Errno 2] No such file or directory" in folder.reasons()[0]
 
 
-def test_folder_is_shown_and_shown_anew(folder: Folder, tmp_path: Path, shown: Shown):
+def test_changed_folder_is_shown_again(folder: Folder, tmp_path: Path, shown: Shown):
     write(tmp_path, LEAF)
     folder.look()
     assert (shown.leaf, folder.reasons()) == (LEAF, [])
@@ -154,7 +176,7 @@ def test_folder_is_shown_and_shown_anew(folder: Folder, tmp_path: Path, shown: S
     assert shown.leaf == other
 
 
-def test_half_of_a_change_is_told_and_what_was_shown_stays(
+def test_half_of_a_change_is_logged_and_the_shown_certificate_stays(
     folder: Folder, tmp_path: Path, shown: Shown, caplog: pytest.LogCaptureFixture
 ):
     write(tmp_path, LEAF)
@@ -181,7 +203,7 @@ def test_chain_with_an_intermediate_and_an_rsa_key_are_shown(folder: Folder, tmp
     assert shown.leaf == leaf
 
 
-def test_what_is_wrong_with_what_is_shown_is_said(shown: Shown):
+def test_fault_of_the_shown_certificate_is_reported(shown: Shown):
     now = datetime.now(UTC)
     assert shown.trouble(now, NAME) == "there is no certificate to show yet"
 

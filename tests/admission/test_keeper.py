@@ -1,6 +1,7 @@
-"""The keeper against an API server: what is in the Secret, whom the webhooks trust, and what each replica shows."""
+"""The keeper against an API server: the Secret, the authorities that the webhooks trust, and the certificate of each replica."""
 
 import base64
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from admission.certificates import authority, secret_content
-from admission.certificates.cluster_objects import NAME, ROTATE, ApiServer, Unanswered
+from admission.certificates.cluster_objects import NAME, ROTATE
 from admission.certificates.renewal import FINISHED, SETTLED
 from admission.certificates.secret_content import Kept
-from tests.admission.api_server import NAMES, NAMESPACE, FakeApiServer, Refusal, serving
+from apiserver import service_account
+from apiserver.client import ApiServer, RequestFailed
+from apiserver.kubernetes_transport import KubernetesTransport
+from tests.admission.api_server import NAMES, FakeApiServer, Refusal, serving
 from tests.admission.clock import Clock
 from tests.admission.cluster_in_memory import Replica
 
@@ -34,7 +38,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi
 
 @pytest.fixture
 def new_replica(cluster: FakeApiServer, tmp_path: Path, clock: Clock) -> Callable[[], Replica]:
-    return lambda: Replica(ApiServer(NAMESPACE, tmp_path), clock)
+    account = service_account.find(os.environ, tmp_path)
+    return lambda: Replica(ApiServer(KubernetesTransport(account), account.token, NAME), clock)
 
 
 @pytest.fixture
@@ -51,7 +56,7 @@ def subjects(found: Kept) -> list[str]:
     return [one.subject.rfc4514_string() for one in found.authorities]
 
 
-def test_first_look_makes_all_and_has_every_webhook_trust_it(cluster: FakeApiServer, replica: Replica):
+def test_first_look_makes_the_certificates_and_has_every_webhook_trust_them(cluster: FakeApiServer, replica: Replica):
     replica.look()
 
     assert replica.shown == cluster.kept.leaf
@@ -68,7 +73,7 @@ def test_second_look_and_second_replica_change_nothing(cluster: FakeApiServer, r
     assert cluster.requests == ["GET webhooks", "GET secrets"] * 2
 
 
-def test_what_others_wrote_into_the_objects_stays(cluster: FakeApiServer, replica: Replica, clock: Clock):
+def test_fields_that_others_wrote_into_the_objects_stay(cluster: FakeApiServer, replica: Replica, clock: Clock):
     replica.look()
     cluster.put_secret(cluster.data, annotations={"theirs": "stays", ROTATE: "now"}, labels={"a": "b"})
 
@@ -79,11 +84,11 @@ def test_what_others_wrote_into_the_objects_stays(cluster: FakeApiServer, replic
     assert cluster.secret["metadata"]["annotations"] == {"theirs": "stays"}
     assert cluster.secret["metadata"]["labels"] == {"a": "b"}
     assert cluster.secret["type"] == "kubernetes.io/tls"
-    assert cluster.webhooks["metadata"]["labels"] == {"somebody": "else's"}
+    assert cluster.webhooks["metadata"]["labels"] == {"another": "owner"}
     assert [one["failurePolicy"] for one in cluster.webhooks["webhooks"]] == ["Fail", "Fail"]
 
 
-def test_of_two_replicas_that_start_at_once_one_makes_and_the_other_takes(
+def test_of_two_replicas_that_start_at_once_one_makes_the_certificates_and_the_other_reads_them(
     cluster: FakeApiServer, replica: Replica, other: Replica
 ):
     both_have_read = threading.Barrier(2, timeout=20)
@@ -104,7 +109,7 @@ def test_of_two_replicas_that_start_at_once_one_makes_and_the_other_takes(
     assert cluster.bundles == [subjects(cluster.kept)] * 2
 
 
-def test_secret_that_changes_while_it_is_decided_on_is_read_again(
+def test_secret_that_changes_between_reading_and_writing_is_read_again(
     cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
 ):
     replica.look()
@@ -148,7 +153,7 @@ def test_older_bundle_is_never_written_over_a_newer_one(
     assert len(cluster.kept.others) == 1
 
 
-def test_bundle_that_somebody_overwrites_is_put_back(cluster: FakeApiServer, replica: Replica):
+def test_overwritten_bundle_is_written_again(cluster: FakeApiServer, replica: Replica):
     replica.look()
     cluster.add_webhooks(base64.b64encode(b"a placeholder").decode(), None, "")
 
@@ -173,7 +178,7 @@ def test_leaf_is_renewed_after_two_thirds_by_the_same_authority_and_shown_at_onc
     assert cluster.bundles == [subjects(cluster.kept)] * 2
 
 
-def test_authority_is_rotated_without_a_moment_in_which_what_is_shown_is_not_trusted(
+def test_authority_is_rotated_while_every_certificate_that_is_shown_stays_trusted(
     cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
 ):
     old = replica.look().shown
@@ -210,7 +215,7 @@ def test_authority_is_rotated_without_a_moment_in_which_what_is_shown_is_not_tru
 
 
 @pytest.mark.parametrize("days", [0, 61])  # alone, and when the certificate is due as well
-def test_what_was_asked_for_is_asked_for_until_it_is_done_and_then_no_more(
+def test_annotation_that_asks_for_a_rotation_stays_until_the_rotation_begins(
     cluster: FakeApiServer, replica: Replica, clock: Clock, days: int
 ):
     replica.look()
@@ -241,7 +246,7 @@ def test_rotation_waits_while_the_bundle_cannot_be_set(cluster: FakeApiServer, r
     assert "lacks the right 'patch' on mutatingwebhookconfigurations/railnet-admission" in replica.trouble
 
 
-def test_deleted_secret_is_made_anew_and_what_is_shown_stays_trusted(
+def test_deleted_secret_is_made_again_and_the_certificate_that_is_shown_stays_trusted(
     cluster: FakeApiServer, replica: Replica, other: Replica, new_replica: Callable[[], Replica], clock: Clock
 ):
     old = replica.look().shown
@@ -260,7 +265,7 @@ def test_deleted_secret_is_made_anew_and_what_is_shown_stays_trusted(
     assert cluster.kept.others == ()
 
 
-def test_authority_is_forgotten_at_once_where_the_webhooks_are_made_anew_as_well(
+def test_old_authority_is_removed_at_once_if_the_webhooks_are_new_as_well(
     cluster: FakeApiServer, replica: Replica, other: Replica
 ):
     old = replica.look().shown
@@ -299,7 +304,7 @@ DAMAGED_LEAF = {
 
 
 @pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damaged_authority_is_told_and_all_is_made_anew(
+def test_damaged_authority_is_logged_and_everything_is_made_again(
     damage: dict[str, bytes], words: str, cluster: FakeApiServer, replica: Replica, caplog: pytest.LogCaptureFixture
 ):
     replica.look()
@@ -316,7 +321,7 @@ def test_damaged_authority_is_told_and_all_is_made_anew(
 
 
 @pytest.mark.parametrize(("damage", "words"), DAMAGED_LEAF.values(), ids=DAMAGED_LEAF.keys())
-def test_damaged_leaf_is_told_and_signed_anew(
+def test_damaged_leaf_is_logged_and_signed_again(
     damage: dict[str, bytes], words: str, cluster: FakeApiServer, replica: Replica, caplog: pytest.LogCaptureFixture
 ):
     replica.look()
@@ -331,10 +336,10 @@ def test_damaged_leaf_is_told_and_signed_anew(
     assert replica.shown == cluster.kept.leaf != before.leaf
 
 
-def test_leaf_for_other_names_is_signed_anew(cluster: FakeApiServer, replica: Replica, clock: Clock):
+def test_leaf_for_other_names_is_signed_again(cluster: FakeApiServer, replica: Replica, clock: Clock):
     replica.look()
     signer = cluster.kept.signer
-    leaf = authority.sign(signer, ["somebody.else.svc"], clock.now)
+    leaf = authority.sign(signer, ["another.svc"], clock.now)
     cluster.put_secret(cluster.data | {"tls.crt": leaf.chain, "tls.key": leaf.key})
 
     replica.look()
@@ -343,7 +348,7 @@ def test_leaf_for_other_names_is_signed_anew(cluster: FakeApiServer, replica: Re
     assert cluster.kept.leaf.lacks(NAMES) == []
 
 
-def test_leaf_of_a_stranger_is_signed_anew(cluster: FakeApiServer, replica: Replica, clock: Clock):
+def test_leaf_of_an_unknown_authority_is_signed_again(cluster: FakeApiServer, replica: Replica, clock: Clock):
     replica.look()
     leaf = authority.sign(authority.make(clock.now), list(NAMES), clock.now)
     cluster.put_secret(cluster.data | {"tls.crt": leaf.chain, "tls.key": leaf.key})
@@ -351,7 +356,7 @@ def test_leaf_of_a_stranger_is_signed_anew(cluster: FakeApiServer, replica: Repl
     assert replica.look().shown == cluster.kept.leaf != leaf
 
 
-def test_after_a_long_sleep_everything_is_new(cluster: FakeApiServer, replica: Replica, clock: Clock):
+def test_ten_years_later_everything_is_made_again(cluster: FakeApiServer, replica: Replica, clock: Clock):
     replica.look()
     clock.forward(days=3650)
 
@@ -378,11 +383,11 @@ def forbid(method: str, kind: str) -> Callable[[str, str], None]:
 def test_missing_right_to_the_secret_is_named(cluster: FakeApiServer, replica: Replica, method: str, right: str):
     cluster.interfere = forbid(method, "secrets")
 
-    with pytest.raises(Unanswered, match=f"the service account railnet-admission lacks the right {right}"):
+    with pytest.raises(RequestFailed, match=f"the service account railnet-admission lacks the right {right}"):
         replica.look()
 
 
-def test_certificate_is_made_where_the_webhooks_may_not_be_read_and_the_missing_right_is_named(
+def test_certificate_is_made_if_the_webhooks_may_not_be_read_and_the_missing_right_is_named(
     cluster: FakeApiServer, replica: Replica
 ):
     cluster.interfere = forbid("GET", "webhooks")
@@ -394,14 +399,14 @@ def test_certificate_is_made_where_the_webhooks_may_not_be_read_and_the_missing_
     assert "lacks the right 'get' on mutatingwebhookconfigurations/railnet-admission" in replica.trouble
 
 
-def test_bundle_that_somebody_set_by_hand_counts(cluster: FakeApiServer, replica: Replica, other: Replica):
+def test_bundle_that_was_set_by_hand_counts(cluster: FakeApiServer, replica: Replica, other: Replica):
     replica.look()
     cluster.interfere = forbid("PATCH", "webhooks")
 
     assert other.look().trusted == frozenset({cluster.kept.signer.certificate})
 
 
-def test_webhooks_that_are_not_there_are_nobodys_trust(cluster: FakeApiServer, replica: Replica):
+def test_webhooks_that_do_not_exist_trust_no_authority(cluster: FakeApiServer, replica: Replica):
     assert replica.look().trusted
     cluster.webhooks = None
 
@@ -412,7 +417,7 @@ def test_webhooks_that_are_not_there_are_nobodys_trust(cluster: FakeApiServer, r
     assert replica.shown == cluster.kept.leaf
 
 
-def test_who_was_trusted_stays_so_while_nothing_can_be_asked(cluster: FakeApiServer, replica: Replica):
+def test_authorities_stay_trusted_while_the_webhooks_cannot_be_read(cluster: FakeApiServer, replica: Replica):
     before = replica.look().trusted
 
     def fail(method: str, kind: str) -> None:
@@ -426,7 +431,7 @@ def test_who_was_trusted_stays_so_while_nothing_can_be_asked(cluster: FakeApiSer
     assert "HTTP 503" in replica.trouble
 
 
-def test_who_was_trusted_stays_so_when_a_clock_that_was_ahead_is_set_right(
+def test_authorities_stay_trusted_when_a_clock_that_was_ahead_is_set_back(
     cluster: FakeApiServer, replica: Replica, other: Replica, clock: Clock
 ):
     """A node that has just started may have its clock's local time for UTC, until its time service answers."""
@@ -457,7 +462,7 @@ def test_rotation_goes_on_five_seconds_after_a_clock_was_set_back(
     assert replica.trusted == frozenset(cluster.trusted)
 
 
-def test_secret_that_may_not_be_changed_is_told_in_the_api_servers_words(
+def test_refused_change_of_the_secret_is_reported_in_the_words_of_the_api_server(
     cluster: FakeApiServer, replica: Replica, clock: Clock
 ):
     replica.look()
@@ -468,28 +473,24 @@ def test_secret_that_may_not_be_changed_is_told_in_the_api_servers_words(
             raise Refusal(422, "data: Forbidden: field is immutable when `immutable` is set")
 
     cluster.interfere = refuse
-    with pytest.raises(Unanswered, match="field is immutable"):
+    with pytest.raises(RequestFailed, match="field is immutable"):
         replica.look()
 
 
-def test_stopped_api_server_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock):
+def test_stopped_api_server_is_a_failure_that_names_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+):
     with serving(FakeApiServer(), tmp_path) as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        replica = Replica(ApiServer(NAMESPACE, tmp_path), clock)
+        account = service_account.find(os.environ, tmp_path)
+        replica = Replica(ApiServer(KubernetesTransport(account), account.token, NAME), clock)
 
-    with pytest.raises(Unanswered, match="cannot get secrets/railnet-admission-tls in namespace railnet"):
+    with pytest.raises(RequestFailed, match="cannot get secrets/railnet-admission-tls in namespace railnet"):
         replica.look()
 
 
-def test_outside_of_a_cluster_there_is_nobody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-
-    with pytest.raises(Unanswered, match="outside of a cluster, give --certificates"):
-        ApiServer(NAMESPACE, tmp_path)
-
-
-def test_secret_holds_what_it_is_read_as(cluster: FakeApiServer, replica: Replica):
+def test_entries_of_the_secret_are_written_as_they_are_read(cluster: FakeApiServer, replica: Replica):
     replica.look()
 
     assert secret_content.data(cluster.kept) == cluster.data

@@ -1,4 +1,4 @@
-"""What is decided about certificates at any time, and what follows from it for two replicas that only look now and then."""
+"""Which step is decided at which time, and the result for two replicas that look at random times."""
 
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -15,7 +15,7 @@ from admission.certificates.renewal import FINISHED, SETTLED, Act, next_step, sh
 from admission.certificates.secret_content import Kept
 from tests.admission.api_server import NAMES, FakeApiServer
 from tests.admission.clock import START, Clock
-from tests.admission.cluster_in_memory import InMemory, Replica
+from tests.admission.cluster_in_memory import Replica, in_memory
 
 FIRST, SECOND = authority.make(START), authority.make(START)
 LEAF, OF_SECOND = authority.sign(FIRST, NAMES, START), authority.sign(SECOND, NAMES, START)
@@ -45,37 +45,39 @@ def test_authority_is_rotated_at_two_thirds_of_its_time():
     assert act(with_a_young_leaf(AUTHORITY_IS_DUE), AUTHORITY_IS_DUE) is Act.ROTATE
 
 
-def test_authority_is_rotated_when_somebody_asks_but_one_rotation_at_a_time():
+def test_authority_is_rotated_on_request_but_not_during_a_rotation():
     assert act(PLAIN, asked=True) is Act.ROTATE
     assert act(ROTATING, asked=True) is Act.KEEP
     assert act(ROTATED, asked=True) is Act.KEEP
 
 
-def test_new_authority_signs_only_when_it_has_been_trusted_for_a_while():
+def test_new_authority_signs_only_after_it_has_been_trusted_for_five_seconds():
     assert act(ROTATING, trusted_for=None) is Act.KEEP
     assert act(ROTATING, trusted_for=SETTLED - MOMENT) is Act.KEEP
     assert act(ROTATING, trusted_for=SETTLED) is Act.RENEW
-    assert act(ROTATING, LEAF_IS_DUE, trusted_for=None) is Act.KEEP  # better an old leaf than one that nobody trusts
-    assert act(ROTATING, LEAF.ends + MOMENT, trusted_for=None) is Act.RENEW  # of what has ended there is no use
+    assert (
+        act(ROTATING, LEAF_IS_DUE, trusted_for=None) is Act.KEEP
+    )  # an old leaf is better than one that is not trusted
+    assert act(ROTATING, LEAF.ends + MOMENT, trusted_for=None) is Act.RENEW  # an expired leaf has no use
 
 
-def test_old_authority_is_forgotten_an_hour_after_the_new_one_signed():
+def test_old_authority_is_removed_an_hour_after_the_new_one_signed():
     assert act(ROTATED, START + FINISHED - MOMENT) is Act.KEEP
     assert act(ROTATED, START + FINISHED) is Act.FINISH
 
 
-def test_what_is_not_valid_yet_is_made_anew_and_the_clock_is_doubted():
+def test_certificate_that_is_not_valid_yet_is_made_again_and_the_reason_doubts_the_clock():
     step = next_step(PLAIN, START - BACKDATED - MOMENT, None)
 
     assert step.act is Act.MAKE
     assert "is this node's clock right?" in step.why
 
 
-def test_clock_that_is_a_little_behind_does_no_harm():
+def test_clock_that_is_a_little_behind_changes_nothing():
     assert act(PLAIN, START - BACKDATED) is Act.KEEP
 
 
-def test_expired_authority_is_made_anew():
+def test_expired_authority_is_made_again():
     assert act(PLAIN, FIRST.certificate.not_valid_after_utc + MOMENT) is Act.MAKE
 
 
@@ -89,7 +91,7 @@ def test_leaf_never_outlives_its_authority(after: timedelta):
 
 
 @given(st.sampled_from([PLAIN, ROTATING, ROTATED]), st.timedeltas(timedelta(), timedelta(days=800)), st.booleans())
-def test_what_is_of_no_use_is_never_kept(kept: Kept, after: timedelta, asked: bool):
+def test_unusable_certificate_is_never_kept(kept: Kept, after: timedelta, asked: bool):
     now = START + after
     leaf = kept.leaf
     assert leaf is not None
@@ -102,25 +104,25 @@ def test_what_is_of_no_use_is_never_kept(kept: Kept, after: timedelta, asked: bo
 @pytest.mark.parametrize(
     ("shown", "trusted_for", "changes"),
     [
-        (None, None, True),  # something is better than nothing
+        (None, None, True),  # it has no other certificate to show
         (LEAF, None, False),
         (LEAF, SETTLED - MOMENT, False),
         (LEAF, SETTLED, True),
-        (authority.sign(SECOND, NAMES, START), None, True),  # whoever trusts this one trusts the other
+        (authority.sign(SECOND, NAMES, START), None, True),  # an API server that trusts this one trusts the other
     ],
 )
-def test_replica_shows_another_authoritys_leaf_only_when_that_is_trusted(
+def test_replica_shows_the_leaf_of_another_authority_only_when_that_is_trusted(
     shown: Leaf | None, trusted_for: timedelta | None, changes: bool
 ):
     assert shows(shown, ROTATED, START, trusted_for) is changes
 
 
-def test_replica_whose_leaf_has_ended_shows_what_there_is():
+def test_replica_with_an_expired_leaf_shows_the_leaf_of_the_secret():
     assert shows(LEAF, ROTATED, LEAF.ends + MOMENT, None)
 
 
 class Watched(FakeApiServer):
-    """Remembers which authorities were trusted from when on."""
+    """Records which authorities were trusted since when."""
 
     def __init__(self, clock: Clock):
         super().__init__()
@@ -134,7 +136,7 @@ class Watched(FakeApiServer):
         return done
 
     def may_be_known(self, now: datetime) -> list[list[x509.Certificate]]:
-        """Give all that an API server which is a little behind may hold for the truth."""
+        """Return each list of authorities that an API server may still know if it is a little behind."""
         behind = now - (SETTLED - MOMENT)
         ended = [(until, trusted) for (_, trusted), (until, _) in pairwise(self.history)]
         return [trusted for until, trusted in ended if until > behind] + [self.history[-1][1]]
@@ -150,20 +152,20 @@ class Cluster:
         self.ready: set[Replica] = set()
         self.made = 0
         self.replicas = [self.started(), self.started()]
-        self.everybody_looks()
+        self.both_look()
         self.clock.forward(seconds=60)
-        self.api.history[:-1] = []  # before the first there was nobody to trust
+        self.api.history[:-1] = []  # before the first authority, none was trusted
 
     def started(self) -> Replica:
-        return Replica(InMemory(self.api), self.clock)
+        return Replica(in_memory(self.api), self.clock)
 
-    def everybody_looks(self) -> None:
+    def both_look(self) -> None:
         for one in self.replicas:
             one.look()
             self.check()
 
     def check(self) -> None:
-        """What a replica that is ready shows, every API server trusts, however far behind; and it stays ready."""
+        """Every API server, however far behind, trusts the certificate of a ready replica; and the replica stays ready."""
         for one in self.replicas:
             if one.shows_one_of(list(one.trusted)):
                 self.ready.add(one)
@@ -175,11 +177,11 @@ class Cluster:
 
     def come_to_rest(self) -> None:
         for _ in range(20):
-            self.everybody_looks()
+            self.both_look()
             if not any(one.waits for one in self.replicas):
                 return
             self.clock.forward(seconds=1)
-        raise AssertionError("it never comes to rest")
+        raise AssertionError("the replicas never come to rest")
 
     def happen(self, event: str, number: int) -> None:
         self.made += event in ("ask", "delete", "damage")
@@ -220,21 +222,21 @@ EVENTS = st.tuples(
 
 @settings(max_examples=60)
 @given(st.lists(EVENTS, max_size=60))
-def test_whatever_happens_a_replica_that_is_ready_is_trusted(events: list[tuple[str, int]]):
+def test_replica_that_is_ready_is_trusted_after_any_sequence_of_events(events: list[tuple[str, int]]):
     cluster = Cluster()
 
     for event, number in events:
         cluster.happen(event, number)
         cluster.check()
 
-    for _ in range(3):  # of what was asked for in the middle of a rotation, another one comes
+    for _ in range(3):  # a request in the middle of a rotation causes another rotation
         cluster.hours(2)
     first, second = cluster.replicas
     assert first.shown == second.shown == cluster.api.kept.leaf
     assert cluster.api.trusted == [cluster.api.kept.signer.certificate]
 
 
-def test_two_years_pass_and_nobody_does_anything():
+def test_two_years_pass_without_an_administrator():
     cluster = Cluster()
     seen = set()
     for _ in range(150):

@@ -1,14 +1,13 @@
-"""Events: one object for each pod and reason, which counts."""
+"""Events: one object for each pod and reason, with a count."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from apiserver import event as event_module
-from apiserver.client import Request
 from apiserver.event import Event, Series
+from apiserver.request import Request
 from vf.record import Pod
 
 POD = Pod("ml", "train-0", "uid-1")
@@ -17,14 +16,14 @@ MINUTE = timedelta(minutes=1)
 
 
 def body(request: Request) -> Any:
-    return json.loads(request.body)
+    return request.body
 
 
 def warned(series: Series, times: int, pod: Pod = POD) -> Event:
     return [series.warning(pod, "RailnetAttachFailed", f"words {n}", NOON + n * MINUTE) for n in range(times)][-1]
 
 
-def test_first_warning_makes_an_object_about_the_pod() -> None:
+def test_first_warning_creates_an_object_about_the_pod() -> None:
     event = warned(Series("node-a"), 1)
 
     (make,) = event.requests()
@@ -45,7 +44,7 @@ def test_first_warning_makes_an_object_about_the_pod() -> None:
     }
 
 
-def test_later_ones_change_it_or_make_it_again_when_it_has_expired() -> None:
+def test_later_warnings_change_the_object_or_create_it_again_if_it_has_expired() -> None:
     series = Series("node-a")
     first, third = warned(series, 1), warned(series, 2)
 
@@ -58,7 +57,7 @@ def test_later_ones_change_it_or_make_it_again_when_it_has_expired() -> None:
     assert first.key == third.key
 
 
-def test_namesakes_are_counted_apart() -> None:
+def test_pods_of_the_same_name_are_counted_apart() -> None:
     series = Series("node-a")
     one, other = warned(series, 2), warned(series, 1, POD._replace(uid="uid-2"))
 
@@ -66,14 +65,14 @@ def test_namesakes_are_counted_apart() -> None:
     assert one.name != other.name
 
 
-def test_name_is_one_that_the_api_takes_however_long_the_pods_is() -> None:
+def test_name_of_the_event_is_valid_however_long_the_name_of_the_pod_is() -> None:
     names = [warned(Series("n"), 1, POD._replace(name=("a." * 126) + end)).name for end in ("", "b")]
 
     assert max(map(len, names)) <= 253
     assert not any(".." in name or "-." in name for name in names)
 
 
-def test_long_words_are_cut_at_what_the_api_takes_and_between_characters() -> None:
+def test_long_message_is_cut_between_characters_at_the_limit_of_the_api() -> None:
     text = "ü" * 1000
     (make,) = Series("n").warning(POD, "R", text, NOON).requests()
 
@@ -82,7 +81,7 @@ def test_long_words_are_cut_at_what_the_api_takes_and_between_characters() -> No
     assert message == "ü" * 510 + "…"
 
 
-def test_only_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_series_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_module, "_REMEMBERED", 2)
     series = Series("n")
     pods = [POD._replace(uid=f"uid-{n}") for n in range(3)]
@@ -92,7 +91,7 @@ def test_only_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None
     assert counts == [1, 1, 2, 1, 1, 2]
 
 
-def test_words_that_are_no_unicode_are_told_as_far_as_they_are() -> None:
+def test_characters_that_are_not_unicode_are_replaced_in_the_message() -> None:
     (make,) = Series("n").warning(POD, "R", "link \udcff", NOON).requests()
 
     assert body(make)["message"] == "link ?"
@@ -101,6 +100,6 @@ def test_words_that_are_no_unicode_are_told_as_far_as_they_are() -> None:
 @pytest.mark.parametrize(
     "pod", [POD._replace(namespace="../../nodes"), POD._replace(namespace=""), POD._replace(namespace="a?b")]
 )
-def test_namespace_that_is_none_makes_no_path(pod: Pod) -> None:
+def test_namespace_that_is_no_dns_name_makes_no_path(pod: Pod) -> None:
     with pytest.raises(ValueError, match="cannot be the name of an API object"):
         Series("n").warning(pod, "R", "words", NOON).requests()

@@ -97,37 +97,37 @@ def test_result_with_nothing_but_a_version_is_an_interface_without_facts() -> No
 
 
 @pytest.mark.parametrize("result", [[], "text", {"ips": [7]}, {"interfaces": [{}]}, {"ips": [{}]}, {"routes": [{}]}])
-def test_result_that_is_none_is_refused_in_words(result: object) -> None:
-    with pytest.raises(ValueError, match="the primary's result cannot be understood"):
+def test_text_that_is_no_cni_result_is_refused_with_the_reason(result: object) -> None:
+    with pytest.raises(ValueError, match="the primary network's result cannot be read"):
         elements(result)
 
 
-def test_patch_is_of_this_pod_and_not_of_its_namesake() -> None:
+def test_patch_is_for_this_pod_and_not_for_another_of_its_name() -> None:
     (request,) = NetworkStatus(POD, static=False, elements=lambda: [{"interface": "net1"}]).requests()
 
     assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/ml/pods/train-0/status")
     assert request.content_type == "application/merge-patch+json"
-    metadata = json.loads(request.body)["metadata"]
+    metadata = request.body["metadata"]
     assert metadata["uid"] == "uid-1"
     assert {key: json.loads(text) for key, text in metadata["annotations"].items()} == {
         "k8s.v1.cni.cncf.io/network-status": [{"interface": "net1"}]
     }
 
 
-def test_static_pod_is_known_by_the_hash_that_its_mirror_carries() -> None:
+def test_static_pod_is_identified_by_the_hash_in_its_mirrors_annotation() -> None:
     (request,) = NetworkStatus(POD, static=True, elements=list).requests()
 
     assert (request.path, request.content_type) == (
         "/api/v1/namespaces/ml/pods/train-0/status",
         "application/json-patch+json",
     )
-    assert json.loads(request.body) == [
+    assert request.body == [
         {"op": "test", "path": "/metadata/annotations/kubernetes.io~1config.mirror", "value": "uid-1"},
         {"op": "add", "path": "/metadata/annotations/k8s.v1.cni.cncf.io~1network-status", "value": "[]"},
     ]
 
 
-def test_newer_status_of_a_pod_makes_the_older_one_obsolete_and_no_other_pods() -> None:
+def test_newer_status_replaces_the_older_one_of_the_same_pod_only() -> None:
     one, again, other = (
         NetworkStatus(pod, static=False, elements=list) for pod in (POD, POD, POD._replace(uid="uid-2"))
     )

@@ -1,4 +1,4 @@
-"""What waits for the API server: obsoleted, tried again, bounded, dropped, and never in anybody's way."""
+"""The messages that wait for the API server: replaced, sent again, bounded in number, dropped, and never delaying an ADD."""
 
 import itertools
 import threading
@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from apiserver import outbox as outbox_module
-from apiserver.client import Answer, Request
+from apiserver.client import Absent, Conflict, RequestFailed
 from apiserver.outbox import Outbox, Patience
+from apiserver.request import ApiObject, Request, Verb
 
 QUICK = Patience(first=0.01, longest=0.02, give_up=20)
 _SECONDS = 20.0
@@ -21,30 +22,37 @@ _SECONDS = 20.0
 class Note:
     key: Hashable
     text: str
-    methods: tuple[str, ...] = ("PATCH",)
+    verbs: tuple[Verb, ...] = (Verb.PATCH,)
 
     def requests(self) -> Sequence[Request]:
-        return [Request(method, "/", "", self.text.encode()) for method in self.methods]
+        return [Request(verb, ApiObject("v1", "pods", "p", "ml"), {"text": self.text}) for verb in self.verbs]
+
+
+def failed(status: int) -> RequestFailed:
+    kind = {404: Absent, 409: Conflict, 422: Conflict}.get(status, RequestFailed)
+    return kind(f"HTTP {status}", status)
+
+
+UNREACHABLE = RequestFailed("connection refused")
 
 
 class Wire:
-    """Gives prepared answers one by one, then success; holds them back while `open` is not set."""
+    """Fails as prepared, one failure for each request, then succeeds; holds all answers back while `open` is not set."""
 
-    def __init__(self, *answers: Answer | OSError | int) -> None:
-        self.answers = list(answers)
+    def __init__(self, *failures: RequestFailed) -> None:
+        self.failures = list(failures)
         self.sent: list[str] = []
         self.begun = threading.Event()
         self.open = threading.Event()
         self.open.set()
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> None:
         self.begun.set()
         assert self.open.wait(_SECONDS)
-        self.sent.append(f"{request.method} {request.body.decode()}")
-        answer = self.answers.pop(0) if self.answers else 200
-        if isinstance(answer, OSError):
-            raise answer
-        return Answer(answer) if isinstance(answer, int) else answer
+        assert isinstance(request.body, dict)
+        self.sent.append(f"{request.method} {request.body['text']}")
+        if self.failures:
+            raise self.failures.pop(0)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -55,7 +63,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def sent(wire: Wire, *notes: Note, expected: int) -> tuple[list[str], int]:
-    """Send notes until so many requests were made; gives them, and how many notes were lost."""
+    """Send notes until so many requests were made; return the requests, and how many notes were lost."""
     outbox = Outbox(wire.send, QUICK)
     for note in notes:
         outbox.put(note)
@@ -65,7 +73,7 @@ def sent(wire: Wire, *notes: Note, expected: int) -> tuple[list[str], int]:
 
 
 def test_message_is_sent_once() -> None:
-    assert sent(Wire(200), Note("a", "one"), expected=1) == (["PATCH one"], 0)
+    assert sent(Wire(), Note("a", "one"), expected=1) == (["PATCH one"], 0)
 
 
 def test_put_returns_while_the_api_server_hangs() -> None:
@@ -84,7 +92,7 @@ def test_put_returns_while_the_api_server_hangs() -> None:
     assert wire.sent == ["PATCH one", "PATCH two"]
 
 
-def test_newer_message_takes_the_place_of_the_one_it_makes_obsolete() -> None:
+def test_newer_message_replaces_the_older_one_of_the_same_key() -> None:
     wire = Wire()
     wire.open.clear()
     outbox = Outbox(wire.send, QUICK)
@@ -100,8 +108,8 @@ def test_newer_message_takes_the_place_of_the_one_it_makes_obsolete() -> None:
     assert outbox.lost == 0
 
 
-def test_failed_message_is_not_tried_again_when_a_newer_one_says_it_all() -> None:
-    wire = Wire(OSError("reset"))
+def test_failed_message_is_not_sent_again_if_a_newer_one_replaces_it() -> None:
+    wire = Wire(UNREACHABLE)
     wire.open.clear()
     outbox = Outbox(wire.send, QUICK)
     outbox.put(Note("a", "old"))
@@ -116,17 +124,20 @@ def test_failed_message_is_not_tried_again_when_a_newer_one_says_it_all() -> Non
     assert outbox.lost == 0
 
 
-@pytest.mark.parametrize("bad", [401, 408, 429, 500, 503, OSError("refused")], ids=str)
-def test_bad_moments_are_tried_again(bad: int | OSError) -> None:
-    assert sent(Wire(bad, bad), Note("a", "one"), expected=3) == (["PATCH one"] * 3, 0)
+@pytest.mark.parametrize("status", [0, 401, 408, 429, 500, 503])
+def test_message_is_sent_again_after_a_temporary_failure(status: int) -> None:
+    assert sent(Wire(failed(status), failed(status)), Note("a", "one"), expected=3) == (["PATCH one"] * 3, 0)
 
 
-def test_pauses_grow_up_to_the_longest_and_obey_the_api_server() -> None:
+def test_pauses_grow_up_to_the_longest_and_respect_retry_after() -> None:
     moments: list[float] = []
 
-    def send(request: Request) -> Answer:
+    def send(request: Request) -> None:
         moments.append(time.monotonic())
-        return Answer(*((429, "", 0.3) if len(moments) == 4 else (503,) if len(moments) < 6 else (200,)))
+        if len(moments) == 4:
+            raise RequestFailed("too many requests", 429, retry_after=0.3)
+        if len(moments) < 6:
+            raise failed(503)
 
     outbox = Outbox(send, Patience(first=0.05, longest=0.5, give_up=20))
     outbox.put(Note("a", "one"))
@@ -139,29 +150,47 @@ def test_pauses_grow_up_to_the_longest_and_obey_the_api_server() -> None:
 
 
 @pytest.mark.parametrize("final", [404, 409, 422])
-def test_pod_that_is_gone_or_another_is_no_loss(final: int) -> None:
-    assert sent(Wire(final), Note("a", "one"), expected=1) == (["PATCH one"], 0)
+def test_message_about_a_pod_that_is_gone_or_replaced_is_not_lost(final: int) -> None:
+    assert sent(Wire(failed(final)), Note("a", "one"), expected=1) == (["PATCH one"], 0)
 
 
 @pytest.mark.parametrize("refused", [400, 403, 405, 415])
-def test_refusal_is_a_loss_and_is_not_repeated(refused: int) -> None:
-    assert sent(Wire(refused), Note("a", "one"), expected=1) == (["PATCH one"], 1)
+def test_refused_message_is_lost_and_is_not_sent_again(refused: int) -> None:
+    assert sent(Wire(failed(refused)), Note("a", "one"), expected=1) == (["PATCH one"], 1)
 
 
-def test_next_request_of_a_message_is_for_when_the_one_before_finds_nothing() -> None:
-    note = Note("a", "one", ("PATCH", "POST"))
+def test_next_request_of_a_message_is_sent_if_the_object_of_the_one_before_is_absent() -> None:
+    note = Note("a", "one", (Verb.PATCH, Verb.CREATE))
 
-    assert sent(Wire(404), note, expected=2) == (["PATCH one", "POST one"], 0)
-    assert sent(Wire(200), note, expected=1) == (["PATCH one"], 0)
+    assert sent(Wire(failed(404)), note, expected=2) == (["PATCH one", "POST one"], 0)
+    assert sent(Wire(), note, expected=1) == (["PATCH one"], 0)
 
 
-def test_object_that_is_there_already_was_made_by_an_earlier_try() -> None:
-    assert sent(Wire(OSError("reset"), 409), Note("a", "one", ("POST",)), expected=2) == (["POST one"] * 2, 0)
+def test_second_try_to_create_an_object_that_exists_by_now_is_a_success(caplog: pytest.LogCaptureFixture) -> None:
+    wire = Wire(UNREACHABLE, failed(409))
+
+    with caplog.at_level("INFO"):
+        assert sent(wire, Note("a", "one", (Verb.CREATE,)), expected=2) == (["POST one"] * 2, 0)
+
+    assert "is not sent" not in caplog.text
+
+
+def test_facts_that_cannot_be_read_now_are_read_again() -> None:
+    class Late(Note):
+        def requests(self) -> Sequence[Request]:
+            if not late:
+                late.append("once")
+                raise OSError("the namespace cannot be entered")
+            return super().requests()
+
+    late: list[str] = []
+
+    assert sent(Wire(), Late("a", "one"), expected=1) == (["PATCH one"], 0)
 
 
 def test_message_is_dropped_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = Wire(*[503] * 1000)
-    readings = itertools.count()  # of a clock that goes on by being read: how busy this machine is decides nothing
+    wire = Wire(*[failed(503)] * 1000)
+    readings = itertools.count()  # of a clock that advances when it is read: the load of this machine decides nothing
     monkeypatch.setattr(outbox_module, "time", SimpleNamespace(monotonic=lambda: next(readings)))
     outbox = Outbox(wire.send, Patience(first=0.01, longest=0.01, give_up=20))
     outbox.put(Note("a", "one"))
@@ -193,16 +222,16 @@ def test_oldest_is_dropped_when_there_is_no_room() -> None:
     assert outbox.lost == 2
 
 
-def test_message_that_cannot_be_spelled_does_not_stop_those_after_it() -> None:
+def test_message_that_cannot_be_built_does_not_stop_those_after_it() -> None:
     class Odd(Note):
         def requests(self) -> Sequence[Request]:
-            raise ValueError("the primary's result cannot be understood")
+            raise ValueError("the primary network's result cannot be read")
 
     assert sent(Wire(), Odd("a", "odd"), Note("b", "two"), expected=1) == (["PATCH two"], 1)
 
 
-def test_failing_message_does_not_hold_up_another() -> None:
-    wire = Wire(503)
+def test_failing_message_does_not_delay_another() -> None:
+    wire = Wire(failed(503))
     outbox = Outbox(wire.send, Patience(first=15, longest=15, give_up=20))
     outbox.put(Note("a", "one"))
     wait_until(lambda: wire.sent == ["PATCH one"])
@@ -212,8 +241,8 @@ def test_failing_message_does_not_hold_up_another() -> None:
     outbox.close(_SECONDS)
 
 
-def test_end_sends_what_waits_once_more_and_without_a_pause() -> None:
-    wire = Wire(503)
+def test_close_sends_waiting_messages_once_more_without_a_pause() -> None:
+    wire = Wire(failed(503))
     outbox = Outbox(wire.send, Patience(first=600, longest=600, give_up=600))
     outbox.put(Note("a", "one"))
     wait_until(lambda: wire.sent == ["PATCH one"])
@@ -223,7 +252,7 @@ def test_end_sends_what_waits_once_more_and_without_a_pause() -> None:
     assert wire.sent == ["PATCH one", "PATCH one"]
 
 
-def test_end_does_not_wait_for_an_api_server_that_hangs() -> None:
+def test_close_does_not_wait_for_an_api_server_that_hangs() -> None:
     wire = Wire()
     wire.open.clear()
     outbox = Outbox(wire.send, QUICK)

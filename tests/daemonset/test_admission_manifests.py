@@ -16,7 +16,7 @@ from railnet.configuration import parse
 from railnet.webhook.program import _DRAIN_SECONDS, names
 from tests.admission.api_server import FakeApiServer
 from tests.admission.clock import Clock
-from tests.admission.cluster_in_memory import InMemory, Replica
+from tests.admission.cluster_in_memory import Replica, in_memory
 from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
 
 JsonObject = dict[str, Any]
@@ -250,7 +250,7 @@ def needed() -> set[tuple[str, str]]:
     """Give what the server does with the API, from nothing to a new authority: kinds and verbs."""
     fake = FakeApiServer()
     fake.add_webhooks(None, None)
-    replica = Replica(InMemory(fake), Clock()).look()
+    replica = Replica(in_memory(fake), Clock()).look()
     fake.put_secret(fake.data, annotations={ROTATE: "now"})
     replica.look()
     return {(kind, VERBS[method]) for method, kind in (request.split() for request in fake.requests)}

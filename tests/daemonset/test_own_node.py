@@ -81,14 +81,14 @@ def changed(pod: dict[str, Any] = POD, **parts: Any) -> dict[str, Any]:
 
 def an_event(node: str = "node-a") -> dict[str, Any]:
     (make,) = Series(node).warning(Pod("ml", "train-0", "uid-1"), "R", "words", datetime.now(UTC)).requests()
-    event: dict[str, Any] = json.loads(make.body)
+    event: Any = make.body
     return event
 
 
 def annotated(pod: dict[str, Any] = POD) -> dict[str, Any]:
     """Give the pod as the daemon's own patch leaves it."""
     (request,) = NetworkStatus(Pod("ml", "train-0", "uid-1"), static=False, elements=list).requests()
-    annotations = json.loads(request.body)["metadata"]["annotations"]
+    annotations = request.body["metadata"]["annotations"]
     return changed(pod, metadata__annotations={**pod["metadata"].get("annotations", {}), **annotations})
 
 

@@ -7,14 +7,18 @@ import io
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from http import HTTPStatus
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from google.protobuf.message import DecodeError
 
-from apiserver import network_status
-from apiserver.client import ApiServer, Request
+from apiserver import client, network_status, node_transport
+from apiserver.client import Absent, ApiServer, RequestFailed
+from apiserver.node_transport import NodeTransport
+from apiserver.request import ApiObject, get, merge_patch
+from apiserver.service_account import ServiceAccount
 from cni.host import flannel
 from cni.host.chain import parse as parse_primary
 from cni.host.environment import is_container_id
@@ -214,7 +218,7 @@ _RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeC
 
 
 def primary_result(data: bytes) -> None:
-    """Judge the primary's result, as network-status tells it."""
+    """Judge the primary's result, as network-status describes it."""
     for element in network_status.of_pod(_RECORD, data, {"net1": "00:11"}):
         assert element["interface"]
         json.dumps(element)
@@ -248,29 +252,29 @@ class _Wire:
         """Close nothing."""
 
 
-class _Server(ApiServer):
-    """Has no credentials to read."""
-
-    def _trust(self) -> Any:
-        return None
-
-    def _headers(self, request: Request) -> dict[str, str]:
-        return {"Authorization": "Bearer x"}
-
-
-_REQUEST = Request("PATCH", "/api/v1/namespaces/ml/pods/p/status", "application/json", b"{}")
+_POD = ApiObject("v1", "pods", "p", "ml", "status")
+_REQUESTS = (merge_patch(_POD, {}), get(_POD))
+_ACCOUNT = ServiceAccount("10.96.0.1", 443, Path("/nonexistent"))
 
 
 def api_answer(data: bytes) -> None:
     """Judge an answer of the API server, from its first byte."""
     _Connection.answer = data
     real, http.client.HTTPSConnection = http.client.HTTPSConnection, _Connection  # type: ignore[misc, assignment]
+    most_bytes, client._MAX_ANSWER_BYTES = client._MAX_ANSWER_BYTES, 1 << 12
+    real_trusting, node_transport.trusting = node_transport.trusting, lambda _: None  # type: ignore[assignment, return-value]
     try:
-        answer = _Server("10.96.0.1", 443).send(_REQUEST)
+        found = ApiServer(NodeTransport(_ACCOUNT), lambda: "a-token", "railnet").send(_REQUESTS[len(data) % 2])
+    except RequestFailed as error:
+        assert error.retry_after >= 0 and str(error).startswith("cannot ")
+        assert isinstance(error, Absent) == (error.status == HTTPStatus.NOT_FOUND)
+        assert error.status not in range(HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES)
+        raise
     finally:
         http.client.HTTPSConnection = real  # type: ignore[misc]
-    assert isinstance(answer.status, int) and isinstance(answer.message, str)
-    assert answer.retry_after is None or answer.retry_after >= 0
+        node_transport.trusting = real_trusting
+        client._MAX_ANSWER_BYTES = most_bytes
+    assert isinstance(found, dict)
 
 
 def program(data: bytes) -> None:
@@ -347,6 +351,7 @@ def health_request(data: bytes) -> None:
 
 _RECORDED = ("Record", "encode", "decode", "_decode_netns", "_decode_ipam", "_encode_attachment", "_decode_attachment")
 _RECORDED += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
+_ANSWERED = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "_message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
     Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocations": ()}),
@@ -377,7 +382,12 @@ PARSERS = (
     Parser(
         "network-status", primary_result, (ValueError,), {"apiserver.network_status": ("of_pod", "_primary", "_rail")}
     ),
-    Parser("apiserver", api_answer, (OSError,), {"apiserver.client": ("ApiServer.send", "_answer", "_message")}),
+    Parser(
+        "apiserver",
+        api_answer,
+        (RequestFailed,),
+        {"apiserver.client": _ANSWERED, "apiserver.node_transport": ("exchange",)},
+    ),
     Parser("elf", program, (elf.NotRelocatable,), {"railnet.install.elf": ()}),
     Parser(
         "conflist",

@@ -1,15 +1,15 @@
 """overlays/own-node in a new API server: the daemon's own requests pass for its own node's pods, and everything else is refused."""
 
-import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from apiserver.client import Request
 from apiserver.event import Series
 from apiserver.network_status import ANNOTATION, NetworkStatus
+from apiserver.request import Request
 from tests.cluster.process import wait_until
 from tests.genericapiserver.api import Answer, JsonObject
 from tests.genericapiserver.server import Server
@@ -43,7 +43,7 @@ class Pods:
         return Pod("ml", name, made.object["metadata"]["uid"])
 
     def send(self, request: Request, token: str = OF_NODE_A) -> Answer:
-        return self._api.send(request.method, request.path, json.loads(request.body), token, request.content_type)
+        return self._api.send(request.method, request.path, request.body, token, request.content_type)
 
     def annotate(self, pod: Pod, token: str = OF_NODE_A) -> Answer:
         (request,) = NetworkStatus(pod, static=False, elements=list).requests()
@@ -142,7 +142,8 @@ def an_event(pod: Pod, node: str = "node-a") -> Request:
 
 
 def forged(request: Request, **parts: Any) -> Request:
-    return request._replace(body=json.dumps(json.loads(request.body) | parts).encode())
+    assert isinstance(request.body, dict)
+    return replace(request, body=request.body | parts)
 
 
 def test_daemons_events_are_written_and_counted(pods: Pods) -> None:

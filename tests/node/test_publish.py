@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.client import CREDENTIALS
 from apiserver.network_status import ANNOTATION
+from apiserver.service_account import FOLDER
 from kernel.netlink.sandbox_links import hardware_addresses
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.kubernetes.kubelet import PodIdentity, wait_until
@@ -24,7 +24,7 @@ _SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ApiServer]:
-    with ApiServer(CREDENTIALS) as server:
+    with ApiServer(FOLDER) as server:
         yield server
 
 
@@ -194,7 +194,7 @@ def test_daemon_ends_while_the_api_server_hangs(node: Node, cluster: ApiServer, 
 def test_what_waits_when_the_daemon_ends_is_sent_before(node: Node, cluster: ApiServer) -> None:
     cluster.interfere = lambda _: Reply(429, "too many requests", {"Retry-After": "60"})
     pod = node.run_sandbox(known(cluster, "train", node, 1))
-    wait_until(lambda: "too many requests; it is tried again" in node.daemon.log(), _SECONDS, "a pause")
+    wait_until(lambda: "too many requests" in node.daemon.log(), _SECONDS, "the first failure")
     cluster.interfere = lambda _: None
 
     node.stop_daemon()

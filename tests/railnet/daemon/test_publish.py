@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import client
+from apiserver import service_account
 from apiserver.network_status import ANNOTATION
 from cni.events import Attached, Observer, Refused, ignore
 from cni.host.errors import CniError
@@ -33,8 +33,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServ
     with ApiServer(credentials) as server:
         for name, value in {**server.environment, "NODE_NAME": "node-a"}.items():
             monkeypatch.setenv(name, value)
-        of_cluster = client.ApiServer.of_cluster
-        monkeypatch.setattr(client.ApiServer, "of_cluster", lambda environ: of_cluster(environ, credentials))
+        find = service_account.find
+        monkeypatch.setattr(service_account, "find", lambda environ: find(environ, credentials))
         server.add_pod("ml", "train-0", "uid-1")
         yield server
 
@@ -167,7 +167,7 @@ def test_pod_whose_uid_the_runtime_does_not_say_is_left_alone(cluster: ApiServer
     assert cluster.received == []
 
 
-def test_without_a_token_nobody_is_told_and_the_log_says_it_once(
+def test_outside_of_a_cluster_nothing_is_sent_and_the_log_says_it_once(
     configuration: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -181,6 +181,5 @@ def test_without_a_token_nobody_is_told_and_the_log_says_it_once(
         observe = asyncio.run(whole())
 
     assert observe is ignore
-    assert [record.message for record in caplog.records if "token" in record.message] == [
-        "no service account's token: neither network-status nor events are sent"
-    ]
+    (said,) = [record.message for record in caplog.records if "network-status" in record.message]
+    assert said.startswith("neither network-status nor events are sent: KUBERNETES_SERVICE_HOST and")

@@ -1,0 +1,122 @@
+"""A request to the API server: a verb, the object it is for, and a JSON body. Sending it is `client`'s.
+
+Source: kubernetes.io/docs/reference/using-api/api-concepts.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+JsonObject = dict[str, Any]
+_MAX_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class Verb(Enum):
+    """What is asked, as RBAC names it, and the method of HTTP that asks it."""
+
+    GET = ("get", "GET")
+    CREATE = ("create", "POST")
+    UPDATE = ("update", "PUT")
+    PATCH = ("patch", "PATCH")
+
+    def __init__(self, right: str, method: str) -> None:
+        """Name the right that RBAC must grant, and the method."""
+        self.right, self.method = right, method
+
+
+@dataclass(frozen=True, slots=True)
+class ApiObject:
+    """The address of one object.
+
+    The names may come from the container runtime, and the request has Railnet's rights: a name that is no name is refused
+    before it becomes part of a path.
+
+    Attributes:
+        api_version: `v1`, or group and version: `admissionregistration.k8s.io/v1`.
+        resource: the plural name of the kind: `pods`.
+        namespace: None for an object that belongs to the whole cluster.
+        subresource: `status`, or empty.
+
+    Raises:
+        ValueError: the name or the namespace is not a DNS subdomain (RFC 1123).
+    """
+
+    api_version: str
+    resource: str
+    name: str
+    namespace: str | None = None
+    subresource: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the names that come from outside."""
+        for name in (self.name, *(() if self.namespace is None else (self.namespace,))):
+            if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
+                raise ValueError(f"{name!r:.80} cannot be the name of an API object: it is not a DNS subdomain")
+
+    def __str__(self) -> str:
+        """Name the object in a message."""
+        resource = "/".join(filter(None, (self.resource, self.name, self.subresource)))
+        return resource if self.namespace is None else f"{resource} in namespace {self.namespace}"
+
+    @property
+    def collection(self) -> str:
+        """The path of all objects of the same kind and namespace."""
+        prefix = "/apis" if "/" in self.api_version else "/api"
+        scope = () if self.namespace is None else ("namespaces", self.namespace)
+        return "/".join((prefix, self.api_version, *scope, self.resource))
+
+    @property
+    def path(self) -> str:
+        """The path of the object itself."""
+        return "/".join(filter(None, (self.collection, self.name, self.subresource)))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `str()` says it in words: `patch pods/train-0/status in namespace ml`."""
+
+    verb: Verb
+    about: ApiObject
+    body: JsonObject | list[JsonObject] | None = None
+    content_type: str = "application/json"
+
+    def __str__(self) -> str:
+        """Name the request in a message."""
+        return f"{self.verb.right} {self.about}"
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return self.verb.method
+
+    @property
+    def path(self) -> str:
+        """The path of HTTP: an object is created below its collection."""
+        return self.about.collection if self.verb is Verb.CREATE else self.about.path
+
+
+def get(about: ApiObject) -> Request:
+    """Read an object."""
+    return Request(Verb.GET, about)
+
+
+def create(about: ApiObject, body: JsonObject) -> Request:
+    """Create an object that does not exist yet."""
+    return Request(Verb.CREATE, about, body)
+
+
+def update(about: ApiObject, body: JsonObject) -> Request:
+    """Replace an object; a `resourceVersion` in the body is a precondition."""
+    return Request(Verb.UPDATE, about, body)
+
+
+def merge_patch(about: ApiObject, patch: JsonObject) -> Request:
+    """Change an object by a merge patch (RFC 7396)."""
+    return Request(Verb.PATCH, about, patch, "application/merge-patch+json")
+
+
+def json_patch(about: ApiObject, steps: list[JsonObject]) -> Request:
+    """Change an object by the steps of a JSON patch (RFC 6902); a step `test` is a precondition."""
+    return Request(Verb.PATCH, about, steps, "application/json-patch+json")
