@@ -1,4 +1,4 @@
-"""Training pods that are created, as dry runs, while something else is done to those who are asked about them."""
+"""Training pods created as dry runs, while the admission helper is changed."""
 
 import http.client
 import threading
@@ -45,7 +45,7 @@ class AdmissionLoad:
             with ApiRequests() as api:
                 while not self._ending.is_set():
                     self._note(api.create(pod, dry_run=True))
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits for the thread
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             self._error = error
 
     def _note(self, answer: Answer) -> None:

@@ -26,7 +26,7 @@ from tests.cluster.training_pods import GPU
 NAME = "railnet-admission"
 IMAGE = f"railnet.io/{NAME}:{VERSION}"
 REPLICAS = 2
-# Whoever leaves answers for as long as anybody might not have heard of it; these are killed.
+# A replica that ends answers until every API server knows that it ends; these replicas are killed.
 _PATCH = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -84,7 +84,7 @@ class Admission:
         """Have both replicas killed, and none until the end of the block."""
         self._scale(0)
         try:
-            wait_until(self._is_down, _SECONDS, "nobody to answer")
+            wait_until(self._is_down, _SECONDS, "both replicas to be down")
             yield
         finally:
             self._scale(REPLICAS)

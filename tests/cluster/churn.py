@@ -50,7 +50,7 @@ class Churn:
                 name = self._node.bring("churn", self._vfs)
                 self._wait(name)
                 self._node.delete(name)
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits for the thread
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             self._error = error
 
     def _wait(self, name: str) -> None:

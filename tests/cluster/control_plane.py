@@ -22,7 +22,7 @@ _START_SECONDS = 120.0
 
 
 class ControlPlane:
-    """Four programs; `kubectl` is for who uses them. `start` returns at once, what needs them comes after `wait`."""
+    """Four programs, used by `kubectl`. `start` returns at once; `wait` returns when they can be used."""
 
     def __init__(self) -> None:
         self.kubectl = Kubectl(ADMIN)

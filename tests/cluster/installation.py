@@ -1,6 +1,6 @@
-"""From the manifests to VFs that the scheduler may give away: who takes how long.
+"""From the manifests to allocatable VFs: how long each program takes.
 
-Each time is of the one who did it: containerd's events, the kernel's time of the daemon's socket, the daemon's log. What the
+Each time is recorded by the program that acted: containerd's events, the kernel's time of the daemon's socket, the daemon's log. What the
 API server knows is seen by watching it.
 """
 
@@ -38,8 +38,8 @@ def measure(node: ClusterNode) -> list[Step]:
     imported = _timed(node.railnet.load)
     kubectl = ["kubectl", f"--kubeconfig={ADMIN}", "get", "--watch"]
     bound = [*kubectl, "pods", f"--namespace={NAMESPACE}", '--output=jsonpath={.spec.nodeName}{"\\n"}']
-    told = [*kubectl, f"node/{NODE}", f'--output=jsonpath={{.status.allocatable.{RESOURCE}}}{{"\\n"}}']
-    with Watch(command("events")) as tasks, Watch(bound) as pods, Watch(told) as nodes:
+    allocatable = [*kubectl, f"node/{NODE}", f'--output=jsonpath={{.status.allocatable.{RESOURCE}}}{{"\\n"}}']
+    with Watch(command("events")) as tasks, Watch(bound) as pods, Watch(allocatable) as nodes:
         wait_until(lambda: bool(nodes.lines), _SECONDS, "the watches to begin")
         began = time.time()
         node.railnet.apply()

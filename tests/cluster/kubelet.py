@@ -24,8 +24,8 @@ _SETTINGS: dict[str, Any] = {
     "clusterDNS": ["10.96.0.10"],
     "clusterDomain": "cluster.local",
     "failSwapOn": False,
-    "nodeStatusUpdateFrequency": "1s",  # 10 s unless told: then half of the tests' time would be waits for allocatable VFs
-    # 5 and 10 unless told: twenty pods at once then wait for kubelet's turn to speak, not for their networks.
+    "nodeStatusUpdateFrequency": "1s",  # 10 s by default: then half of the tests' time would be waits for allocatable VFs
+    # 5 and 10 by default: twenty pods at once then wait for kubelet's turn to speak, not for their networks.
     "kubeAPIQPS": 50,
     "kubeAPIBurst": 100,
     "makeIPTablesUtilChains": False,  # there is no Service that kube-proxy would forward

@@ -148,7 +148,7 @@ class ClusterNode:
             raise
 
     def wait_until_restarted(self, name: str) -> None:
-        """Wait until a pod whose sandbox was killed runs in another; its status says Ready for a while after its end."""
+        """Wait until a pod runs in a new sandbox after its sandbox was killed; its status stays Ready for a while."""
         wait_until(lambda: self._restarts(name) > 0, _RUNNING_SECONDS, f"{name} to run again")
 
     def _restarts(self, name: str) -> int:

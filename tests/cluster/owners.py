@@ -1,4 +1,4 @@
-"""Who owned the node's VFs while something was done, as the kernel tells who holds the lock."""
+"""Which daemon owned the node's VFs during an operation, by the kernel's list of lock holders."""
 
 import os
 import threading

@@ -32,7 +32,7 @@ def test_container_has_the_device_of_its_vf_and_no_other(node: ClusterNode) -> N
     assert node.execute(name, "ls", "/dev/infiniband").split() == ["rdma_cm", f"uverbs{number}"]
 
 
-def test_railnet_status_shows_who_has_which_vf(node: ClusterNode) -> None:
+def test_railnet_status_shows_which_pod_has_which_vf(node: ClusterNode) -> None:
     name = node.run("train", 1)
     (record,) = node.records(name)
 
@@ -54,7 +54,7 @@ def test_two_pods_talk_over_the_fabric_of_their_rail(node: ClusterNode) -> None:
     assert carried == [2 * 84, 0]  # request and reply, each of an IPv4 header, an ICMP header and ping's 56 bytes
 
 
-def test_no_fabric_no_traffic_over_the_rail(node: ClusterNode) -> None:
+def test_rail_carries_no_traffic_without_its_fabric(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     for fabric in node.fabrics:
         fabric.stop()

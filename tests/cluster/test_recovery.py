@@ -22,7 +22,7 @@ def sandboxes(node: ClusterNode, name: str) -> list[str]:
     return [record["id"] for record in node.records(name) if record["stage"] == "attached"]
 
 
-def test_sandbox_that_is_made_again_has_the_vfs_of_the_last(node: ClusterNode) -> None:
+def test_new_sandbox_of_a_pod_has_the_same_vfs(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     first = vfs(node, one)
     killed = node.containerd.kill_sandbox(one)
@@ -33,7 +33,7 @@ def test_sandbox_that_is_made_again_has_the_vfs_of_the_last(node: ClusterNode) -
     assert node.pings(other, "net1", node.addresses(one)["net1"])
 
 
-def test_pods_outlive_a_restart_of_kubelet_with_their_rails(node: ClusterNode) -> None:
+def test_pods_keep_their_rails_over_a_kubelet_restart(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [sandboxes(node, name) for name in (one, other)]
     node.kubelet.restart()
@@ -46,7 +46,7 @@ def test_pods_outlive_a_restart_of_kubelet_with_their_rails(node: ClusterNode) -
     assert node.pings(one, "net1", node.addresses(late)["net1"])
 
 
-def test_pods_outlive_a_restart_of_containerd_with_their_rails(node: ClusterNode) -> None:
+def test_pods_keep_their_rails_over_a_containerd_restart(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [node.containerd.sandbox(name) for name in (one, other)]
     node.containerd.restart()
@@ -60,7 +60,7 @@ def test_pods_outlive_a_restart_of_containerd_with_their_rails(node: ClusterNode
     assert node.pings(one, "net2", node.addresses(late)["net2"])
 
 
-def test_pods_outlive_a_restart_of_the_daemon_with_their_rails_and_what_dead_pods_left_goes(node: ClusterNode) -> None:
+def test_pods_keep_their_rails_over_a_daemon_restart_and_leftovers_of_dead_pods_go(node: ClusterNode) -> None:
     one = node.run("one", 2)
     before = sandboxes(node, one)
     address = Path("/var/lib/cni/networks/cbr0/10.244.3.250")

@@ -28,7 +28,7 @@ _LITTLE = 64 << 10  # what may go over eth0: rendezvous, ARP, router solicitatio
 
 @pytest.fixture(scope="module")
 def cluster(shared_node: ClusterNode) -> Iterator[ClusterNode]:
-    """A node whose daemon runs; nothing may be left when all tests have ended."""
+    """A node with a running daemon; nothing may be left over after all tests."""
     shared_node.railnet.start()
     shared_node.wait_for_vfs(VFS * len(PFS))
     yield shared_node
@@ -55,7 +55,7 @@ def jobs(admission: Admission, cluster: ClusterNode, measured: Callable[[str], N
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_job_that_asked_for_nothing_runs_to_completion_over_net1(
+def test_unedited_job_runs_to_completion_over_net1(
     jobs: dict[str, tuple[Ended, Ended]], shape: str, measured: Callable[[str], None]
 ) -> None:
     for ended in jobs[shape]:
@@ -67,7 +67,7 @@ def test_job_that_asked_for_nothing_runs_to_completion_over_net1(
         assert max(ended.carried["eth0"]) < _LITTLE
 
 
-def test_every_golden_pod_is_patched_by_the_api_server_as_by_us(
+def test_api_server_patches_every_golden_pod_as_the_decision_does(
     admission: Admission, measured: Callable[[str], None]
 ) -> None:
     before = admission.calls()
@@ -99,7 +99,7 @@ def test_api_server_asks_about_no_pod_outside_the_scope(
     assert admission.calls() > before
 
 
-def test_dry_run_is_answered_as_any_other_and_leaves_nothing(admission: Admission, cluster: ClusterNode) -> None:
+def test_dry_run_gets_the_same_answer_and_leaves_nothing(admission: Admission, cluster: ClusterNode) -> None:
     said = _create(cluster, training_pods.of("kubedl/tfjob-worker", GPUS), "--dry-run=server", "--output=yaml")
 
     assert "rdma/ib_vf: " in said
@@ -113,7 +113,7 @@ def test_dry_run_is_answered_as_any_other_and_leaves_nothing(admission: Admissio
         ({"railnet.io/vf": "many"}, "railnet.io/vf is 'many'; it should be a number of VFs from 1 to 256"),
     ],
 )
-def test_pod_that_asks_for_what_cannot_be_is_refused_in_our_words(
+def test_impossible_request_is_refused_with_railnets_message(
     admission: Admission, cluster: ClusterNode, annotation: dict[str, str], words: str
 ) -> None:
     said = _refusal(cluster, training_pods.of("kubedl/tfjob-worker", GPUS, annotations=annotation))
@@ -122,7 +122,7 @@ def test_pod_that_asks_for_what_cannot_be_is_refused_in_our_words(
     assert words in said
 
 
-def test_nobody_answers_and_only_training_pods_wait_until_somebody_does(
+def test_only_training_pods_wait_while_no_replica_answers(
     admission: Admission, cluster: ClusterNode, measured: Callable[[str], None]
 ) -> None:
     with admission.down():
@@ -164,7 +164,7 @@ def test_certificates_are_replaced_under_load_and_no_request_fails(
     assert min(each.values()) > 0
 
 
-def test_real_distributed_job_exchanges_its_data_over_net1_by_the_environment_it_was_given(
+def test_distributed_job_exchanges_its_data_over_net1_with_the_injected_environment(
     admission: Admission, cluster: ClusterNode, measured: Callable[[str], None]
 ) -> None:
     cluster.containerd.load(Path(os.environ["RAILNET_TORCH_IMAGE"]))

@@ -11,7 +11,7 @@ OURS = (EXECUTABLE, BUNDLES, CONFLIST, STATE)
 _LOOK_SECONDS = 60.0
 
 
-def test_uninstall_leaves_running_pods_their_rails_and_then_nothing_and_railnet_may_come_back(
+def test_uninstall_keeps_rails_of_running_pods_then_leaves_nothing_and_a_new_install_works(
     node: ClusterNode, measured: Callable[[str], None]
 ) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
@@ -49,7 +49,7 @@ def say(measured: Callable[[str], None], steps: list[installation.Step]) -> None
         measured(f"  {step.seconds:6.2f} s until {step.until}")
 
 
-def test_bare_delete_leaves_pods_without_a_rail_as_they_were_and_railnet_may_come_back(node: ClusterNode) -> None:
+def test_plain_delete_changes_nothing_for_pods_without_a_rail_and_a_new_install_works(node: ClusterNode) -> None:
     train = node.run("train", 1)
     before = node.addresses(train)
     node.forget_events()

@@ -8,7 +8,7 @@ from tests.cluster.node import ClusterNode
 from tests.cluster.owners import Owners
 from tests.cluster.process import wait_until
 
-# kubelet 1.20 refuses a pod that is bound while the daemon is away; whoever made the pod makes another.
+# kubelet 1.20 refuses a pod that is bound while the daemon is away; the pod's controller makes another.
 REFUSED = "UnexpectedAdmissionError"
 
 

@@ -1,4 +1,4 @@
-"""The daemon is dead: pods without a rail do not notice; pods with one wait, or fail in a way that is told."""
+"""The daemon is dead: pods without a rail do not notice; pods with one wait, or fail with an event that says why."""
 
 import contextlib
 import json
@@ -77,12 +77,12 @@ def test_rail_pod_that_is_not_bound_yet_waits_for_vfs(node: ClusterNode, measure
     node.railnet.kill()
     measured(f"scheduler's window after the daemon's death: {node.wait_for_vfs(0):.1f} s")
     late = node.bring("late", 1)
-    told = node.wait_for_event(late, "Insufficient rdma/ib_vf")
+    event = node.wait_for_event(late, "Insufficient rdma/ib_vf")
     node.railnet.start()
 
     node.wait_until_ready(late)
     measured(
-        f"not bound yet: {told!r}; runs {time.time() - node.railnet.said_at(_SERVES):.1f} s after the daemon is back"
+        f"not bound yet: {event!r}; runs {time.time() - node.railnet.said_at(_SERVES):.1f} s after the daemon is back"
     )
     assert "net1" in node.addresses(late)
 
@@ -137,8 +137,10 @@ def test_sandbox_made_again_is_retried_when_the_daemon_comes_late(
     train = node.run("train", 1)
     node.railnet.kill()
     node.containerd.kill_sandbox(train)
-    told = node.wait_for_event(train, _WAITS)
-    measured(f"sandbox made again, daemon back after the ADD: runs {seconds_to_run(node, train):.1f} s later; {told!r}")
+    event = node.wait_for_event(train, _WAITS)
+    measured(
+        f"sandbox made again, daemon back after the ADD: runs {seconds_to_run(node, train):.1f} s later; {event!r}"
+    )
 
     assert "net1" in node.addresses(train)
 
@@ -149,7 +151,7 @@ def wait_for_add(last: str) -> None:
 
 
 def adds() -> list[str]:
-    """Give the containers whose ADD runs just now."""
+    """Return the containers that an ADD is running for."""
     found = []
     for process in running_plugins.requests(Path("/")):
         with contextlib.suppress(OSError):  # it has ended meanwhile

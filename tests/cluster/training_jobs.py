@@ -16,7 +16,7 @@ BYTES = 4 << 20
 """What each pod of a shape sends to the other."""
 
 _STATUS = "k8s.v1.cni.cncf.io/network-status"
-_SELECTOR = "railnet.example.com/test"  # a label of the job's author; nobody recognises a job by it
+_SELECTOR = "railnet.example.com/test"  # a label of the job's author; no operator and no recogniser uses it
 # Two pods of one VF each would be on different rails here, as they are on one node; net1 of two is on the first rail.
 _TWO_VFS = {"railnet.io/vf": "2"}
 _AT_ONCE = 2  # of eight VFs

@@ -86,7 +86,7 @@ def _adapt(container: dict[str, Any], work: Work, env: Mapping[str, str]) -> Non
 
 
 def job_of(name: str, pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the Job whose template a pod is of; the Job's controller gives the pod a name and labels of its own."""
+    """Return the Job that has a pod as its template; the Job controller gives the pod a name and labels of its own."""
     metadata = {key: pod["metadata"][key] for key in ("labels", "annotations")}
     own = [key for key in metadata["labels"] if key.rpartition("/")[2] in ("job-name", "controller-uid")]
     metadata["labels"] = {key: value for key, value in metadata["labels"].items() if key not in own}

@@ -1,4 +1,4 @@
-"""What the cluster's users read of their pods' rails in the API server."""
+"""What Railnet publishes about pods with rails in the API server: `network-status` and events."""
 
 import json
 
@@ -16,7 +16,7 @@ def annotations(node: ClusterNode, name: str) -> dict[str, str]:
     return found
 
 
-def test_pod_says_its_networks_and_which_device_is_behind_its_rail(node: ClusterNode) -> None:
+def test_network_status_names_the_networks_and_the_device_of_each_rail(node: ClusterNode) -> None:
     train = node.run("train", 1)
     wait_until(lambda: ANNOTATION in annotations(node, train), _SECONDS, ANNOTATION)
     eth0, net1 = json.loads(annotations(node, train)[ANNOTATION])
@@ -34,7 +34,7 @@ def test_pod_without_a_rail_is_not_annotated(node: ClusterNode) -> None:
     assert ANNOTATION not in annotations(node, plain)
 
 
-def test_refused_pod_has_an_event_of_ours_that_names_the_remedy(node: ClusterNode) -> None:
+def test_refused_pod_has_an_event_that_names_the_remedy(node: ClusterNode) -> None:
     wanted = pod("strange", 1)
     wanted["metadata"]["annotations"] = {"railnet.io/network": "nowhere"}
     node.create(wanted)
