@@ -1,4 +1,4 @@
-"""Railnet's own CNI configuration: what stands in it, and whether a runtime would pick it. It reads, and writes nothing."""
+"""Railnet's CNI configuration: its content, and whether the container runtime uses it. This module only reads."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ _OUR_CAPABILITIES = {"io.kubernetes.cri.pod-annotations": True}
 
 
 def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
-    """Spell the conflist that puts Railnet before the primary configuration at `path`.
+    """Return the conflist that calls Railnet in place of the primary configuration at `path`.
 
     The version is the primary's, at most 1.0.0: with 1.1.0 containerd 1.6 runs ADD and then fails every DEL. A libcni that
     reads `cniVersions` takes the newest it knows of those, which has STATUS and GC; to an older one they are nothing.
@@ -53,7 +53,7 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         "cniVersion": version,
         "cniVersions": _LISTED_VERSIONS,
         "name": chain.name,
-        # Whose network others share, as its author said: their attachments are stale to this runtime, and are not to be deleted.
+        # disableGC says that other runtimes use this network too: this runtime does not know their attachments and must not delete them.
         **({"disableGC": True} if chain.disable_gc else {}),
         "loadOnlyInlinedPlugins": True,
         "plugins": [plugin],
@@ -62,10 +62,9 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
 
 
 def find_primary(root: Path, configuration: Configuration) -> str:
-    """Give the path of the primary configuration: the configured one, or the first valid file that is not ours.
+    """Return the path of the primary configuration: the configured one, or the first valid file other than Railnet's.
 
-    A file that Railnet's own configuration names already is not passed over because it is broken at the moment: who
-    writes it anew may be half-way.
+    A file that Railnet's own configuration names already is not skipped while it is broken: a program may be writing it.
 
     Raises:
         Misconfigured: there is none, or the one in use is broken.
@@ -92,7 +91,7 @@ def read(root: Path) -> bytes | None:
 
 
 def why_inactive(root: Path) -> str | None:
-    """Tell why a runtime would not use Railnet's configuration; None if it would, since it takes the first file."""
+    """Return why the runtime does not use Railnet's configuration; None if it does. A runtime uses the first file."""
     first = next(iter(_in_order(below(root, FOLDER))), None)
     if first is not None and first.name == NAME:
         return None
@@ -102,12 +101,12 @@ def why_inactive(root: Path) -> str | None:
 
 
 def copies(root: Path) -> list[Path]:
-    """Find Railnet's configuration and what other tools have made of its name, such as `….cilium_bak`."""
+    """Find Railnet's configuration and copies that other tools renamed, such as `….cilium_bak`."""
     return sorted(below(root, FOLDER).glob(f"{NAME}*"))
 
 
 def _named_primary(root: Path) -> str | None:
-    """Give the primary that Railnet's configuration on the host names."""
+    """Return the primary that Railnet's configuration on the host names."""
     try:
         return str(json.loads(read(root) or b"")["plugins"][0]["primary"])
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Keep Railnet's CNI configuration the one that the container runtime uses, for as long as the daemon serves.
+"""Keep Railnet's conflist in place while the daemon serves, so that the container runtime uses it.
 
-It is looked at once a second, by its content: that sees every way in which a file may change, be replaced, moved or hidden
-by another, and costs a fifth of a millisecond. Which content it should have is `railnet.daemon.conflist_content`'s.
+The keeper compares the file's content once a second: this finds every change, replacement, move, and every file that sorts
+before it, and costs a fifth of a millisecond. `railnet.daemon.conflist_content` decides the content.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ _SAY_AGAIN_SECONDS = 5.0
 
 
 class ConflistKeeper:
-    """One node's configuration of the runtime; only `serve` writes."""
+    """The conflist of one node; only `serve` writes it."""
 
     why_inactive: str | None = "Railnet's configuration is not written yet"
-    """Why the runtime would start pods without their rails; None if it would not."""
+    """Why the runtime would start pods without their rails; None if the runtime uses the conflist."""
 
     trouble: str | None = None
-    """Why what is written may not fit the node's primary network; None if it does."""
+    """Why the conflist may not fit the node's primary network; None if it fits."""
 
     def __init__(self, configuration: Configuration) -> None:
-        """Look at the host seen at `host.root`."""
+        """Keep the conflist of the host seen at `host.root`."""
         self._configuration = configuration
         self._said, self._said_at = "", 0.0
 
     async def serve(self, changed: Callable[[], None]) -> None:
-        """Write it, and again whenever it should be another one or is no more; until cancelled.
+        """Write the conflist whenever it is absent or its content is not the right one; until cancelled.
 
         Args:
             changed: called when `why_inactive` has.
@@ -48,7 +48,7 @@ class ConflistKeeper:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _look_to_the_end(self) -> None:
-        """Look in a thread, since a disk may be slow; nothing is written any more after a cancellation."""
+        """Look in a thread, because a disk may be slow. After a cancellation nothing is written."""
         looking = asyncio.ensure_future(asyncio.to_thread(self.look))
         try:
             await asyncio.shield(looking)
@@ -57,7 +57,7 @@ class ConflistKeeper:
             raise
 
     def look(self) -> None:
-        """Look once, and write if something else should stand there; a host that refuses is trouble, not an error."""
+        """Compare once, and write if the content differs. A host that refuses is `trouble`, not an exception."""
         root = self._configuration.host.root
         self.trouble = None
         try:
@@ -68,10 +68,10 @@ class ConflistKeeper:
         self._say(self.trouble or self.why_inactive or "")
 
     def _write(self, root: Path) -> None:
-        """Write what should stand there, unless it does.
+        """Write the conflist, unless it has the right content.
 
         Raises:
-            Misconfigured, OSError: nobody knows what should; what is there stays, as the last that was good.
+            Misconfigured, OSError: the right content is not known; the present file stays, as the last good one.
         """
         primary = conflist_content.find_primary(root, self._configuration)
         content = conflist_content.compose(read_below(root, primary), primary, self._configuration)
@@ -88,7 +88,7 @@ class ConflistKeeper:
         )
 
     def _say(self, trouble: str) -> None:
-        """Say what is wrong when it begins, and every few seconds; and when it is over."""
+        """Log trouble when it begins, every few seconds while it lasts, and when it is over."""
         now = time.monotonic()
         if trouble == self._said and (not trouble or now - self._said_at < _SAY_AGAIN_SECONDS):
             return

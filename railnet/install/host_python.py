@@ -1,4 +1,4 @@
-"""What runs on the host: an interpreter with its loader, libraries and standard modules, and our modules, in one folder.
+"""The bundle that runs on the host: an interpreter with its loader, libraries and standard modules, and Railnet's modules.
 
 A node may have no Python, an older one, or another libc. So the installer copies the Python that runs the installer itself,
 into a folder for each version below the CNI plugins' folder, the one place on a host that is surely executable.
@@ -19,8 +19,8 @@ from railnet import VERSION
 from railnet.install import elf
 
 FOLDER = "/opt/cni/bin/.railnet"
-STANDARD_MODULES = ("_json", "json")  # what our modules may import beyond those built into the interpreter
-# No site, nothing from the environment, and UTF-8 whatever the locale: the codecs of others are not in the bundle.
+STANDARD_MODULES = ("_json", "json")  # what Railnet's modules may import beyond the interpreter's built-in modules
+# No site module, no settings from the environment, and UTF-8 in every locale: the bundle has no other codecs.
 FLAGS = "-ISEXutf8"
 
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -29,7 +29,7 @@ _LIBRARIES = "lib"
 _MODULES = f"lib/{_PYTHON}"
 _EXTENSIONS = f"{_MODULES}/lib-dynload"
 _LISTS = (b"/etc/ld.so.preload", b"/etc/ld.so.cache")
-# For the interpreter that is to be copied, as the executable will run it, except that it writes no bytecode.
+# Runs in the interpreter that is to be copied, with the executable's flags, except that it writes no bytecode.
 _IMPORT_AND_TELL = """
 import sys
 sys.dont_write_bytecode = True
@@ -66,12 +66,12 @@ def install(folder: Path) -> str:
 
 
 def interpreter(version: str) -> str:
-    """Return the host's path of a version's interpreter, which finds everything else of that version by itself."""
+    """Return the host's path of a version's interpreter, which finds its modules and libraries by itself."""
     return f"{FOLDER}/{version}/{_INTERPRETER}"
 
 
 def _programs(python: Path, home: str) -> dict[str, bytes]:
-    """Return the interpreter, its loader and its libraries, by their paths in the bundle, which will stand at `home`."""
+    """Return the interpreter, its loader and its libraries by their paths in the bundle, which will be at `home`."""
     program = python.read_bytes()
     loader = Path(elf.interpreter(program))
     listing = subprocess.run([loader, "--list", python], capture_output=True, text=True, check=True).stdout
@@ -84,14 +84,14 @@ def _programs(python: Path, home: str) -> dict[str, bytes]:
 
 
 def _without_the_hosts_lists(loader: bytes) -> bytes:
-    """Have the loader look for its two lists of libraries where no file can be: the host's are made for the host's libc."""
+    """Point the loader's two lists of libraries to a place without files: the host's lists are for the host's libc."""
     for path in _LISTS:
         loader = loader.replace(path + b"\0", b"/dev/null/".ljust(len(path), b"-") + b"\0")
     return loader
 
 
 def _modules(python: Path) -> dict[str, bytes]:
-    """Return what the interpreter loads from files when all of ours is imported, and `os`, by which it knows its home."""
+    """Return the files that the interpreter loads when all of Railnet's modules are imported, and `os`, which marks its home."""
     names = (entry.name for entry in files("cni.host").iterdir() if entry.name.endswith(".py"))
     ours = [f"cni.host.{name.removesuffix('.py')}" for name in names]
     root = str(Path(__file__).parents[2])
@@ -117,12 +117,12 @@ def _digest(contents: dict[str, bytes]) -> str:
 
 
 def _write(path: Path, content: bytes, final: str) -> None:
-    """Write a program, or a module compiled, without its source: each start has one file to look for, and no docstrings."""
+    """Write a program, or a compiled module without its source: a start then looks for one file and loads no docstrings."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.write_bytes(content)
     path.chmod(0o644 if path.suffix == ".py" else 0o755)
     if path.suffix == ".py":
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH  # a time of modification would differ with each build
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH  # a modification time would differ with each build
         py_compile.compile(str(path), f"{path}c", final, doraise=True, optimize=2, invalidation_mode=mode)
         path.unlink()
 

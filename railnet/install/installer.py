@@ -1,4 +1,4 @@
-"""Put the plugin executable and the modules it runs on the host, under the runtime's requests, and leave no request without.
+"""Install the plugin executable with its modules on the host, while the runtime goes on to execute the installed one.
 
 Not here: Railnet's CNI configuration, which the daemon writes once it serves (`railnet.daemon.conflist_keeper`).
 """
@@ -30,7 +30,7 @@ main()
 
 
 class DoesNotAnswer(NotReady):
-    """The new executable does not work on this host; the one before it stays in its place."""
+    """The new executable does not work on this host; the older executable stays in place."""
 
 
 def install(configuration: Configuration, try_out: Callable[[Path, str], None] | None = None) -> list[str]:
@@ -58,7 +58,7 @@ def install(configuration: Configuration, try_out: Callable[[Path, str], None] |
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Be the only one that changes what is installed on the host; the bundles' folder is made if it is absent."""
+    """Lock the folder of bundles, made if it is absent: one installation at a time changes the host."""
     folder = below(root, host_python.FOLDER)
     while (fd := _locked(folder)) is None:
         pass  # another installation that waited has removed it; the next try makes it again
@@ -86,7 +86,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def answers(root: Path, executable: str) -> None:
-    """Have an executable of the host's answer VERSION there.
+    """Run an executable on the host with VERSION and check its answer.
 
     Raises:
         DoesNotAnswer: it does not, with what it said.
@@ -120,7 +120,7 @@ def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> No
 
 
 def _remove_older(root: Path, version: str) -> Iterator[str]:
-    """Remove every bundle but one, unless a request may still load from it.
+    """Remove every bundle except one, if no request can still load from it.
 
     Who has read an older executable has been a process of its own before the new one took its place: once those that are
     seen now have ended, no process of an older version is left.

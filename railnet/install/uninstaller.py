@@ -1,4 +1,4 @@
-"""Take Railnet away from a host: at once from the runtime's configuration, from the disk once no sandbox needs it any more.
+"""Remove Railnet from a host: at once from the runtime's configuration, and from the disk when no sandbox needs it.
 
 A runtime may take a sandbox down with the configuration it was made with (CRI-O does), so the executable has to stay for
 as long as one of those lives. Which do, the runtime's own cache tells: libcni keeps the configuration of every ADD.
@@ -29,16 +29,16 @@ _NAMED = 3
 
 
 class Leaving:
-    """One host that Railnet leaves; `serve` waits for its sandboxes while the daemon still takes them down."""
+    """The removal from one host; `serve` waits for its sandboxes, whose DELs the daemon still serves."""
 
     why_inactive: str | None = "Railnet is being taken away from this node"
-    """Why no VF may be used any more."""
+    """Why kubelet must give no VF to a new pod."""
 
     trouble: str | None = None
-    """What keeps Railnet's executable on the host."""
+    """Why Railnet's executable is still on the host; None if it is removed."""
 
     def __init__(self, root: Path) -> None:
-        """Leave the host seen at `root`."""
+        """Remove Railnet from the host seen at `root`."""
         self._root = root
         self.done = False
 
@@ -58,7 +58,7 @@ class Leaving:
     async def serve(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - `why_inactive` does not change
         """Return when nothing of Railnet is left in the runtime's folders."""
         while True:
-            # A request that began before the runtime saw our configuration go ends, or is seen, within the pause.
+            # A request that began before the runtime noticed the removal ends, or is found, within the pause.
             await asyncio.sleep(_LOOK_SECONDS)
             needed_by = await asyncio.to_thread(self._needed_by)
             if not needed_by:
@@ -68,7 +68,7 @@ class Leaving:
         self.done = True
 
     def forget(self) -> None:
-        """Remove what the daemon kept in /run; only after it has ended."""
+        """Remove the daemon's files in /run; only after the daemon has ended."""
         shutil.rmtree(below(self._root, lock.RUN), ignore_errors=True)
 
     def _needed_by(self) -> list[str]:
@@ -91,7 +91,7 @@ class Leaving:
 
 
 def sandboxes(root: Path) -> list[str]:
-    """Name the living sandboxes that a runtime may still take down through Railnet: by its cache, and by our journal."""
+    """Name the living sandboxes that the runtime may still DEL through Railnet, by libcni's cache and by the journal."""
     cached = {name for folder in _CACHES for name in _cached(root, below(root, folder))}
     recorded = {path.stem for path in below(root, f"{lock.RUN}/journal").glob("[!.]*.json")}
     return sorted(cached | {f"sandbox {name}" for name in recorded})
@@ -108,13 +108,13 @@ def _cached(root: Path, folder: Path) -> Iterator[str]:
 
 
 def _is_ours(entry: dict[str, Any]) -> bool:
-    """Return whether an ADD was made with a configuration of ours (containernetworking/cni, libcni/api.go, cachedInfo)."""
+    """Return whether an ADD used Railnet's configuration (containernetworking/cni, libcni/api.go, cachedInfo)."""
     configuration = json.loads(base64.b64decode(entry["config"]))
     return any(plugin["type"] == OURSELVES for plugin in configuration.get("plugins", [configuration]))
 
 
 def _lives(root: Path, entry: dict[str, Any]) -> bool:
-    """Return whether the sandbox's namespace is still there; a sandbox of before a reboot is not. Unknown means yes."""
+    """Return whether the sandbox's namespace exists; a namespace from before a reboot does not. Unknown counts as yes."""
     paths = {interface.get("sandbox") for interface in entry["result"].get("interfaces", [])} - {None, ""}
     return not paths or any(_exists(root, path) for path in paths)
 

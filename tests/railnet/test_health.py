@@ -61,23 +61,23 @@ def because(*reasons: str) -> Health:
     return health
 
 
-def test_healthz_is_ok_while_the_loop_turns_whatever_else_is_wrong() -> None:
+def test_healthz_is_ok_while_the_event_loop_runs() -> None:
     assert asked(because("kubelet is away"), lambda port: get(port, "/healthz")) == (200, "ok\n")
 
 
-def test_readyz_is_ok_when_there_is_no_reason_against_it() -> None:
+def test_readyz_is_ok_without_reasons() -> None:
     assert asked(because(), lambda port: get(port, "/readyz?verbose=1")) == (200, "ok\n")
 
 
-def test_readyz_tells_every_reason() -> None:
+def test_readyz_has_every_reason() -> None:
     assert asked(because("a", "b"), lambda port: get(port, "/readyz")) == (503, "a\nb\n")
 
 
-def test_readyz_says_no_at_first() -> None:
+def test_readyz_fails_at_first() -> None:
     assert asked(Health(), lambda port: get(port, "/readyz"))[0] == 503
 
 
-def test_metrics_are_what_they_are_at_that_moment() -> None:
+def test_metrics_are_current() -> None:
     health = because("a")
     health.metrics = lambda: "railnet_cni_queue 0\n"
 
@@ -92,14 +92,14 @@ def test_head_has_no_body() -> None:
     ("method", "path", "status"),
     [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/readyz", 405), ("POST", "/metrics", 405)],
 )
-def test_nothing_else_is_answered(method: str, path: str, status: int) -> None:
+def test_other_paths_and_methods_are_refused(method: str, path: str, status: int) -> None:
     assert asked(because(), lambda port: get(port, path, method))[0] == status
 
 
 @pytest.mark.parametrize(
     "sent", [b"", b"\xff\xfe\r\n\r\n", b"GET", b"a" * 100_000], ids=["nothing", "no text", "half", "huge"]
 )
-def test_odd_peers_change_nothing_for_the_next(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_clients_do_not_affect_the_next_client(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_module, "_PATIENCE_SECONDS", 2.0)
 
     def ask(port: int) -> tuple[int, str]:
@@ -110,7 +110,7 @@ def test_odd_peers_change_nothing_for_the_next(sent: bytes, monkeypatch: pytest.
     assert asked(because(), ask) == (200, "ok\n")
 
 
-def test_port_of_another_is_taken_when_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_is_taken_when_the_other_daemon_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_module, "_RETRY_SECONDS", 0.01)
 
     async def scenario() -> tuple[int, str]:
@@ -128,7 +128,7 @@ def test_port_of_another_is_taken_when_it_is_free(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("rounds", range(16))
-def test_no_socket_is_left_by_one_that_ends_while_it_begins(rounds: int):
+def test_cancelled_start_leaves_no_socket(rounds: int):
     async def scenario() -> None:
         async with Health().serving(0):
             for _ in range(rounds):

@@ -66,7 +66,7 @@ def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
     }
 
 
-def test_conflist_carries_what_the_slow_lane_needs_of_the_configuration() -> None:
+def test_conflist_carries_the_settings_that_the_executable_needs_without_the_daemon() -> None:
     configuration = Configuration(
         host=replace(HostConfiguration(), kubelet=Path("/k")),
         pools=(Pool("b/b"), Pool("a/a")),
@@ -80,7 +80,7 @@ def test_conflist_carries_what_the_slow_lane_needs_of_the_configuration() -> Non
 
 
 @pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])
-def test_plugin_understands_what_is_composed(version: str) -> None:
+def test_plugin_parses_the_composed_conflist(version: str) -> None:
     conflist = composed({**FLANNEL, "cniVersion": version})
     sent = {**conflist["plugins"][0], "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
 
@@ -102,16 +102,16 @@ def test_version_is_the_primarys_but_at_most_1_0_0(primary: str, ours: str) -> N
     assert composed({**FLANNEL, "cniVersion": primary})["cniVersion"] == ours
 
 
-def test_version_for_an_older_libcni_is_the_one_it_would_take_of_the_primary() -> None:
+def test_older_libcni_reads_the_primarys_version() -> None:
     assert composed({**FLANNEL, "cniVersions": ["1.0.0", "1.1.0"]})["cniVersion"] == "0.3.1"
 
 
 @pytest.mark.parametrize("disabled", [True, "true", False, None])
-def test_gc_that_the_primarys_author_disabled_stays_disabled(disabled: object) -> None:
+def test_gc_disabled_by_the_primary_stays_disabled(disabled: object) -> None:
     assert composed({**FLANNEL, "disableGC": disabled}).get("disableGC", False) is bool(disabled)
 
 
-def test_capabilities_are_the_union_of_what_is_on() -> None:
+def test_capabilities_are_the_union_of_the_enabled_ones() -> None:
     plugins = [
         {"type": "a", "capabilities": {"bandwidth": True, "mac": False}},
         {"type": "b", "capabilities": None},
@@ -136,7 +136,7 @@ def test_single_plugin_may_be_the_primary() -> None:
     "primary",
     [b"", b"{", b"[]", b"{}", b'{"plugins": []}', b'{"type": "railnet"}', b'{"plugins": [{"type": "railnet"}]}'],
 )
-def test_primary_that_is_broken_or_railnet_is_misconfigured(primary: bytes) -> None:
+def test_broken_primary_and_railnet_as_primary_are_misconfigured(primary: bytes) -> None:
     with pytest.raises(Misconfigured, match=PATH):
         compose(primary, PATH, Configuration())
 
@@ -144,7 +144,7 @@ def test_primary_that_is_broken_or_railnet_is_misconfigured(primary: bytes) -> N
 # Finding the primary.
 
 
-def test_primary_is_the_first_valid_configuration_that_is_not_ours(host: Host) -> None:
+def test_primary_is_the_first_valid_configuration_other_than_railnets(host: Host) -> None:
     host.has(NAME, "10-b.conflist", "99-c.conf")
     host.has("00-broken.conf", content="{")
     host.has("01-railnet.conflist", content='{"plugins": [{"type": "railnet"}]}')
@@ -154,20 +154,20 @@ def test_primary_is_the_first_valid_configuration_that_is_not_ours(host: Host) -
     assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
 
 
-def test_primary_may_be_any_kind_of_file_libcni_reads(host: Host) -> None:
+def test_primary_may_have_any_file_name_that_libcni_reads(host: Host) -> None:
     host.has("c.conflist", "b.json", "a.conf")
 
     assert find_primary(host.root, Configuration()) == f"{FOLDER}/a.conf"
 
 
-def test_primary_that_is_configured_is_not_looked_for(host: Host) -> None:
+def test_configured_primary_is_not_searched_for(host: Host) -> None:
     host.has("10-b.conflist")
 
     assert find_primary(host.root, Configuration(primary="/elsewhere/x.conflist")) == "/elsewhere/x.conflist"
 
 
 @pytest.mark.parametrize("names", [(), (NAME,)], ids=["an empty folder", "ours alone"])
-def test_primary_that_is_not_there_is_misconfigured(host: Host, names: tuple[str, ...]) -> None:
+def test_missing_primary_is_misconfigured(host: Host, names: tuple[str, ...]) -> None:
     host.has(*names)
 
     with pytest.raises(Misconfigured, match=r"has no CNI configuration but Railnet's: install flannel"):
@@ -175,7 +175,7 @@ def test_primary_that_is_not_there_is_misconfigured(host: Host, names: tuple[str
 
 
 @pytest.mark.parametrize("content", ["", '{"cniVers'], ids=["empty", "half"])
-def test_primary_in_use_that_is_broken_is_not_passed_over(host: Host, content: str) -> None:
+def test_broken_primary_in_use_is_not_skipped(host: Host, content: str) -> None:
     host.has(NAME, content=json.dumps(composed()))
     host.has("10-flannel.conflist", content=content)
     host.has("87-podman-bridge.conflist")
@@ -184,7 +184,7 @@ def test_primary_in_use_that_is_broken_is_not_passed_over(host: Host, content: s
         find_primary(host.root, Configuration())
 
 
-def test_primary_in_use_that_was_moved_away_is_followed_by_the_next(host: Host) -> None:
+def test_next_configuration_follows_a_primary_that_was_moved_away(host: Host) -> None:
     host.has(NAME, content=json.dumps(composed()))
     host.has("10-flannel.conflist.cilium_bak", "05-cilium.conflist", "87-podman-bridge.conflist")
 
@@ -192,14 +192,14 @@ def test_primary_in_use_that_was_moved_away_is_followed_by_the_next(host: Host) 
 
 
 @pytest.mark.parametrize("ours", ["", "[]", '{"plugins": []}', '{"plugins": [5]}'])
-def test_primary_is_found_although_our_own_file_is_broken(host: Host, ours: str) -> None:
+def test_primary_is_found_although_railnets_own_file_is_broken(host: Host, ours: str) -> None:
     host.has(NAME, content=ours)
     host.has("10-b.conflist")
 
     assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
 
 
-def test_primary_is_misconfigured_where_there_is_no_folder(tmp_path: Path) -> None:
+def test_missing_cni_folder_is_misconfigured(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured):
         find_primary(tmp_path, Configuration())
 
@@ -208,7 +208,7 @@ def test_primary_is_misconfigured_where_there_is_no_folder(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("others", [(), ("10-flannel.conflist", "00-z.conf")], ids=["alone", "first"])
-def test_conflist_is_active_when_it_is_the_first(host: Host, others: tuple[str, ...]) -> None:
+def test_conflist_is_active_when_it_sorts_first(host: Host, others: tuple[str, ...]) -> None:
     host.has(NAME, *others)
 
     assert why_inactive(host.root) is None
@@ -224,13 +224,13 @@ def test_conflist_is_active_when_it_is_the_first(host: Host, others: tuple[str, 
     ],
     ids=["no file", "not installed", "another before it", "JSON before it"],
 )
-def test_conflist_is_inactive_when_another_comes_first(host: Host, names: tuple[str, ...], found: str) -> None:
+def test_conflist_is_inactive_when_another_file_sorts_first(host: Host, names: tuple[str, ...], found: str) -> None:
     host.has(*names)
 
     assert f"does not use {FOLDER}/{NAME} ({found})" in why_inactive(host.root)
 
 
-def test_who_must_move_is_told_when_another_sorts_before_it_and_only_then(host: Host) -> None:
+def test_remedy_names_the_file_that_sorts_before_the_conflist(host: Host) -> None:
     host.has("10-flannel.conflist")
     absent = why_inactive(host.root)
     host.has(NAME, "00-multus.conf")
@@ -239,31 +239,31 @@ def test_who_must_move_is_told_when_another_sorts_before_it_and_only_then(host: 
     assert "rename what sorts before it" in why_inactive(host.root)
 
 
-def test_copies_are_ours_under_whatever_other_tools_have_called_them(host: Host) -> None:
+def test_copies_that_other_tools_renamed_are_found(host: Host) -> None:
     host.has(NAME, f"{NAME}.cilium_bak", f"{NAME}.bak", "10-flannel.conflist", "10-flannel.conflist.bak")
 
     assert [path.name for path in copies(host.root)] == [NAME, f"{NAME}.bak", f"{NAME}.cilium_bak"]
 
 
 @pytest.mark.parametrize("name", ["00-a.conflist.bak", "00-README", "00-a.yaml"])
-def test_file_that_no_runtime_reads_does_not_make_it_inactive(host: Host, name: str) -> None:
+def test_file_that_no_runtime_reads_does_not_make_the_conflist_inactive(host: Host, name: str) -> None:
     host.has(NAME, name)
 
     assert why_inactive(host.root) is None
 
 
-def test_conflist_is_inactive_where_there_is_no_folder(tmp_path: Path) -> None:
+def test_conflist_is_inactive_without_the_cni_folder(tmp_path: Path) -> None:
     assert "there is none" in why_inactive(tmp_path)
 
 
 @pytest.mark.parametrize("version", [{}, {"cniVersion": "0.2.0"}, {"cniVersion": "latest"}], ids=repr)
-def test_primary_of_a_version_railnet_does_not_speak_is_misconfigured(version: dict[str, str]) -> None:
+def test_primary_with_an_unsupported_version_is_misconfigured(version: dict[str, str]) -> None:
     primary = {"name": "cbr0", "plugins": [{"type": "flannel"}], **version}
 
     with pytest.raises(Misconfigured):
         compose(json.dumps(primary).encode(), "/p", Configuration())
 
 
-def test_primary_whose_capabilities_are_no_object_is_misconfigured() -> None:
+def test_primary_with_malformed_capabilities_is_misconfigured() -> None:
     with pytest.raises(Misconfigured):
         compose(b'{"cniVersion": "1.0.0", "plugins": [{"type": "a", "capabilities": ["b"]}]}', "/p", Configuration())

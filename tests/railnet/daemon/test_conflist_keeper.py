@@ -56,7 +56,7 @@ def state(activation: ConflistKeeper) -> tuple[bool, bool]:
     return activation.why_inactive is None, activation.trouble is None
 
 
-def test_it_is_inactive_until_it_is_written(host: Host) -> None:
+def test_conflist_is_inactive_until_it_is_written(host: Host) -> None:
     host.has("10-flannel.conflist")
     activation = host.activation()
 
@@ -64,7 +64,7 @@ def test_it_is_inactive_until_it_is_written(host: Host) -> None:
     assert state(activation)[0] is False
 
 
-def test_it_is_written_before_the_primary(host: Host) -> None:
+def test_conflist_sorts_before_the_primary(host: Host) -> None:
     host.has("10-flannel.conflist")
     activation = host.activation()
 
@@ -84,7 +84,7 @@ def test_configured_primary_may_be_an_absolute_link_on_the_host(host: Host) -> N
     assert host.written["name"] == "other"
 
 
-def test_missing_primary_is_waited_for(host: Host) -> None:
+def test_keeper_waits_for_a_missing_primary(host: Host) -> None:
     activation = host.activation()
     activation.look()
     missing = activation.trouble
@@ -97,7 +97,7 @@ def test_missing_primary_is_waited_for(host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", [f"{NAME}.bak", f"{NAME}.cilium_bak", ".hidden"])
-def test_it_comes_back_when_another_tool_has_moved_it(host: Host, name: str) -> None:
+def test_conflist_is_written_again_when_another_tool_has_moved_it(host: Host, name: str) -> None:
     host.has("10-flannel.conflist")
     activation = host.activation()
     activation.look()
@@ -111,7 +111,7 @@ def test_it_comes_back_when_another_tool_has_moved_it(host: Host, name: str) -> 
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"cniVersion": "0.3.1", "name": "x", "plugins": [{"type": "railnet"}]}']
 )
-def test_it_is_mended_when_somebody_has_changed_it(host: Host, content: str) -> None:
+def test_conflist_is_written_again_when_another_program_has_changed_it(host: Host, content: str) -> None:
     host.has("10-flannel.conflist")
     activation = host.activation()
     activation.look()
@@ -122,7 +122,7 @@ def test_it_is_mended_when_somebody_has_changed_it(host: Host, content: str) -> 
     assert host.written["name"] == "cbr0"
 
 
-def test_it_is_not_written_again_without_need(host: Host) -> None:
+def test_unchanged_conflist_is_not_written_again(host: Host) -> None:
     host.has("10-flannel.conflist")
     activation = host.activation()
     activation.look()
@@ -134,7 +134,7 @@ def test_it_is_not_written_again_without_need(host: Host) -> None:
 
 
 @pytest.mark.parametrize("content", ["", '{"cniVersion": "0.3', '{"cniVersion": "0.9", "name": "n", "type": "a"}'])
-def test_last_good_one_stays_when_the_primary_breaks_and_follows_when_it_is_mended(host: Host, content: str) -> None:
+def test_conflist_stays_while_the_primary_is_broken_and_follows_when_it_is_repaired(host: Host, content: str) -> None:
     host.has("10-flannel.conflist")
     host.has("87-podman.conflist")
     activation = host.activation()
@@ -151,7 +151,7 @@ def test_last_good_one_stays_when_the_primary_breaks_and_follows_when_it_is_mend
     assert (host.written["cniVersion"], state(activation)) == ("1.0.0", (True, True))
 
 
-def test_last_good_one_stays_when_the_primary_is_gone(host: Host) -> None:
+def test_conflist_stays_when_the_primary_is_gone(host: Host) -> None:
     primary = host.has("10-flannel.conflist")
     activation = host.activation()
     activation.look()
@@ -164,7 +164,7 @@ def test_last_good_one_stays_when_the_primary_is_gone(host: Host) -> None:
     assert state(activation) == (True, False)
 
 
-def test_changed_configuration_of_the_node_is_written_at_the_next_start(host: Host) -> None:
+def test_changed_node_configuration_is_written_at_the_next_start(host: Host) -> None:
     host.has("10-flannel.conflist")
     host.activation().look()
 
@@ -173,7 +173,9 @@ def test_changed_configuration_of_the_node_is_written_at_the_next_start(host: Ho
     assert host.written["plugins"][0]["seconds"]["daemon"] == 2.0
 
 
-def test_file_that_sorts_before_is_said_and_left_alone(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_that_sorts_before_the_conflist_is_reported_and_left_alone(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     host.has("10-flannel.conflist")
     multus = host.has("00-multus.conf", {"cniVersion": "0.3.1", "name": "multus", "type": "multus"})
     activation = host.activation(primary=f"{FOLDER}/10-flannel.conflist")
@@ -185,7 +187,7 @@ def test_file_that_sorts_before_is_said_and_left_alone(host: Host, caplog: pytes
     assert "it takes 00-multus.conf" in caplog.text
 
 
-def test_host_without_the_folder_is_trouble_and_no_error(tmp_path: Path) -> None:
+def test_host_without_the_cni_folder_is_reported_as_trouble(tmp_path: Path) -> None:
     activation = ConflistKeeper(Configuration(host=replace(HostConfiguration(), root=tmp_path)))
 
     activation.look()
@@ -193,7 +195,7 @@ def test_host_without_the_folder_is_trouble_and_no_error(tmp_path: Path) -> None
     assert "install flannel" in activation.trouble
 
 
-def test_primary_with_a_nul_is_trouble_and_no_error(host: Host) -> None:
+def test_primary_path_with_a_nul_is_reported_as_trouble(host: Host) -> None:
     activation = host.activation(primary="/a\0b")
 
     activation.look()
@@ -201,7 +203,7 @@ def test_primary_with_a_nul_is_trouble_and_no_error(host: Host) -> None:
     assert "NUL" in activation.trouble
 
 
-def test_trouble_is_said_when_it_begins_every_few_seconds_and_when_it_is_over(
+def test_trouble_is_logged_at_its_begin_every_few_seconds_and_at_its_end(
     host: Host, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -222,7 +224,7 @@ def test_trouble_is_said_when_it_begins_every_few_seconds_and_when_it_is_over(
     ]
 
 
-def test_observer_is_told_when_activity_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observer_is_called_when_the_activity_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_module, "_LOOK_SECONDS", 0.01)
     host.has("10-flannel.conflist")
     activation = host.activation()

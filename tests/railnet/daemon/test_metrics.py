@@ -11,7 +11,7 @@ def lines(metrics: Metrics, name: str) -> list[str]:
     return [line for line in metrics.text().splitlines() if line.startswith(name)]
 
 
-def test_every_family_is_named_with_its_type_when_nothing_has_happened() -> None:
+def test_every_metric_family_has_its_type_before_any_request() -> None:
     assert [line.split()[2:] for line in Metrics().text().splitlines() if line.startswith("# TYPE")] == [
         ["railnet_cni_seconds", "histogram"],
         ["railnet_cni_requests_total", "counter"],
@@ -35,7 +35,7 @@ def test_requests_are_counted_by_verb_and_code() -> None:
     ]
 
 
-def test_codes_that_delegates_make_up_are_one() -> None:
+def test_unknown_codes_of_delegates_share_one_label() -> None:
     metrics = Metrics()
     for code in range(1000, 2000):
         metrics.served("ADD", code, 0.02)
@@ -63,7 +63,7 @@ def test_request_is_in_the_histogram_as_a_whole() -> None:
     assert lines(metrics, "railnet_cni_seconds_sum") == ['railnet_cni_seconds_sum{verb="DEL",stage="all"} 0.3']
 
 
-def test_vfs_are_counted_by_state_and_by_what_they_lack() -> None:
+def test_vfs_are_counted_by_state_and_reason() -> None:
     metrics = Metrics()
     unset = an_rdma_device(1, node_guid=Guid(0))
     metrics.vfs = lambda: {
@@ -91,7 +91,7 @@ def test_vfs_are_counted_by_state_and_by_what_they_lack() -> None:
     }
 
 
-def test_leaks_registrations_and_the_queue_are_told() -> None:
+def test_leaks_registrations_and_queue_are_exported() -> None:
     metrics = Metrics()
     for kind in ("rails", "host-local", "host-local"):
         metrics.took_back(kind)

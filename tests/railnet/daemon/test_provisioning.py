@@ -62,7 +62,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     return Start(tmp_path, monkeypatch)
 
 
-def test_vf_without_a_netdev_is_waited_for_a_little_and_named(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_provisioning_waits_a_little_for_a_netdev_and_names_its_vf(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         start.make_vfs(3)
 
@@ -70,7 +72,7 @@ def test_vf_without_a_netdev_is_waited_for_a_little_and_named(start: Start, capl
     assert caplog.messages == [f"no netdev or RDMA device yet: {NOWHERE}"]
 
 
-def test_vf_that_has_been_looked_for_everywhere_is_not_waited_for(start: Start) -> None:
+def test_provisioning_does_not_wait_for_a_withheld_vf(start: Start) -> None:
     start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
 
     start.make_vfs(3)
@@ -79,7 +81,7 @@ def test_vf_that_has_been_looked_for_everywhere_is_not_waited_for(start: Start) 
 
 
 @pytest.mark.parametrize("is_bound", [False, True])
-def test_only_a_vf_that_still_has_no_driver_is_bound(start: Start, is_bound: bool) -> None:
+def test_only_a_vf_without_a_driver_is_bound(start: Start, is_bound: bool) -> None:
     start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
     if is_bound:  # after the daemon has looked
         link(start.tree.devices / UNBOUND / "driver", start.tree.root / "bus/pci/drivers/mlx5_core")
@@ -91,9 +93,7 @@ def test_only_a_vf_that_still_has_no_driver_is_bound(start: Start, is_bound: boo
 
 
 @pytest.mark.parametrize("wanted", [(), (3,)], ids=["nothing is provisioned", "all are made"])
-def test_checkpoint_that_is_not_understood_ends_no_daemon_that_makes_no_vfs(
-    start: Start, wanted: tuple[int, ...]
-) -> None:
+def test_unknown_checkpoint_format_is_ignored_when_no_vfs_are_made(start: Start, wanted: tuple[int, ...]) -> None:
     start.kubelet_wrote('{"Data": {"OfANewerKubelet": []}}')
 
     start.make_vfs(*wanted)
@@ -101,7 +101,7 @@ def test_checkpoint_that_is_not_understood_ends_no_daemon_that_makes_no_vfs(
     assert not [step for step in start.steps if isinstance(step, CreateVfs)]
 
 
-def test_no_vf_is_made_while_nobody_knows_what_is_in_use(start: Start) -> None:
+def test_no_vf_is_made_while_it_is_unknown_which_vfs_are_in_use(start: Start) -> None:
     start.kubelet_wrote('{"Data": {"OfANewerKubelet": []}}')
 
     with pytest.raises(NotReady, match="no VF is provisioned, because it is not known which VFs pods use"):
@@ -110,7 +110,7 @@ def test_no_vf_is_made_while_nobody_knows_what_is_in_use(start: Start) -> None:
     assert start.steps == []
 
 
-def test_pf_that_keeps_another_number_of_vfs_is_named(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_names_the_pf_that_keeps_another_number_of_vfs(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
 
     with caplog.at_level(logging.WARNING):

@@ -67,9 +67,7 @@ def test_pod_with_rails_gets_its_annotation(cluster: ApiServer, configuration: C
     assert cluster.events == {}
 
 
-def test_refused_pod_gets_an_event_with_the_words_and_what_helps(
-    cluster: ApiServer, configuration: Configuration
-) -> None:
+def test_refused_pod_gets_an_event_with_reason_and_remedy(cluster: ApiServer, configuration: Configuration) -> None:
     tell(configuration, REFUSED, then=lambda: cluster.wait_until(lambda: cluster.events))
 
     (event,) = cluster.events.values()
@@ -77,7 +75,7 @@ def test_refused_pod_gets_an_event_with_the_words_and_what_helps(
     assert event["source"] == {"component": "railnet", "host": "node-a"}
 
 
-def test_kubelets_attempts_are_one_event_that_counts(cluster: ApiServer, configuration: Configuration) -> None:
+def test_repeated_attempts_are_counted_in_one_event(cluster: ApiServer, configuration: Configuration) -> None:
     def counted(count: int) -> Callable[[], bool]:
         return lambda: [event["count"] for event in cluster.events.values()] == [count]
 
@@ -96,7 +94,7 @@ def test_kubelets_attempts_are_one_event_that_counts(cluster: ApiServer, configu
     assert [received.method for received in cluster.received] == ["POST", "PATCH", "PATCH", "POST"]
 
 
-def test_namesake_of_a_pod_that_is_gone_is_not_touched(cluster: ApiServer, configuration: Configuration) -> None:
+def test_new_pod_with_the_name_of_a_gone_pod_is_not_changed(cluster: ApiServer, configuration: Configuration) -> None:
     cluster.add_pod("ml", "train-0", "uid-2")
 
     tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: cluster.received))
@@ -116,13 +114,13 @@ def test_static_pod_is_written_to_its_own_mirror_only(
     assert cluster.annotations("ml", "train-0")["kubernetes.io/config.mirror"] == mirrored
 
 
-def test_what_waits_at_the_end_is_sent(cluster: ApiServer, configuration: Configuration) -> None:
+def test_waiting_messages_are_sent_at_the_end(cluster: ApiServer, configuration: Configuration) -> None:
     tell(configuration, ATTACHED, REFUSED)
 
     assert (statuses(cluster), len(cluster.events)) == (["eth0", "net1"], 1)
 
 
-def test_end_waits_no_longer_for_an_api_server_that_hangs(
+def test_end_does_not_wait_for_a_hanging_api_server(
     cluster: ApiServer, configuration: Configuration, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     import threading
@@ -151,7 +149,7 @@ def test_end_waits_no_longer_for_an_api_server_that_hangs(
     ],
     ids=["events", "network-status", "nothing"],
 )
-def test_configuration_says_what_is_sent(
+def test_configuration_chooses_the_messages_that_are_sent(
     cluster: ApiServer, configuration: Configuration, publish: Publish, sent: list[str]
 ) -> None:
     tell(Configuration(host=configuration.host, publish=publish), ATTACHED, REFUSED)
@@ -159,7 +157,7 @@ def test_configuration_says_what_is_sent(
     assert [received.path for received in cluster.received] == sent
 
 
-def test_pod_whose_uid_the_runtime_does_not_say_is_left_alone(cluster: ApiServer, configuration: Configuration) -> None:
+def test_pod_without_a_uid_gets_no_message(cluster: ApiServer, configuration: Configuration) -> None:
     anonymous = POD._replace(uid="")
 
     tell(configuration, Refused(anonymous, REFUSED.error), Attached(a_record(pod=anonymous), b"{}", static=False))

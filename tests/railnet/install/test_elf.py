@@ -34,7 +34,7 @@ def test_program_names_its_new_loader(program: bytes) -> None:
     assert elf.interpreter(program).startswith("/lib")
 
 
-def test_program_keeps_its_bytes_but_for_four_records(program: bytes) -> None:
+def test_relocation_changes_only_four_records(program: bytes) -> None:
     relocated = elf.relocate(program, "/a", "/b")
 
     changed = [place for place in range(len(program)) if program[place] != relocated[place]]
@@ -89,7 +89,7 @@ def test_relocated_program_can_be_relocated_again(program: bytes) -> None:
     ],
     ids=["script", "32-bit", "static", "no-note"],
 )
-def test_what_cannot_be_relocated_is_refused_with_the_reason(program: bytes, damage, says: str) -> None:
+def test_program_that_cannot_be_relocated_is_refused_with_the_reason(program: bytes, damage, says: str) -> None:
     with pytest.raises(elf.NotRelocatable, match=says):
         elf.relocate(damage(program), "/a", "/b")
 

@@ -41,7 +41,7 @@ def test_every_host_module_is_imported_from_the_bundle_alone(version: Path) -> N
     assert "_json.cpython" in printed  # a checkpoint of a full node is read ten times faster by it
 
 
-def test_bundle_has_nothing_that_is_not_loaded(version: Path) -> None:
+def test_bundle_has_no_file_that_is_never_loaded(version: Path) -> None:
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "cni/host").glob("*.py")]
     loaded = run(version, f"import sys, json, kubelet.checkpoint, {', '.join(names)}\nprint(*sys.modules)").split()
 
@@ -78,7 +78,7 @@ def test_version_changes_with_the_way_a_program_is_made(
     assert host_python.install(tmp_path) != version.name
 
 
-def test_interrupted_installation_is_begun_anew(version: Path, tmp_path: Path) -> None:
+def test_interrupted_installation_is_started_again(version: Path, tmp_path: Path) -> None:
     unfinished = tmp_path / f".{version.name}.{os.getpid()}"
     unfinished.mkdir()
     (unfinished / "rest").touch()
@@ -89,7 +89,7 @@ def test_interrupted_installation_is_begun_anew(version: Path, tmp_path: Path) -
     assert not (tmp_path / version.name / "rest").exists()
 
 
-def test_line_that_starts_the_interpreter_is_one_the_kernel_takes(version: Path) -> None:
+def test_kernel_accepts_the_interpreter_line(version: Path) -> None:
     assert len(f"#!{host_python.interpreter(version.name)} {host_python.FLAGS}\n") < 256  # BINPRM_BUF_SIZE
 
 

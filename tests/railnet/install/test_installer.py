@@ -63,7 +63,7 @@ def upgrade(host: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[st
     return lambda: install(host)
 
 
-def test_older_version_goes_when_nothing_runs_from_it(host: Path, upgrade: Callable[[], list[str]]) -> None:
+def test_older_version_is_removed_when_no_process_uses_it(host: Path, upgrade: Callable[[], list[str]]) -> None:
     said = upgrade()
 
     assert [path.name.split("-")[0] for path in bundles(host)] == ["99.0.0"]
@@ -71,9 +71,7 @@ def test_older_version_goes_when_nothing_runs_from_it(host: Path, upgrade: Calla
     assert "removed, nothing runs from it any more" in said[-1]
 
 
-def test_older_version_stays_for_a_request_that_runs_and_goes_at_the_next_installation(
-    host: Path, upgrade: Callable[[], list[str]]
-) -> None:
+def test_older_version_stays_while_a_request_uses_it(host: Path, upgrade: Callable[[], list[str]]) -> None:
     process = runs(host, PATH="/bin", CNI_COMMAND="ADD")
 
     said = upgrade()
@@ -88,7 +86,7 @@ def test_older_version_stays_for_a_request_that_runs_and_goes_at_the_next_instal
 @pytest.mark.parametrize(
     ("name", "environ"), [("railnet", {}), ("flannel", {"CNI_COMMAND": "ADD"})], ids=["no request", "another plugin"]
 )
-def test_older_version_does_not_wait_for_who_is_no_request_of_ours(
+def test_older_version_does_not_wait_for_other_processes(
     host: Path, upgrade: Callable[[], list[str]], name: str, environ: dict[str, str]
 ) -> None:
     runs(host, name, **environ)
@@ -98,7 +96,7 @@ def test_older_version_does_not_wait_for_who_is_no_request_of_ours(
     assert len(bundles(host)) == 1
 
 
-def test_process_of_a_pod_is_no_request_whatever_it_looks_like(host: Path, upgrade: Callable[[], list[str]]) -> None:
+def test_process_in_a_pod_is_never_taken_for_a_request(host: Path, upgrade: Callable[[], list[str]]) -> None:
     process = runs(host, CNI_COMMAND="ADD")
     (process / "status").write_text("Name:\tpython3\nPid:\t4711\nNSpid:\t4711\t7\n")
 
@@ -107,7 +105,7 @@ def test_process_of_a_pod_is_no_request_whatever_it_looks_like(host: Path, upgra
     assert len(bundles(host)) == 1
 
 
-def test_version_that_does_not_answer_leaves_the_one_before_in_its_place(
+def test_version_that_does_not_answer_does_not_replace_the_older_one(
     host: Path, upgrade: Callable[[], list[str]]
 ) -> None:
     before = (host / "opt/cni/bin/railnet").read_bytes()
@@ -123,9 +121,7 @@ def test_version_that_does_not_answer_leaves_the_one_before_in_its_place(
     assert sorted(path.name for path in (host / "opt/cni/bin").iterdir()) == [".railnet", "railnet"]
 
 
-def test_who_waited_until_the_folder_was_removed_locks_the_one_that_is_there_now(
-    host: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installation_that_waited_locks_the_new_folder(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = host / "opt/cni/bin/.railnet"
     flock = fcntl.flock
 
@@ -151,7 +147,7 @@ def test_installing_again_changes_nothing(host: Path) -> None:
     assert len(bundles(host)) == 1
 
 
-def test_what_crashed_installations_left_is_removed(host: Path) -> None:
+def test_leftovers_of_crashed_installations_are_removed(host: Path) -> None:
     install(host)
     (bundle,) = bundles(host)
     bundle.rename(bundle.with_name(f".{bundle.name}.{os.getpid() + 1}"))
@@ -162,7 +158,7 @@ def test_what_crashed_installations_left_is_removed(host: Path) -> None:
     assert bundles(host) == [bundle]
 
 
-def test_runtime_s_configuration_is_left_to_the_daemon(host: Path) -> None:
+def test_installation_leaves_the_runtimes_configuration_to_the_daemon(host: Path) -> None:
     install(host)
 
     assert not (host / "etc").exists()
@@ -178,7 +174,7 @@ def test_runtime_s_configuration_is_left_to_the_daemon(host: Path) -> None:
     ],
     ids=["no interpreter", "rubbish", "no versions", "fails"],
 )
-def test_executable_that_does_not_answer_is_told_with_what_it_said(tmp_path: Path, script: str, says: str) -> None:
+def test_error_has_the_output_of_an_executable_that_does_not_answer(tmp_path: Path, script: str, says: str) -> None:
     (tmp_path / "railnet").write_text(script)
     (tmp_path / "railnet").chmod(0o755)
 
@@ -186,7 +182,7 @@ def test_executable_that_does_not_answer_is_told_with_what_it_said(tmp_path: Pat
         install_module.answers(Path("/"), str(tmp_path / "railnet"))
 
 
-def test_executable_that_answers_is_taken(tmp_path: Path) -> None:
+def test_executable_that_answers_is_installed(tmp_path: Path) -> None:
     (tmp_path / "railnet").write_text(
         '#!/bin/sh\n[ $CNI_COMMAND = VERSION ] && echo \'{"supportedVersions": ["1.0.0"]}\'\n'
     )

@@ -64,14 +64,14 @@ def test_sandbox_made_through_railnet_is_known_by_the_runtimes_cache(host: Path,
     assert sandboxes(host) == ["sandbox abc@eth0"]
 
 
-def test_sandbox_is_known_whether_the_runtime_keeps_a_list_or_a_single_plugin(host: Path) -> None:
+def test_sandbox_is_found_in_the_cache_of_a_conflist_and_of_a_single_plugin(host: Path) -> None:
     caches(host, entry({"cniVersion": "0.3.1", "name": "cbr0", "type": "railnet"}))
 
     assert sandboxes(host) == ["sandbox abc@eth0"]
 
 
 @pytest.mark.parametrize("netns", [NETNS, None], ids=["living", "unknown"])
-def test_sandbox_counts_unless_its_namespace_is_known_to_be_gone(host: Path, netns: str | None) -> None:
+def test_sandbox_counts_unless_its_namespace_is_gone(host: Path, netns: str | None) -> None:
     caches(host, entry(netns=netns))
 
     assert len(sandboxes(host)) == 1
@@ -91,20 +91,20 @@ def test_sandbox_counts_unless_its_namespace_is_known_to_be_gone(host: Path, net
     ],
     ids=["made by flannel", "gone", "a bare result", "empty", "a list", "no base64", "no configuration", "odd"],
 )
-def test_what_is_no_living_sandbox_of_ours_does_not_count(host: Path, content: object) -> None:
+def test_other_cache_entries_do_not_count(host: Path, content: object) -> None:
     caches(host, content)
 
     assert sandboxes(host) == []
 
 
-def test_sandbox_with_a_record_counts_whatever_the_runtime_keeps(host: Path) -> None:
+def test_sandbox_with_a_record_counts_without_a_cache_entry(host: Path) -> None:
     (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
     (host / "run/railnet/journal/.temporary").write_text("")
 
     assert sandboxes(host) == ["sandbox abc@eth0"]
 
 
-def test_sandbox_known_by_both_is_named_once(host: Path) -> None:
+def test_sandbox_in_cache_and_journal_is_named_once(host: Path) -> None:
     caches(host, entry())
     (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
 
@@ -120,7 +120,7 @@ def test_runtime_is_given_back_to_the_primary_at_once(host: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["10-flannel.conflist"]
 
 
-def test_deactivating_where_nothing_is_active_is_no_error(host: Path, tmp_path: Path) -> None:
+def test_deactivation_without_a_conflist_succeeds(host: Path, tmp_path: Path) -> None:
     Leaving(host).deactivate()
     Leaving(host).deactivate()
     Leaving(tmp_path / "nothing").deactivate()
@@ -160,7 +160,7 @@ def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest
     assert list((host / "opt/cni/bin").iterdir()) == []
 
 
-def test_what_the_daemon_kept_is_forgotten(host: Path) -> None:
+def test_state_of_the_daemon_is_removed(host: Path) -> None:
     Leaving(host).forget()
 
     assert not (host / "run/railnet").exists()

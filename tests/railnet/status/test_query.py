@@ -47,28 +47,30 @@ def answer(told: object) -> bytes:
     return frames.frame(frames.ANSWER, json.dumps(told).encode())
 
 
-def test_answer_is_what_the_daemon_told_however_it_arrives(tmp_path: Path) -> None:
+def test_report_is_read_however_its_bytes_arrive(tmp_path: Path) -> None:
     whole = answer(TOLD)
     with daemon(tmp_path / "s", answering(*(whole[i : i + 1] for i in range(len(whole))))):
         assert ask(tmp_path / "s") == TOLD
 
 
 @pytest.mark.parametrize(("reasons", "served"), [([], True), (["it recovers and provisions"], False)])
-def test_show_prints_and_tells_whether_the_node_is_served(tmp_path, capsys, reasons: list[str], served: bool) -> None:
+def test_show_prints_the_table_and_returns_whether_the_node_is_served(
+    tmp_path, capsys, reasons: list[str], served: bool
+) -> None:
     with daemon(tmp_path / "s", answering(answer({**TOLD, "reasons": reasons}))):
         assert show(as_json=False, path=tmp_path / "s") == served
 
     assert capsys.readouterr().out.splitlines()[0] == f"railnet 0.1.0: {'ready' if served else 'not ready'}"
 
 
-def test_show_as_json_is_what_the_daemon_told(tmp_path, capsys) -> None:
+def test_show_as_json_prints_the_daemons_report(tmp_path, capsys) -> None:
     with daemon(tmp_path / "s", answering(answer(TOLD))):
         show(as_json=True, path=tmp_path / "s")
 
     assert json.loads(capsys.readouterr().out) == TOLD
 
 
-def test_status_is_for_root(monkeypatch, capsys) -> None:
+def test_status_needs_root(monkeypatch, capsys) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("sys.argv", ["railnet", "status"])
 
@@ -79,7 +81,7 @@ def test_status_is_for_root(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err == "railnet: railnet status needs root: the daemon answers only root\n"
 
 
-def test_no_socket_says_where_to_look(tmp_path: Path) -> None:
+def test_error_without_a_socket_says_where_to_look(tmp_path: Path) -> None:
     words = (
         f"the daemon does not answer on {tmp_path}/s: No such file or directory; look at the railnet DaemonSet's pod"
     )
@@ -87,7 +89,7 @@ def test_no_socket_says_where_to_look(tmp_path: Path) -> None:
         ask(tmp_path / "s")
 
 
-def test_socket_of_a_dead_daemon_is_refused(tmp_path: Path) -> None:
+def test_socket_of_a_dead_daemon_is_an_error(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "s"))
 
@@ -95,7 +97,7 @@ def test_socket_of_a_dead_daemon_is_refused(tmp_path: Path) -> None:
         ask(tmp_path / "s")
 
 
-def test_silent_daemon_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_silent_daemon_is_an_error_after_a_time(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s"))
         silent.listen()
@@ -117,6 +119,6 @@ ODD = {
 
 
 @pytest.mark.parametrize(("parts", "words"), ODD.values(), ids=ODD.keys())
-def test_what_is_no_answer_is_named(tmp_path: Path, parts: tuple[bytes, ...], words: str) -> None:
+def test_error_names_a_wrong_answer(tmp_path: Path, parts: tuple[bytes, ...], words: str) -> None:
     with daemon(tmp_path / "s", answering(*parts)), pytest.raises(Unreachable, match=words):
         ask(tmp_path / "s")

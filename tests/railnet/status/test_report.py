@@ -21,7 +21,7 @@ OFFERED = {
 }
 
 
-def test_all_of_a_node_is_told_and_survives_its_spelling() -> None:
+def test_report_of_a_node_survives_encoding() -> None:
     record = a_record(an_attachment(), pod=Pod("ml", "train-0", "uid-1"))
 
     told = json.loads(encode(report(NODE, OFFERED, [(record, 61.04)], 2, ["kubelet does not watch rdma/ib_vf"])))
@@ -58,7 +58,7 @@ def test_all_of_a_node_is_told_and_survives_its_spelling() -> None:
     }
 
 
-def test_rails_of_which_little_is_known_are_told_too() -> None:
+def test_report_has_rails_with_missing_facts() -> None:
     alone = a_vf("0000:04:00.0", pf=None)
     missing = PciAddress.parse("0000:99:00.0")
     pf = a_pf(netdev=None, rdma=None)

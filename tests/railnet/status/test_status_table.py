@@ -54,7 +54,7 @@ def told(**changes: Any) -> dict[str, Any]:
     return whole | changes
 
 
-def test_node_that_is_served() -> None:
+def test_table_of_a_node_that_is_served() -> None:
     assert list(rendered(told())) == [
         "railnet 0.1.0: ready",
         "",
@@ -71,7 +71,7 @@ def test_node_that_is_served() -> None:
     ]
 
 
-def test_reasons_are_named_and_one_that_many_vfs_have_only_once() -> None:
+def test_each_reason_is_printed_once() -> None:
     vfs = [a_vf(0, 1), a_vf(0, 2), a_vf(1, 1, "unhealthy", PORT_DOWN), a_vf(1, 2, "unhealthy", PORT_DOWN)]
     rails = [a_rail(0, "0000:03:00.0"), a_rail(1, "0000:0c:00.0", port="1: DOWN", netdev=None)]
     lines = list(
@@ -89,7 +89,7 @@ def test_reasons_are_named_and_one_that_many_vfs_have_only_once() -> None:
     ]
 
 
-def test_sandboxes_are_in_the_order_of_their_pods_and_shown_whatever_is_left_of_them() -> None:
+def test_sandboxes_are_sorted_by_pod_and_shown_with_missing_facts() -> None:
     sandboxes = [
         a_sandbox("b", (1, "0000:03:00.1", "10.56.3.1/17"), stage="planned", seconds=0.4),
         a_sandbox("a", stage="detaching", seconds=200_000),
@@ -104,7 +104,7 @@ def test_sandboxes_are_in_the_order_of_their_pods_and_shown_whatever_is_left_of_
     ]
 
 
-def test_name_that_a_pod_gave_to_its_link_does_nothing_to_a_terminal() -> None:
+def test_control_characters_in_a_link_name_are_shown_as_numbers() -> None:
     sandbox = a_sandbox("a", (1, "0000:03:00.1", "10.56.3.1/17"))
     sandbox["rails"][0]["ifname"] = "\x1b[2J\udcff"
 
@@ -114,7 +114,7 @@ def test_name_that_a_pod_gave_to_its_link_does_nothing_to_a_terminal() -> None:
     assert row.isascii()
 
 
-def test_node_without_a_card_says_so() -> None:
+def test_table_of_a_node_without_a_card() -> None:
     assert list(rendered(told(rails=[], vfs=[], sandboxes=[]))) == [
         "railnet 0.1.0: ready",
         "",
