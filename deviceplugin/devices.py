@@ -15,11 +15,12 @@ State = Literal["free", "attached", "unhealthy"]
 
 
 class OfferedVf(NamedTuple):
-    """One VF of a pool; `rail` counts from 0, `reason` is None if it is healthy."""
+    """One VF of a pool; `rail` counts from 0, `reason` is None if it is healthy, `rdma` says whether its pool needs RDMA."""
 
     vf: VirtualFunction
     rail: int
     reason: str | None
+    rdma: bool = True
 
     @property
     def id(self) -> str:
@@ -44,7 +45,7 @@ def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str |
     """
     rails = {vf.address: number for number, rail in enumerate(table.inventory.rails) for vf in rail.vfs}
     vfs = assign(pools, table.inventory)[pool.resource]
-    return tuple(OfferedVf(vf, rails[vf.address], node_reason or _reason(pool, vf, table)) for vf in vfs)
+    return tuple(OfferedVf(vf, rails[vf.address], node_reason or _reason(pool, vf, table), pool.rdma) for vf in vfs)
 
 
 def _reason(pool: Pool, vf: VirtualFunction, table: VfTable) -> str | None:

@@ -3,6 +3,10 @@
 Pure: facts to a reason in words. Not here: what follows from a reason (`deviceplugin.devices`), and waiting for
 facts to become better. What is judged: PCI, the driver, the PF's port. What is not: the VF's own port, which stays down
 while no subnet manager serves it and is normal for an idle VF; of a VF that has no PF on this node it is all there is.
+
+The PF's port is its RDMA port where the pool needs RDMA, and its carrier where the pool does not. A PF whose netdev is
+administratively down shows no carrier and is not judged by it: some firmware keeps the port up for the VFs (KEEP_ETH_LINK_UP
+of mlx5). With RoCE, the RDMA port knows better than the carrier: one device may have the ports of a bond.
 """
 
 from vf.inventory import LinkLayer, PhysicalFunction, Port, RdmaDevice, VirtualFunction
@@ -20,7 +24,7 @@ def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdm
     """
     return (
         _driver(pf, vf)
-        or (_pf_port(pf) if rdma and pf is not None else None)
+        or (None if pf is None else _pf_port(pf) if rdma else _pf_carrier(pf))
         or (_rdma_device(vf, owned=owned) if rdma else None)
         or (_port(f"VF {vf.address}", vf.rdma) if rdma and pf is None and vf.rdma is not None else None)
         or _netdev((pf or vf).link_layer, vf, owned=owned)
@@ -39,6 +43,12 @@ def _pf_port(pf: PhysicalFunction) -> str | None:
     if pf.rdma is None:
         return f"PF {pf.address} has no RDMA device: load its driver's RDMA module, e.g. modprobe mlx5_ib"
     return _port(f"PF {pf.address}", pf.rdma)
+
+
+def _pf_carrier(pf: PhysicalFunction) -> str | None:
+    if pf.carrier is not False or pf.link_layer != "Ethernet" or pf.netdev is None:
+        return None
+    return f"PF {pf.address} ({pf.netdev.name}) has no carrier: check its cable and switch port"
 
 
 def _port(function: str, device: RdmaDevice) -> str | None:

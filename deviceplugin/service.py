@@ -9,7 +9,7 @@ Source: kubernetes/kubelet, pkg/apis/deviceplugin/v1beta1/api.proto.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import grpc
@@ -74,7 +74,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._attached = attached
         self._checkpoint = kubelet_checkpoint
         self._node_reason = node_reason
-        self._streams: set[asyncio.Event] = set()
+        self._streams: set[_Stream] = set()
 
     @property
     def streams(self) -> int:
@@ -85,10 +85,12 @@ class PoolService(grpc_api.DevicePluginServicer):
         """What the pool offers now."""
         return offers(self._pools, self.pool, self._table, self._node_reason())
 
-    def changed(self) -> None:
-        """Look again at what is offered, and stream it if it differs."""
-        for changed in self._streams:
-            changed.set()
+    def changed(self, *, at_once: bool = False) -> None:
+        """Look again at what is offered, and stream it if it differs; `at_once` waits for no further changes."""
+        for stream in self._streams:
+            stream.changed.set()
+            if at_once:
+                stream.at_once.set()
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
         """Ask kubelet for PreStartContainer and GetPreferredAllocation."""
@@ -96,18 +98,17 @@ class PoolService(grpc_api.DevicePluginServicer):
 
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         """Stream the devices, again whenever the list differs; ends when kubelet hangs up or the server stops."""
-        with self._changes() as changed:
+        with self._stream() as stream:
             sent: list[api.Device] | None = None
             while True:
-                changed.clear()
+                stream.clear()
                 offered = self.offers()
                 devices = [_device(offer) for offer in offered]
                 if devices != sent:
                     self._log(offered)
                     yield api.ListAndWatchResponse(devices=devices)
                     sent = devices
-                await changed.wait()
-                await asyncio.sleep(_SETTLE_SECONDS)
+                await stream.settled()
 
     async def GetPreferredAllocation(
         self, request: api.PreferredAllocationRequest, context: _Context
@@ -150,14 +151,14 @@ class PoolService(grpc_api.DevicePluginServicer):
         return [allocate(self.pool, offered, ids) for ids in containers]
 
     @contextmanager
-    def _changes(self) -> Iterator[asyncio.Event]:
-        changed = asyncio.Event()
-        forget = self._table.observe(changed.set)
-        self._streams.add(changed)
+    def _stream(self) -> Iterator["_Stream"]:
+        stream = _Stream()
+        forget = self._table.observe(stream.changed.set)
+        self._streams.add(stream)
         try:
-            yield changed
+            yield stream
         finally:
-            self._streams.remove(changed)
+            self._streams.remove(stream)
             forget()
 
     def _holders(self, ids: Sequence[str]) -> dict[str, Holders]:
@@ -178,6 +179,23 @@ class PoolService(grpc_api.DevicePluginServicer):
     async def _refuse(self, context: _Context, code: grpc.StatusCode, words: str) -> NoReturn:
         _log.warning("%s: refused: %s", self.pool.resource, words)
         await context.abort(code, words)
+
+
+class _Stream:
+    """What an open ListAndWatch stream waits for: a change, and one that waits for no further changes."""
+
+    def __init__(self) -> None:
+        self.changed, self.at_once = asyncio.Event(), asyncio.Event()
+
+    def clear(self) -> None:
+        self.changed.clear()
+        self.at_once.clear()
+
+    async def settled(self) -> None:
+        """Wait for a change, then for those that come with it."""
+        await self.changed.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.at_once.wait(), _SETTLE_SECONDS)
 
 
 def _device(offer: OfferedVf) -> api.Device:

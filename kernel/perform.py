@@ -10,7 +10,6 @@ from errno import EEXIST, ENODEV
 from pathlib import Path
 
 from kernel.files import below
-from kernel.netlink import vf_links
 from kernel.netlink.links import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
@@ -233,15 +232,23 @@ def _provision(step: PfStep, sysfs: Sysfs) -> None:
             _create_vfs(step, sysfs)
         case SetGuid():
             sysfs.set_guid(step.pf, step.index, step.guid)
-        case SetGuidByLink():
-            vf_links.set_guids(step.pf_ifindex, step.index, step.guid)
-        case SetMac():
-            vf_links.set_mac(step.pf_ifindex, step.index, step.mac)
+        case SetGuidByLink() | SetMac():
+            _name_by_link(step)
         case BringUp():
             with links() as node:
                 node.set_up(step.pf_ifindex)
         case AllowDrivers():
             sysfs.set_drivers_autoprobe(step.pf, True)
+
+
+def _name_by_link(step: SetGuidByLink | SetMac) -> None:
+    from kernel.netlink import vf_links  # noqa: PLC0415 - it imports pyroute2, for which no ADD may wait
+
+    match step:
+        case SetGuidByLink():
+            vf_links.set_guids(step.pf_ifindex, step.index, step.guid)
+        case SetMac():
+            vf_links.set_mac(step.pf_ifindex, step.index, step.mac)
 
 
 def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:

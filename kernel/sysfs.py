@@ -75,6 +75,12 @@ class Sysfs:
             return replace(vf, **_changing(folder))
         return replace(vf, driver=None, netdev=None, rdma=None)
 
+    def reread_pf(self, pf: PhysicalFunction) -> PhysicalFunction:
+        """Read what changes of one PF again, without a look at its VFs; its carrier is not known here."""
+        with suppress(FileNotFoundError), self._folder(pf.address) as folder:
+            return replace(pf, **_changing(folder), carrier=None)
+        return replace(pf, driver=None, netdev=None, rdma=None, carrier=None)
+
     def netdev(self, function: PciAddress) -> Netdev | None:
         """Read the netdev of one function; None while it is in another namespace, or without a driver."""
         with suppress(FileNotFoundError), self._folder(function) as folder:

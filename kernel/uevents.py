@@ -1,7 +1,7 @@
 """Wake up when the kernel says that a PCI device, a netdev of one or an RDMA device has changed.
 
-What has changed is read from sysfs: a uevent may be lost (ENOBUFS), may come before udev has renamed, and none tells
-of a port's state. The kernel sends them to the initial network namespace.
+What has changed is read from sysfs: a uevent may be lost (ENOBUFS), may come before udev has renamed, and none reports
+a port's state, which `kernel.netlink.link_changes` is for. The kernel sends uevents to the initial network namespace.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ _SUBSYSTEMS = ("pci", "net", "infiniband")
 
 
 @contextmanager
-def changes() -> Iterator[asyncio.Event]:
-    """Return an event that is set by every uevent of hardware, in the running loop; whoever waits clears it.
+def changes(changed: asyncio.Event) -> Iterator[None]:
+    """Set an event upon every uevent of hardware, in the running loop; the waiting task clears it.
 
     Raises:
         OSError: the kernel gives no netlink socket.
@@ -25,10 +25,10 @@ def changes() -> Iterator[asyncio.Event]:
     for subsystem in _SUBSYSTEMS:
         monitor.filter_by(subsystem)
     monitor.start()
-    changed, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     loop.add_reader(monitor.fileno(), _read, monitor, changed)
     try:
-        yield changed
+        yield
     finally:
         loop.remove_reader(monitor.fileno())
 

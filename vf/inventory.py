@@ -80,7 +80,8 @@ class VirtualFunction:
 class PhysicalFunction:
     """One SR-IOV capable PF with its VFs in index order.
 
-    `numa_node` is -1 where firmware names none. `class_code` is PCI's 24 bits, 0x020700 for InfiniBand.
+    `numa_node` is -1 where firmware names none. `class_code` is PCI's 24 bits, 0x020700 for InfiniBand. `carrier` is that of
+    an Ethernet PF's netdev; None where it is not known: the PF has no netdev here, or the netdev is administratively down.
     """
 
     address: PciAddress
@@ -95,6 +96,7 @@ class PhysicalFunction:
     rdma: RdmaDevice | None
     ofed_guid_files: bool
     vfs: tuple[VirtualFunction, ...]
+    carrier: bool | None = None
 
     @property
     def link_layer(self) -> LinkLayer:
@@ -155,6 +157,10 @@ class Inventory:
         """Return the same inventory with newer facts about some VFs."""
         pfs = tuple(replace(pf, vfs=_newer(pf.vfs, newer)) for pf in self.pfs)
         return replace(self, pfs=pfs, lone_vfs=_newer(self.lone_vfs, newer))
+
+    def with_pfs(self, newer: Mapping[PciAddress, PhysicalFunction]) -> "Inventory":
+        """Return the same inventory with newer facts about some PFs; their VFs stay as they are here."""
+        return replace(self, pfs=tuple(replace(newer.get(pf.address, pf), vfs=pf.vfs) for pf in self.pfs))
 
     def rail(self, function: PciAddress) -> int | None:
         """Return the rail of a PF or VF, counted from 0; None for one that is on none."""

@@ -4,12 +4,12 @@ Built once, in `railnet/daemon/composition.py`, and handed to the device plugin 
 side (which claims and gives back), so the two cannot disagree. One event loop owns it; it takes no locks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from vf.address import PciAddress
 from vf.errors import NotOurs
-from vf.inventory import Inventory, VirtualFunction
+from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 
 Observer = Callable[[], None]
 
@@ -30,7 +30,7 @@ class VfTable:
         self._owners: dict[PciAddress, Owner] = {}
         self._withheld: dict[PciAddress, str] = {}
         self._observers: list[Observer] = []
-        self.generation = 0  # of the facts about single VFs: who began to read before it changed has older ones
+        self.generation = 0  # of the facts about single functions: a reader that began before it changed has older ones
         self._read_at: dict[PciAddress, int] = {}
 
     @property
@@ -64,20 +64,23 @@ class VfTable:
     def refresh(self, inventory: Inventory, generation: int | None = None) -> None:
         """Replace the facts; ownership stays, also of a VF that is not seen at the moment.
 
-        What was read of single VFs after `generation`, at which the inventory began to be read, is newer and stays.
+        What was read of single functions after `generation`, at which the inventory began to be read, is newer and stays.
         """
         if generation is not None:
-            later = [vf for vf, read_at in self._read_at.items() if read_at > generation]
-            inventory = inventory.with_vfs({vf: facts for vf in later if (facts := self._inventory.vf(vf)) is not None})
+            inventory = self._with_later_readings(inventory, generation)
         if inventory != self._inventory:
             self._inventory = inventory
             self._tell()
 
     def reread(self, newer: Mapping[PciAddress, VirtualFunction]) -> None:
         """Replace the facts about some VFs; that they are as before is news, too, to who is just reading all of them."""
-        self.generation += 1
-        self._read_at.update(dict.fromkeys(newer, self.generation))
+        self._note_reading(newer)
         self.refresh(self._inventory.with_vfs(newer))
+
+    def reread_pfs(self, newer: Mapping[PciAddress, PhysicalFunction]) -> None:
+        """Replace the facts about some PFs, as `reread` does for VFs; which VFs a PF has is left to `refresh`."""
+        self._note_reading(newer)
+        self.refresh(self._inventory.with_pfs(newer))
 
     def claim(self, vf: PciAddress, owner: Owner) -> None:
         """Return a VF to a sandbox; the same sandbox may claim it again.
@@ -96,6 +99,16 @@ class VfTable:
             del self._owners[vf]
             self._withheld.pop(vf, None)  # it was said of the sandbox that had it
             self._tell()
+
+    def _with_later_readings(self, inventory: Inventory, generation: int) -> Inventory:
+        later = {function for function, read_at in self._read_at.items() if read_at > generation}
+        vfs = {vf.address: vf for vf in self._inventory.vfs() if vf.address in later}
+        pfs = {pf.address: pf for pf in self._inventory.pfs if pf.address in later}
+        return inventory.with_vfs(vfs).with_pfs(pfs)
+
+    def _note_reading(self, functions: Iterable[PciAddress]) -> None:
+        self.generation += 1
+        self._read_at.update(dict.fromkeys(functions, self.generation))
 
     def _tell(self) -> None:
         for observer in tuple(self._observers):

@@ -37,18 +37,7 @@ from vf.steps import IpInterface, Route
 
 NEWLINK = 16  # RTM_NEWLINK, which makes no link without NLM_F_CREATE
 _GETLINK, _NEWADDR, _GETADDR, _NEWROUTE = 18, 20, 22, 24  # RTM_*
-_ADDRESS, _BROADCAST, _IFNAME, _MTU, _LINKINFO, _ALIAS, _NETNS_FD, _EXT_MASK, _PERMANENT, _PARENT = (
-    1,
-    2,
-    3,
-    4,
-    18,
-    20,
-    28,
-    29,
-    54,
-    56,
-)
+_ADDRESS, _BROADCAST, _IFNAME, _MTU, _LINKINFO, _ALIAS, _NETNS_FD, _EXT_MASK, _PARENT = 1, 2, 3, 4, 18, 20, 28, 29, 56
 _INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
 _SKIP_STATS = 1 << 3  # RTEXT_FILTER_SKIP_STATS
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
@@ -145,11 +134,6 @@ class Links:
             request = _IFADDRMSG.pack(socket.AF_UNSPEC, 0, 0, 0, ifindex)
             answers = self._route.ask(asked, _GETADDR, request, DUMP)
             return tuple(_address(answer) for answer in answers if _IFADDRMSG.unpack_from(answer)[4] == ifindex)
-
-    def permanent_address(self, ifindex: int) -> str:
-        """Read the hardware address a link came with, which bonding does not change; the present one where none is told."""
-        with self._one(ifindex) as (_, _, found):
-            return (found[_PERMANENT] if _PERMANENT in found else found[_ADDRESS]).hex(":")
 
     @contextmanager
     def _one(self, ifindex: int) -> Iterator[tuple[int, int, dict[int, bytes]]]:

@@ -1,7 +1,7 @@
 """Netlink as far as every family has it: one request at a time, its attributes, and how the kernel says no.
 
-Which messages there are is told by `kernel.netlink.links`, `kernel.netlink.vf_links` and `kernel.netlink.rdma`. Written here because an ADD
-waits for it: opening a socket and asking takes a tenth of a millisecond, pyroute2's event loop takes one and a half.
+The messages are in `kernel.netlink.links` and `kernel.netlink.rdma`. Written here because an ADD waits for them: pyroute2, which
+`kernel.netlink.pf_links`, `kernel.netlink.vf_links` and `kernel.netlink.link_changes` use, takes ten times as long (docs/decisions/0035).
 
 Source: include/uapi/linux/netlink.h, whose names are in the comments.
 """

@@ -28,6 +28,7 @@ from deviceplugin.pools import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from kernel.boot import boot_id
+from kernel.inventory import inventory
 from kernel.netlink import rdma
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
@@ -36,6 +37,7 @@ from railnet.daemon import provisioning, vf_holders
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Metrics
 from railnet.daemon.periodic import giving_back, resyncing
+from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.publish import publishing
 from railnet.daemon.single_instance import alone
@@ -107,7 +109,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     health.reasons = lambda: ["it recovers and provisions"]
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
-    table = VfTable(sysfs.inventory())
+    table = VfTable(inventory(sysfs))
     journal = Journal(_RUN / "journal", _RUN / "quarantine")
     timeouts = configuration.timeouts
     host = HostPaths(
@@ -204,6 +206,10 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
         for service in services:
             service.changed()
 
+    def port_changed() -> None:
+        for service in services:
+            service.changed(at_once=True)
+
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
         async with asyncio.TaskGroup() as group:
 
@@ -213,8 +219,9 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
 
             for registration in registrations:
                 group.create_task(registration.serve())
-            swept = asyncio.Event()
-            group.create_task(resyncing(node.table, node.recovery, node.sysfs, changed, swept))
+            look_again, swept = asyncio.Event(), asyncio.Event()
+            group.create_task(resyncing(node.table, node.recovery, node.sysfs, changed, look_again, swept))
+            group.create_task(watching_ports(node.table, node.sysfs, port_changed, look_again))
             group.create_task(giving_back(node.recovery, swept))
             group.create_task(sweeping(configuration, node.leftovers))
             group.create_task(server.serve(Path(SOCKET), ready))

@@ -103,14 +103,14 @@ def _code(code: int | None) -> str:
 
 def _reason(offer: OfferedVf) -> str:
     """Return one word for why a VF is unhealthy; the log and `railnet status` have the whole reason."""
-    return "" if offer.reason is None else _lacks(offer.vf) or "port"
+    return "" if offer.reason is None else _lacks(offer.vf, rdma=offer.rdma) or "port"
 
 
-def _lacks(vf: VirtualFunction) -> str:
+def _lacks(vf: VirtualFunction, *, rdma: bool) -> str:
     if vf.driver is None:
         return "driver"
-    if vf.rdma is None:
+    if rdma and vf.rdma is None:
         return "rdma"
-    if not vf.rdma.node_guid.usable:
+    if rdma and vf.rdma is not None and not vf.rdma.node_guid.usable:
         return "guid"
     return "netdev" if vf.netdev is None else ""

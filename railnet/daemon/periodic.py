@@ -10,21 +10,31 @@ from cni.host import lock
 from cni.locks import remove_unheld
 from cni.recovery.sweep import Recovery
 from kernel import uevents
+from kernel.inventory import inventory
 from kernel.sysfs import Sysfs
 from vf.errors import Misconfigured
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
-# PCI and net changes come as uevents, a port's state comes as none: sysfs is read again every so often.
+# PCI and net changes come as uevents and link changes (`railnet.daemon.port_watch`); of a port without a netdev nothing is reported:
+# everything is read again every so often.
 _RESYNC_SECONDS = 10.0
 _QUIET_SECONDS = 0.5  # uevents come in swarms
 
 
 async def resyncing(
-    table: VfTable, recovery: Recovery, sysfs: Sysfs, tell: Callable[[], None], swept: asyncio.Event
+    table: VfTable,
+    recovery: Recovery,
+    sysfs: Sysfs,
+    tell: Callable[[], None],
+    changed: asyncio.Event,
+    swept: asyncio.Event,
 ) -> None:
-    """Read the node again, sweep, look, until cancelled; after each time `swept` is set and `tell` called."""
-    with uevents.changes() as changed:
+    """Read the node again, sweep, look, until cancelled; after each time `swept` is set and `tell` called.
+
+    It begins soon after `changed` is set, which a uevent does, too, and every ten seconds.
+    """
+    with uevents.changes(changed):
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), _RESYNC_SECONDS)
@@ -51,4 +61,4 @@ async def giving_back(recovery: Recovery, swept: asyncio.Event) -> None:
 
 async def _look_again(table: VfTable, sysfs: Sysfs) -> None:
     generation = table.generation
-    table.refresh(await asyncio.to_thread(sysfs.inventory), generation)
+    table.refresh(await asyncio.to_thread(inventory, sysfs), generation)

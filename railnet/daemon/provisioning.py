@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 from kernel import perform
-from kernel.netlink import vf_links
+from kernel.inventory import inventory
+from kernel.netlink import pf_links
 from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration
 from railnet.daemon import vf_holders
@@ -30,9 +31,9 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -
     if provision.create(configuration.provision, table.inventory, ()):
         await _create(configuration, table, sysfs)
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
-    table.refresh(await asyncio.to_thread(sysfs.inventory))
+    table.refresh(await asyncio.to_thread(inventory, sysfs))
     pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
-    macs = await asyncio.to_thread(vf_links.macs, pfs)
+    macs = await asyncio.to_thread(pf_links.macs, pfs)
     bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
     await asyncio.to_thread(perform.provision, bind, sysfs)
     await _settle(configuration, table, sysfs)
@@ -72,7 +73,7 @@ async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
     give_up = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     wanted = {entry.pf for entry in configuration.provision}
     while True:
-        table.refresh(await asyncio.to_thread(sysfs.inventory))
+        table.refresh(await asyncio.to_thread(inventory, sysfs))
         vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted]
         free = [(pf, vf) for pf, vf in vfs if not (table.owner(vf.address) or table.withheld(vf.address))]
         # A plain Ethernet card has no RDMA device, and its VFs have none.

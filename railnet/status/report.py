@@ -6,7 +6,7 @@ from typing import Any
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
-from vf.inventory import Inventory, Rail
+from vf.inventory import Inventory, PhysicalFunction, Rail
 from vf.record import Record
 
 
@@ -44,15 +44,21 @@ def encode(told: dict[str, Any]) -> bytes:
 def _rail(number: int, rail: Rail) -> dict[str, Any]:
     pf = rail.pf
     rdma = None if pf is None else pf.rdma
-    port = None if rdma is None else rdma.port
     return {
         "rail": number,
         "address": str(rail.address),
         "netdev": None if pf is None or pf.netdev is None else pf.netdev.name,
         "rdma": None if rdma is None else rdma.name,
-        "port": None if port is None else port.state,
+        "port": None if pf is None else _port(pf),
         "vfs": len(rail.vfs),
     }
+
+
+def _port(pf: PhysicalFunction) -> str | None:
+    """Return the state of a PF's RDMA port; of a PF without RDMA its carrier, in the words of `ip link`."""
+    if pf.rdma is not None:
+        return None if pf.rdma.port is None else pf.rdma.port.state
+    return None if pf.carrier is None else "UP" if pf.carrier else "NO-CARRIER"
 
 
 def _vf(resource: str, offer: OfferedVf, owned: bool) -> dict[str, Any]:

@@ -87,6 +87,10 @@ class BoundFunction:
             self._node.tree.replace(f"{self._directory}/infiniband/{rdma.name}/ports/1/{name}", str(entry))
         self._show_state()
 
+    def set_carrier(self, carrier: bool) -> None:
+        """Give the netdev a carrier, or take it away."""
+        self._tun.set_carrier(carrier)
+
     def unbind(self) -> None:
         """Take netdev and RDMA device away, as the driver's remove does, also from a pod."""
         self._unplug()

@@ -135,6 +135,12 @@ class PhysicalFunction(Function):
         watch(self.directory)
         self._enable(facts.numvfs)
 
+    def set_port(self, *, active: bool) -> None:
+        """Bring the port up or down; the netdev's carrier follows, as IPoIB's does."""
+        super().set_port(active=active)
+        if self.bound is not None:
+            self.bound.set_carrier(active)
+
     def obey(self, path: Path) -> None:
         """Do what writing this file means; a file of another function is none of ours."""
         own = self.node.tree.path(self.directory)

@@ -15,6 +15,7 @@ from simnode.hardware.sysfs_content import NetdevFacts
 # include/uapi/linux/if_tun.h
 _TUNSETIFF = 0x400454CA
 _TUNSETLINK = 0x400454CD
+_TUNSETCARRIER = 0x400454E2
 _TUNGETIFF = 0x800454D2
 _TUNGETDEVNETNS = 0x54E3
 _IFF_TUN = 0x0001
@@ -112,6 +113,10 @@ class InfinibandTun:
             return os.fstat(netns_fd).st_ino
         finally:
             os.close(netns_fd)
+
+    def set_carrier(self, carrier: bool) -> None:
+        """Say whether the netdev has a carrier, wherever it is; the kernel reports the change while the netdev is up."""
+        fcntl.ioctl(self._fd, _TUNSETCARRIER, struct.pack("i", carrier))
 
     def close(self) -> None:
         """Delete the netdev, wherever it is."""

@@ -99,6 +99,38 @@ def test_reason_asks_for_no_rdma_device_when_the_pool_needs_none() -> None:
     assert health.reason(ethernet, a_vf(rdma=None), owned=False, rdma=False) is None
 
 
+@pytest.mark.parametrize("owned", [False, True])
+def test_reason_is_the_carrier_of_an_ethernet_pf_when_the_pool_needs_no_rdma_device(owned: bool) -> None:
+    pf = a_pf(class_code=0x020000, rdma=None, carrier=False)
+
+    reason = health.reason(pf, a_vf(rdma=None), owned=owned, rdma=False)
+
+    assert reason == "PF 0000:03:00.0 (ibs5) has no carrier: check its cable and switch port"
+
+
+@pytest.mark.parametrize(
+    ("pf", "rdma"),
+    [
+        (a_pf(class_code=0x020000, rdma=None, carrier=True), False),
+        (a_pf(class_code=0x020000, rdma=None, carrier=None), False),
+        (a_pf(class_code=0x020000, rdma=None, netdev=None, carrier=None), False),
+        (a_pf(carrier=False), False),
+        (a_pf(carrier=False), True),
+        (a_pf(rdma=an_rdma_device(0, replace(ACTIVE, link_layer="Ethernet")), carrier=False), True),
+    ],
+    ids=[
+        "carrier",
+        "administratively down",
+        "no netdev",
+        "InfiniBand without RDMA",
+        "InfiniBand with an active port",
+        "RoCE with an active port",
+    ],
+)
+def test_reason_is_no_carrier_where_it_decides_nothing(pf: PhysicalFunction, rdma: bool) -> None:
+    assert health.reason(pf, VF, owned=False, rdma=rdma) is None
+
+
 def test_reason_asks_for_a_netdev_also_when_the_pool_needs_no_rdma_device() -> None:
     ethernet = a_pf(class_code=0x020000, rdma=None)
 

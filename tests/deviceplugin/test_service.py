@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from deviceplugin import service
 from deviceplugin.pools import DEFAULT
 from deviceplugin.service import PoolService
 from kubelet.api import deviceplugin_pb2 as api
@@ -179,6 +180,23 @@ def test_list_and_watch_looks_again_when_the_nodes_reason_changed(node: Node) ->
         node.service.changed()
 
         assert set((await stream.next()).values()) == {"Unhealthy"}
+
+    on(node, act)
+
+
+def test_list_and_watch_waits_for_no_further_changes_when_a_port_has_changed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_SETTLE_SECONDS", 2 * WAIT_SECONDS)
+
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        await stream.next()
+
+        node.second_rail_loses_its_link()
+        node.service.changed(at_once=True)
+
+        assert await stream.next() == ALL_HEALTHY | {"0000:83:00.1": "Unhealthy", "0000:83:00.2": "Unhealthy"}
 
     on(node, act)
 

@@ -102,12 +102,8 @@ def rtnetlink(data: bytes) -> None:
             one.rename(link.ifindex, link.ifname)
         find(links.listed(), _VF)
 
-    def permanent() -> None:
-        _only_value_error(lambda: Mac.parse(one.permanent_address(5)))
-
     each(
         listed,
-        permanent,
         lambda: one.facts(5),
         lambda: one.hardware(5),
         lambda: links.addresses(9),
@@ -289,7 +285,6 @@ _ASKED = (
     "Links.facts",
     "Links.hardware",
     "Links.addresses",
-    "Links.permanent_address",
     "_link",
     "_address",
 )

@@ -188,6 +188,26 @@ def test_vf_is_read_again_as_it_is_now(whole: Tree) -> None:
     assert sysfs.reread(before) == a_vf(AT_HOME, 0)
 
 
+def test_pf_is_read_again_as_it_is_now_with_the_vfs_it_had(whole: Tree) -> None:
+    before = the_pf(whole)
+    shutil.rmtree(whole.devices / PF / "net")
+    (whole.devices / PF / "infiniband/mlx5_0/ports/1/state").write_text("4: ACTIVE\n")
+
+    pf = Sysfs(whole.root).reread_pf(before)
+
+    assert (pf.netdev, pf.rdma and pf.rdma.port and pf.rdma.port.state) == (None, "4: ACTIVE")
+    assert pf.vfs == before.vfs
+
+
+def test_pf_that_is_gone_has_nothing_that_changes(whole: Tree) -> None:
+    before = the_pf(whole)
+    (whole.devices / PF).unlink()
+
+    pf = Sysfs(whole.root).reread_pf(before)
+
+    assert (pf.driver, pf.netdev, pf.rdma, pf.address) == (None, None, None, before.address)
+
+
 # The few files that change them.
 
 

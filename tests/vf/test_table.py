@@ -189,6 +189,35 @@ def test_reread_keeps_what_is_known_of_other_vfs(table: VfTable) -> None:
     assert (table.inventory.vf(FIRST), table.inventory.vf(SECOND)) == (changed, two_rails().vf(SECOND))
 
 
+def test_pf_that_was_read_while_all_were_is_kept_with_the_vfs_of_the_later_reading(table: VfTable) -> None:
+    generation, pf = table.generation, table.inventory.pfs[0]
+    older = table.inventory.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
+
+    table.reread_pfs({pf.address: replace(pf, carrier=False)})
+    table.refresh(older, generation)
+
+    assert table.inventory == older.with_pfs({pf.address: replace(pf, carrier=False)})
+    assert table.inventory.vf(FIRST) == replace(known(table, FIRST), netdev=None)
+
+
+def test_pf_that_was_read_before_all_were_is_replaced(table: VfTable) -> None:
+    pf = table.inventory.pfs[0]
+    table.reread_pfs({pf.address: replace(pf, carrier=False)})
+
+    table.refresh(two_rails(), table.generation)
+
+    assert table.inventory == two_rails()
+
+
+def test_reread_pf_keeps_the_vfs_that_the_table_has(table: VfTable, observer: Observer) -> None:
+    pf = table.inventory.pfs[0]
+
+    table.reread_pfs({pf.address: replace(pf, carrier=True, vfs=())})
+
+    assert table.inventory.pfs == (replace(pf, carrier=True), two_rails().pfs[1])
+    assert observer.told == 1
+
+
 def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
     facts = table.inventory.vf(vf)
     assert facts is not None

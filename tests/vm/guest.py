@@ -7,7 +7,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -134,6 +134,49 @@ class Guest:
         """End a pod: kubelet frees its VFs, then DEL, then its network namespace goes."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
+
+
+class Cables:
+    """The cables of the cards, pulled and plugged by QEMU's monitor; a context manager that leaves all plugged."""
+
+    def __enter__(self) -> Self:
+        self._monitor = os.open(_port("monitor"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pf in PFS:
+            self.plug(pf)
+        os.close(self._monitor)
+
+    def pull(self, pf: str) -> None:
+        self._command(f"set_link {_cable(pf)} off")
+
+    def plug(self, pf: str) -> None:
+        self._command(f"set_link {_cable(pf)} on")
+
+    def _command(self, line: str) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._monitor, 4096):
+                pass  # the echo of earlier commands, for which the port has little room
+        os.write(self._monitor, f"{line}\n".encode())
+
+
+def _cable(pf: str) -> str:
+    return f"cable{PFS.index(pf) + 1}"
+
+
+def _port(name: str) -> str:
+    """Find the device of a virtio serial port."""
+    for port in Path("/sys/class/virtio-ports").iterdir():
+        if (port / "name").read_text().strip() == name:
+            return f"/dev/{port.name}"
+    raise LookupError(f"the guest has no serial port {name}")
+
+
+def carrier(pf: str) -> bool:
+    """Read whether a PF that is up has a carrier."""
+    (netdev,) = (DEVICES / pf / "net").iterdir()
+    return (netdev / "carrier").read_text() == "1\n"
 
 
 def answers(ping: Callable[[], bool]) -> bool:

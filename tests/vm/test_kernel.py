@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernel import uevents
-from kernel.netlink import vf_links
+from kernel.netlink import pf_links, vf_links
 from kernel.netlink.links import Link, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
@@ -113,7 +113,7 @@ def test_pf_refuses_the_mac_of_a_vf_that_is_not_there(guest: Guest) -> None:
 
 
 def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
-    macs = vf_links.macs(SYSFS.inventory().pfs)
+    macs = pf_links.macs(SYSFS.inventory().pfs)
 
     assert {str(pf): str(mac) for pf, mac in macs.items()} == {
         "0000:01:00.0": "52:54:00:00:00:01",
@@ -124,7 +124,8 @@ def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
 @pytest.mark.parametrize(("path", "tells"), [(f"/sys/bus/pci/devices/{PFS[0]}", True), ("/sys/class/net/lo", False)])
 def test_uevents_of_hardware_wake_and_those_of_virtual_links_do_not(guest: Guest, path: str, tells: bool) -> None:
     async def woken() -> bool:
-        with uevents.changes() as changed:
+        changed = asyncio.Event()
+        with uevents.changes(changed):
             await asyncio.to_thread(Path(path, "uevent").write_text, "change")
             with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), 0.5)

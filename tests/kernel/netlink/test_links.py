@@ -83,19 +83,6 @@ def test_link_is_read_with_what_somebody_wrote_on_it_its_kind_and_its_device() -
     assert listed == (Link(1, "lo", None, None, None), Link(11, "net1", "rail", "0000:03:00.1", "tun"))
 
 
-def test_hardware_address_is_the_permanent_one_where_it_is_told() -> None:
-    present, permanent = "0a000100 525400000001 0000", "0a003600 525400000002 0000"
-    head = "2c000000 1000 0000 01000000 00000000  0000 0100 0b000000 00000000 00000000"
-    with_both = head.replace("2c", "38", 1) + present + permanent
-
-    found = [
-        Links(FakeKernel(bytes.fromhex(answer), ACKNOWLEDGED)).permanent_address(11)
-        for answer in (head + present, with_both)
-    ]
-
-    assert found == ["52:54:00:00:00:01", "52:54:00:00:00:02"]
-
-
 def test_facts_of_a_link_are_read() -> None:
     answer = "34000000 1000 0000 01000000 00000000  0000 2000 0b000000 41000000 00000000  09000300 6e65743100 000000  08000400 fc0f0000"
 

@@ -22,8 +22,14 @@ CASES = {
     "link enable": (["state", "enable"], f"set_link_state({_LO}, 3, 'enable')"),
     "link disable": (["state", "disable"], f"set_link_state({_LO}, 3, 'disable')"),
 }
+# pyroute2 remembers how it wrote such a message before, in its own classes; ours must not be among them.
 _OURS = """
 from contextlib import suppress
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+guid = ("IFLA_VF_IB_NODE_GUID", {{"vf": 3, "ib_node_guid": "00:00:00:00:00:00:00:01"}})
+before = ifinfmsg()
+before["attrs"] = [("IFLA_VFINFO_LIST", {{"attrs": [("IFLA_VF_INFO", {{"attrs": [guid]}})]}})]
+before.encode()
 from kernel.netlink.vf_links import set_guids, set_link_state, set_mac
 from vf.guid import Guid
 from vf.mac import Mac

@@ -40,7 +40,7 @@ class Start:
         self.steps: list[object] = []
         perform = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
         monkeypatch.setattr(provisioning, "perform", perform)
-        monkeypatch.setattr(provisioning, "vf_links", SimpleNamespace(macs=lambda pfs: {}))
+        monkeypatch.setattr(provisioning, "pf_links", SimpleNamespace(macs=lambda pfs: {}))
 
     async def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
 from railnet.status.report import encode, report
@@ -56,6 +58,15 @@ def test_report_of_a_node_survives_encoding() -> None:
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("carrier", "port"), [(True, "UP"), (False, "NO-CARRIER"), (None, None)], ids=["carrier", "none", "not known"]
+)
+def test_port_of_a_pf_without_rdma_is_its_carrier(carrier: bool | None, port: str | None) -> None:
+    node = Inventory((a_pf(rdma=None, carrier=carrier),))
+
+    assert [rail["port"] for rail in report(node, {}, [], 0, [])["rails"]] == [port]
 
 
 def test_report_has_rails_with_missing_facts() -> None:

@@ -1,0 +1,144 @@
+"""The stream of link changes (RTNLGRP_LINK), through pyroute2: a PF's link goes down or up, and a task knows at once.
+
+Which links count is the caller's: a plain pod's veth makes a dozen messages, which are dropped before they are decoded.
+
+The kernel sends carrier changes of a quiet node at once, and of a link that goes down again and again once a second
+(linkwatch_nextevent, net/core/link_watch.c).
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from errno import ENOBUFS
+from socket import AF_UNSPEC, MSG_DONTWAIT
+
+from pyroute2 import IPRSocket
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK, RTMGRP_LINK
+
+from kernel.netlink.link_requests import parse
+from kernel.netlink.pf_links import PfLink
+from kernel.netlink.protocol import understanding
+
+_log = logging.getLogger(__name__)
+_HEADERS = struct.Struct("=IHHIIBxHi")  # struct nlmsghdr, and struct ifinfomsg as far as the ifindex
+_RECEIVE_BYTES = 65536
+_AT_ONCE = 256  # messages of a flood before other tasks of the event loop have their turn
+_PAUSE_SECONDS = 0.05  # between two calls, so that a flood in which messages are lost cannot make them without end
+_RETRY_SECONDS = 1.0
+
+Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
+
+
+async def watch(watched: Callable[[], Collection[int]], look: Look) -> None:
+    """Call `look` with the watched links whose state has changed, by ifindex, until cancelled.
+
+    A state is None where no message has it: the link is gone, or must be read. The first call names all watched links so, as
+    does the next call after messages were lost or the socket could not be read: it is then opened again.
+
+    Args:
+        watched: returns the ifindexes that count, asked at each message.
+        look: acts upon the changes; while it runs, further ones are collected.
+    """
+    while True:
+        try:
+            with _listening(watched) as changes:
+                while True:
+                    await look(await changes.wait())
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except _Lost:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        except _Broken as broken:
+            _log.warning("link changes are not received (%s): the socket is opened again", broken.__cause__)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+class _Broken(Exception):
+    """The socket cannot be opened or read; the cause says why."""
+
+
+class _Lost(Exception):
+    """The kernel had no room for messages (ENOBUFS). Those that still wait in the socket are older than those lost."""
+
+
+class _Changes:
+    """The changes of watched links since they were last taken."""
+
+    def __init__(self, route: IPRSocket, watched: Callable[[], Collection[int]]) -> None:
+        self._route, self._watched = route, watched
+        self._states: dict[int, PfLink | None] = {}
+        self._changed: dict[int, PfLink | None] = dict.fromkeys(watched())
+        self._news = asyncio.Event()
+        self._news.set()
+        self._error: OSError | None = None
+
+    async def wait(self) -> Mapping[int, PfLink | None]:
+        """Wait until a watched link has changed, and take the newest states of those that have.
+
+        Raises:
+            _Lost, _Broken: the socket is of no more use.
+        """
+        await self._news.wait()
+        if self._error is not None:
+            raise _Lost if self._error.errno == ENOBUFS else _Broken from self._error
+        self._news.clear()
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def read(self) -> None:
+        """Take the messages that are there; called by the event loop, and never raises."""
+        try:
+            for _ in range(_AT_ONCE):
+                self._take(self._route.recv(_RECEIVE_BYTES, MSG_DONTWAIT))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._error = error
+            self._news.set()
+            asyncio.get_running_loop().remove_reader(self._route.fileno())  # else the loop would call again and again
+
+    def _take(self, datagram: bytes) -> None:
+        """Take one message; the kernel sends one in each datagram of the group."""
+        if len(datagram) < _HEADERS.size:
+            return
+        _, kind, _, _, _, family, _, ifindex = _HEADERS.unpack_from(datagram)
+        # A bridge's messages about its ports are AF_BRIDGE's, and have no carrier.
+        if kind not in (RTM_NEWLINK, RTM_DELLINK) or family != AF_UNSPEC or ifindex not in self._watched():
+            return
+        state = None if kind == RTM_DELLINK else self._state(datagram)
+        if state is None or self._states.get(ifindex) != state:
+            self._states[ifindex] = state
+            self._changed[ifindex] = state
+            self._news.set()
+
+    def _state(self, datagram: bytes) -> PfLink | None:
+        """Decode a message; None where it is not understood, which counts as a change."""
+        try:
+            with understanding("receive a link change"):
+                (message,) = self._route.marshal.parse(datagram)
+                return parse(message)
+        except OSError as error:
+            _log.warning("%s", error)
+            return None
+
+
+@contextmanager
+def _listening(watched: Callable[[], Collection[int]]) -> Iterator[_Changes]:
+    """Open the stream in the calling thread's network namespace, read by the running event loop."""
+    loop = asyncio.get_running_loop()
+    try:
+        route = IPRSocket(groups=RTMGRP_LINK)
+    except OSError as error:
+        raise _Broken from error
+    with route:
+        try:
+            route.bind(groups=RTMGRP_LINK)
+        except (OSError, KeyError) as error:  # KeyError: pyroute2 found no free port id
+            raise _Broken from error
+        changes = _Changes(route, watched)
+        loop.add_reader(route.fileno(), changes.read)
+        try:
+            yield changes
+        finally:
+            loop.remove_reader(route.fileno())

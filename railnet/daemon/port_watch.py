@@ -1,0 +1,54 @@
+"""A PF's port goes down or up: the VF table has it within milliseconds, and ListAndWatch sends it at once.
+
+The kernel reports the link of a PF's netdev. With InfiniBand the carrier of the IPoIB netdev follows the port while the netdev is
+up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.periodic`).
+
+The watch begins a second after the daemon: the first second is for the requests that have waited for it, and pyroute2's import
+takes a tenth of one. All ports are read as the watch begins.
+"""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+
+from kernel.inventory import reread_pfs
+from kernel.netlink.pf_links import PfLink
+from kernel.sysfs import Sysfs
+from vf.inventory import PhysicalFunction
+from vf.table import VfTable
+
+_log = logging.getLogger(__name__)
+_FIRST_SECONDS = 1.0
+
+
+async def watching_ports(
+    table: VfTable, sysfs: Sysfs, port_changed: Callable[[], None], look_again: asyncio.Event
+) -> None:
+    """Read a PF again whose link has changed, until cancelled.
+
+    If the facts differ, `port_changed` is called, and `look_again` is set for the ordinary resync.
+    """
+
+    def by_ifindex() -> dict[int, PhysicalFunction]:
+        return {pf.netdev.ifindex: pf for pf in table.inventory.pfs if pf.netdev is not None}
+
+    async def look(links: Mapping[int, PfLink | None]) -> None:
+        changed = [pf for ifindex, pf in by_ifindex().items() if ifindex in links]
+        try:
+            newer = await asyncio.to_thread(reread_pfs, sysfs, changed, links)
+        except (OSError, ValueError) as error:
+            _log.error("port watch: %s", error)
+            look_again.set()
+            return
+        before = table.inventory
+        table.reread_pfs(newer)
+        if table.inventory != before:
+            port_changed()
+            look_again.set()
+
+    await asyncio.sleep(_FIRST_SECONDS)
+    await asyncio.to_thread(importlib.import_module, "kernel.netlink.link_changes")
+    from kernel.netlink import link_changes  # noqa: PLC0415 - as the module's docstring says
+
+    await link_changes.watch(by_ifindex, look)

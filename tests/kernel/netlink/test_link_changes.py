@@ -1,0 +1,207 @@
+"""The stream of link changes: which messages count, and that no message and no error ends or spins the daemon."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self
+
+import pytest
+from pyroute2.netlink.rtnl.marshal import MarshalRtnl
+
+from kernel.netlink import link_changes
+from kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes
+from kernel.netlink.pf_links import PfLink
+from tests.kernel.netlink.link_messages import DELLINK, link_message
+
+PF, OTHER_PF, VETH = 7, 8, 300
+AF_BRIDGE = 7
+UP = PfLink(True, True, "UP", "52:54:00:00:00:01")
+NO_CARRIER = PfLink(True, False, "DOWN", "52:54:00:00:00:01")
+
+
+class Route:
+    """A socket of pyroute2's that receives these datagrams; an errno is raised. It is always readable."""
+
+    def __init__(self, *received: bytes | int) -> None:
+        self.received = list(received)
+        self.marshal = MarshalRtnl()
+        self._fd = os.eventfd(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def bind(self, groups: int) -> None:
+        assert groups == 1  # RTMGRP_LINK
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def recv(self, _size: int, _flags: int) -> bytes:
+        one = self.received.pop(0) if self.received else errno.EAGAIN
+        if isinstance(one, int):
+            raise OSError(one, os.strerror(one))
+        return one
+
+
+def heard(*received: bytes | int, reads: int = 1) -> Mapping[int, PfLink | None]:
+    """Return what has changed after the first call, which names all links."""
+
+    async def main() -> Mapping[int, PfLink | None]:
+        with Route(*received) as route:
+            changes = _Changes(route, lambda: {PF, OTHER_PF})
+            assert await changes.wait() == {PF: None, OTHER_PF: None}
+            for _ in range(reads):
+                changes.read()
+            async with asyncio.timeout(0):
+                return await changes.wait()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("received", "changed"),
+    [
+        ((link_message(PF, carrier=False),), {PF: NO_CARRIER}),
+        ((link_message(PF), link_message(PF, carrier=False)), {PF: NO_CARRIER}),
+        ((link_message(PF, carrier=False), link_message(OTHER_PF)), {PF: NO_CARRIER, OTHER_PF: UP}),
+        ((link_message(PF, kind=DELLINK),), {PF: None}),
+        ((link_message(VETH), link_message(PF)), {PF: UP}),
+        ((link_message(PF)[:32],), {PF: None}),
+    ],
+    ids=[
+        "no carrier",
+        "the newest state",
+        "two PFs",
+        "gone",
+        "after a veth",
+        "not understood",
+    ],
+)
+def test_change_of_a_watched_link_is_news(received: tuple[bytes | int, ...], changed: Mapping[int, PfLink]) -> None:
+    assert heard(*received) == changed
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        (),
+        (link_message(VETH), link_message(VETH, kind=DELLINK)),
+        (link_message(PF, family=AF_BRIDGE, carrier=False),),
+        (link_message(PF, kind=DELLINK, family=AF_BRIDGE),),
+        (link_message(PF, kind=24),),
+        (b"\0" * 8,),
+    ],
+    ids=["no message", "a plain pod's veth", "a bridge's port", "a bridge loses a port", "a route", "cut short"],
+)
+def test_message_about_anything_else_is_none(received: tuple[bytes, ...]) -> None:
+    with pytest.raises(TimeoutError):
+        heard(*received)
+
+
+def test_message_that_repeats_a_state_is_none() -> None:
+    async def main() -> None:
+        with Route(link_message(PF)) as route:
+            changes = _Changes(route, lambda: {PF})
+            changes.read()
+            await changes.wait()
+            route.received.append(link_message(PF))
+            changes.read()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await changes.wait()
+
+    asyncio.run(main())
+
+
+def test_flood_leaves_other_tasks_their_turn() -> None:
+    flood = [link_message(VETH)] * _AT_ONCE
+
+    with pytest.raises(TimeoutError):
+        heard(*flood, link_message(PF), reads=1)
+    assert heard(*flood, link_message(PF), reads=2) == {PF: UP}
+
+
+def test_socket_that_dies_is_no_longer_read() -> None:
+    async def main() -> None:
+        with Route(errno.EBADF) as route:
+            changes = _Changes(route, set)
+            asyncio.get_running_loop().add_reader(route.fileno(), changes.read)
+            await changes.wait()
+            with pytest.raises(_Broken) as broken:
+                await changes.wait()
+            assert not asyncio.get_running_loop().remove_reader(route.fileno())
+            assert isinstance(broken.value.__cause__, OSError)
+
+    asyncio.run(main())
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, open_socket: Callable[..., Route], calls: int) -> list[object]:
+    """Return what `watch` calls `look` with, until it has done so `calls` times."""
+    monkeypatch.setattr(link_changes, "IPRSocket", open_socket)
+    monkeypatch.setattr(link_changes, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(link_changes, "_PAUSE_SECONDS", 0.0)
+    looked: list[object] = []
+
+    async def look(links: Mapping[int, PfLink | None]) -> None:
+        looked.append(dict(links))
+        if len(looked) == calls:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(link_changes.watch(lambda: {PF}, look))
+    return looked
+
+
+def test_socket_that_dies_is_opened_again_and_all_links_are_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    routes = [Route(errno.EBADF), Route(link_message(PF))]
+
+    looked = watched(monkeypatch, lambda groups: routes.pop(0), 3)
+
+    assert looked == [{PF: None}, {PF: None}, {PF: UP}]
+    assert "link changes are not received ([Errno 9] Bad file descriptor): the socket is opened again" in caplog.text
+
+
+def test_all_links_are_read_after_messages_were_lost_and_older_ones_are_not_believed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    routes = [Route(errno.ENOBUFS, link_message(PF)), Route(link_message(PF, carrier=False))]
+
+    looked = watched(monkeypatch, lambda groups: routes.pop(0), 3)
+
+    assert looked == [{PF: None}, {PF: None}, {PF: NO_CARRIER}]
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "too many"), KeyError("no free address available")])
+def test_socket_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    failures = [error]
+
+    def bind(self: Route, groups: int) -> None:
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(Route, "bind", bind)
+
+    assert watched(monkeypatch, lambda groups: Route(), 1) == [{PF: None}]
+
+
+def test_stream_of_the_real_kernel_leaves_no_descriptor() -> None:
+    def listen() -> None:
+        async def look(_: Mapping[int, PfLink | None]) -> None:
+            raise asyncio.CancelledError
+
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(link_changes.watch(lambda: {1}, look))
+
+    listen()
+    before = sorted(Path("/proc/self/fd").iterdir())
+    listen()
+
+    assert sorted(Path("/proc/self/fd").iterdir()) == before

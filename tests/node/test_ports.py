@@ -1,0 +1,30 @@
+"""A PF's port goes down and comes back: kubelet knows long before the daemon's timer, of ten seconds, would have looked."""
+
+import time
+
+from kernel.netlink.links import links
+from simnode.hardware.hardware_model import SimulatedPf
+from simnode.node import RESOURCE, Node
+
+_TIMER_SECONDS = 10.0
+_PATIENCE_SECONDS = 30.0
+
+
+def test_port_of_a_pf_that_is_up_reaches_list_and_watch_before_the_resync(node: Node) -> None:
+    pf = SimulatedPf()
+    with links() as route:
+        ifindex = route.ifindex(pf.netdev)
+        assert ifindex is not None
+        route.set_up(ifindex)
+    node.hca.set_port(pf.address, active=False)
+    node.kubelet.wait_for_devices(RESOURCE, 0, _PATIENCE_SECONDS)
+    noticed = time.monotonic()  # the daemon's timer begins anew
+
+    node.hca.set_port(pf.address, active=True)
+    node.kubelet.wait_for_devices(RESOURCE, node.vfs, _PATIENCE_SECONDS)
+    node.hca.set_port(pf.address, active=False)
+    node.kubelet.wait_for_devices(RESOURCE, 0, _PATIENCE_SECONDS)
+    node.hca.set_port(pf.address, active=True)
+    node.kubelet.wait_for_devices(RESOURCE, node.vfs, _PATIENCE_SECONDS)
+
+    assert time.monotonic() - noticed < _TIMER_SECONDS

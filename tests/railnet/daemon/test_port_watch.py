@@ -1,0 +1,97 @@
+"""A PF's link has changed: what is read, and who is called."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel.netlink import link_changes
+from kernel.netlink.pf_links import PfLink
+from kernel.sysfs import Sysfs
+from railnet.daemon import port_watch
+from tests.deviceplugin.builders import two_rails
+from vf.address import PciAddress
+from vf.inventory import PhysicalFunction
+from vf.table import VfTable
+
+Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
+NO_CARRIER = PfLink(True, False, "DOWN", "52:54:00:00:00:01")
+FIRST, SECOND = 12, 13  # ifindexes
+
+
+class Node:
+    """Two PFs; the kernel reports `links`, and reading a PF again finds `carrier`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second = two_rails().pfs
+        assert second.netdev is not None
+        second = replace(second, netdev=replace(second.netdev, ifindex=SECOND))
+        self.table = VfTable(replace(two_rails(), pfs=(first, second)))
+        self.carrier: bool | None = None
+        self.error: OSError | None = None
+        self.read: list[PhysicalFunction] = []
+        self.watched: list[int] = []
+        self.calls = 0
+        self._links: Mapping[int, PfLink | None] = {}
+        monkeypatch.setattr(port_watch, "reread_pfs", self._reread)
+        monkeypatch.setattr(link_changes, "watch", self._watch)
+        monkeypatch.setattr(port_watch, "_FIRST_SECONDS", 0)
+
+    def hear(self, links: Mapping[int, PfLink | None]) -> bool:
+        """Have the kernel report links; return whether an ordinary resync follows."""
+        self._links = links
+
+        async def main() -> bool:
+            look_again = asyncio.Event()
+            await port_watch.watching_ports(self.table, Sysfs(Path("/sys")), self._changed, look_again)
+            return look_again.is_set()
+
+        return asyncio.run(main())
+
+    def _changed(self) -> None:
+        self.calls += 1
+
+    async def _watch(self, watched: Callable[[], Collection[int]], look: Look) -> None:
+        self.watched = sorted(watched())
+        await look(self._links)
+
+    def _reread(
+        self, _: Sysfs, pfs: list[PhysicalFunction], known: Mapping[int, PfLink | None]
+    ) -> dict[PciAddress, PhysicalFunction]:
+        if self.error is not None:
+            raise self.error
+        assert known == self._links
+        self.read += pfs
+        return {pf.address: replace(pf, carrier=self.carrier) for pf in pfs}
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(monkeypatch)
+
+
+def test_pf_whose_link_has_changed_is_read_and_sent_at_once_and_a_resync_follows(node: Node) -> None:
+    node.carrier = False
+
+    resync = node.hear({SECOND: NO_CARRIER})
+
+    assert [pf.address for pf in node.read] == [node.table.inventory.pfs[1].address]
+    assert [pf.carrier for pf in node.table.inventory.pfs] == [None, False]
+    assert (node.calls, resync, node.watched) == (1, True, [FIRST, SECOND])
+
+
+def test_facts_that_are_the_same_are_no_news(node: Node) -> None:
+    resync = node.hear({FIRST: None, SECOND: None})
+
+    assert (len(node.read), node.calls, resync) == (2, 0, False)
+
+
+def test_pf_that_cannot_be_read_is_left_to_the_resync(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.error = OSError(24, "too many open files")
+
+    resync = node.hear({FIRST: None})
+
+    assert (node.calls, resync) == (0, True)
+    assert "port watch: [Errno 24] too many open files" in caplog.text

@@ -1,0 +1,22 @@
+"""What a person or a probe runs for one answer starts without the libraries of the daemon."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("command", ["version", "status"])
+def test_command_imports_neither_pyroute2_nor_grpc(command: str) -> None:
+    ran = [sys.executable, "-X", "importtime", "-m", "railnet", command]
+
+    imported = subprocess.run(ran, capture_output=True, check=False, text=True, timeout=60).stderr
+
+    assert "| railnet" in imported
+    assert not [line for line in imported.splitlines() if "pyroute2" in line or "grpc" in line]
+
+
+def test_daemon_starts_without_pyroute2_which_it_imports_when_it_has_served_for_a_second() -> None:
+    program = "import sys, railnet.daemon.composition; print('pyroute2' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False\n"

@@ -1,0 +1,41 @@
+"""A PF's carrier goes and comes back: kubelet knows long before the daemon's timer, of ten seconds, would have looked."""
+
+import time
+from pathlib import Path
+
+from kernel.netlink import pf_links
+from kernel.sysfs import Sysfs
+from simnode.kubernetes.kubelet import wait_until
+from tests.vm.guest import PFS, VFS, Cables, Guest, carrier
+
+_TIMER_SECONDS = 10.0
+_SECONDS = 60.0  # of an emulated processor
+
+
+def test_pulled_cable_reaches_list_and_watch_before_the_resync(guest: Guest) -> None:
+    pf, half = PFS[0], VFS * (len(PFS) - 1)
+    with Cables() as cables:
+        cables.pull(pf)
+        guest.wait_until_healthy(half)
+        noticed = time.monotonic()  # the timer has begun anew at the latest half a second ago, and again soon
+        cables.plug(pf)
+        wait_until(lambda: carrier(pf), _SECONDS, "the carrier's return")
+        guest.wait_until_healthy(VFS * len(PFS))
+        cables.pull(pf)
+        guest.wait_until_healthy(half)
+        seconds = time.monotonic() - noticed
+
+    guest.wait_until_healthy()
+    assert seconds < _TIMER_SECONDS
+    assert f"PF {pf} (" in guest.daemon.log()
+    assert "has no carrier: check its cable and switch port" in guest.daemon.log()
+
+
+def test_link_of_a_pf_is_read_with_its_mac_and_its_carrier(guest: Guest) -> None:
+    netdevs = [pf.netdev for pf in Sysfs(Path("/sys")).inventory().pfs if pf.netdev is not None]
+
+    found = pf_links.read(netdev.ifindex for netdev in netdevs)
+
+    assert [found[netdev.ifindex] for netdev in netdevs] == [
+        pf_links.PfLink(up=True, carrier=True, operstate="UP", address=f"52:54:00:00:00:0{number}") for number in (1, 2)
+    ]
