@@ -26,12 +26,14 @@ class Daemon:
     Attributes:
         environment: what kubelet would give it; nothing of the cluster that this machine may be a pod of.
         starter: a command that becomes the daemon, such as a tracer.
+        source: the source tree whose `railnet` runs, for a test of two versions; None is the one that this process runs from.
     """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] = {}
         self.starter: Sequence[str] = ()
+        self.source: Path | None = None
 
     def install(self) -> None:
         """Run `railnet install`.
@@ -40,7 +42,9 @@ class Daemon:
             subprocess.CalledProcessError: it failed; its stderr is in the note.
         """
         try:
-            subprocess.run(_railnet("install"), check=True, capture_output=True)
+            subprocess.run(
+                _railnet("install"), cwd=self.source, env=self._environment(), check=True, capture_output=True
+            )
         except subprocess.CalledProcessError as error:
             error.add_note(error.stderr.decode(errors="replace"))
             raise
@@ -50,14 +54,21 @@ class Daemon:
         if self.process is not None and self.process.poll() is None:
             raise RuntimeError("the daemon runs already: stop it first")
         with open(_LOG, "ab") as log:
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+            environment = {
+                key: value for key, value in self._environment().items() if not key.startswith("KUBERNETES_")
+            }
             self.process = subprocess.Popen(
                 [*self.starter, *_railnet("node")],
+                cwd=self.source,
                 env={**environment, **self.environment},
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
+
+    def _environment(self) -> dict[str, str]:
+        """Return this process's environment, in which Python finds `railnet` in the source tree."""
+        return dict(os.environ) if self.source is None else {**os.environ, "PYTHONPATH": str(self.source)}
 
     def end(self, how: signal.Signals) -> int | None:
         """End it by a signal, and by SIGKILL when that does not; its status, None if there is none."""

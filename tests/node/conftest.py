@@ -1,4 +1,4 @@
-"""A simulated node with the real plugin, daemon and CNI plugins; the tests of this folder run inside it."""
+"""Provide a simulated node with the real executable, the real daemon and real CNI plugins. The tests of this folder run inside it."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def shared_node() -> Iterator[Node]:
 
 @pytest.fixture
 def node(shared_node: Node) -> Iterator[Node]:
-    """A node with a running daemon; whatever a test does to it, nothing may be left when it ends."""
+    """Provide a node with a running daemon. When a test ends, nothing of its pods may be left on the node."""
     conflist = OURS.read_bytes()
     yield shared_node
     OURS.write_bytes(conflist)
@@ -39,7 +39,7 @@ def node(shared_node: Node) -> Iterator[Node]:
 
 @pytest.fixture(params=["running", "absent", "stopped"])
 def daemon(request: pytest.FixtureRequest, node: Node) -> Iterator[str]:
-    """The daemon's state during a test: it serves, there is none, or SIGSTOP holds it."""
+    """Put the daemon into a state during a test: it serves, it is absent, or SIGSTOP holds it."""
     match request.param:
         case "absent":
             node.stop_daemon()

@@ -1,4 +1,4 @@
-"""What a host and a pod on it are like, as the machine's own tools print it: to compare two moments, or two ways."""
+"""Describe a host and a pod on it by the output of the machine's own tools, to compare two moments or two ways of attaching."""
 
 import json
 import re
@@ -20,26 +20,26 @@ FOLDERS = (
 _ADDRESSES = "ip -json address"
 _ROUTES = "ip -json route show table all"
 _RULES = ("iptables-save", "ip6tables-save")
-_CARRIER = {"LOWER_UP", "NO-CARRIER"}  # it comes a moment after the link is up
+_CARRIER = {"LOWER_UP", "NO-CARRIER"}  # the carrier comes a moment after the link is up
 _SYSCTLS = ("net.core.somaxconn", "net.ipv4.conf.eth0.arp_notify")
 
 
 def reset() -> None:
-    """Take away what plugins leave on a host for good: bridges, chains of the packet filter, state."""
+    """Remove what plugins never remove from a host themselves: bridges, chains of the packet filter, state."""
     for entry in _entries("ip -json -details link"):
         if entry.get("linkinfo", {}).get("info_kind") == "bridge":
             _output("ip", "link", "delete", entry["ifname"])
     for command in ("iptables-restore", "ip6tables-restore"):
         subprocess.run(
             [command], input="*filter\nCOMMIT\n*nat\nCOMMIT\n", text=True, check=True
-        )  # nothing but their own
+        )  # only what these plugins made
     for folder in ("/run/cni", "/var/lib/cni"):
         for path in Path(folder).glob("*"):
             shutil.rmtree(path)
 
 
 def of_host() -> list[str]:
-    """Give all that pods may leave: links with addresses, routes, queueing disciplines, packet filter rules, files."""
+    """Return all that pods may leave: links with addresses, routes, queueing disciplines, packet filter rules, files."""
     return sorted(
         [
             *(f"link {_link(entry)}" for entry in _entries(_ADDRESSES)),
@@ -52,7 +52,7 @@ def of_host() -> list[str]:
 
 
 def of_pod(netns: Path) -> list[str]:
-    """Give what the primary's plugins made of a pod and, for it, of the host; what is a pod's own is masked."""
+    """Return what the primary network's plugins set up in a pod and on the host. Values that differ from pod to pod are masked."""
     inside = ["nsenter", f"--net={netns}"]
     links = [entry for entry in _entries(_ADDRESSES, inside) if entry["ifname"] in ("lo", "eth0")]
     found = [
@@ -66,7 +66,7 @@ def of_pod(netns: Path) -> list[str]:
 
 
 def masked(text: str) -> str:
-    """Take MACs, veth names, namespace paths, container ids and the pod's addresses out; spacing and order stay."""
+    """Replace MACs, veth names, namespace paths, container ids and the pod's addresses by constants. Spacing and order stay."""
     for pattern, name in (
         (r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "MAC"),
         (r"\bveth[0-9a-f]+", "VETH"),
@@ -87,13 +87,13 @@ def _entries(command: str, inside: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def _link(entry: Mapping[str, Any]) -> str:
-    """Spell what does not depend on who is at the other end of a link: no carrier, and no address made from the MAC."""
+    """Return the properties of a link that do not depend on its peer: no carrier, and no address made from the MAC."""
     addresses = [f"{one['local']}/{one['prefixlen']}" for one in entry["addr_info"] if one["scope"] != "link"]
     return " ".join((entry["ifname"], entry["link_type"], str(entry["mtu"]), entry.get("master", "-"), *addresses))
 
 
 def _routes(inside: Sequence[str] = ()) -> Iterator[str]:
-    """Spell the routes, but for those that the kernel makes of a link's carrier and MAC."""
+    """Return the routes, without those that the kernel makes from a link's carrier and MAC."""
     keys = ("type", "dst", "gateway", "dev", "prefsrc", "table", "metric")
     for entry in _entries(_ROUTES, inside):
         if not entry["dst"].startswith(("fe80:", "ff00:")):
@@ -105,7 +105,7 @@ def _queueing() -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    """Give the packet filter's rules and the chains that somebody made."""
+    """Return the packet filter's rules, and its chains that are not built in."""
     for command in _RULES:
         for line in _output(command).splitlines():
             if line.startswith("-A") or re.match(r":\S+ -", line):
@@ -117,6 +117,6 @@ def _output(*command: str) -> str:
 
 
 def link_of(netns: Path, ifname: str) -> dict[str, Any]:
-    """Give one link of a pod with its addresses, as `ip` prints it."""
+    """Return one link of a pod with its addresses, as `ip` prints it."""
     (found,) = (entry for entry in _entries(_ADDRESSES, ["nsenter", f"--net={netns}"]) if entry["ifname"] == ifname)
     return found

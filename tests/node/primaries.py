@@ -1,11 +1,11 @@
-"""Primaries for Railnet to chain on the node under test, and what pods leave on it."""
+"""Write primary networks for Railnet to chain on the node under test, and find what pods left on that node."""
 
 import json
 from pathlib import Path
 
 from simnode.node import RESOURCE, Node
 
-# What the runtime under test reads: a copy, which tests may change. The one in /etc/cni/net.d is the daemon's own.
+# The runtime under test reads this copy, which tests may change. The file in /etc/cni/net.d belongs to the daemon.
 OURS = Path("/run/runtime-net.d/00-railnet.conflist")
 PLUGINS = Path("/opt/cni/bin")
 RUN = Path("/run/railnet")
@@ -13,7 +13,7 @@ _PRIMARY = Path("/run/primary.conflist")
 
 
 def write_stub(name: str, script: str) -> None:
-    """Put a plugin of this shell script into CNI_PATH."""
+    """Write a plugin that runs this shell script into the folder of CNI_PATH."""
     (PLUGINS / name).write_text(f"#!/bin/sh\n{script}\n")
     (PLUGINS / name).chmod(0o755)
 
@@ -24,7 +24,7 @@ def remove_stubs() -> None:
 
 
 def primary_of(*plugins: dict[str, object], version: str = "0.4.0") -> None:
-    """Make these plugins the primary that Railnet chains."""
+    """Make these plugins the primary network that Railnet chains."""
     write_primary(json.dumps({"cniVersion": version, "name": "stubs", "plugins": plugins}), version)
 
 
@@ -34,7 +34,7 @@ def write_primary(text: str, version: str = "0.4.0") -> None:
 
 
 def point_to(path: str, version: str = "0.4.0") -> None:
-    """Have Railnet's configuration name another primary."""
+    """Make Railnet's configuration name another primary network."""
     conflist = json.loads(OURS.read_text())
     conflist["plugins"][0]["primary"] = path
     conflist["cniVersion"] = version
@@ -42,14 +42,14 @@ def point_to(path: str, version: str = "0.4.0") -> None:
 
 
 def set_seconds(**seconds: float) -> None:
-    """Change the slow lane's limits in Railnet's configuration."""
+    """Change the time limits of requests without a daemon in Railnet's configuration."""
     conflist = json.loads(OURS.read_text())
     conflist["plugins"][0]["seconds"].update(seconds)
     OURS.write_text(json.dumps(conflist))
 
 
 def left_over(node: Node) -> list[str]:
-    """Say what pods left on the node, from kernel and disk."""
+    """Return what pods left on the node, according to the kernel and the disk."""
     node.hca.settle()
     links = {path.name for path in Path("/sys/class/net").iterdir()}
     found = [f"VF netdev ibs5v{index} is missing" for index in range(node.vfs) if f"ibs5v{index}" not in links]

@@ -1,4 +1,4 @@
-"""CHECK finds what differs from the record, says what the plain chain says of eth0, and changes nothing."""
+"""CHECK finds each difference from the record, passes the plain chain's errors about eth0 on, and changes nothing."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ VF_DRIVER, VF = Path("/sys/bus/pci/drivers/mlx5_core"), "0000:03:00.1"
 
 @pytest.fixture
 def train(node: Node) -> Iterator[Pod]:
-    """A pod with one rail over a primary whose version has CHECK and whose plugins do it."""
+    """Run a pod with one rail. The version of its primary network has CHECK, and so do the plugins."""
     primary_of(BRIDGE)
     pod = node.run_pod("train", vfs=1)
     yield pod
@@ -128,7 +128,7 @@ def test_plain_pods_failed_check_is_the_plugins_own_error(node: Node, daemon: st
     assert found.invocation.stdout == error.encode()
 
 
-def test_primarys_disable_check_speaks_for_eth0_alone(node: Node) -> None:
+def test_disable_check_of_the_primary_applies_to_eth0_only(node: Node) -> None:
     write_stub("stub", "cat >/dev/null; [ $CNI_COMMAND = CHECK ] && exit 1; printf '{}'")
     disabled = {"cniVersion": "0.4.0", "name": "stubs", "disableCheck": True, "plugins": [{"type": "stub"}]}
     Path("/run/stub-primary.conflist").write_text(json.dumps(disabled))
@@ -162,7 +162,7 @@ def test_check_after_a_restart_of_the_daemon_knows_the_record(node: Node, train:
     node.runtime.check(train.sandbox)
 
 
-def test_version_without_check_is_code_1_for_who_asks_all_the_same(node: Node, daemon: str) -> None:
+def test_check_in_a_version_without_check_is_code_1(node: Node, daemon: str) -> None:
     write_stub("stub", 'cat >/dev/null; printf \'{"cniVersion":"0.3.1"}\'')
     primary_of({"type": "stub"}, version="0.3.1")
     pod = node.run_pod("old")
@@ -180,7 +180,7 @@ def test_version_without_check_is_code_1_for_who_asks_all_the_same(node: Node, d
 
 
 def plain_chains_failure(node: Node, pod: Pod) -> CniFailed:
-    """Have the runtime CHECK the primary itself, as if Railnet were not there."""
+    """Run CHECK of the primary network directly, as if Railnet were not installed."""
     ours, plain = OURS.read_bytes(), OURS.with_name("01-plain.conflist")
     plain.write_text(json.dumps({"cniVersion": "0.4.0", "name": "stubs", "plugins": [BRIDGE]}))
     (cached,) = RESULTS.glob(f"*-{pod.container_id}-eth0")

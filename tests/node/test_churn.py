@@ -1,4 +1,4 @@
-"""A churn in small; `tests/churn` has the large one."""
+"""A small churn run; `tests/churn` has the large one."""
 
 import os
 from pathlib import Path

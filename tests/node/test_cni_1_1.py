@@ -1,4 +1,4 @@
-"""CNI 1.1 on a node: STATUS, GC, and results that a newer runtime hands back; stdin as libcni 1.3 composes it."""
+"""CNI 1.1 on a node: STATUS, GC, and results that a newer runtime passes back. The stdin is as libcni 1.3 composes it."""
 
 import json
 import time
@@ -32,11 +32,11 @@ def no_lease() -> Iterator[None]:
 
 
 def invoke(node: Node, command: str, environment: dict[str, str] | None = None, **injected: object) -> Invocation:
-    """Have the executable called as a libcni does that took 1.1.0 of `cniVersions`."""
+    """Run the executable as libcni does after it has chosen 1.1.0 from `cniVersions`."""
     conflist = json.loads(OURS.read_text())
     conf = {**conflist["plugins"][0], "name": conflist["name"], "cniVersion": max(conflist["cniVersions"]), **injected}
-    nobody = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
-    environment = environment or {"CNI_COMMAND": command, "CNI_PATH": str(PLUGINS), "PATH": "/usr/bin:/bin", **nobody}
+    empty = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
+    environment = environment or {"CNI_COMMAND": command, "CNI_PATH": str(PLUGINS), "PATH": "/usr/bin:/bin", **empty}
     return node.runtime.invoke(command, "railnet", environment, json.dumps(conf).encode())
 
 
@@ -52,7 +52,7 @@ def records() -> set[str]:
 # STATUS.
 
 
-def test_status_is_fine_whatever_the_daemon_does_and_in_time(
+def test_status_succeeds_in_time_in_every_state_of_the_daemon(
     node: Node, daemon: str, measured: Callable[[str], None]
 ) -> None:
     answers = [invoke(node, "STATUS") for _ in range(21)]
@@ -84,7 +84,7 @@ def test_status_without_a_primary_is_code_50(node: Node) -> None:
 # GC.
 
 
-def test_gc_takes_the_rails_of_a_dead_sandbox_back_and_nobody_elses(node: Node) -> None:
+def test_gc_takes_back_the_rails_of_a_dead_sandbox_and_of_no_other(node: Node) -> None:
     dead, listed_, young = (node.run_pod(name, vfs=1) for name in ("dead", "listed", "young"))
     node.destroy_netns(dead)
 
@@ -112,7 +112,7 @@ def test_gc_leaves_a_sandbox_alone_whose_add_is_running(node: Node) -> None:
         go_on.touch()
         pod = starting.result(20)
 
-    node.remove_pod(pod)  # PreStartContainer has found its VF attached
+    node.remove_pod(pod)  # before that, PreStartContainer found its VF attached
     assert (answer.status, left) == (0, planned), answer.stdout
     assert len(planned) == 1
 
@@ -124,7 +124,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_gc_asks_a_primary_that_speaks_1_1_0_with_name_and_list_whatever_the_daemon_does(
+def test_gc_calls_a_primary_of_version_1_1_0_with_name_and_list_in_every_state_of_the_daemon(
     node: Node, daemon: str
 ) -> None:
     write_stub("stub", "cat >/run/stub-$CNI_COMMAND")
@@ -142,18 +142,18 @@ def test_gc_asks_a_primary_that_speaks_1_1_0_with_name_and_list_whatever_the_dae
 
 
 @pytest.mark.parametrize("odd", [{}, {"cni.dev/valid-attachments": ["c0ffee"]}], ids=["no list", "odd list"])
-def test_gc_collects_nothing_by_a_list_it_does_not_understand(node: Node, daemon: str, odd: dict[str, Any]) -> None:
+def test_gc_collects_nothing_if_it_does_not_understand_the_list(node: Node, daemon: str, odd: dict[str, Any]) -> None:
     answer = invoke(node, "GC", **odd)
 
     assert (answer.status, json.loads(answer.stdout)["code"]) == (1, 7)
 
 
-# A result that comes back in the newer version.
+# A result that the runtime passes back in the newer version.
 
 
 @pytest.mark.parametrize("version", ["0.4.0", "1.0.0"])
 @pytest.mark.parametrize("vfs", [0, 1])
-def test_real_plugins_take_back_their_result_that_a_runtime_has_spelled_as_1_1_0(
+def test_real_plugins_accept_their_result_after_a_runtime_converted_it_to_1_1_0(
     node: Node, version: str, vfs: int
 ) -> None:
     primary_of(BRIDGE, {"type": "tuning", "mtu": 1400}, {"type": "firewall"}, version=version)

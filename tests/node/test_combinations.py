@@ -1,4 +1,4 @@
-"""Every chain of real plugins gives through Railnet what it gives without, and leaves nothing behind."""
+"""Every chain of real plugins has the same outcome with Railnet as without Railnet, and leaves nothing behind."""
 
 import json
 import subprocess
@@ -43,14 +43,14 @@ FIREWALL = {"type": "firewall", "backend": "iptables"}
 
 @dataclass(frozen=True)
 class Chain:
-    """A primary's plugins, and what the runtime offers them; one that `is_list` is a conflist, else a conf."""
+    """A primary's plugins, and the capability arguments that the runtime offers. With `is_list` the file is a conflist, else a conf."""
 
     plugins: tuple[dict[str, Any], ...]
     offers: Mapping[str, Any] = field(default_factory=dict)
     is_list: bool = True
 
     def write(self, version: str) -> Path:
-        """Make it the node's primary; gives its path."""
+        """Write the chain as the node's primary and return the path."""
         head = {"cniVersion": version, "name": "combined"}
         document = {**head, "plugins": self.plugins} if self.is_list else {**head, **self.plugins[0]}
         path = FOLDER / ("10-combined.conflist" if self.is_list else "10-combined.conf")
@@ -58,7 +58,7 @@ class Chain:
         return path
 
 
-# name → what is chained and what the runtime offers to it
+# name → the chained plugins and the capability arguments that the runtime offers them
 CHAINS = {
     "flannel": Chain((FLANNEL,)),
     "flannel as conf": Chain((FLANNEL,), is_list=False),
@@ -85,7 +85,7 @@ CHAINS = {
     "ptp portmap, mapped": Chain((PTP, PORTMAP), MAPPINGS),
     "ptp portmap firewall bandwidth, all": Chain((PTP, PORTMAP, FIREWALL, BANDWIDTH), {**MAPPINGS, **SHAPED}),
 }
-# What Debian's plugins do not speak; its flannel is Debian 11's.
+# Versions that Debian's plugins do not support. The plugin flannel is of Debian 11.
 UNKNOWN = {("flannel", "1.0.0"), ("firewall", "0.3.1")}
 CASES = [
     (name, version)
@@ -96,7 +96,7 @@ CASES = [
 
 
 class Outcome(NamedTuple):
-    """ADD's result, what the pod's network was like, what CHECK said, and what DEL left; without what is the pod's own."""
+    """ADD's result, the pod's network, the answer of CHECK, and what DEL left; values that differ from pod to pod are masked."""
 
     result: list[str]
     network: list[str]
@@ -106,14 +106,14 @@ class Outcome(NamedTuple):
 
 @pytest.fixture(scope="module")
 def baselines(shared_node: Node) -> Iterator[dict[tuple[str, str], Outcome]]:
-    """What chains give without Railnet, each found out once."""
+    """Keep the outcome of each chain without Railnet, so that it is measured once."""
     yield {}
     host_state.reset()
 
 
 @pytest.fixture(scope="module", params=["daemon", "no daemon", "one rail"])
 def way(request: pytest.FixtureRequest, shared_node: Node) -> Iterator[str]:
-    """How Railnet serves the pod: by its daemon, by the executable alone, or by the daemon with a rail."""
+    """Choose how Railnet serves the pod: by its daemon, by the executable alone, or by the daemon with a rail."""
     if request.param == "no daemon":
         shared_node.stop_daemon()
     before = snapshot_of_all()
@@ -125,7 +125,7 @@ def way(request: pytest.FixtureRequest, shared_node: Node) -> Iterator[str]:
 
 
 def snapshot_of_all() -> Snapshot:
-    """Look at links, namespaces, mounts, processes and files, on a host as if no plugin had touched it."""
+    """Take a snapshot of links, namespaces, mounts, processes and files after the plugins' lasting changes are removed."""
     host_state.reset()
     roots = [f"--root={folder}" for folder in host_state.FOLDERS]
     taken = subprocess.run([sys.executable, "-m", "simnode.judge.snapshot", *roots], capture_output=True, check=True)
@@ -135,7 +135,7 @@ def snapshot_of_all() -> Snapshot:
 
 @pytest.fixture
 def primaries(shared_node: Node) -> Iterator[None]:
-    """The node's CNI configurations are as they were when a test ends."""
+    """Restore the node's CNI configurations after a test."""
     before = {path: path.read_bytes() for path in FOLDER.iterdir()}
     yield
     remove_stubs()
@@ -158,7 +158,7 @@ def use_railnet(chain: Chain, version: str) -> None:
 
 
 def run(node: Node, chain: Chain, vfs: int = 0) -> Outcome:
-    """Run a pod on a host that no plugin has touched, and end it."""
+    """Run a pod on a host that no plugin has changed, and end the pod."""
     host_state.reset()
     pod = node.run_pod("combined", vfs=vfs, capability_args=chain.offers)
     try:
@@ -176,14 +176,14 @@ def checked(node: Node, pod: Pod) -> str:
     except CheckUnsupported:
         return "no CHECK"
     except CniFailed as failure:
-        # A plugin that crashed prints nothing that a runtime understands; Railnet says so as code 105.
+        # A plugin that crashed prints nothing that a runtime understands; Railnet reports it with code 105.
         broke = failure.code in (None, 105)
         return "CHECK broke" if broke else host_state.masked(failure.invocation.stdout.decode())
     return "CHECK passed"
 
 
 @pytest.mark.parametrize(("name", "version"), CASES, ids=[f"{name}, {version}" for name, version in CASES])
-def test_chain_gives_through_railnet_what_it_gives_without_and_leaves_nothing(
+def test_chain_has_the_same_outcome_with_railnet_as_without_and_leaves_nothing(
     shared_node: Node,
     primaries: None,
     baselines: dict[tuple[str, str], Outcome],
@@ -204,7 +204,7 @@ def test_chain_gives_through_railnet_what_it_gives_without_and_leaves_nothing(
         assert ours == plains
 
 
-def test_plugin_gets_the_environment_and_configuration_that_it_would_get_without_railnet(
+def test_plugin_gets_the_same_environment_and_configuration_as_without_railnet(
     shared_node: Node, primaries: None, way: str
 ) -> None:
     record = "dir=/run/stub-$CNI_COMMAND; cat >$dir-conf.$$; env | sort >$dir-env.$$; mv $dir-conf.$$ $dir-conf-NAME; mv $dir-env.$$ $dir-env-NAME; "
@@ -221,9 +221,9 @@ def test_plugin_gets_the_environment_and_configuration_that_it_would_get_without
     )
 
     use_plain(chain, "0.4.0")
-    plain = told(shared_node, chain, 0)
+    plain = inputs(shared_node, chain, 0)
     use_railnet(chain, "0.4.0")
-    through_railnet = told(shared_node, chain, 1 if way == "one rail" else 0)
+    through_railnet = inputs(shared_node, chain, 1 if way == "one rail" else 0)
 
     assert through_railnet == plain
     assert [path for path, text in plain.items() if "config.seen" in text] == [
@@ -231,8 +231,8 @@ def test_plugin_gets_the_environment_and_configuration_that_it_would_get_without
     ]
 
 
-def told(node: Node, chain: Chain, vfs: int) -> dict[str, str]:
-    """Run a pod over stubs; gives what each was told on each command, without what is the pod's own."""
+def inputs(node: Node, chain: Chain, vfs: int) -> dict[str, str]:
+    """Run a pod over stubs and return the input of each stub on each command. Values that differ from pod to pod are masked."""
     run(node, chain, vfs)
     files = sorted(Path("/run").glob("stub-*-*"))
     found = {str(path): spelled(path) for path in files}
@@ -250,12 +250,12 @@ def spelled(path: Path) -> str:
 
 
 def arguments(text: str) -> str:
-    """Give the keys of CNI_ARGS in their order; the pod's UID is its own."""
+    """Return the keys of CNI_ARGS in their order; the values differ from pod to pod."""
     given = [line for line in text.splitlines() if line.startswith("CNI_ARGS=")]
     return "".join(";".join(pair.split("=")[0] for pair in line[len("CNI_ARGS=") :].split(";")) for line in given)
 
 
-def test_plugin_that_does_not_speak_the_version_fails_in_its_own_words(shared_node: Node, primaries: None) -> None:
+def test_plugin_that_does_not_support_the_version_fails_with_its_own_error(shared_node: Node, primaries: None) -> None:
     chain, failures = Chain((FLANNEL, PORTMAP)), []
     for use in (use_plain, use_railnet):
         use(chain, "1.0.0")

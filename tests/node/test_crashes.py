@@ -1,4 +1,4 @@
-"""Whatever dies at whatever moment, what it held comes back: executables, daemons, drivers, namespaces."""
+"""An executable, a daemon, a driver or a namespace may die at any moment: what it held is taken back."""
 
 import json
 import subprocess
@@ -30,13 +30,13 @@ def test_rails_come_back_when_the_executable_dies_during_add(node: Node, start_a
     process.kill()
     process.wait()
 
-    # The lock is its delegate's, which goes on; when that has ended, the daemon's next sweep removes it.
+    # The delegate holds the lock and still runs. After its end the daemon's next sweep removes the lock.
     until(lambda: {*left_over(node)} <= {f"lock {box.container_id}@eth0"})
 
 
 @pytest.fixture
 def port_down(node: Node) -> Iterator[None]:
-    """The first VF's port is down: an ADD stops where the netdev is in the sandbox and the port is waited for."""
+    """Take the first VF's port down. An ADD then waits for the port after it has moved the netdev into the sandbox."""
     node.hca.set_port(FIRST, active=False)
     yield
     node.hca.set_port(FIRST, active=True)
@@ -109,7 +109,7 @@ def test_del_succeeds_although_the_vfs_driver_was_unbound(node: Node) -> None:
     assert records == []
 
 
-def test_pods_own_link_stays_in_the_pod_whatever_is_written_on_it(node: Node) -> None:
+def test_link_that_a_pod_made_stays_in_the_pod_even_if_its_alias_names_a_vf(node: Node) -> None:
     write_stub("stub", "cat >/dev/null; [ $CNI_COMMAND = DEL ] || " + ANSWER)
     primary_of({"type": "stub"})
     pod = node.run_pod("train", vfs=1)
@@ -125,7 +125,7 @@ def test_pods_own_link_stays_in_the_pod_whatever_is_written_on_it(node: Node) ->
 
 
 def test_add_that_takes_too_long_is_undone_and_code_11(node: Node, short_add: None) -> None:
-    # The first is quick, so that the second has begun by then wherever this runs; alone it might go on for longer.
+    # The first delegate is quick, so that the second has begun when the time is over, on a slow machine, too.
     write_stub("stub", SLOW.replace("sleep 1", "[ $(grep -c ADD /run/stub-calls) = 1 ] || sleep 20") + ANSWER)
     primary_of({"type": "stub"}, {"type": "stub"})
     identity = PodIdentity("plain", "default", "uid-plain")
@@ -159,7 +159,7 @@ def test_children_of_a_crashed_delegate_end_before_its_undo(node: Node) -> None:
 
 @pytest.fixture
 def short_add(node: Node) -> Iterator[None]:
-    """A daemon with `timeouts.add` of two seconds."""
+    """Run a daemon with `timeouts.add` of two seconds."""
     conf = Path("/etc/railnet/node.yaml")
     good = conf.read_text()
     conf.write_text(json.dumps({**json.loads(good), "timeouts": {"add": "2s"}}))
@@ -172,7 +172,7 @@ def short_add(node: Node) -> Iterator[None]:
 
 @pytest.fixture
 def start_add(node: Node) -> Iterator[Callable[[int], tuple[Sandbox, subprocess.Popen[bytes]]]]:
-    """Begin an ADD of a pod with some VFs and do not wait for its end; the sandbox is torn down after the test."""
+    """Return a function that begins an ADD of a pod with some VFs and does not wait for its end. The sandbox is torn down after the test."""
     begun: list[tuple[PodIdentity, Sandbox, subprocess.Popen[bytes]]] = []
 
     def start(vfs: int) -> tuple[Sandbox, subprocess.Popen[bytes]]:
@@ -203,5 +203,5 @@ def stage(box: Sandbox) -> str:
 def until(condition: Callable[[], bool], seconds: float = 10) -> None:
     give_up = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < give_up, "it did not happen"
+        assert time.monotonic() < give_up, "the condition did not come true in time"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What becomes of a request whose primary misbehaves: the right code, and nothing half done, with and without a daemon."""
+"""A request whose primary fails ends with the right code and leaves nothing half done, with and without a daemon."""
 
 import json
 import time
@@ -18,7 +18,7 @@ ITS_OWN = '{ "code": 4711,  "msg":"odd", "cniVersion":"0.4.0" }'
 
 @pytest.fixture(params=["running", "absent"])
 def either_lane(request: pytest.FixtureRequest, node: Node) -> str:
-    """Served by the daemon, or by the executable alone."""
+    """Serve requests by the daemon, or by the executable alone."""
     if request.param == "absent":
         node.stop_daemon()
     return str(request.param)
@@ -128,7 +128,7 @@ def test_second_delegates_failure_undoes_the_first(node: Node, either_lane: str)
 
 
 @pytest.mark.parametrize(("content", "code"), [(None, None), ("FLANNEL_NETWORK\n", 105)], ids=["missing", "malformed"])
-def test_flannel_without_its_lease_fails_in_flannels_words(
+def test_flannel_without_its_lease_fails_with_flannels_error(
     node: Node, either_lane: str, content: str | None, code: int | None
 ) -> None:
     lease = Path("/run/flannel/subnet.env")
@@ -142,7 +142,7 @@ def test_flannel_without_its_lease_fails_in_flannels_words(
 
 
 def failed(node: Node, *, with_del: bool = True) -> CniFailed:
-    """Try a plain pod; gives the failure, after a look at what it left even before the runtime's own DEL."""
+    """Run an ADD of a plain pod that fails. Assert that it left nothing even before the runtime's DEL, and return the failure."""
     box = node.runtime.create_sandbox("default", "plain", "uid-plain")
     with pytest.raises(CniFailed) as failure:
         node.runtime.add(box)
@@ -155,7 +155,7 @@ def failed(node: Node, *, with_del: bool = True) -> CniFailed:
 
 
 def running(command: str) -> list[str]:
-    """Find the processes of this command; one that ends meanwhile is none."""
+    """Return the processes of this command, without those that end during the search."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -22,7 +22,7 @@ PLANTED = Path("/run/planted-by-a-test")
 
 
 class Run:
-    """A run of the demo: its status, its JSON, its seconds."""
+    """One run of the demo: its exit status, its JSON, its seconds."""
 
     def __init__(self, status: int, stdout: str, seconds: float) -> None:
         self.status, self.seconds = status, seconds
@@ -43,7 +43,7 @@ def run() -> Run:
     return demo()
 
 
-def test_everything_holds_in_time(run: Run) -> None:
+def test_all_steps_of_the_demo_succeed_in_time(run: Run) -> None:
     wrong = [entry for entry in (*run.shown["pings"], *run.shown["checks"]) if not entry["ok"]]
 
     assert (run.status, wrong) == (0, [])
@@ -111,16 +111,16 @@ def without_times(line: str) -> str:
     return re.sub(r" +\d+\.\d$", "", line)
 
 
-def test_file_that_appears_meanwhile_is_left_over_and_fails_the_demo_and_a_strangers_process_is_not() -> None:
+def test_new_file_counts_as_left_over_and_fails_the_demo_and_a_foreign_process_does_not() -> None:
     with subprocess.Popen([*DEMO, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        process.stderr.readline()  # the machine has been looked at
+        process.stderr.readline()  # the demo has taken its first snapshot of the machine
         PLANTED.touch()
-        stranger = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+        foreign = subprocess.Popen(["unshare", "--net", "sleep", "60"])
         stdout, _ = process.communicate()
     PLANTED.unlink()
-    stranger.kill()
-    stranger.wait()
+    foreign.kill()
+    foreign.wait()
     shown = json.loads(stdout)
 
     assert process.returncode == 1

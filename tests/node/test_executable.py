@@ -1,4 +1,4 @@
-"""The executable itself: bad input, what it imports, its lock, and its frames against a real daemon."""
+"""The executable itself: bad input, its imports, its lock, and its frames against a real daemon."""
 
 import json
 import socket
@@ -105,7 +105,7 @@ def test_version_is_answered_in_every_state_of_the_daemon(node: Node, daemon: st
     assert answer == {"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]}
 
 
-def test_fast_lane_imports_only_built_in_modules(node: Node, sandbox: Sandbox) -> None:
+def test_request_to_the_daemon_imports_only_built_in_modules(node: Node, sandbox: Sandbox) -> None:
     write_stub("stub", 'cat >/dev/null; [ $CNI_COMMAND = DEL ] || printf \'{"cniVersion":"0.3.1"}\'')
     primary_of({"type": "stub"}, version="0.3.1")
     text = EXECUTABLE.read_text().splitlines()
@@ -165,7 +165,11 @@ def test_idle_daemon_holds_no_namespace(node: Node) -> None:
     node.remove_pod(pod)
     pid = node.daemon.process.pid
 
-    wait_until(lambda: not [target for target in opened(pid) if target.startswith("net:")], 5, "it is idle")
+    wait_until(
+        lambda: not [target for target in opened(pid) if target.startswith("net:")],
+        5,
+        "the end of its last namespace descriptor",
+    )
 
 
 def test_socket_and_folder_are_roots_alone(node: Node) -> None:
@@ -187,7 +191,7 @@ def test_unknown_configuration_key_stops_the_daemon_with_its_path(node: Node, tm
 
 
 def opened(pid: int) -> list[str]:
-    """Name what a process has open; what it closes meanwhile is not."""
+    """Return the targets of a process's descriptors, without those that it closes meanwhile."""
     targets = []
     for path in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -207,7 +211,7 @@ def configuration() -> bytes:
 
 
 def run(environ: Mapping[str, str], stdin: bytes, status: int = 1) -> dict[str, Any]:
-    """Execute the plugin; gives its JSON, after a look at status and stderr."""
+    """Execute the plugin, assert its status and an empty stderr, and return its JSON."""
     done = subprocess.run([EXECUTABLE], env=dict(environ), input=stdin, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (status, b"")
     answer: dict[str, Any] = json.loads(done.stdout)

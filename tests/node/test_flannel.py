@@ -1,4 +1,4 @@
-"""A primary's DEL that fails is done by the next one, although flannel throws its state away: flannel, a bridge that fails once."""
+"""After a failed DEL the next DEL succeeds, although flannel deletes its state: flannel with a bridge plugin that fails once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +9,13 @@ from simnode.kubernetes.runtime import CniFailed
 from simnode.node import Node
 from tests.node.primaries import PLUGINS, primary_of, write_stub
 
-# As bridge, but its first DEL fails before it has done anything.
+# The plugin bridge, but the first DEL fails before it has done anything.
 FAILS_ONCE = """\
 if [ $CNI_COMMAND = DEL ] && [ ! -e /run/stub-failed ]; then
   touch /run/stub-failed; cat >/dev/null; printf '{"code": 100, "msg": "not today"}'; exit 1
 fi
 exec /opt/cni/bin/bridge"""
-# Debian 12's plugin still leaves its state where the delegate failed; since v1.2.0 it is gone.
+# Debian 12's flannel keeps its state if the delegate failed. Since v1.2.0 flannel deletes it.
 FORGETS = """\
 /opt/cni/bin/.flannel; status=$?
 [ $CNI_COMMAND = DEL ] && rm -f /var/lib/cni/flannel/$CNI_CONTAINERID
@@ -35,7 +35,7 @@ def flannel(request: pytest.FixtureRequest) -> Iterator[None]:
     aside.replace(real)
 
 
-def test_del_that_a_delegate_failed_is_done_by_the_next_one(node: Node, flannel: None, daemon: str) -> None:
+def test_del_that_failed_in_a_delegate_succeeds_the_next_time(node: Node, flannel: None, daemon: str) -> None:
     write_stub("stub", FAILS_ONCE)
     primary_of(FLANNEL)
     pod = node.run_pod("pod")
@@ -45,4 +45,4 @@ def test_del_that_a_delegate_failed_is_done_by_the_next_one(node: Node, flannel:
     kept = [path.name for path in Path("/var/lib/cni/flannel").iterdir()]
     node.remove_pod(pod)
 
-    assert kept == [pod.container_id]  # and `node` finds nothing left over
+    assert kept == [pod.container_id]  # the fixture `node` asserts that nothing is left over

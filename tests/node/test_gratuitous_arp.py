@@ -1,4 +1,4 @@
-"""A neighbour that remembers another hardware address for an address is told the one it has now."""
+"""A gratuitous announcement replaces the hardware address that a neighbour remembers for an address."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def remembered(address: str) -> str:
 
 @pytest.fixture
 def mac() -> Iterator[str]:
-    """The MAC of `net1` of one of two namespaces on one wire; the other end is up and has addresses."""
+    """Connect two namespaces by a veth pair and return the MAC of `net1`. The other end is up and has addresses."""
     for path in (NEIGHBOUR, POD):
         netns.create(path)
     ip(NEIGHBOUR, "link", "add", "wire", "type", "veth", "peer", "name", "net1")

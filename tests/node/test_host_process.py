@@ -1,4 +1,4 @@
-"""Programs of the host's, run by a daemon that is not on it."""
+"""A daemon in other namespaces runs programs of the host."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def test_program_runs_in_the_namespaces_of_the_process_whose_root_is_given(tmp_p
     assert ended.stdout.decode().split() == [*expected, "/"]
 
 
-def test_program_that_is_not_there_on_another_root_is_told(tmp_path: Path) -> None:
+def test_missing_program_on_another_root_is_reported(tmp_path: Path) -> None:
     ended = execute(tmp_path, "/missing", ENVIRON, b"", Terms(5))
 
     assert os.waitstatus_to_exitcode(ended.status) == 126

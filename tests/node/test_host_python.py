@@ -1,4 +1,4 @@
-"""The executable on a host that has nothing: no Python in PATH nor elsewhere, no libc, no shell. Its root is the bundle."""
+"""The executable works on a host without Python, libc and shell: its root folder contains only the bundle."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from tests.node.primaries import PLUGINS, primary_of, set_seconds
 
 BARE = Path("/run/bare")
 CALLS = Path("/run/stub-calls")
-# What a container runtime shares with its plugins; all else that is in the root stands in /run/bare.
+# The folders that a container runtime shares with its plugins. All else in the root folder is in /run/bare.
 SHARED = ("proc", "run", "sys", "dev", "etc/cni", "var/lib/cni", "var/lib/kubelet")
-# Mounted for each request, in a namespace of its own: only so are sandboxes' namespaces among it.
+# Each request mounts them in a mount namespace of its own, so that the mounts of the sandboxes' namespaces are included.
 ENTER = f"""#!/bin/sh
 exec unshare --mount --propagation private sh -c '
 for folder in {" ".join(SHARED)}; do mount --rbind /$folder {BARE}/$folder; done
 exec env --unset=PATH $(command -v chroot) {BARE} {PLUGINS}/railnet'
 """
-# A primary plugin that needs no more than the bundle, either.
+# A primary plugin that needs only the bundle, too.
 STUB = f"""#!{{interpreter}} {host_python.FLAGS}
 import posix
 
@@ -38,7 +38,7 @@ if command == b"ADD":
 
 @pytest.fixture
 def bare(node: Node) -> Iterator[None]:
-    """Have the node's requests served in a root with nothing but the bundle and the stub."""
+    """Serve the node's requests in a root folder that contains only the bundle and the stub."""
     for folder in SHARED:
         (BARE / folder).mkdir(parents=True)
     below = BARE / PLUGINS.relative_to("/")
@@ -56,7 +56,7 @@ def bare(node: Node) -> Iterator[None]:
     shutil.rmtree(BARE)
 
 
-# proc, run, sys, dev, etc, var and opt.
+# The seven folders are proc, run, sys, dev, etc, var and opt.
 RESULT = b'{"cniVersion": "0.4.0", "ips": [], "here": 7}'
 
 
@@ -80,7 +80,7 @@ def test_pod_with_a_rail_needs_nothing_of_the_host(node: Node) -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_slow_lane_reads_kubelets_checkpoint_on_a_host_that_has_nothing(node: Node) -> None:
+def test_executable_without_a_daemon_reads_kubelets_checkpoint_on_a_host_that_has_nothing(node: Node) -> None:
     identity = PodIdentity("late", "default", "uid-late")
     node.kubelet.allocate(identity, RESOURCE, 1)
     node.stop_daemon()

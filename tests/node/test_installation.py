@@ -1,4 +1,4 @@
-"""Railnet comes to a node, is upgraded, and goes, while pods come and go; other tools write beside it."""
+"""Railnet is installed, upgraded and uninstalled while pods come and go and while other tools write configurations."""
 
 import http.client
 import json
@@ -24,20 +24,20 @@ FLANNEL = NETWORKS / "10-flannel.conflist"
 BUNDLES = PLUGINS / ".railnet"
 CACHES = Path("/var/lib/cni")
 
-# As `railnet`, but of another version, so that its bundle and its executable are others.
+# Runs `railnet` as another version, so that its bundle and its executable differ.
 OTHER_VERSION = "import sys; from railnet import __main__; from railnet.install import host_python; host_python.VERSION = sys.argv.pop(1); __main__.main()"
 
 
 @pytest.fixture
 def bare() -> Iterator[Node]:
-    """A node with flannel and nothing of Railnet's."""
+    """Provide a node with flannel and without Railnet."""
     with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), vfs=2) as node:
         yield node
 
 
 @pytest.fixture
 def node(bare: Node) -> Node:
-    """A node where Railnet is installed and serves."""
+    """Provide a node where Railnet is installed and serves."""
     bare.install()
     bare.start_daemon()
     return bare
@@ -45,12 +45,12 @@ def node(bare: Node) -> Node:
 
 @pytest.fixture(params=[False, True], ids=["containerd", "CRI-O"])
 def runtime(request: pytest.FixtureRequest, bare: Node) -> str:
-    """Have the runtime DEL with the configuration that is there, or with the one that ADD was made with."""
+    """Choose the configuration of the runtime's DEL: the present one, or the one that ADD was made with."""
     bare.runtime.remembers = request.param
     return "CRI-O" if request.param else "containerd"
 
 
-# It comes.
+# Railnet is installed.
 
 
 def test_runtime_uses_the_primary_until_the_daemon_serves(bare: Node) -> None:
@@ -88,7 +88,7 @@ def test_installation_that_does_not_answer_changes_nothing(node: Node) -> None:
     assert (PLUGINS / "railnet").read_bytes() == before
 
 
-def test_missing_primary_is_waited_for_and_said(bare: Node) -> None:
+def test_daemon_waits_for_a_missing_primary_and_reports_it(bare: Node) -> None:
     content = FLANNEL.read_bytes()
     FLANNEL.unlink()
     bare.install()
@@ -104,7 +104,7 @@ def test_missing_primary_is_waited_for_and_said(bare: Node) -> None:
     assert plugins_of(OURS) == ["railnet"]
 
 
-# It stays.
+# Railnet keeps its configuration in place.
 
 
 @pytest.mark.parametrize("name", [f"{OURS.name}.cilium_bak", f"{OURS.name}.bak"])
@@ -131,7 +131,7 @@ def test_primary_that_another_tool_replaces_is_followed(node: Node) -> None:
     assert address.startswith("10.99.0.")
 
 
-def test_primary_that_is_half_written_is_no_reason_to_change_anything(node: Node) -> None:
+def test_half_written_primary_changes_nothing(node: Node) -> None:
     content, ours = FLANNEL.read_bytes(), OURS.read_bytes()
     FLANNEL.write_bytes(content[:40])
     until(lambda: "is not JSON" in probe("/readyz")[1])
@@ -147,7 +147,7 @@ def test_primary_that_is_half_written_is_no_reason_to_change_anything(node: Node
     assert (failure.value.code, broken) == (7, ours)
 
 
-def test_configuration_that_another_sorts_before_makes_the_vfs_unhealthy_at_once(node: Node) -> None:
+def test_vfs_are_unhealthy_at_once_when_another_configuration_sorts_first(node: Node) -> None:
     other = NETWORKS / "00-multus.conf"
     other.write_text('{"cniVersion": "0.3.1", "name": "multus", "type": "multus"}')
     node.kubelet.wait_for_devices(RESOURCE, 0, 5)
@@ -160,7 +160,7 @@ def test_configuration_that_another_sorts_before_makes_the_vfs_unhealthy_at_once
     assert "it takes 00-multus.conf" in ready[1]
 
 
-def test_upgrades_fail_no_request_and_leave_one_bundle(node: Node) -> None:
+def test_no_request_fails_during_upgrades_and_one_bundle_is_left(node: Node) -> None:
     stop, failures = threading.Event(), []
     pods = [0, 0]
 
@@ -218,7 +218,7 @@ def test_next_daemon_waits_for_the_end_of_the_one_before(node: Node) -> None:
     pod = node.run_pod("train", vfs=1)
     first = node.daemon.process
     with subprocess.Popen(command("node"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as second:
-        said = next(line for line in second.stderr if "another railnet daemon" in line)
+        warning = next(line for line in second.stderr if "another railnet daemon" in line)
         drain = threading.Thread(target=second.stderr.read)
         drain.start()
         alive = second.poll() is None
@@ -230,15 +230,15 @@ def test_next_daemon_waits_for_the_end_of_the_one_before(node: Node) -> None:
         second.send_signal(signal.SIGTERM)
         drain.join()
 
-    assert ("waiting for its end" in said, alive, answered) == (True, True, 200)
+    assert ("waiting for its end" in warning, alive, answered) == (True, True, 200)
     assert second.returncode == 0
     assert left_of_pods() == []
 
 
-# What it says about itself.
+# Railnet reports its health.
 
 
-def test_health_tells_the_truth(node: Node) -> None:
+def test_health_endpoints_follow_the_daemons_state(node: Node) -> None:
     until(lambda: probe("/readyz") == (200, "ok\n"))
     node.kubelet.stop()
     until(lambda: probe("/readyz")[0] == 503)
@@ -252,12 +252,12 @@ def test_health_tells_the_truth(node: Node) -> None:
         probe("/healthz")
 
 
-# It finds nothing to do.
+# The node has no card.
 
 
 @pytest.fixture
 def cardless() -> Iterator[Node]:
-    """A node without an InfiniBand card, and the node configuration of those that have one."""
+    """Provide a node without an InfiniBand card whose node configuration is for nodes that have one."""
     with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), pfs=()) as node:
         document = json.loads(CONFIGURATION.read_text())
         document["provision"] = [{"pf": "0000:03:00.0", "vfs": 8}]
@@ -277,7 +277,7 @@ def test_node_without_a_card_is_served_and_offers_nothing(cardless: Node) -> Non
     assert left_of_pods() == []
 
 
-# It goes.
+# Railnet is uninstalled.
 
 
 def test_stopped_daemon_leaves_the_runtime_as_it_is(node: Node) -> None:
@@ -396,7 +396,7 @@ def test_uninstall_of_a_daemonset_stays_and_is_ready_when_all_is_done(
     assert there == (False, False)
 
 
-def test_railnet_may_come_again_after_an_uninstall(node: Node) -> None:
+def test_railnet_can_be_installed_again_after_an_uninstall(node: Node) -> None:
     node.stop_daemon()
     railnet("uninstall")
 
@@ -414,7 +414,7 @@ HOST_LOCAL = {"type": "host-local", "subnet": "10.99.0.0/24"}
 
 @pytest.fixture
 def uninstalling() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start `railnet uninstall`; it is ended after the test."""
+    """Return a function that starts `railnet uninstall`. The process is ended after the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -463,7 +463,7 @@ def links_of(pod: Pod) -> set[str]:
 
 
 def left_of_pods() -> list[str]:
-    """Say what pods left behind, from disk and kernel."""
+    """Return what pods left behind, according to the disk and the kernel."""
     left = [*CACHES.glob("networks/*/*.*.*.*"), *CACHES.glob("flannel/*"), *CACHES.glob("results/*")]
     left += [*RUN.glob("journal/*"), *(path for path in RUN.glob("lock/*"))]
     return [str(path) for path in left] + [name for name in node_links() if name.startswith("veth")]
@@ -472,12 +472,12 @@ def left_of_pods() -> list[str]:
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     give_up = time.monotonic() + seconds
     while not _holds(condition):
-        assert time.monotonic() < give_up, "it did not happen"
+        assert time.monotonic() < give_up, "the condition did not come true in time"
         time.sleep(0.02)
 
 
 def _holds(condition: Callable[[], bool]) -> bool:
     try:
         return condition()
-    except (ConnectionError, ValueError, FileNotFoundError):  # nobody listens yet; half written
+    except (ConnectionError, ValueError, FileNotFoundError):  # no process listens yet, or the file is half written
         return False

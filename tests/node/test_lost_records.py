@@ -1,4 +1,4 @@
-"""Records that cannot be read, or are not there: what their sandboxes have is known from the kernel."""
+"""A record is unreadable or missing: the daemon learns from the kernel what the sandbox has."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def _quarantine_is_looked_at() -> Iterator[None]:
 
 
 def without_record(node: Node, pod: Pod, how: str) -> None:
-    """Have the daemon start with the record of a pod damaged or gone."""
+    """Restart the daemon after the record of a pod was damaged or deleted."""
     path = record_of(pod)
     node.kill_daemon()
     content = path.read_bytes()
@@ -61,7 +61,7 @@ def test_vf_of_a_living_pod_whose_record_was_lost_stays_its_own_until_its_del(no
     without_record(node, pod, how)
 
     (after,) = records()
-    node.kubelet.pre_start(pod.identity)  # a container of it may start again
+    node.kubelet.pre_start(pod.identity)  # a container of the pod may start again
     other = node.run_pod("other", vfs=1)
     answered = ping(other.netns, "10.56.3.1", ifname="net1")
     node.remove_pod(other)
@@ -108,16 +108,16 @@ def test_vf_whose_record_was_lost_and_whose_namespace_has_ended_is_free_and_has_
     assert [path.name for path in QUARANTINE.iterdir()] == [f"{pod.container_id}@eth0.json"]
 
 
-def test_vf_that_somebody_moved_is_not_given_out_and_says_why(node: Node) -> None:
+def test_vf_in_a_foreign_namespace_is_not_offered_and_the_log_says_why(node: Node) -> None:
     netns.create(HELD)
     node.kill_daemon()
-    # What ADD writes on a netdev, since this kernel tells no PCI device of a simulated one.
+    # ADD writes this alias on a netdev, because the kernel knows no PCI device of a simulated netdev.
     subprocess.run(["ip", "link", "set", "ibs5v3", "alias", "railnet 0000:03:00.4 ibs5v3"], check=True)
     subprocess.run(["ip", "link", "set", "ibs5v3", "netns", "held"], check=True)
     try:
         node.start_daemon(wait=False)
         until(lambda: len(node.kubelet.healthy(RESOURCE)) == node.vfs - 1)
-        said = node.daemon.log()
+        log = node.daemon.log()
         node.kill_daemon()
         inside(HELD, "ip", "link", "set", "ibs5v3", "netns", str(os.getpid()))
         node.hca.settle()
@@ -125,7 +125,7 @@ def test_vf_that_somebody_moved_is_not_given_out_and_says_why(node: Node) -> Non
     finally:
         netns.remove(HELD)
 
-    assert "VF 0000:03:00.4 is in network namespace /run/netns/held" in said
+    assert "VF 0000:03:00.4 is in network namespace /run/netns/held" in log
     assert left_over(node) == []
 
 
@@ -145,7 +145,7 @@ def test_netdev_that_was_moved_out_of_its_pod_is_found_at_del(node: Node) -> Non
     assert "ibs5v0" in node_links()
 
 
-def test_namespace_that_is_bound_nowhere_any_more_lives_as_long_as_its_processes(node: Node) -> None:
+def test_namespace_without_a_mount_point_lives_as_long_as_its_processes(node: Node) -> None:
     pod = node.run_pod("train", vfs=1)
     with subprocess.Popen(["nsenter", f"--net={pod.netns}", "sleep", "600"]) as process:
         own = Path(f"/proc/{process.pid}/ns/net")
@@ -166,9 +166,9 @@ def test_namespace_that_is_bound_nowhere_any_more_lives_as_long_as_its_processes
     assert left == []
 
 
-def test_vf_with_a_driver_and_without_a_netdev_anywhere_is_bound_anew(node: Node) -> None:
-    """Takes ten seconds: a netdev may be on its way, so it is first seen missing, and at the next sweep taken for lost."""
-    path = Path("/run/nowhere")  # where nobody looks
+def test_driver_is_bound_again_for_a_vf_without_a_netdev_anywhere(node: Node) -> None:
+    """The test takes ten seconds. A missing netdev may be on its way, so only the sweep after the next counts it as lost."""
+    path = Path("/run/nowhere")  # no daemon searches here
     netns.create(path)
     node.kill_daemon()
     try:
@@ -187,5 +187,5 @@ def test_vf_with_a_driver_and_without_a_netdev_anywhere_is_bound_anew(node: Node
 def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     give_up = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < give_up, "it did not happen"
+        assert time.monotonic() < give_up, "the condition did not come true in time"
         time.sleep(0.02)

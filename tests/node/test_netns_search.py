@@ -1,4 +1,4 @@
-"""Which addresses the namespaces of a node have, however each is kept; and a veth that is deleted only as it is known."""
+"""The addresses in a node's namespaces are found, whether a mount or a process keeps the namespace. A veth is deleted only by name and address."""
 
 import subprocess
 import uuid
@@ -43,7 +43,7 @@ def test_namespace_that_is_bound_lives_until_it_is_not(bound: Path) -> None:
     assert (has("10.7.7.7"), has("fd77::7"), netns_search.is_bound(ROOT, str(bound))) == (False, False, False)
 
 
-def test_namespace_is_found_by_where_it_is_bound(bound: Path) -> None:
+def test_namespace_is_found_by_its_mount_point(bound: Path) -> None:
     inode = bound.stat().st_ino
 
     found = {one.path: one.inode for one in orphan_netdevs.namespaces(ROOT)}
@@ -55,7 +55,7 @@ def test_namespace_that_a_process_is_in_lives_with_it(bound: Path) -> None:
     give(bound, "10.7.7.8/32")
     command = ["nsenter", f"--net={bound}", "sh", "-c", "echo; cat"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    process.stdout.readline()  # it has entered
+    process.stdout.readline()  # it has entered the namespace
     netns.remove(bound)
 
     lives = has("10.7.7.8")
@@ -64,7 +64,7 @@ def test_namespace_that_a_process_is_in_lives_with_it(bound: Path) -> None:
     assert (lives, has("10.7.7.8")) == (True, False)
 
 
-def test_nodes_own_addresses_are_nobody_elses(bound: Path) -> None:
+def test_addresses_of_the_nodes_own_namespace_do_not_count(bound: Path) -> None:
     subprocess.run(["ip", "address", "add", "10.7.7.9/32", "dev", "lo"], check=True)
 
     assert not has("10.7.7.9")
@@ -73,7 +73,7 @@ def test_nodes_own_addresses_are_nobody_elses(bound: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/proc/self/status", "/run", "/nowhere", "/run/\0"])
-def test_what_is_no_namespace_is_none(path: str) -> None:
+def test_path_of_another_kind_is_no_namespace(path: str) -> None:
     assert not netns_search.is_bound(ROOT, path)
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_namespace_is_none(path: str) -> None:
         (["veth", "peer", "name", "living1"], "living9", "02:00:00:00:00:07", False),
         (["bridge"], "living0", "02:00:00:00:00:07", False),
     ],
-    ids=["it", "another's address", "another's name", "no veth"],
+    ids=["both match", "another address", "another name", "no veth"],
 )
 def test_veth_is_deleted_by_name_and_address_together(
     kind: list[str], ifname: str, address: str, deleted: bool

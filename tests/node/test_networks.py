@@ -1,4 +1,4 @@
-"""Networks that a pod can choose: what its rails get, who may have them, and that nothing of them stays."""
+"""Networks that a pod can choose: the addresses of its rails, which namespaces may use them, and that nothing is left over."""
 
 import json
 import subprocess
@@ -67,7 +67,7 @@ def annotated(network: str, annotations: dict[str, str]) -> dict[str, Any]:
 
 
 def refused(node: Node, network: str, namespace: str = "default", **annotations: str) -> CniFailed:
-    """Run a pod that is refused; its devices are given back."""
+    """Run a pod that is refused and give its devices back. Return the failure."""
     identity = PodIdentity("refused", namespace, str(uuid.uuid4()))
     node.kubelet.allocate(identity, RESOURCE, 1)
     with pytest.raises(CniFailed) as raised:
@@ -123,7 +123,7 @@ def test_static_address_of_a_living_pod_is_refused(configured: Node) -> None:
         ("partition", "default", {}, 101, "is partition 0x8001: its port is in the partitions 0xffff"),
     ],
 )
-def test_pod_is_refused_in_words_and_leaves_nothing(
+def test_refused_pod_gets_a_message_and_leaves_nothing(
     configured: Node, network: str, namespace: str, annotations: dict[str, str], code: int, words: str
 ) -> None:
     error = refused(configured, network, namespace, **annotations)
@@ -149,7 +149,7 @@ def test_ipam_plugin_gives_each_rail_an_address_and_routes_and_takes_them_back(c
     assert list(HOST_LOCAL.glob("10.*")) == []
 
 
-def test_ipam_plugin_that_has_no_address_left_fails_the_pod_with_its_own_words(configured: Node) -> None:
+def test_ipam_plugin_without_a_free_address_fails_the_pod_with_its_own_message(configured: Node) -> None:
     pods = [run_pod(configured, "leased", 2) for _ in range(2)]  # .2 to .5
     last = run_pod(configured, "leased")
     error = refused(configured, "leased")
@@ -177,7 +177,7 @@ def test_ipam_address_of_a_pod_deleted_without_a_daemon_is_given_back_by_the_nex
     configured.remove_pod(pod)
     held = [path.name for path in HOST_LOCAL.glob("10.*")]
     configured.start_daemon()
-    wait_until(lambda: list(HOST_LOCAL.glob("10.*")) == [], 10, "the address is given back")
-    wait_until(lambda: left_over(configured) == [], 10, "its record, which goes after it, is gone")
+    wait_until(lambda: list(HOST_LOCAL.glob("10.*")) == [], 10, "the return of the address")
+    wait_until(lambda: left_over(configured) == [], 10, "the removal of its record, which is last")
 
     assert [f"{address}/29" for address in held] == given

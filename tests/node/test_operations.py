@@ -1,4 +1,4 @@
-"""What a churn says of a leak."""
+"""The churn reports a leak with its history, and judges nothing too early."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from simnode.node import Node
 from tests.simnode.leaks import locked
 
 
-def test_leak_is_told_with_what_was_done_to_its_sandbox(node: Node) -> None:
-    node.remove_pod(node.run_pod("first"))  # it makes the bridge
+def test_leak_is_reported_with_the_operations_on_its_sandbox(node: Node) -> None:
+    node.remove_pod(node.run_pod("first"))  # this pod makes the bridge
     tally = Tally(seed=7)
     operations = Operations(node, tally, quiet_seconds=0)
     before = node.look()
@@ -25,18 +25,19 @@ def test_leak_is_told_with_what_was_done_to_its_sandbox(node: Node) -> None:
     with locked(planted):
         operations.look(before)
 
-    (told,) = (one for one in tally.wrong if one.startswith("file left over"))  # the daemon may be looking at its node
-    assert told.startswith(f"file left over: file {planted}")
-    assert f"ADD without: ok, {sandbox.container_id[:12]}" in told
-    assert f"DEL: ok, {sandbox.container_id[:12]}" in told
-    assert f"INFO cni.server: DEL {sandbox.container_id[:12]} of pod default/leaking took" in told
+    # The daemon may have descriptors open meanwhile, which count as left over, too.
+    (reported,) = (one for one in tally.wrong if one.startswith("file left over"))
+    assert reported.startswith(f"file left over: file {planted}")
+    assert f"ADD without: ok, {sandbox.container_id[:12]}" in reported
+    assert f"DEL: ok, {sandbox.container_id[:12]}" in reported
+    assert f"INFO cni.server: DEL {sandbox.container_id[:12]} of pod default/leaking took" in reported
 
 
-def test_what_the_runtime_forgot_is_not_judged_before_anybody_may_collect_it(node: Node) -> None:
+def test_forgotten_sandbox_is_not_judged_before_the_daemon_may_collect_it(node: Node) -> None:
     tally = Tally(seed=7)
-    operations = Operations(node, tally, quiet_seconds=10)  # a veth goes a moment after its other end's namespace
+    operations = Operations(node, tally, quiet_seconds=10)  # a veth disappears a moment after the namespace of its peer
     first = operations.make_sandbox(PodIdentity("first", "default", "uid-first"), 20001)
-    assert operations.add(first)  # it makes the bridge, and the chains that all port mappings share
+    assert operations.add(first)  # this ADD makes the bridge, and the chains that all port mappings share
     operations.tear_down(first)
     before = node.look()
     forgotten = operations.make_sandbox(PodIdentity("forgotten", "default", "uid-forgotten"), 20001)
@@ -49,13 +50,13 @@ def test_what_the_runtime_forgot_is_not_judged_before_anybody_may_collect_it(nod
     assert tally.wrong == []
 
 
-def test_address_of_nobody_is_not_judged_before_anybody_may_collect_it(node: Node) -> None:
+def test_address_without_an_owner_is_not_judged_before_the_daemon_may_collect_it(node: Node) -> None:
     tally = Tally(seed=7)
     operations = Operations(node, tally, quiet_seconds=10)
     node.remove_pod(node.run_pod("first"))
     before = node.look()
     planted = Path("/var/lib/cni/networks/cbr0/10.244.3.200")
-    planted.touch()  # as host-local leaves it that is killed before it writes for whom
+    planted.touch()  # host-local leaves an empty file if it is killed before it writes the owner
 
     operations.look(before)
 

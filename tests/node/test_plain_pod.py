@@ -1,4 +1,4 @@
-"""A pod without a rail is untouched, whatever state the daemon is in."""
+"""Railnet changes nothing for a pod without a rail, in every state of the daemon."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from simnode.kubernetes.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, RUN, primary_of, write_stub
 
-# Odd spacing, key order, unknown keys, escapes, a number no float holds, and no newline at the end.
+# Odd spacing, key order, unknown keys, escapes, a number that no float holds, and no newline at the end.
 ODD = '{ "ips":[ {"address" :"10.9.9.9/24","x-unknown":1.10} ],\n\t"zeta": 12345678901234567890, "cniVersion":"0.4.0" ,"name": "a\\u0062"}'
 
 
@@ -40,7 +40,7 @@ def test_plain_pod_gets_flannels_result_up_to_mac_veth_and_ip(node: Node, daemon
 
 @pytest.fixture
 def pending(node: Node) -> Iterator[PodIdentity]:
-    """A pod that kubelet gave a device to and whose sandbox does not exist yet."""
+    """Admit a pod with a device whose sandbox does not exist yet."""
     identity = PodIdentity("pending", "default", "uid-pending")
     node.kubelet.allocate(identity, RESOURCE, 1)
     yield identity
@@ -91,7 +91,7 @@ def test_plain_pod_works_in_each_cni_version(node: Node, version: str) -> None:
 
 
 def masked(result: bytes) -> str:
-    """Take MAC addresses, veth names, namespace paths and the pod's IP out of a result; spacing and order stay."""
+    """Replace MAC addresses, veth names, namespace paths and the pod's IP of a result by constants. Spacing and order stay."""
     text = re.sub(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "MAC", result.decode())
     text = re.sub(r"veth[0-9a-f]+", "VETH", text)
     text = re.sub(r"/run/netns/[-\w]+", "NETNS", text)

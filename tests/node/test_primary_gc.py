@@ -1,4 +1,4 @@
-"""What dead pods left of the primary network is taken back, and nobody else's; by the real flannel, bridge and host-local."""
+"""What dead pods left of the primary network is taken back by the real flannel, bridge and host-local; other pods keep theirs."""
 
 import fcntl
 import json
@@ -21,19 +21,19 @@ from tests.node.test_flannel import FAILS_ONCE
 
 CNI = Path("/var/lib/cni")
 ADDRESSES, STATES, RESULTS = CNI / "networks/cbr0", CNI / "flannel", CNI / "results"
-LONG_AGO = 100.0  # seconds; an ADD takes 90 at most, and the machine under test may have been up for some minutes only
+LONG_AGO = 100.0  # seconds: longer than the 90 of an ADD, and shorter than the uptime of a machine that has just booted
 SWEPT_SECONDS = 20.0
 MAPPING = {"portMappings": [{"hostPort": 8123, "containerPort": 80, "protocol": "tcp"}]}
 
 
 def traces(container_id: str) -> list[Path]:
-    """Find the files of the primary's plugins and of libcni that are about a container."""
+    """Return the files of the primary's plugins and of libcni that belong to a container."""
     files = [path for folder in ("networks/*", "flannel", "results") for path in CNI.glob(f"{folder}/*")]
     return [path for path in files if container_id in path.name or container_id in text(path)]
 
 
 def text(path: Path) -> str:
-    """Read a file; one that a sweep has just removed says nothing."""
+    """Return the content of a file; it is empty if a sweep has just removed the file."""
     try:
         return path.read_text()
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def text(path: Path) -> str:
 
 
 def mapped() -> bool:
-    """Tell whether the packet filter has rules for the mapped port."""
+    """Return whether the packet filter has rules for the mapped port."""
     return "8123" in subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
 
 
@@ -51,14 +51,14 @@ def age(container_id: str, seconds: float = LONG_AGO) -> None:
 
 
 def old(node: Node, name: str, vfs: int = 0, **runtime_config: object) -> Pod:
-    """Run a pod that began before any ADD may last."""
+    """Run a pod whose ADD began longer ago than any ADD may take."""
     pod = node.run_pod(name, vfs, capability_args=runtime_config)
     age(pod.container_id)
     return pod
 
 
 def dead(node: Node, name: str, vfs: int = 0, **runtime_config: object) -> Pod:
-    """Have a pod die long after its start, without a DEL and forgotten by the runtime."""
+    """Let a pod die long after its start, without a DEL. The runtime does not list it any more."""
     pod = old(node, name, vfs, **runtime_config)
     node.destroy_netns(pod)
     node.kubelet.remove(pod.identity)
@@ -67,13 +67,13 @@ def dead(node: Node, name: str, vfs: int = 0, **runtime_config: object) -> Pod:
 
 
 def cbr0_of(plugin: dict[str, object], **keys: object) -> None:
-    """Make this plugin the primary, of the name that Railnet's configuration has, as a primary's always is."""
+    """Make this plugin the primary network, with the network name of Railnet's configuration."""
     write_primary(json.dumps({"cniVersion": "0.4.0", "name": "cbr0", **keys, "plugins": [plugin]}))
 
 
 @pytest.fixture(autouse=True)
 def silent(node: Node) -> Iterator[Path]:
-    """The runtime's socket, aside: no sweep that comes just now takes back what a test has just made of this boot."""
+    """Move the runtime's socket away, so that no sweep takes back what a test makes in this boot, and return the new path."""
     aside = cri.SOCKET.rename(cri.SOCKET.with_suffix(".aside"))
     yield aside
     if aside.exists():
@@ -81,26 +81,26 @@ def silent(node: Node) -> Iterator[Path]:
 
 
 def sweep(node: Node, silent: Path) -> None:
-    """Have the daemon sweep, which it does at its start, with a runtime that answers."""
+    """Restart the daemon with a runtime that answers: the daemon sweeps at its start."""
     node.stop_daemon()
     silent.rename(cri.SOCKET)
     node.start_daemon()
 
 
 def is_taken_back(pod: Pod) -> None:
-    lock = RUN / "lock" / f"{pod.container_id}@eth0"  # which goes last
+    lock = RUN / "lock" / f"{pod.container_id}@eth0"  # the lock is removed last
 
     def is_over() -> bool:
         return not traces(pod.container_id) and not lock.exists()
 
-    wait_until(is_over, SWEPT_SECONDS, f"{pod.name}'s leftovers are taken back")
+    wait_until(is_over, SWEPT_SECONDS, f"the removal of what {pod.name} left")
 
 
-def test_dead_pods_are_found_by_the_sweep_and_nobody_else_is_touched(node: Node, silent: Path) -> None:
+def test_sweep_takes_back_what_dead_pods_left_and_touches_no_other_pod(node: Node, silent: Path) -> None:
     plain, train = dead(node, "dead"), dead(node, "dead-train", vfs=1)
-    forgotten = old(node, "forgotten-by-the-runtime")  # as one of another client of the runtime's
+    forgotten = old(node, "forgotten-by-the-runtime")  # as a pod of another client of the runtime
     node.runtime._listed.discard(forgotten.container_id)
-    (RESULTS / f"cbr0-{forgotten.container_id}-eth0").unlink()  # its address alone tells that it lives
+    (RESULTS / f"cbr0-{forgotten.container_id}-eth0").unlink()  # only its address shows that it lives
     remembered = old(node, "remembered")
     netns.remove(remembered.netns)
     young = node.run_pod("young")
@@ -139,7 +139,7 @@ def test_port_mappings_that_libcni_has_forgotten_go_with_the_rest(node: Node, si
 
 @pytest.fixture
 def other_networks() -> Iterator[list[Path]]:
-    """Books of other networks, older than the boot; and a file of nobody's knowing."""
+    """Write state files of other networks that are older than the boot, and a file of unknown origin."""
     content = {
         CNI / "networks/other/10.9.9.9": "0ddba11\r\neth0",
         STATES / "0ddba11": '{"name": "other", "type": "bridge"}',
@@ -156,26 +156,31 @@ def other_networks() -> Iterator[list[Path]]:
     (CNI / "networks/other").rmdir()
 
 
-def test_what_is_older_than_the_boot_belongs_to_nobody(node: Node, other_networks: list[Path]) -> None:
+def test_state_that_is_older_than_the_boot_is_taken_back(node: Node, other_networks: list[Path]) -> None:
     lost = dead(node, "lost", **MAPPING)
     (STATES / lost.container_id).rename(STATES / f".{lost.container_id}.railnet")  # its DEL was killed
-    nobodys, broken = ADDRESSES / "10.244.3.250", STATES / "decafbad"
-    nobodys.touch()
+    ownerless, broken = ADDRESSES / "10.244.3.250", STATES / "decafbad"
+    ownerless.touch()
     broken.write_text('{"na')
-    undeletable = STATES / "decafbed", ADDRESSES / "10.244.3.251"  # the delegate that it names is on this node no more
+    # The node does not have the delegate that this state names.
+    undeletable = STATES / "decafbed", ADDRESSES / "10.244.3.251"
     for path, text in zip(undeletable, ('{"name": "cbr0", "type": "stub-gone"}', "decafbed\r\neth0"), strict=True):
         path.write_text(text)
-    alive = node.run_pod("alive")  # whose clock was set right after its start
+    alive = node.run_pod("alive")  # the clock was set after the start of this pod
     node.runtime._listed.add(lost.container_id)
-    nobodys_any_more = (nobodys, broken, *undeletable)
-    for path in (*nobodys_any_more, *traces(lost.container_id), *traces(alive.container_id)):
+    without_owner = (ownerless, broken, *undeletable)
+    for path in (*without_owner, *traces(lost.container_id), *traces(alive.container_id)):
         os.utime(path, (86400, 86400))
     before = traces(alive.container_id)
 
     node.stop_daemon()
     node.start_daemon()
     is_taken_back(lost)
-    wait_until(lambda: not any(path.exists() for path in nobodys_any_more), SWEPT_SECONDS, "all else is taken back")
+    wait_until(
+        lambda: not any(path.exists() for path in without_owner),
+        SWEPT_SECONDS,
+        "the removal of all state without an owner",
+    )
 
     node.runtime._listed.discard(lost.container_id)
     assert traces(alive.container_id) == before
@@ -191,14 +196,14 @@ def test_plugin_that_hangs_for_a_dead_pod_has_its_lock_and_ends_with_the_daemon(
     write_stub("flannel", f"readlink /proc/$$/fd/* > {begun}.tmp; mv {begun}.tmp {begun}; exec sleep 60")
     try:
         sweep(node, silent)
-        wait_until(begun.exists, SWEPT_SECONDS, "its DEL has begun")
+        wait_until(begun.exists, SWEPT_SECONDS, "the start of its DEL")
         status = node.stop_daemon()
     finally:
         aside.replace(flannel)
     node.start_daemon()
 
     is_taken_back(lost)
-    assert status == 0  # SIGKILL would be its end if it had not ended ten seconds after SIGTERM
+    assert status == 0  # a daemon that does not end within ten seconds after SIGTERM is killed
     assert str(RUN / "lock" / f"{lost.container_id}@eth0") in begun.read_text().split()
 
 
@@ -208,10 +213,10 @@ def test_plugin_that_hangs_for_a_dead_pod_has_its_lock_and_ends_with_the_daemon(
 def test_nothing_of_this_boot_is_taken_back_while_the_runtime_does_not_answer(node: Node, silent: Path) -> None:
     lost = dead(node, "lost")
     node.stop_daemon()
-    said = node.daemon.log().count("host.cri")
+    warnings = node.daemon.log().count("host.cri")
 
     node.start_daemon()
-    wait_until(lambda: node.daemon.log().count("host.cri") > said, SWEPT_SECONDS, "it is said")
+    wait_until(lambda: node.daemon.log().count("host.cri") > warnings, SWEPT_SECONDS, "the warning")
     kept = traces(lost.container_id)
     sweep(node, silent)
 
@@ -242,7 +247,7 @@ def test_gc_takes_back_what_is_not_listed(node: Node) -> None:
     assert traces(listed_.container_id) == []
 
 
-def test_gc_by_who_shares_the_network_collects_nothing_of_this_boot(node: Node) -> None:
+def test_gc_of_a_runtime_that_shares_the_network_collects_nothing_of_this_boot(node: Node) -> None:
     bridge = {"type": "bridge", "bridge": "stub0", "isGateway": True}
     primary = {**bridge, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]]}}
     cbr0_of(primary)
@@ -258,7 +263,7 @@ def test_gc_by_who_shares_the_network_collects_nothing_of_this_boot(node: Node) 
     assert traces(others.container_id) == []
 
 
-def test_container_that_somebody_is_at_is_left_alone(node: Node) -> None:
+def test_container_whose_lock_is_held_is_left_alone(node: Node) -> None:
     pod = dead(node, "dead")
     path = RUN / f"lock/{pod.container_id}@eth0"
 
@@ -272,7 +277,7 @@ def test_container_that_somebody_is_at_is_left_alone(node: Node) -> None:
     assert traces(pod.container_id) == []
 
 
-def test_container_whose_add_takes_longer_than_any_should_is_left_alone(node: Node) -> None:
+def test_container_whose_add_takes_too_long_is_left_alone(node: Node) -> None:
     began, go_on = Path("/run/stub-began"), Path("/run/stub-go-on")
     wait = f"touch {began}; until [ -e {go_on} ]; do sleep 0.05; done"
     write_stub("stub", f"[ $CNI_COMMAND = ADD ] && {{ {wait}; }}; exec /opt/cni/bin/bridge")
@@ -280,7 +285,7 @@ def test_container_whose_add_takes_longer_than_any_should_is_left_alone(node: No
 
     with ThreadPoolExecutor(1) as kubelet:
         starting = kubelet.submit(node.run_pod, "starting")
-        wait_until(began.exists, 20, "the delegate is executed")
+        wait_until(began.exists, 20, "the start of the delegate")
         (state,) = STATES.iterdir()
         age(state.name)
         answer = invoke(node, "GC", **listed())
@@ -292,7 +297,7 @@ def test_container_whose_add_takes_longer_than_any_should_is_left_alone(node: No
     assert (answer.status, kept) == (0, [state])
 
 
-def test_del_that_failed_is_told_and_tried_again_with_the_same_configuration(node: Node) -> None:
+def test_failed_del_is_reported_and_tried_again_with_the_same_configuration(node: Node) -> None:
     write_stub("stub", FAILS_ONCE)
     cbr0_of({"type": "flannel", "delegate": {"type": "stub", "isGateway": True}})
     pod = dead(node, "dead")
@@ -306,7 +311,7 @@ def test_del_that_failed_is_told_and_tried_again_with_the_same_configuration(nod
     assert (again.status, traces(pod.container_id)) == (0, [])
 
 
-def test_veth_goes_with_a_dead_pod_whose_namespace_somebody_keeps(node: Node) -> None:
+def test_veth_of_a_dead_pod_is_deleted_while_a_process_keeps_the_namespace_open(node: Node) -> None:
     pod, other = old(node, "kept"), old(node, "other")
     fd = os.open(pod.netns, os.O_RDONLY)
     node.destroy_netns(pod)

@@ -1,4 +1,4 @@
-"""The capabilities that the manifest names are enough, and each of them is needed; the CNI folders are another user's here."""
+"""The capabilities of the manifest are enough, and each is needed. The CNI folders belong to another user here."""
 
 import json
 import os
@@ -22,7 +22,7 @@ CAPABILITIES = {
     for container in (*_POD["initContainers"], *_POD["containers"])
 }
 FOREIGN = 1000
-_SWEEP_SECONDS = 15.0  # it comes every ten
+_SWEEP_SECONDS = 15.0  # a sweep runs every ten seconds
 LEASES = Path("/var/lib/cni/networks/railnet-default")
 LOG = Path("/run/limited.log")
 OLD = Path("/var/lib/cni/networks/cbr0/10.244.3.99"), Path("/var/lib/cni/flannel/0ddba11")
@@ -37,7 +37,7 @@ IPAM = {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/29"}]]}
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    """A node whose host is seen as from the DaemonSet's container: as the root of process 1."""
+    """Provide a node whose daemon reaches the host as the DaemonSet's container does: at the root of process 1."""
     with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), vfs=1) as node:
         document = json.loads(CONFIGURATION.read_text())
         document["host"] = {"root": "/proc/1/root"}
@@ -45,7 +45,7 @@ def node() -> Iterator[Node]:
         CONFIGURATION.write_text(json.dumps(document))
         for folder in ("/opt/cni/bin", "/etc/cni/net.d"):
             os.chown(folder, FOREIGN, FOREIGN)
-            os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as runtimes have them
+            os.chmod(folder, 0o755)  # noqa: PTH101, S103 - the mode of runtimes
         yield node
 
 
@@ -54,7 +54,7 @@ def limited(capabilities: tuple[str, ...], command: str) -> list[str]:
 
 
 def bounded(capabilities: tuple[str, ...]) -> list[str]:
-    """Begin a command that runs with these capabilities and can never have another."""
+    """Return a command prefix that runs a program with only these capabilities, for good."""
     names = ",".join(["-all", *(f"+{name.lower()}" for name in capabilities)])
     return ["setpriv", f"--bounding-set={names}", "--inh-caps=-all"]
 
@@ -65,9 +65,9 @@ def installs(capabilities: tuple[str, ...]) -> bool:
 
 
 def serves(node: Node, capabilities: tuple[str, ...], seconds: float) -> bool:
-    """Tell whether a daemon with these capabilities gives a pod its rail, and takes all back from one without a DEL.
+    """Return whether a daemon with these capabilities attaches a pod's rail, and takes all back from a pod without a DEL.
 
-    And from one of before the boot what it left of the primary network, by flannel's own DEL.
+    It must also take back, by flannel's own DEL, what a pod from before the boot left of the primary network.
     """
     leave_behind()
     with LOG.open("ab") as output:
@@ -76,8 +76,10 @@ def serves(node: Node, capabilities: tuple[str, ...], seconds: float) -> bool:
         node.kubelet.wait_for_devices(RESOURCE, node.vfs, seconds)
         node.remove_pod(node.run_pod("train", vfs=1))
         node.destroy_netns(node.run_pod("lost", vfs=1))
-        wait_until(lambda: not list(LEASES.glob("*.*.*.*")), _SWEEP_SECONDS, "the address comes back")
-        wait_until(lambda: not any(path.exists() for path in OLD), _SWEEP_SECONDS, "what is older than the boot goes")
+        wait_until(lambda: not list(LEASES.glob("*.*.*.*")), _SWEEP_SECONDS, "the return of the address")
+        wait_until(
+            lambda: not any(path.exists() for path in OLD), _SWEEP_SECONDS, "the removal of what is older than the boot"
+        )
     except (TimeoutError, CniFailed):
         return False
     else:
@@ -88,7 +90,7 @@ def serves(node: Node, capabilities: tuple[str, ...], seconds: float) -> bool:
 
 
 def leave_behind() -> None:
-    """Put what a pod had before the machine's last start where flannel and host-local keep it."""
+    """Write the state that flannel and host-local keep of a pod from before the machine's last start."""
     for path, text in zip(OLD, ("0ddba11\r\neth0", json.dumps(DELEGATE)), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -111,7 +113,7 @@ def test_installation_needs_each_of_its_capabilities(node: Node, capability: str
 
 
 def test_announcing_needs_net_raw() -> None:
-    """By itself: the simulated links know no ARP, so nothing is announced on them."""
+    """The daemon's test cannot show it: simulated links have no ARP, so nothing is announced on them."""
     allowed = [
         subprocess.run(
             [

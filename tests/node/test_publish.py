@@ -1,4 +1,4 @@
-"""What the API server is told of real pods, and that no ADD ever waits for it: it hangs, refuses, or is away."""
+"""The daemon reports real pods to the API server. No ADD waits for an API server that hangs, refuses, or is absent."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def node(shared: Node, cluster: ApiServer) -> Iterator[Node]:
 
 @pytest.fixture
 def held(cluster: ApiServer) -> Iterator[Callable[[], None]]:
-    """An API server that takes requests and answers none, until this is called."""
+    """Make the API server accept requests without an answer, until the returned function is called."""
     release = threading.Event()
 
     def hang(_received: Received) -> Reply | None:
@@ -61,7 +61,7 @@ def held(cluster: ApiServer) -> Iterator[Callable[[], None]]:
 
 
 def known(cluster: ApiServer, name: str, node: Node, vfs: int) -> PodIdentity:
-    """Make a pod in the API server and have kubelet admit it."""
+    """Create a pod in the API server and let kubelet admit it."""
     identity = PodIdentity(name, "default", f"uid-of-{name}")
     cluster.add_pod("default", name, identity.uid)
     if vfs:
@@ -105,7 +105,7 @@ def test_hardware_addresses_are_those_of_the_links_that_have_one(node: Node, clu
     found = hardware_addresses(("eth0", "net1", "net9"), fd)
     os.close(fd)
     expected = {name: link_of(pod.netns, name).get("address") for name in ("eth0", "net1")}
-    annotated(cluster, pod)  # else the next test may receive this
+    annotated(cluster, pod)  # otherwise the next test may receive this request
     node.remove_pod(pod)
 
     assert found == {name: address for name, address in expected.items() if address}
@@ -114,7 +114,7 @@ def test_hardware_addresses_are_those_of_the_links_that_have_one(node: Node, clu
 
 def test_pod_without_a_rail_makes_no_request(node: Node, cluster: ApiServer) -> None:
     plain = node.run_sandbox(known(cluster, "plain", node, 0))
-    pod = node.run_sandbox(known(cluster, "train", node, 1))  # its request would come after those of the plain one
+    pod = node.run_sandbox(known(cluster, "train", node, 1))  # its request comes after any of the plain pod
     annotated(cluster, pod)
     for each in (plain, pod):
         node.remove_pod(each)
@@ -127,20 +127,21 @@ def test_add_is_answered_while_the_api_server_holds_the_request(
 ) -> None:
     first = node.run_sandbox(known(cluster, "first", node, 1))
     cluster.wait_until(lambda: cluster.received)
-    second = node.run_sandbox(known(cluster, "second", node, 1))  # all of it happens while the first is held
+    # The API server holds the first request while these pods are made.
+    second = node.run_sandbox(known(cluster, "second", node, 1))
     plain = node.run_sandbox(known(cluster, "plain", node, 0))
     meanwhile = (len(cluster.received), status(cluster, "first"))
     held()
 
-    told = [annotated(cluster, pod)[1]["interface"] for pod in (first, second)]
+    interfaces = [annotated(cluster, pod)[1]["interface"] for pod in (first, second)]
     for pod in (first, second, plain):
         node.remove_pod(pod)
 
     assert meanwhile == (1, [])
-    assert told == ["net1", "net1"]
+    assert interfaces == ["net1", "net1"]
 
 
-def test_status_arrives_when_the_api_server_is_well_again(node: Node, cluster: ApiServer) -> None:
+def test_status_arrives_when_the_api_server_answers_again(node: Node, cluster: ApiServer) -> None:
     cluster.interfere = lambda _: Reply(503, "etcdserver: leader changed")
     pod = node.run_sandbox(known(cluster, "train", node, 1))
     cluster.wait_until(lambda: len(cluster.received) >= 2)
@@ -191,15 +192,15 @@ def test_daemon_ends_while_the_api_server_hangs(node: Node, cluster: ApiServer, 
     assert (ended, meanwhile) == (0, [])
 
 
-def test_what_waits_when_the_daemon_ends_is_sent_before(node: Node, cluster: ApiServer) -> None:
+def test_daemon_sends_waiting_reports_before_it_ends(node: Node, cluster: ApiServer) -> None:
     cluster.interfere = lambda _: Reply(429, "too many requests", {"Retry-After": "60"})
     pod = node.run_sandbox(known(cluster, "train", node, 1))
     wait_until(lambda: "too many requests" in node.daemon.log(), _SECONDS, "the first failure")
     cluster.interfere = lambda _: None
 
     node.stop_daemon()
-    told = status(cluster, "train")
+    published = status(cluster, "train")
 
     node.start_daemon()
     node.remove_pod(pod)
-    assert len(told) == 2
+    assert len(published) == 2

@@ -69,7 +69,7 @@ def test_del_is_idempotent(node: Node) -> None:
     assert left_over(node) == []
 
 
-def test_late_del_touches_nothing_of_the_pod_that_has_the_vf_by_then(node: Node) -> None:
+def test_late_del_changes_nothing_for_the_next_pod_of_the_same_vf(node: Node) -> None:
     pod = node.run_pod("train", vfs=1)
     node.kubelet.remove(pod.identity)
     node.runtime.delete(pod.sandbox)
@@ -87,7 +87,8 @@ def test_late_del_touches_nothing_of_the_pod_that_has_the_vf_by_then(node: Node)
 
 def test_guid_is_derived_from_the_pf_and_shown_by_sysfs(node: Node) -> None:
     pf = Path("/sys/class/infiniband/mlx5_0/node_guid").read_text().strip()
-    (device,) = Path("/sys/bus/pci/devices/0000:03:00.1/infiniband").iterdir()  # VFs are probed several at once
+    # Several VFs are probed at once, so the number in the device's name varies.
+    (device,) = Path("/sys/bus/pci/devices/0000:03:00.1/infiniband").iterdir()
 
     assert pf == "b859:9f03:00f9:8f86"
     assert (device / "node_guid").read_text().strip() == "ba59:9f03:01f9:8f86"
@@ -179,7 +180,7 @@ def test_failed_attach_undoes_eth0_and_frees_the_vf(node: Node) -> None:
     with pytest.raises(CniFailed) as failure:
         node.runtime.add(box)
     remaining = left_over(node)
-    strangers = subprocess.run(
+    foreign = subprocess.run(
         ["nsenter", f"--net={box.netns}", "ip", "link", "show", "net1"], capture_output=True, check=False
     )
 
@@ -187,7 +188,7 @@ def test_failed_attach_undoes_eth0_and_frees_the_vf(node: Node) -> None:
     node.kubelet.remove(identity)
     assert failure.value.code == 5
     assert "net1" in failure.value.msg
-    assert strangers.returncode == 0
+    assert foreign.returncode == 0
     assert remaining == []
 
 
@@ -232,7 +233,7 @@ def test_add_waits_for_the_port_of_its_vf(node: Node) -> None:
     node.hca.set_port(FIRST, active=False)
     timer = threading.Timer(0.7, lambda: node.hca.set_port(FIRST, active=True))
 
-    began = time.monotonic()  # not the ADD's own time: what comes before it may take long, too
+    began = time.monotonic()  # this includes the steps before the ADD, which may take long, too
     timer.start()
     pod = node.run_pod("train", vfs=1)
     waited = time.monotonic() - began

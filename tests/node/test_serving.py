@@ -1,4 +1,4 @@
-"""Many requests at once, requests that end others, and delegates that hang: the real executable, daemon and plugins."""
+"""Many requests at once, requests that end other requests, and delegates that hang, with the real executable, daemon and plugins."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ from simnode.plugin_load import Executed, at_once, execute
 from tests.node.primaries import OURS, PLUGINS, primary_of, write_stub
 
 PID, CALLS = Path("/run/stub-pid"), Path("/run/stub-calls")
-# ADD tells its process id and hangs; DEL tells whether that ADD still runs beside it.
+# ADD writes its process id and hangs. DEL writes `beside` if that ADD still runs.
 HANGS = f"""cat >/dev/null
 if [ $CNI_COMMAND = ADD ]; then echo $$ >{PID}.new; mv {PID}.new {PID}; exec sleep 3600; fi
 if grep -q sleep /proc/$(cat {PID})/comm; then echo beside >>{CALLS}; fi
@@ -27,7 +27,7 @@ echo $CNI_COMMAND >>{CALLS}"""
 
 
 class Pods:
-    """Pods of one test, whose ADDs it begins and whose DELs follow it."""
+    """The pods of one test. The test begins their ADDs; their DELs run after the test."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -36,7 +36,7 @@ class Pods:
         self._begun: list[subprocess.Popen[bytes]] = []
 
     def one(self, name: str, vfs: int = 0, of: Sandbox | None = None) -> Sandbox:
-        """Make a pod with so many VFs, or, by kubelet's checkpoint, with those of another."""
+        """Make a pod with this number of VFs, or, in kubelet's checkpoint, with the VFs of another pod."""
         identity = PodIdentity(name, "default", str(uuid.uuid4()))
         if vfs:
             self._node.kubelet.allocate(identity, RESOURCE, vfs)
@@ -48,11 +48,11 @@ class Pods:
         return self._made[-1][1]
 
     def execute(self, command: str, box: Sandbox) -> Executed:
-        """Run a verb of Railnet's own plugin."""
+        """Execute Railnet with this CNI command."""
         return execute(self._node.runtime, command, box, self._network, self._network.plugins[0])
 
     def status(self) -> Executed:
-        """Ask STATUS."""
+        """Execute Railnet with STATUS."""
         newer = replace(self._network, version="1.1.0")
         return execute(self._node.runtime, "STATUS", Sandbox("", Path(), "", "", ""), newer, newer.plugins[0])
 
@@ -66,7 +66,7 @@ class Pods:
         return process
 
     def remove(self) -> None:
-        """Take all down; what hangs is ended by its DEL."""
+        """Take all pods down. The DEL of a pod ends its hanging ADD."""
         for identity, box in self._made:
             self._node.kubelet.remove(identity)
             self._node.runtime.tear_down(box)
@@ -77,7 +77,7 @@ class Pods:
 
 @pytest.fixture
 def pods(node: Node) -> Iterator[Pods]:
-    """Pods on a node whose flannel hangs for the one that is called `held`."""
+    """Provide pods on a node whose flannel hangs for the pod with the name `held`."""
     flannel = PLUGINS / "flannel"
     flannel.rename(PLUGINS / "flannel.real")
     hang = f"case $CNI_COMMAND$CNI_ARGS in ADD*K8S_POD_NAME=held*) echo >{PID}; exec sleep 3600 ;; esac"
@@ -93,7 +93,7 @@ def pods(node: Node) -> Iterator[Pods]:
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     give_up = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < give_up, "it did not happen"
+        assert time.monotonic() < give_up, "the condition did not come true in time"
         time.sleep(0.02)
 
 
@@ -106,7 +106,7 @@ def sandbox(node: Node) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def hanging_add(node: Node, sandbox: Sandbox) -> Iterator[subprocess.Popen[bytes]]:
-    """An ADD whose delegate hangs."""
+    """Begin an ADD whose delegate hangs."""
     write_stub("stub", HANGS)
     primary_of({"type": "stub"})
     network = cni_config.find(OURS.parent)
@@ -128,10 +128,10 @@ def test_del_ends_a_running_add_whose_delegate_hangs(
     answer = json.loads(hanging_add.stdout.read())
     assert (answer["code"], hanging_add.wait(20)) == (11, 1)
     assert "asked for a DEL of this sandbox during its ADD" in answer["msg"]
-    assert CALLS.read_text().split() == ["DEL", "DEL"]  # the undo's, and the runtime's
+    assert CALLS.read_text().split() == ["DEL", "DEL"]  # the DEL of the undo, and the runtime's DEL
 
 
-def test_del_ends_what_a_killed_executable_left_and_runs_beside_none_of_it(
+def test_del_ends_the_delegates_of_a_killed_executable_before_it_runs(
     node: Node, sandbox: Sandbox, daemon: str, hanging_add: subprocess.Popen[bytes]
 ) -> None:
     hanging_add.kill()
@@ -142,22 +142,22 @@ def test_del_ends_what_a_killed_executable_left_and_runs_beside_none_of_it(
     assert CALLS.read_text().split() == ["DEL"]
 
 
-def test_delegate_that_hangs_holds_nobody_up(node: Node, pods: Pods) -> None:
+def test_hanging_delegate_delays_no_other_request(node: Node, pods: Pods) -> None:
     held = pods.begin_add("held")
     until(PID.exists)
     running = pods.one("train", vfs=1)
     assert pods.execute("ADD", running).status == 0
     served = [pods.one("train", vfs=1) for _ in range(node.vfs - 1)] + [pods.one("plain") for _ in range(12)]
-    strangers = [pods.one("stranger", of=running) for _ in range(4)]
+    others = [pods.one("other", of=running) for _ in range(4)]
 
-    adds = [lambda pod=pod: pods.execute("ADD", pod) for pod in (*served, *strangers)]
+    adds = [lambda pod=pod: pods.execute("ADD", pod) for pod in (*served, *others)]
     _, answers = at_once([*adds, *[pods.status] * 4])
 
     assert held.poll() is None
     answered = [one.answer for one in answers]
     assert [one for one in answered[: len(served)] if one.status] == []
     refused = answered[len(served) : len(adds)]
-    assert [json.loads(one.printed)["code"] for one in refused] == [100] * len(strangers)
+    assert [json.loads(one.printed)["code"] for one in refused] == [100] * len(others)
     assert answered[len(adds) :] == [Executed(0, b"")] * 4
 
 

@@ -1,4 +1,4 @@
-"""`railnet status` on a real daemon: what it shows of pods, and that it says so when there is none."""
+"""`railnet status` shows the pods that a real daemon serves, and reports a missing daemon."""
 
 import json
 import subprocess
@@ -23,14 +23,14 @@ def test_status_shows_the_pods_that_have_rails(node: Node) -> None:
     (row,) = (row for row in rows if row[:1] == ["default/train"])
     assert row[1:5] == ["net1", vf, "0", "10.56.3.1/16"]
     assert row[6] == "attached"
-    told = json.loads(as_json.stdout)
-    assert [sandbox["id"] for sandbox in told["sandboxes"]] == [pod.container_id]
-    states = [one["state"] for one in told["vfs"]]
+    report = json.loads(as_json.stdout)
+    assert [sandbox["id"] for sandbox in report["sandboxes"]] == [pod.container_id]
+    states = [one["state"] for one in report["vfs"]]
     assert (len(states), states.count("attached")) == (node.vfs, 1)
-    assert table.returncode == as_json.returncode == (1 if told["reasons"] else 0)
+    assert table.returncode == as_json.returncode == (1 if report["reasons"] else 0)
 
 
-def test_status_says_so_when_no_daemon_answers(node: Node) -> None:
+def test_status_reports_that_no_daemon_answers(node: Node) -> None:
     node.stop_daemon()
     done = status()
     node.start_daemon()

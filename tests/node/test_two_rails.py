@@ -1,4 +1,4 @@
-"""Pods with fewer VFs than the node has rails: rails of one fabric reach each other, and nothing for them leaves by eth0."""
+"""Pods have fewer VFs than the node has rails: rails of one fabric reach each other, and no packet for them leaves by eth0."""
 
 import json
 import os
@@ -21,7 +21,7 @@ PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F9
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    """A node whose two rails are one fabric, as with a single subnet manager for all."""
+    """Provide a node whose two rails are on one fabric, as with one subnet manager for all rails."""
     with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), PFS, vfs=2) as node:
         for rail, end in enumerate(cable()):
             node.uplink(rail, end)
@@ -41,7 +41,7 @@ def address(pod: Pod, ifname: str) -> str:
 
 
 def way(pod: Pod, destination: str) -> tuple[object, object]:
-    """Give the interface and the gateway, if any, by which a pod's kernel sends to an address."""
+    """Return the interface and the gateway, if any, by which a pod's kernel sends to an address."""
     (route,) = ip(pod, "route", "get", destination)
     return route["dev"], route.get("gateway")
 
@@ -58,7 +58,7 @@ def test_pods_on_different_rails_of_one_fabric_reach_each_other_over_net1(node: 
     node.remove_pod(one)
     node.remove_pod(other)
 
-    assert rails == {"10.56.0.0/17", "10.56.128.0/17"}  # kubelet spread them
+    assert rails == {"10.56.0.0/17", "10.56.128.0/17"}  # kubelet spread the pods over the rails
     assert ways == (("net1", None), ("net1", None))
     assert answered
 

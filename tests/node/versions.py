@@ -1,0 +1,63 @@
+"""Two versions of Railnet as source trees: the first that was installed on nodes, from git, and this checkout."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from simnode.host_files import CONFIGURATION
+
+CHECKOUT = Path(__file__).parents[2]
+# The last commit of 0.1.0, the first version that was installed on nodes. A tag could be moved, and a clone may lack it.
+OLD_COMMIT = "3f709f9c7a5248f8fc40285043d6ec925e6507e8"
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version, run as `python -m railnet` in its source tree by the interpreter and the libraries of the tests."""
+
+    source: Path
+
+    @property
+    def number(self) -> str:
+        """The version as the source tree names it."""
+        return self._python("-c", "import railnet; print(railnet.VERSION)").stdout.strip()
+
+    def railnet(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run one command of Railnet to its end."""
+        return self._python("-m", "railnet", command, *options)
+
+    def install(self) -> None:
+        """Run `railnet install`."""
+        done = self.railnet("install", "--config", str(CONFIGURATION))
+        assert done.returncode == 0, done.stderr
+
+    def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.source,  # `python -m` looks for modules there first
+            env={**os.environ, "PYTHONPATH": str(self.source)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+def extract_old(folder: Path) -> Version:
+    """Extract the old version into a folder; the test fails where git does not have it."""
+    command = ["git", "-c", f"safe.directory={CHECKOUT}", "-C", str(CHECKOUT), "archive", "--format=tar", OLD_COMMIT]
+    try:
+        archive = subprocess.run(command, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.stderr.decode().strip() if isinstance(error, subprocess.CalledProcessError) else error
+        pytest.fail(
+            f"the old version of Railnet cannot be read from git: {CHECKOUT} has no commit {OLD_COMMIT} ({said}); "
+            "run the tests in a clone with its whole history (`git fetch --unshallow`)",
+            pytrace=False,
+        )
+    subprocess.run(["tar", "--extract", "--directory", folder], input=archive, check=True)
+    return Version(folder)
