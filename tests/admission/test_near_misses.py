@@ -14,6 +14,8 @@ from training.operators import OPERATORS, Operator
 from training.pod import parse
 from training.recogniser import recognise
 
+pytestmark = pytest.mark.slow  # thousands of pods
+
 ANOTHER = "x-not-one-of-them"
 JsonObject = dict[str, Any]
 

@@ -220,6 +220,7 @@ EVENTS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(EVENTS, max_size=60))
 def test_replica_that_is_ready_is_trusted_after_any_sequence_of_events(events: list[tuple[str, int]]):

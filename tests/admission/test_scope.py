@@ -25,6 +25,8 @@ from training.operators import OPERATORS, Operator
 from training.pod import parse
 from training.recogniser import recognise
 
+pytestmark = pytest.mark.slow  # thousands of CEL evaluations
+
 ROOT = Path(__file__).resolve().parents[2]
 JsonObject = dict[str, Any]
 NAMESPACE_LABELS = {None: {}, True: {NET1: "true"}, False: {NET1: "false"}}
@@ -55,21 +57,15 @@ MATCHES: dict[str, Callable[[str | None, list[str]], bool]] = {
 }
 
 
+@functools.cache
 def program(expression: str) -> Any:
     environment = celpy.Environment()
     return environment.program(environment.compile(expression))
 
 
-PROGRAMS = {
-    condition["expression"]: program(condition["expression"])
-    for entry in CONDITIONS["webhooks"]
-    for condition in entry["matchConditions"]
-}
-
-
 @functools.cache
 def holds(expression: str, pod: str) -> bool:
-    return bool(PROGRAMS[expression].evaluate({"object": celpy.json_to_cel(json.loads(pod))}))
+    return bool(program(expression).evaluate({"object": celpy.json_to_cel(json.loads(pod))}))
 
 
 def asked(configuration: JsonObject, pod: JsonObject, net1: bool | None, namespace: str = "ml") -> list[JsonObject]:

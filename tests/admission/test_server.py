@@ -160,6 +160,7 @@ def test_body_without_a_length_is_read_to_the_same_bound():
     run(test)
 
 
+@pytest.mark.slow
 def test_body_in_parts_that_are_none_never_ends_and_is_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -283,6 +284,7 @@ def test_rubbish_is_answered_and_the_log_keeps_nothing_of_it(caplog: pytest.LogC
     run(test)
 
 
+@pytest.mark.slow
 def test_client_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
 
@@ -300,6 +302,7 @@ def test_client_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
     run(test)
 
 
+@pytest.mark.slow
 def test_client_that_has_had_an_answer_may_be_silent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
 
@@ -331,6 +334,7 @@ def test_connection_that_is_kept_holds_little():
     run(test)
 
 
+@pytest.mark.slow
 def test_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "_PATIENCE_SECONDS", 1.0)
 

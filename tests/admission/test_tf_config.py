@@ -158,6 +158,7 @@ def test_pod_without_tf_config_has_nothing_to_be_given_names():
     assert [operation["op"] for operation in patch_of(ask(pod))].count("replace") == 0
 
 
+@pytest.mark.slow
 @given(_NAMES)
 def test_service_has_a_name_that_kubernetes_takes(job: str):
     assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", service(job))
@@ -174,6 +175,7 @@ def test_job_whose_name_no_service_can_have_is_denied():
         service("1st")
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

@@ -129,6 +129,7 @@ def test_message_is_sent_again_after_a_temporary_failure(status: int) -> None:
     assert sent(Wire(failed(status), failed(status)), Note("a", "one"), expected=3) == (["PATCH one"] * 3, 0)
 
 
+@pytest.mark.slow
 def test_pauses_grow_up_to_the_longest_and_respect_retry_after() -> None:
     moments: list[float] = []
 

@@ -238,6 +238,7 @@ def test_executable_that_does_not_end_what_it_was_told_to_kill_is_gone(monkeypat
 
 def test_executable_that_reads_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
+    monkeypatch.setattr(hands_module, "_ENDING_SECONDS", 0.05)
 
     async def play(executable: FakeExecutable) -> None:
         await asyncio.sleep(0.2)

@@ -102,6 +102,7 @@ def test_refused_rails_are_told_with_the_error_that_the_runtime_got(node: Node) 
     assert str(told.error) == json.loads(answer)["msg"] == "the port is not ACTIVE: does a subnet manager run?"
 
 
+@pytest.mark.slow
 def test_time_that_ran_out_is_told(node: Node) -> None:
     async def play(executable: FakeExecutable) -> None:
         await executable.shaken(a_request())

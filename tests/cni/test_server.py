@@ -173,6 +173,7 @@ def test_error_is_in_the_version_of_the_request(node: Node) -> None:
     assert node.serve(play) == ["0.3.1"]
 
 
+@pytest.mark.slow
 def test_delegate_that_hangs_is_killed_undone_and_told(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, str, tuple[int, int, str]]:
         await executable.shaken(REQUEST)
@@ -186,6 +187,7 @@ def test_delegate_that_hangs_is_killed_undone_and_told(node: Node) -> None:
     assert (kind, undone, told[:2]) == (frames.KILL, "DEL flannel", (1, 106))
 
 
+@pytest.mark.slow
 def test_request_that_takes_too_long_is_ended_and_told(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[str, tuple[int, int, str]]:
         await executable.shaken(REQUEST)

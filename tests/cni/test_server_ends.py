@@ -124,6 +124,7 @@ def kernel_that_does_not_return(node: Node) -> threading.Event:
     return returns
 
 
+@pytest.mark.slow
 def test_runtime_is_told_when_the_kernel_does_not_return_and_the_rails_go_back_when_it_does(node: Node) -> None:
     node.kubelet_knows(WITH_RAIL)
     returns = kernel_that_does_not_return(node)
@@ -140,6 +141,7 @@ def test_runtime_is_told_when_the_kernel_does_not_return_and_the_rails_go_back_w
     assert node.rails.log == ["plan", "attach", "detach by the record", "forget"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [True, False], ids=["until its time is over", "until its executable is gone"])
 def test_del_that_waits_for_a_kernel_that_does_not_return_ends_in_time(node: Node, waits: bool) -> None:
     node.kubelet_knows(WITH_RAIL)

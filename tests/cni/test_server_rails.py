@@ -101,6 +101,7 @@ def test_time_out_that_is_not_ours_is_the_kernels_and_no_word_of_timeouts_add(ra
     assert rail_node.serve(play) == [["ADD flannel", "DEL flannel", (1, 5, "Connection timed out")]]
 
 
+@pytest.mark.slow
 def test_rails_are_taken_back_when_the_request_takes_too_long(rail_node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[str, int]:
         await executable.shaken(REQUEST)

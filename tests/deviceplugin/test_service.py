@@ -273,6 +273,7 @@ def test_allocate_refuses_an_unknown_device_by_name(node: Node) -> None:
     assert (code, words) == (grpc.StatusCode.NOT_FOUND, "rdma/ib_vf has no device 0000:99:00.1 on this node")
 
 
+@pytest.mark.slow
 def test_allocate_refuses_an_unhealthy_device_with_the_reason(node: Node) -> None:
     node.second_rail_loses_its_link()
 

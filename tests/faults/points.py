@@ -21,7 +21,8 @@ def each_point(row: Row, process: str, how: How, ground: Ground, trial: Callable
     `trial` runs the operation with a watch, and what follows a fault; it gives what went wrong.
     """
     counted = how.watch(process, 0)
-    assert tried(ground, trial, counted) == []
+    problems = tried(ground, trial, counted)
+    assert problems == [], problems  # said here: pytest explains no assertion outside of test modules and conftest.py
     expected, number = len(counted.numbered(process)), 1
     while True:
         problems = tried(ground, trial, watch := how.watch(process, number))
@@ -31,7 +32,7 @@ def each_point(row: Row, process: str, how: How, ground: Ground, trial: Callable
         number += how.every
 
     assert row.points * how.every >= max(1, expected - _VARIES), "a run without faults has more points"
-    assert row.failures == []
+    assert row.failures == [], row.failures
 
 
 def tried(ground: Ground, trial: Callable[..., list[str]], *arguments: object) -> list[str]:

@@ -3,10 +3,12 @@
 import json
 import re
 import subprocess
+import tomllib
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from railnet import VERSION
 from tests.image.built import ROOT, Image
@@ -14,6 +16,7 @@ from tests.image.built import ROOT, Image
 MEBIBYTE = 1 << 20
 PRIMARY = '{"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}'
 NOBODY = 65532
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.fixture(scope="session")
@@ -109,13 +112,23 @@ def test_packages_are_those_of_the_lock_file(image: Image) -> None:
     assert image.packages() - locked() == {f"railnet-{VERSION}"}
 
 
-def test_node_has_nothing_of_the_admission_helpers(node: Image, admission: Image) -> None:
-    def names(found: set[str]) -> set[str]:
-        return {package.rpartition("-")[0] for package in found}
+def names(packages: set[str]) -> set[str]:
+    return {package.rpartition("-")[0] for package in packages}
 
+
+def test_node_has_nothing_of_the_admission_helpers(node: Image, admission: Image) -> None:
     assert node.packages() < admission.packages()
     assert {"aiohttp", "cryptography", "kubernetes"} <= names(admission.packages() - node.packages())
-    assert not {"pytest", "mypy", "pip"} & names(admission.packages())
+
+
+def test_nothing_that_only_tests_use_is_in_the_image(image: Image) -> None:
+    development = {Requirement(line).name.lower() for line in METADATA["project"]["optional-dependencies"]["dev"]}
+    record = (image.site / f"railnet-{VERSION}.dist-info/RECORD").read_text().splitlines()
+    folders = {line.partition("/")[0] for line in record if line.partition(",")[0].endswith(".py")}
+
+    assert names(image.packages()) & {*development, "pip", "setuptools"} == set()
+    assert folders == set(METADATA["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    assert [name for name in ("simnode", "tests") if (image.site / name).exists()] == []
 
 
 def test_railnet_of_this_checkout_is_in_the_image(image: Image) -> None:

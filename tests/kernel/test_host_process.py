@@ -34,6 +34,7 @@ def test_end_is_a_wait_status(tmp_path: Path, script: str, code: int) -> None:
     assert os.waitstatus_to_exitcode(ended.status) == code
 
 
+@pytest.mark.slow
 def test_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     program = a_program(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; wait")
 

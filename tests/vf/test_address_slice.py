@@ -99,6 +99,7 @@ def test_slices_of_all_nodes_and_rails_are_in_the_range_and_do_not_overlap(bits:
     assert all(one.broadcast_address < other.network_address for one, other in pairwise(parts))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.integers(1, 256))
 def test_nodes_share_a_rails_prefix_and_rails_share_none(rails: int, nodes: int) -> None:
     found = slices(RANGE, rails, nodes)

@@ -100,6 +100,7 @@ def test_hello_is_answered_by_go_and_says_when_all_must_be_over(executable: Exec
     assert executable.peer.receive() == (frames.GO, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", HELLO[:3], HELLO[:-1]], ids=["nothing", "half a header", "half a payload"])
 @pytest.mark.parametrize("ends", [True, False], ids=["gone", "stopped"])
 def test_daemon_is_silent_when_no_whole_hello_comes(executable: Executable, sent: bytes, ends: bool) -> None:

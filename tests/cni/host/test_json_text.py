@@ -18,6 +18,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_values_are_spelled_and_read_as_by_the_standard_module(value: object) -> None:
     text = json_text.dumps(value)

@@ -14,7 +14,7 @@ from cni.host import frames
 from railnet import __main__ as command
 from railnet.status.query import Unreachable, ask, show
 
-TOLD = {"version": "0.1.0", "reasons": [], "queue": 0, "rails": [], "vfs": [], "sandboxes": []}
+TOLD = {"version": "7.8.9", "reasons": [], "queue": 0, "rails": [], "vfs": [], "sandboxes": []}
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def test_show_prints_the_table_and_returns_whether_the_node_is_served(
     with daemon(tmp_path / "s", answering(answer({**TOLD, "reasons": reasons}))):
         assert show(as_json=False, path=tmp_path / "s") == served
 
-    assert capsys.readouterr().out.splitlines()[0] == f"railnet 0.1.0: {'ready' if served else 'not ready'}"
+    assert capsys.readouterr().out.splitlines()[0] == f"railnet 7.8.9: {'ready' if served else 'not ready'}"
 
 
 def test_show_as_json_prints_the_daemons_report(tmp_path, capsys) -> None:

@@ -42,7 +42,7 @@ def a_sandbox(
 
 def told(**changes: Any) -> dict[str, Any]:
     whole = {
-        "version": "0.1.0",
+        "version": "7.8.9",
         "reasons": [],
         "queue": 0,
         "rails": [a_rail(0, "0000:03:00.0"), a_rail(1, "0000:0c:00.0")],
@@ -56,7 +56,7 @@ def told(**changes: Any) -> dict[str, Any]:
 
 def test_table_of_a_node_that_is_served() -> None:
     assert list(rendered(told())) == [
-        "railnet 0.1.0: ready",
+        "railnet 7.8.9: ready",
         "",
         "RAIL  PF            RDMA    NETDEV  PORT    VFS  FREE  ATTACHED  UNHEALTHY",
         "0     0000:03:00.0  mlx5_0  ibs0    ACTIVE    2     1         1          0",
@@ -78,7 +78,7 @@ def test_each_reason_is_printed_once() -> None:
         rendered(told(reasons=["kubelet does not watch rdma/ib_vf"], vfs=vfs, rails=rails, sandboxes=[], queue=3))
     )
 
-    assert lines[:2] == ["railnet 0.1.0: not ready", "  kubelet does not watch rdma/ib_vf"]
+    assert lines[:2] == ["railnet 7.8.9: not ready", "  kubelet does not watch rdma/ib_vf"]
     assert "1     0000:0c:00.0  mlx5_1  -       DOWN      2     0         0          2" in lines
     assert lines[-5:] == [
         "",
@@ -116,7 +116,7 @@ def test_control_characters_in_a_link_name_are_shown_as_numbers() -> None:
 
 def test_table_of_a_node_without_a_card() -> None:
     assert list(rendered(told(rails=[], vfs=[], sandboxes=[]))) == [
-        "railnet 0.1.0: ready",
+        "railnet 7.8.9: ready",
         "",
         "This node has no card that can be a rail. Pods that ask for no rail run as before.",
     ]

@@ -29,6 +29,8 @@ from tests.admission.api_server import FakeApiServer, serving
 from tests.admission.reviewing import a_review
 from tests.admission.serving import NAME, request
 
+pytestmark = pytest.mark.slow  # each test starts the program as a process
+
 TRAINING = {
     "metadata": {"name": "p", "labels": {"railnet.io/net1": "true"}},
     "spec": {"containers": [{"name": "main"}]},
