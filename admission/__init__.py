@@ -1,5 +1,6 @@
-"""The admission helper: gives training pods what they need for their rails, and touches nothing else.
+"""The admission helper: adds to training pods what they need for their rails, and changes no other pod.
 
-One review reads `review` → `training.recogniser` → `decision` → `patch`: bytes in, bytes out, and no request to another server. `server`
-brings HTTPS and the namespace's label, `certificates` what it shows. `explain` says the same in words.
+One review goes through `review` → `training.recogniser` → `decision` → `patch`: bytes in, bytes out, and no request to another server.
+`server` is the HTTPS server; it also learns the label of the pod's namespace. `certificates` provides the server's certificate, and `tls`
+presents it. `explain` writes a decision in words, `offline` explains the pods of a file. `scope` writes the webhook configuration.
 """

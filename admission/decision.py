@@ -1,4 +1,8 @@
-"""What a pod is given, and why: the decision, before it becomes a patch."""
+"""The decision about one pod: what is added to it, and why.
+
+Pure: a pod, its namespace and the policy in, a decision out. Not here: the JSON Patch (`admission.patch`) and the words for the pod's
+author (`admission.explain`).
+"""
 
 import re
 from collections import Counter
@@ -18,7 +22,7 @@ from training.recogniser import Member, recognise
 from vf.errors import Misconfigured, NotPermitted
 from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
 
-_MOST_VFS = 256  # more than any node has; bounds what a pod can make the scheduler and the node look at
+_MAX_VFS = 256  # more than any node has; limits the work that one pod can cause in the scheduler and on the node
 _AUTO = "auto"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
@@ -26,30 +30,35 @@ _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLeng
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """The pod stays as it is; `operator` made the pod; it is empty for a pod that was not asked about and for an unknown operator."""
+    """The pod stays as it is.
 
-    why: str
+    Attributes:
+        reason: why, a clause.
+        operator: the name of the operator that made the pod; empty if the operator is unknown or was not looked for.
+    """
+
+    reason: str
     operator: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What a pod is given: only what it does not have yet, so nothing the second time.
+    """What is added to a pod. A pod that has everything already gets nothing, so a second review adds nothing.
 
     Attributes:
-        member: what it is to its job.
+        member: the pod's place in its training job.
         container: the name of the container that gets VFs and environment.
-        why: why it gets anything, a clause.
-        resource, vfs: how many VFs are added to its requests and limits; 0 where it asks for some itself, or needs none.
-        variables: the environment that is set.
-        replaced: the environment that had another value.
-        labels: the labels that are set.
-        kept: what was left as the pod has it, in words.
+        reason: why the pod gets anything, a clause.
+        resource, vfs: how many VFs are added to the container's requests and limits; 0 if the pod asks for VFs itself, or needs none.
+        variables: the environment variables that are added.
+        replaced: the environment variables that get another value.
+        labels: the labels that are added.
+        kept: what stays as the pod has it, in clauses.
     """
 
     member: Member
     container: str
-    why: str
+    reason: str
     resource: str = ""
     vfs: int = 0
     variables: tuple[Variable, ...] = ()
@@ -62,27 +71,27 @@ Decision = Untouched | Additions
 
 
 def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
-    """Decide what a pod is given.
+    """Decide what is added to a pod.
 
     Raises:
-        Misconfigured: a label or annotation is malformed, contradicts the pod, or names what does not exist.
-        NotPermitted: its namespace may not have the VFs, use the network, or name the addresses that it asks for.
+        Misconfigured: a label or annotation is malformed, contradicts the pod, or names an object that does not exist.
+        NotPermitted: the pod's namespace may not have the VFs, use the network, or name the addresses that the pod asks for.
     """
-    own = switch(pod.labels, "pod")
-    off = _switched_off(pod, own, namespace)
+    label = switch(pod.labels, "pod")
+    off = _switched_off(pod, label, namespace)
     if off is not None:
         return Untouched(off)
-    member = recognise(pod, partial(_served, policy=policy), _settled)
+    member = recognise(pod, partial(_has_additions, policy=policy), _sets_forwarded_variables)
     if member is None:
-        return Untouched("it has the labels of no training operator that is known here")
-    asked = _asked(pod, policy)
-    part, why = _verdict(member, pod, asked, namespace, labelled=own is True)
+        return Untouched("its labels match no training operator that Railnet knows")
+    requested = _requested(pod, policy)
+    part, reason = _part(member, pod, requested, namespace, labelled=label is True)
     if part is Part.APART:
-        return _left(member, why)
-    resource = _pool(pod, namespace, policy)
+        return _untouched(member, reason)
+    resource = _resource(pod, namespace, policy)
     if resource is None:
-        return _left(member, "'limits' lets pods of its namespace have no VFs")
-    vfs = _vfs(pod, asked, policy) if part is Part.TRAINS else 0
+        return _untouched(member, "'limits' lets pods of its namespace have no VFs")
+    vfs = _vfs(pod, requested, policy) if part is Part.TRAINS else 0
     if vfs and not pod.host_network:
         policy.networks.choose(namespace.name, pod.annotations, vfs)
     container = pod.containers[member.container]
@@ -91,51 +100,52 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     return Additions(
         member=member,
         container=container.name,
-        why=why,
+        reason=reason,
         resource=resource,
-        vfs=vfs if asked is None else 0,
+        vfs=vfs if requested is None else 0,
         variables=tuple(variable for variable in variables if variable.name not in container.env),
         replaced=tuple(_renamed(member, pod, container)) if vfs and reachable else (),
         labels=dict(_labels(member, pod)),
-        kept=tuple(_kept(container, variables, _asked_in_words(pod, policy))),
+        kept=tuple(_kept(container, variables, _requests_text(pod, policy))),
     )
 
 
-def _left(member: Member, why: str) -> Untouched:
-    return Untouched(f"{member} ({member.operator.name}): {why}", member.operator.name)
+def _untouched(member: Member, reason: str) -> Untouched:
+    return Untouched(f"{member} ({member.operator.name}): {reason}", member.operator.name)
 
 
-def _switched_off(pod: Pod, own: bool | None, namespace: Namespace) -> str | None:
+def _switched_off(pod: Pod, label: bool | None, namespace: Namespace) -> str | None:
     if pod.mirror:
-        return "it stands for a static pod, which kubelet runs as its file says"
-    if own is False:
+        return "it mirrors a static pod, and kubelet runs that pod from its file"
+    if label is False:
         return f"its label {NET1} is false"
-    if own is None and namespace.net1 is False:
+    if label is None and namespace.net1 is False:
         return f"the label {NET1} of its namespace is false"
-    if pod.windows and own:
+    if pod.windows and label:
         raise Misconfigured(
             f'the pod is for Windows, where no node has a rail, and its label {NET1} is "true"; remove one of them'
         )
     return "it is for Windows, where no node has a rail" if pod.windows else None
 
 
-def _served(container: Container, policy: Policy) -> bool:
-    """Return whether a container has what it would be given: VFs, or what a launcher passes on."""
+def _has_additions(container: Container, policy: Policy) -> bool:
+    """Return whether a container has what the training container gets: VFs, or the variables that a launcher forwards."""
     if not container.resources.keys().isdisjoint(policy.resources):
         return True
     return all(container.env.get(variable.name) == variable.value for variable in wanted(Part.LAUNCHES))
 
 
-def _settled(container: Container) -> bool:
-    """Return whether a container sets all that a launcher passes on, to whatever."""
+def _sets_forwarded_variables(container: Container) -> bool:
+    """Return whether a container sets all variables that a launcher forwards, to any value."""
     return all(variable.name in container.env for variable in wanted(Part.LAUNCHES))
 
 
-def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
-    """Choose the resource to be given: the first that the namespace's limit lets its pods have; None if it lets none.
+def _resource(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
+    """Choose the resource for the VFs: the first that the namespace's limit permits; None if it permits none.
 
     Raises:
-        NotPermitted: the pod asks for one that it may not have, or its label asks for any and there is none.
+        NotPermitted: the pod asks for a resource that its namespace may not have, or the pod's label asks for a rail and no resource is
+            permitted.
     """
     mentioned = {resource for container in (*pod.containers, *pod.sidecars) for resource in container.resources}
     policy.networks.permit(namespace.name, mentioned.intersection(policy.resources))
@@ -148,14 +158,14 @@ def _pool(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
     return None
 
 
-def _asked(pod: Pod, policy: Policy) -> int | None:
-    """Count the VFs that the pod's containers, sidecars among them, ask for by themselves; None if none mentions them."""
+def _requested(pod: Pod, policy: Policy) -> int | None:
+    """Return how many VFs the pod's containers and sidecars ask for; None if no container mentions VFs."""
     numbers = [number for _, number in _requests(pod, policy)]
     return sum(numbers) if numbers else None
 
 
-def _asked_in_words(pod: Pod, policy: Policy) -> str:
-    """Write what the pod's containers ask for by themselves; empty if it is nothing."""
+def _requests_text(pod: Pod, policy: Policy) -> str:
+    """Return the VFs that the pod's containers ask for, in words; empty if they ask for none."""
     sums: Counter[str] = Counter()
     for resource, number in _requests(pod, policy):
         sums[resource] += number
@@ -169,14 +179,17 @@ def _requests(pod: Pod, policy: Policy) -> Iterator[tuple[str, int]]:
                 yield resource, count(quantity)
 
 
-def _verdict(member: Member, pod: Pod, asked: int | None, namespace: Namespace, *, labelled: bool) -> tuple[Part, str]:
-    """Tell what part the pod takes, and why: after what its author says, then its role, its namespace, its GPUs."""
-    if asked == 0:
+def _part(member: Member, pod: Pod, requested: int | None, namespace: Namespace, *, labelled: bool) -> tuple[Part, str]:
+    """Return what part the pod takes, and the reason.
+
+    The pod's own request and label count first, then its role, its namespace's label, and its GPUs.
+    """
+    if requested == 0:
         return Part.APART, "it asks for 0 VFs"
     if labelled:
         return Part.TRAINS, f"its label {NET1} is true"
-    if asked:
-        return Part.TRAINS, f"it asks for {asked} VF{'s' * (asked > 1)} itself"
+    if requested:
+        return Part.TRAINS, f"it asks for {requested} VF{'s' * (requested > 1)} itself"
     return _by_role(member, pod.containers[member.container], namespace)
 
 
@@ -198,21 +211,26 @@ def _by_default(member: Member, container: Container) -> tuple[Part, str]:
     if not gpus:
         return Part.APART, f"container {container.name} asks for no GPUs; {unless}"
     if default is Default.GANG and (member.size or 1) == 1:
-        return Part.APART, f"it is alone in its group; {unless}"
+        return Part.APART, f"its group has one pod only; {unless}"
     return Part.TRAINS, f"container {container.name} asks for {gpus} GPU{'s' * (gpus > 1)}"
 
 
-def _vfs(pod: Pod, asked: int | None, policy: Policy) -> int:
-    """Count the VFs the pod has in the end."""
+def _vfs(pod: Pod, requested: int | None, policy: Policy) -> int:
+    """Return how many VFs the pod has after the review.
+
+    Raises:
+        Misconfigured: the annotation is malformed, or contradicts the pod's own request.
+    """
     text = pod.annotations.get(annotation_keys.VF)
-    if asked is None:
+    if requested is None:
         return 1 if text is None else _annotated(text, pod, policy)
-    # What auto was when we asked may be another number now: webhooks add GPUs, and replicas of two configurations answer.
-    if text not in (None, _AUTO) and _number(text) != asked:
+    # An earlier review may have made the request for `auto`, and `auto` may mean another number now: another webhook adds GPUs, or
+    # replicas with two configurations review one pod. So `auto` never contradicts a request.
+    if text not in (None, _AUTO) and _number(text) != requested:
         raise Misconfigured(
-            f"{annotation_keys.VF} is {text}, but the pod's containers ask for {_asked_in_words(pod, policy)}; remove one of them"
+            f"{annotation_keys.VF} is {text}, but the pod's containers ask for {_requests_text(pod, policy)}; remove one of them"
         )
-    return asked
+    return requested
 
 
 def _annotated(text: str, pod: Pod, policy: Policy) -> int:
@@ -220,30 +238,30 @@ def _annotated(text: str, pod: Pod, policy: Policy) -> int:
         return _number(text)
     if policy.rails is None:
         raise Misconfigured(
-            f"{annotation_keys.VF} is auto, but how many rails a node has is not known here: give a number, "
+            f"{annotation_keys.VF} is auto, but the configuration does not say how many rails a node has: give a number, "
             "or have the administrator list the PFs under 'rails' in node.yaml"
         )
     return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))
 
 
 def _number(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_VFS)) else 0
-    if not 0 < number <= _MOST_VFS:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_VFS)) else 0
+    if not 0 < number <= _MAX_VFS:
         raise Misconfigured(
-            f'{annotation_keys.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MOST_VFS}, or "auto". '
+            f'{annotation_keys.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MAX_VFS}, or "auto". '
             f'For none, label the pod {NET1}: "false"'
         )
     return number
 
 
 def _reachable(pod: Pod, policy: Policy) -> bool:
-    """Return whether an address on net1 can answer: not on the host's network, and not on a network without addresses."""
+    """Return whether the pod has an address on net1: not if it uses the host's network, or a network without addresses."""
     network = policy.networks.by_name.get(pod.annotations.get(NETWORK_ANNOTATION, DEFAULT))
     return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
 
 
 def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variable]:
-    """Give TF_CONFIG with names on net1, where the pod says that it is to have them and it has not."""
+    """Yield TF_CONFIG with names on net1, if the pod asks for these names and does not have them yet."""
     before = container.env.get(tf_config.VARIABLE)
     if _rendezvous(pod) == "net1" and before is not None:
         after = tf_config.rewritten(before, member.job, pod.subdomain)
@@ -258,16 +276,16 @@ def _rendezvous(pod: Pod) -> str:
     return text
 
 
-def _kept(container: Container, variables: tuple[Variable, ...], asked: str) -> Iterator[str]:
+def _kept(container: Container, variables: tuple[Variable, ...], requests: str) -> Iterator[str]:
     names = [variable.name for variable in variables if variable.name in container.env]
     if names:
         yield f"kept {', '.join(names)} as the pod sets them"
     if container.env_from and len(names) < len(variables):
-        yield "what is set here stands before the container's envFrom"
+        yield "the added variables take precedence over the container's envFrom"
     if not variables:
-        yield "no environment: there is no address on net1 that it could name"
-    if asked:
-        yield f"kept its request for {asked}"
+        yield "set no variables, because the pod has no address on net1"
+    if requests:
+        yield f"kept its request for {requests}"
 
 
 def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:
@@ -278,5 +296,5 @@ def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def _label_value(text: str) -> str | None:
-    """Make a name the value of a label; controllers may have longer ones."""
+    """Return a name as a label's value, shortened if it is too long; None if a label cannot have it."""
     return shortened(text, _LABEL_LENGTH) if _LABEL_VALUE.fullmatch(text) else None

@@ -1,4 +1,4 @@
-"""The same decision for pods out of a file: what a review would do, in words, without an API server."""
+"""The decision about the pods of a file, in words: what a review would do, without an API server."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from vf.errors import Misconfigured, NotPermitted
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What would become of one pod: lines to read, and whether it would be let in."""
+    """The explanation of one pod: lines of text, and whether a review would admit the pod."""
 
     lines: tuple[str, ...]
     allowed: bool
 
 
 def explain(documents: Iterable[Any], policy: Policy) -> Iterator[Explained]:
-    """Explain each pod of a file, whose namespaces' labels are those of the Namespaces in the same file.
+    """Yield an explanation of each pod of a file; a Namespace in the same file gives the labels of its pods' namespace.
 
     Raises:
-        Misconfigured: a document is neither Pod, Namespace nor a List of them.
+        Misconfigured: a document is not a Pod, a Namespace, or a List of these.
     """
     pods: list[Mapping[str, Any]] = []
     namespaces: dict[str, Namespace] = {}
@@ -49,13 +49,13 @@ def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace],
     else:
         added = operations(document, decision) if isinstance(decision, Additions) else []
         (subject, *lines), allowed = report(pod, decision, added), True
-    return Explained((subject, *_nobody_asked(document.get("metadata")), *lines), allowed)
+    return Explained((subject, *_no_review(document.get("metadata")), *lines), allowed)
 
 
-def _nobody_asked(metadata: object) -> Iterator[str]:
+def _no_review(metadata: object) -> Iterator[str]:
     namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
     if namespace in NEVER:
-        yield f"  not asked: API servers of Kubernetes 1.21 and newer send no review about pods of {namespace}; an older one:"
+        yield f"  no review: API servers of Kubernetes 1.21 and newer send none for pods of {namespace}; an older one sends it, with this result:"
 
 
 def _namespace(document: Mapping[str, Any]) -> Namespace:
@@ -84,11 +84,11 @@ def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
         elif document is not None:
             raise Misconfigured(
                 f"the file has a document of kind {kind!r:.60}; it should have Pods as their operator makes them "
-                "(kubectl get pod -o yaml), and the Namespace if that is labelled"
+                "(kubectl get pod -o yaml), and their Namespace if it has labels of Railnet"
             )
 
 
 def _name(metadata: object) -> str:
-    """Name a pod that could not be read, as far as it says its name."""
-    told = metadata if isinstance(metadata, dict) else {}
-    return f"{told.get('namespace') or 'default'}/{told.get('name') or 'without a name'}"
+    """Return namespace and name of a pod that cannot be parsed, as far as they can be read."""
+    known = metadata if isinstance(metadata, dict) else {}
+    return f"{known.get('namespace') or 'default'}/{known.get('name') or 'without a name'}"

@@ -1,7 +1,6 @@
-"""Additions as a JSON Patch (RFC 6902), and nothing where nothing is added.
+"""Additions as a JSON Patch (RFC 6902); empty if nothing is added.
 
-What may stand there already is the explanation, which is written anew with what it said before, and a TF_CONFIG that is to
-have other names.
+The patch only adds, with two exceptions: the explanation, which keeps its earlier text, and a TF_CONFIG that gets other names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ Operation = dict[str, Any]
 
 
 def operations(document: Mapping[str, Any], additions: Additions) -> list[Operation]:
-    """Return the operations that make a pod, as the API server sent it, one with the additions."""
+    """Return the operations that bring the additions into a pod as the API server sent it."""
     metadata = document["metadata"]
     found = [*_container(document, additions), *_entries(metadata, "/metadata", "labels", additions.labels)]
     if found:
@@ -40,13 +39,13 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
     else:
         yield from (_add(f"{path}/env/-", variable) for variable in variables)
     for variable in additions.replaced:
-        # Of two of one name kubelet takes the last, and so does training.pod.
+        # If a name occurs twice, kubelet takes the last entry, and so does training.pod.
         place = max(number for number, entry in enumerate(container["env"]) if entry["name"] == variable.name)
         yield {"op": "replace", "path": f"{path}/env/{place}/value", "value": variable.value}
 
 
 def _entries(parent: Mapping[str, Any], path: str, name: str, entries: Mapping[str, str]) -> Iterator[Operation]:
-    """Add entries to the mapping `name` of `parent`, or the whole mapping where there is none or an empty one."""
+    """Add entries to the mapping `name` of `parent`; add the whole mapping if it is missing or empty."""
     if entries and not parent.get(name):
         yield _add(f"{path}/{name}", dict(entries))
     else:

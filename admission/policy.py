@@ -1,4 +1,4 @@
-"""What the cluster's administrator settled: what a rail is called, how many a node has, and which namespace may use which network."""
+"""What the cluster's administrator configured: the resources of rails, the rails of a node, and the networks of each namespace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ _SWITCH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The part of the node configuration that pods are checked against.
+    """The part of the node configuration that a review reads.
 
     Attributes:
-        resources: the extended resources that are rails; a pod that asks for none is given the first.
-        rails: how many rails a node has, for `railnet.io/vf: auto`; None if the administrator set none.
-        networks: all networks, and each namespace's limit.
+        resources: the extended resources of the pools. A pod that asks for none of them gets the first that its namespace may have.
+        rails: how many rails a node has, for `railnet.io/vf: auto`; None if it is not configured.
+        networks: all networks, and the limit of each namespace.
     """
 
     resources: tuple[str, ...] = ("rdma/ib_vf",)
@@ -27,19 +27,21 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A pod's namespace; `net1` is what its label says of all its pods, None where it has none."""
+    """A pod's namespace; `net1` is the value of its label `railnet.io/net1`, None if it has no such label."""
 
     name: str
     net1: bool | None = None
 
 
-def switch(labels: Mapping[str, str], of: str) -> bool | None:
-    """Read the label that switches rails on or off, of a pod or a namespace.
+def switch(labels: Mapping[str, str], kind: str) -> bool | None:
+    """Return the value of the label that switches rails on or off; None without the label. `kind` is "pod" or "namespace".
 
     Raises:
-        Misconfigured: it is neither "true" nor "false".
+        Misconfigured: the label is neither "true" nor "false".
     """
     value = labels.get(label_keys.NET1)
     if value is not None and value not in _SWITCH:
-        raise Misconfigured(f'the label {label_keys.NET1} of the {of} is {value!r:.80}; it should be "true" or "false"')
+        raise Misconfigured(
+            f'the label {label_keys.NET1} of the {kind} is {value!r:.80}; it should be "true" or "false"'
+        )
     return None if value is None else _SWITCH[value]

@@ -1,7 +1,7 @@
-"""One AdmissionReview, bytes in and bytes out: what a server calls for each request.
+"""The answer to one AdmissionReview, bytes in and bytes out. The HTTPS server calls it for each request.
 
-https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. It keeps nothing, asks no other server, and
-answers a dry run as any other: there are no side effects.
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. A review has no side effects: it stores
+nothing and sends no request to another server. So a dry run needs no case of its own.
 """
 
 import base64
@@ -14,31 +14,31 @@ from admission.policy import Namespace, Policy
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
 
-# The API server takes objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), which JSON may lengthen; a review has one.
+# The API server accepts objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains one, and JSON may make it longer.
 MAX_BYTES = 8 << 20
 _API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _POD = {"group": "", "version": "v1", "kind": "Pod"}
-# Of what is "Invalid" kubectl 1.20 says only that: it looks for the fields in question, which a webhook's answer has not.
+# For reason "Invalid" kubectl 1.20 prints only that word: it looks for the names of fields, which a webhook's answer does not have.
 _FORBIDDEN, _INVALID = (403, "Forbidden"), (400, "BadRequest")
-_LONGEST_MESSAGE = 1024
+_MAX_MESSAGE = 1024
 
 
 Outcome = Literal["patched", "untouched", "denied"]
 
 
 class Reviewed(NamedTuple):
-    """An answer, and what may be counted and logged of it: `operator` where one is known, `why` of a denial."""
+    """An answer, and what may be counted and logged of it: `operator` is empty if it is unknown, `reason` is that of a denial."""
 
     body: bytes
     outcome: Outcome
     operator: str = ""
     namespace: str = ""
-    why: str = ""
+    reason: str = ""
 
 
-class Unreadable(ValueError):
-    """This is no AdmissionReview, so it cannot be answered as one. The caller must act: HTTP 400."""
+class UnreadableReview(ValueError):
+    """The body is not an AdmissionReview, so it cannot be answered by one. The caller answers HTTP 400."""
 
 
 def review(body: bytes, policy: Policy, net1: bool | None = None) -> Reviewed:
@@ -46,33 +46,33 @@ def review(body: bytes, policy: Policy, net1: bool | None = None) -> Reviewed:
 
     Args:
         body: the request's body, at most `MAX_BYTES`.
-        policy: what the administrator settled.
-        net1: what the label `railnet.io/net1` of the pod's namespace says; a review does not tell, but the webhook
-            configuration can: an entry with a `namespaceSelector` for each value, and a path for each entry.
+        policy: what the administrator configured.
+        net1: the label `railnet.io/net1` of the pod's namespace. A review does not contain it. The request's path says it: the webhook
+            configuration has an entry for each value, with a `namespaceSelector` and a path.
 
     Raises:
-        Unreadable: the body is too large, or no AdmissionReview of version v1.
+        UnreadableReview: the body is too large, or not an AdmissionReview of version v1.
     """
     request = _request(body)
     namespace = str(request.get("namespace", ""))
     answer = _answer(request, Namespace(namespace, net1), policy)
     response = {"uid": request["uid"], **answer.response}
     document = {"apiVersion": _API_VERSION, "kind": _KIND, "response": response}
-    return Reviewed(json.dumps(document).encode(), answer.outcome, answer.operator, namespace, answer.why)
+    return Reviewed(json.dumps(document).encode(), answer.outcome, answer.operator, namespace, answer.reason)
 
 
 def _request(body: bytes) -> dict[str, Any]:
     if len(body) > MAX_BYTES:
-        raise Unreadable(f"the review has {len(body)} bytes; {MAX_BYTES} is the most that is read")
+        raise UnreadableReview(f"the review has {len(body)} bytes; at most {MAX_BYTES} are read")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"the review is not JSON: {error!s:.160}") from None
+        raise UnreadableReview(f"the review is not JSON: {error!s:.160}") from None
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (_API_VERSION, _KIND):
-        raise Unreadable(f"the body is no {_KIND} of {_API_VERSION}")
+        raise UnreadableReview(f"the body is not an {_KIND} of {_API_VERSION}")
     request = document.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
-        raise Unreadable("the AdmissionReview has no request with a uid")
+        raise UnreadableReview("the AdmissionReview has no request with a uid")
     return request
 
 
@@ -80,7 +80,7 @@ class _Answer(NamedTuple):
     response: dict[str, Any]
     outcome: Outcome
     operator: str = ""
-    why: str = ""
+    reason: str = ""
 
 
 def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy) -> _Answer:
@@ -95,9 +95,9 @@ def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy) -> _A
     except Misconfigured as error:
         return _denied(error, *_INVALID)
     response: dict[str, Any] = {"allowed": True}
-    said = explain.warnings(pod, decision)
-    if said:
-        response["warnings"] = said
+    warnings = explain.warnings(pod, decision)
+    if warnings:
+        response["warnings"] = warnings
     if not isinstance(decision, Additions):
         return _Answer(response, "untouched", decision.operator)
     operations = patch.operations(document, decision)
@@ -107,6 +107,6 @@ def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy) -> _A
 
 
 def _denied(error: Exception, code: int, reason: str) -> _Answer:
-    message = f"{error!s:.{_LONGEST_MESSAGE}}"
+    message = f"{error!s:.{_MAX_MESSAGE}}"
     status = {"status": "Failure", "message": message, "reason": reason, "code": code}
-    return _Answer({"allowed": False, "status": status}, "denied", why=message)
+    return _Answer({"allowed": False, "status": status}, "denied", reason=message)

@@ -1,8 +1,8 @@
-"""The scope of the webhook: which pods the API server asks about, out of the table of operators.
+"""The scope of the webhook: the pods for which the API server sends a review, computed from the table of operators.
 
-Two ways to say it, for `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and for older API servers
-selectors, which see labels only. `scripts/generate` writes both. Every pod for which `decision.decide` does anything is in
-scope; a pod that the API server does not ask about neither waits nor fails when the webhook does not answer.
+`scripts/generate` writes it in two forms to `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and selectors for older
+API servers, which see labels only. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither waits nor
+fails when the webhook does not answer.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,24 @@ from training.operators import OPERATORS, Operator
 Entry = dict[str, Any]
 Requirement = dict[str, Any]
 
-NAME = "railnet-admission"  # of the configuration, and of the Service
+NAME = "railnet-admission"  # the name of the webhook configuration, and of the Service
 NAMESPACE = "railnet"
-PLAIN, LABELLED = "/pods", "/pods/net1"  # of pods in namespaces without the label, and in those where it is "true"
+PLAIN, LABELLED = (
+    "/pods",
+    "/pods/net1",
+)  # the paths for pods in namespaces without the label, and where the label is "true"
 
-_TIMEOUT_SECONDS = 5  # a review takes milliseconds; what is waited for is a server whose node has just died
-# Kubernetes 1.21 and newer give each namespace this label. Nothing there trains, and what runs there must run without us.
+_TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
+# Kubernetes 1.21 and newer set this label on each namespace.
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-NEVER = ("kube-system", NAMESPACE)
+NEVER = ("kube-system", NAMESPACE)  # no pod trains in these namespaces, and their pods must start without the webhook
 
 _LABELS = "object.metadata.labels"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
 def by_conditions() -> Entry:
-    """Return the webhook configuration for API servers that know `matchConditions`: three entries, one at most for a pod."""
+    """Return the webhook configuration for API servers that know `matchConditions`: three entries; at most one applies to a pod."""
     unlabelled = {"matchExpressions": [_lacks(NET1)]}
     recognised = {"name": "recognised", "expression": recognised_expression()}
     asks = {"name": "asks-for-devices", "expression": asks_expression()}
@@ -47,16 +50,16 @@ def by_selectors() -> Entry:
 
 
 def recognised_expression() -> str:
-    """Write in CEL: the pod has an operator's marks, as `recogniser` looks for them."""
+    """Return the CEL expression "the pod has an operator's marks", with the rules of `training.recogniser`."""
     rows = "\n|| ".join(_row(operator) for operator in _operators())
     return f"has({_LABELS}) && (\n{rows})"
 
 
 def asks_expression() -> str:
-    """Write in CEL: a container asks for a device of any kind, or the pod has an annotation of ours.
+    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet".
 
-    Without a GPU, a VF, or a label that says so, `decision` gives nothing; whether a device is one of those is its matter, and
-    so is whether an init container is a sidecar. The names of extended resources alone have a slash.
+    `decision` adds nothing to a pod without a GPU, a VF or a label. It also decides whether a device is a GPU or a VF, and whether an init
+    container is a sidecar; the expression does not. Only extended resources have a slash in their names.
     """
     asked = "\n|| ".join(
         f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
@@ -84,14 +87,14 @@ def _named(operator: Operator) -> str:
 
 
 def _template(name: str) -> str:
-    """Write a container's name with `{label}` for a label's value."""
+    """Return the CEL expression of a container's name, in which `{label}` stands for a label's value."""
     parts = Formatter().parse(name)
     pieces = ((_quoted(text) if text else "", f"{_LABELS}[{_quoted(key)}]" if key else "") for text, key, _, _ in parts)
     return " + ".join(piece for pair in pieces for piece in pair if piece)
 
 
 def _conditions(*conditions: Entry) -> Entry:
-    """Return the conditions with the one that all have: kubelet runs a static pod as its file says, and must be able to tell."""
+    """Return the conditions after the one that all entries have: not a static pod, since kubelet runs that from its file in any case."""
     static = f"has(object.metadata.annotations) && {_quoted(_MIRROR)} in object.metadata.annotations"
     return {"matchConditions": [{"name": "not-static", "expression": f"!({static})"}, *conditions]}
 
@@ -113,7 +116,7 @@ def _marks(operator: Operator) -> Iterator[Requirement]:
 
 
 def _labelled_pods() -> Entry:
-    """Return the entry for pods with the label: it beats the namespace's, and what is malformed is to be refused."""
+    """Return the entry for pods with the label. The pod's label overrides its namespace's, and a malformed label must be denied."""
     labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
     return _entry("label", [], {"matchExpressions": labelled}, PLAIN)
 
@@ -123,7 +126,7 @@ def _operators() -> Iterator[Operator]:
 
 
 def _in_namespaces(label: str | None) -> list[Requirement]:
-    """Select namespaces whose label is that; those with another value are as namespaces without the label."""
+    """Select namespaces by the label's value; a value other than "true" and "false" counts as no label."""
     return [_has_not(NET1, "true", "false") if label is None else _has(NET1, label)]
 
 
@@ -132,7 +135,7 @@ def _has(key: str, *values: str) -> Requirement:
 
 
 def _has_not(key: str, *values: str) -> Requirement:
-    """Require that a label has none of the values; it need not be there."""
+    """Require that a label has none of the values; the label may be missing."""
     return {"key": key, "operator": "NotIn", "values": list(values)}
 
 
@@ -156,7 +159,7 @@ def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> 
         "objectSelector": pods,
         "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
         "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",  # a training pod without its VF would run over TCP, unnoticed
+        "failurePolicy": "Fail",  # a training pod without its VF would use TCP, and its author would not notice
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "None",
         "timeoutSeconds": _TIMEOUT_SECONDS,

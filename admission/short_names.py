@@ -1,13 +1,13 @@
-"""Names that are too long for where they shall stand."""
+"""Shortening of names that are longer than a label's value or a Service's name may be."""
 
 import hashlib
 
-_DIGEST = 8
+_DIGEST_LENGTH = 8
 
 
 def shortened(name: str, length: int) -> str:
-    """Return a name as it is, or one of at most so many characters: its beginning, and a digest of the whole."""
+    """Return a name of at most `length` characters; a longer name becomes its beginning and a digest of the whole."""
     if len(name) <= length:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
-    return f"{name[: length - _DIGEST - 1].rstrip('-_.')}-{digest}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{name[: length - _DIGEST_LENGTH - 1].rstrip('-_.')}-{digest}"

@@ -1,9 +1,9 @@
-"""`TF_CONFIG` with names on net1: TensorFlow carries its data to the very addresses by which its tasks find each other.
+"""`TF_CONFIG` with names on net1: TensorFlow sends its data to the same addresses by which its tasks find each other.
 
-Every address in `cluster` gets the job's headless Service between the task's name and what its operator wrote after that:
-`mnist-ps-0.ml.svc:2222` becomes `mnist-ps-0.mnist-net1.ml.svc:2222`. Where a headless Service of the operator's stands there
-already, as Volcano writes it, it is replaced: `mnist-ps-0.mnist:2222` becomes `mnist-ps-0.mnist-net1:2222`. Other frameworks meet on eth0 and take their interface from
-`environment`.
+Every address in `cluster` gets the job's headless Service after the task's name: `mnist-ps-0.ml.svc:2222` becomes
+`mnist-ps-0.mnist-net1.ml.svc:2222`. If the operator has written its own headless Service there, as Volcano does, that is replaced:
+`mnist-ps-0.mnist:2222` becomes `mnist-ps-0.mnist-net1:2222`. Other frameworks need no such names: they meet on eth0, and the variables of
+`environment` name the interface for their data.
 """
 
 import json
@@ -11,11 +11,12 @@ import re
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from admission.annotation_keys import RENDEZVOUS
 from admission.short_names import shortened
 from vf.errors import Misconfigured
 
 VARIABLE = "TF_CONFIG"
-# The latter is of training-operators before github.com/kubeflow/trainer/pull/1798.
+# training-operator wrote `sparseCluster` before github.com/kubeflow/trainer/pull/1798.
 _CLUSTERS = ("cluster", "sparseCluster")
 _SUFFIX = "-net1"
 _NAME_LENGTH = 63  # RFC 1035 label: k8s.io/apimachinery/pkg/util/validation, DNS1035LabelMaxLength
@@ -23,33 +24,36 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def service(job: str) -> str:
-    """Name the headless Service in which a job's pods have their names on net1; of a long name it keeps a digest.
+    """Return the name of the headless Service in which a job's pods have their names on net1; a long name is shortened.
 
     Raises:
-        Misconfigured: the job's name cannot begin a Service's.
+        Misconfigured: a Service's name cannot begin with the job's name.
     """
     if _NAME.fullmatch(job) is None:
-        raise Misconfigured(f"the job's name {job!r:.80} cannot be a Service's, so its pods cannot have names on net1")
+        raise Misconfigured(
+            f"the job's name {job!r:.80} cannot be a Service's, so its pods cannot have names on net1; rename the job, or remove the "
+            f"annotation {RENDEZVOUS}"
+        )
     return shortened(job, _NAME_LENGTH - len(_SUFFIX)) + _SUFFIX
 
 
 def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
-    """Return the value of `TF_CONFIG` with the names of a job's tasks on net1; one that has them already stays as it is.
+    """Return the value of `TF_CONFIG` with the names of a job's tasks on net1; a value that has them already is returned unchanged.
 
-    `subdomain` is the pod's: the headless Service in which it has its name, where there is one.
+    `subdomain` is the pod's subdomain: the operator's headless Service in which the pod has its name; None if it has none.
 
-    `cluster` maps each role to its tasks' addresses: a list, or in Kubeflow's sparse form, in `cluster` or `sparseCluster`, a
-    mapping by index; a list that Go never made is null. IP addresses and `localhost` stay, as does everything else in it.
+    `cluster` maps each role to its tasks' addresses: a list, or in Kubeflow's sparse form (in `cluster` or `sparseCluster`) a mapping by
+    index; null is a list that the operator, in Go, never filled. IP addresses, `localhost` and all other keys stay as they are.
 
     Raises:
-        Misconfigured: it is not of that form.
+        Misconfigured: the value does not have that form.
     """
     try:
         document = json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise _odd(f"it is not JSON: {error!s:.100}") from None
+        raise _malformed(f"it is not JSON: {error!s:.100}") from None
     if not isinstance(document, dict):
-        raise _odd("it is not a mapping")
+        raise _malformed("it is not a mapping")
     names = _Names(service(job), subdomain)
     clusters = {key: _roles(key, document[key], names) for key in _CLUSTERS if key in document}
     if all(document[key] == cluster for key, cluster in clusters.items()):
@@ -64,7 +68,7 @@ class _Names(NamedTuple):
 
 def _roles(key: str, cluster: Any, names: _Names) -> dict[str, Any]:
     if not isinstance(cluster, dict):
-        raise _odd(f"its {key} is not a mapping of roles")
+        raise _malformed(f"its {key} is not a mapping of roles")
     return {role: _tasks(tasks, names) for role, tasks in cluster.items()}
 
 
@@ -75,12 +79,12 @@ def _tasks(tasks: Any, names: _Names) -> Any:
         return {index: _address(address, names) for index, address in tasks.items()}
     if isinstance(tasks, list):
         return [_address(address, names) for address in tasks]
-    raise _odd(f"{tasks!r:.60} is not a list of addresses")
+    raise _malformed(f"{tasks!r:.60} is not a list of addresses")
 
 
 def _address(address: Any, names: _Names) -> str:
     if not isinstance(address, str):
-        raise _odd(f"{address!r:.60} is not an address")
+        raise _malformed(f"{address!r:.60} is not an address")
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
     task, *rest = host.split(".")
     if _is_fixed(address) or _is_fixed(host) or rest[:1] == [names.service]:
@@ -89,7 +93,7 @@ def _address(address: Any, names: _Names) -> str:
 
 
 def _has_service(rest: list[str], subdomain: str | None) -> bool:
-    """Tell of what follows a task's name whether it begins with a headless Service: that stands before namespace and `svc`."""
+    """Return whether the labels after a task's name begin with a headless Service: it comes before the namespace and `svc`."""
     return rest[1:2] != ["svc"] and (rest[2:3] == ["svc"] or rest[:1] == [subdomain])
 
 
@@ -101,5 +105,7 @@ def _is_fixed(host: str) -> bool:
     return True
 
 
-def _odd(why: str) -> Misconfigured:
-    return Misconfigured(f"{VARIABLE} cannot be given names on net1: {why:.200}")
+def _malformed(why: str) -> Misconfigured:
+    return Misconfigured(
+        f"{VARIABLE} cannot get names on net1: {why:.200}; correct it, or remove the annotation {RENDEZVOUS}"
+    )

@@ -1,4 +1,4 @@
-"""The certificate that the server shows: another from one moment to the next, for the connections that come after."""
+"""TLS of the webhook's server: the certificate that it presents can be replaced while connections are open."""
 
 import os
 import ssl
@@ -8,36 +8,36 @@ from admission.certificates.authority import Leaf
 
 
 class Shown:
-    """A server's side of TLS 1.2 and 1.3.
+    """The server's side of TLS 1.2 and 1.3, with the certificate that it presents.
 
     Attributes:
-        context: what connections are made by; the same for as long as the server listens.
-        leaf: what is shown; None before there is anything.
+        context: the TLS context for the server's listener; it stays the same when the certificate is replaced.
+        leaf: the certificate that is presented; None before the first one.
     """
 
     def __init__(self) -> None:
-        """Show nothing yet: until then no handshake succeeds."""
+        """Start without a certificate; no handshake succeeds before `show`."""
         self.leaf: Leaf | None = None
         self.context = _context()
-        self.context.sni_callback = self._hand_over  # called without a name in the ClientHello, too
+        self.context.sni_callback = self._use_latest  # OpenSSL calls it also if the ClientHello has no server name
         self._latest = self.context
 
     def show(self, leaf: Leaf) -> None:
-        """Show another one from now on. Connections that are established, or in a handshake, keep what they began with.
+        """Present another certificate from now on. Connections that are open, or in a handshake, keep the one they began with.
 
         Raises:
-            ssl.SSLError: OpenSSL does not take it, and nothing has changed.
+            ssl.SSLError: OpenSSL does not accept the certificate or its key; the earlier one stays.
         """
-        # Of its own: a context keeps one certificate for each kind of key, and the former would be shown on beside this one.
+        # A new context for each certificate: a context keeps one for each kind of key, so an earlier RSA one would stay beside an EC one.
         latest = _context()
         _load(latest, leaf)
         self._latest, self.leaf = latest, leaf
 
-    def _hand_over(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002
+    def _use_latest(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:  # noqa: ARG002
         connection.context = self._latest
 
     def trouble(self, now: datetime, name: str) -> str:
-        """Tell what is wrong with what is shown, for a client that knows the server by a name; empty if nothing is."""
+        """Return why a client that calls the server by `name` rejects the certificate; empty if it accepts it."""
         if self.leaf is None:
             return "there is no certificate to show yet"
         if not self.leaf.valid(now):
@@ -49,14 +49,14 @@ def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # API servers keep their connections and resume no sessions; without tickets none outlives its certificate, either.
+    # API servers keep their connections and resume no sessions. Without tickets, no session outlives its certificate.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return context
 
 
 def _load(context: ssl.SSLContext, leaf: Leaf) -> None:
-    # OpenSSL reads files only, and a key is not for a disk.
+    # OpenSSL reads certificates from files only, and a private key must not be on a disk: so a file in memory.
     descriptor = os.memfd_create("railnet-certificate", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(leaf.chain.rstrip() + b"\n" + leaf.key)
@@ -65,4 +65,4 @@ def _load(context: ssl.SSLContext, leaf: Leaf) -> None:
 
 
 def _no_password() -> str:
-    return ""  # or OpenSSL asks the terminal
+    return ""  # without it, OpenSSL asks for a password on the terminal

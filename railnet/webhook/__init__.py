@@ -1,1 +1,1 @@
-"""The admission helper as a program: composition, metrics, and `railnet admission explain`."""
+"""The admission helper as a program: its composition, its metrics, and `railnet admission explain`."""

@@ -1,4 +1,4 @@
-"""`railnet admission explain`: what would be done to the pods of a file when they are created, and why."""
+"""`railnet admission explain`: print what a review does to the pods of a file when they are created, and why."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from railnet.configuration import Configuration
 from vf.errors import Misconfigured
 
 # The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
-_NO_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
+_YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
 
 
 def explain(file: str, configuration: Configuration) -> bool:
@@ -24,7 +24,9 @@ def explain(file: str, configuration: Configuration) -> bool:
     source = "standard input" if file == "-" else file
     explained = list(offline.explain(_documents(file, source), policy(configuration)))
     if not explained:
-        raise Misconfigured(f"{source} has no Pod")
+        raise Misconfigured(
+            f"{source} has no Pod; give a file with Pods, such as the output of kubectl get pod -o yaml"
+        )
     for pod in explained:
         print(*pod.lines, sep="\n")
     return all(pod.allowed for pod in explained)
@@ -45,5 +47,5 @@ def _documents(file: str, source: str) -> list[Any]:
         return list(yaml.safe_load_all(text))
     except OSError as error:
         raise Misconfigured(f"{source} cannot be read: {error.strerror}") from None
-    except _NO_YAML as error:
+    except _YAML_ERRORS as error:
         raise Misconfigured(f"{source} is not YAML: {error!s:.400}") from None

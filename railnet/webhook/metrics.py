@@ -6,12 +6,12 @@ from datetime import datetime
 
 from railnet.prometheus_text import Histogram, Labels, counted, family
 
-# From a pod of no operator to a pod of megabytes; an API server waits ten seconds at most.
+# A pod without a known operator takes the least, a pod of megabytes the most. An API server waits ten seconds at most.
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class AdmissionMetrics:
-    """Counts reviews (`admission.server.Meter`); `expires` returns the end of the served certificate, None without one."""
+    """The metrics of reviews (an `admission.server.ReviewMeter`) and of the certificate; `expires` returns its end, None without one."""
 
     def __init__(self, expires: Callable[[], datetime | None]) -> None:
         """Start with all counters at zero."""
@@ -20,7 +20,7 @@ class AdmissionMetrics:
         self._seconds = Histogram(_BUCKETS)
 
     def reviewed(self, outcome: str, operator: str, seconds: float) -> None:
-        """Count a request."""
+        """Count a request and its duration."""
         self._reviews[("outcome", outcome), ("operator", operator)] += 1
         self._seconds.observe(seconds)
 

@@ -1,4 +1,4 @@
-"""`railnet admission`: the admission helper, composed: policy → certificates → HTTPS, until SIGTERM."""
+"""`railnet admission`: the webhook's program, composed of policy, certificates and HTTPS server; it runs until SIGTERM."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from admission.certificates.cluster_objects import NAME, Cluster
 from admission.certificates.folder import Folder
 from admission.certificates.keeper import Keeper
 from admission.certificates.self_managed import Own, utc_now
-from admission.server import Server
+from admission.server import WebhookServer
 from admission.tls import Shown
 from apiserver import service_account
 from apiserver.client import ApiServer
@@ -33,14 +33,14 @@ _NAMESPACE = "railnet"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
-        port: of HTTPS.
-        health_port: of /healthz, /readyz and /metrics.
-        certificates: the folder in which another program keeps `tls.crt` and `tls.key`; None to make our own.
+        port: the port of HTTPS.
+        health_port: the port of /healthz, /readyz and /metrics.
+        certificates: the folder in which another program keeps `tls.crt` and `tls.key`; None to make an own authority.
         account: the folder of the service account's token.
-        leave_seconds: how long connections are still taken after SIGTERM, until everybody has heard that this is not ready.
+        leave_seconds: how long the server still takes connections after SIGTERM, until API servers know that it is not ready.
     """
 
     port: int
@@ -51,20 +51,20 @@ class Options:
 
 
 class Certificates(Protocol):
-    """Where certificates come from."""
+    """The source of the server's certificate."""
 
     def reasons(self) -> list[str]:
-        """Return why API servers cannot trust what is shown; nothing if they can."""
+        """Return why API servers cannot trust the certificate; empty if they can."""
 
     async def keep(self) -> NoReturn:
-        """See to it, until cancelled."""
+        """Keep the certificate valid and trusted, until cancelled."""
 
 
 async def serve(configuration: Configuration, options: Options) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        Misconfigured: this is no container of a cluster, and no folder of certificates is given.
+        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given.
         OSError: the port is taken.
     """
     ended = asyncio.Event()
@@ -74,16 +74,16 @@ async def serve(configuration: Configuration, options: Options) -> None:
     namespace = _namespace(options.account)
     certificates = _certificates(options, namespace, shown)
     metrics = AdmissionMetrics(lambda: None if shown.leaf is None else shown.leaf.ends)
-    server = Server(policy(configuration), metrics, shown)
+    server = WebhookServer(policy(configuration), metrics, shown)
     health = Health()
     health.metrics = metrics.text
     async with health.serving(options.health_port, host=None):
         await server.listen(options.port)
         keeping = asyncio.create_task(certificates.keep())
         health.reasons = lambda: _reasons(server, shown, certificates, names(namespace)[0])
-        _log.info("serving on port %d", server.port)
+        _log.info("serving reviews on port %d", server.port)
         gc.collect()
-        gc.freeze()  # what is there now stays: looking through it again and again finds nothing
+        gc.freeze()  # these objects live as long as the program; scanning them again finds no garbage
         try:
             await _until(ended, keeping)
             await _leave(server, options.leave_seconds)
@@ -93,7 +93,7 @@ async def serve(configuration: Configuration, options: Options) -> None:
 
 
 def names(namespace: str) -> tuple[str, ...]:
-    """Return the DNS names of the service; API servers use the first."""
+    """Return the DNS names of the Service; API servers use the first."""
     return (
         f"{NAME}.{namespace}.svc",
         f"{NAME}.{namespace}.svc.cluster.local",
@@ -110,8 +110,8 @@ async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:
         await keeping
 
 
-async def _leave(server: Server, seconds: float) -> None:
-    _log.info("ending: not ready from now on, and new connections are refused in %g s", seconds)
+async def _leave(server: WebhookServer, seconds: float) -> None:
+    _log.info("ending: not ready from now on; new connections are refused after %g s", seconds)
     server.leave()
     await asyncio.sleep(seconds)
 
@@ -129,10 +129,10 @@ def _certificates(options: Options, namespace: str, shown: Shown) -> Certificate
     return Own(Keeper(Cluster(api, namespace), names(namespace), utc_now), shown)
 
 
-def _reasons(server: Server, shown: Shown, certificates: Certificates, name: str) -> list[str]:
+def _reasons(server: WebhookServer, shown: Shown, certificates: Certificates, name: str) -> list[str]:
     trouble = shown.trouble(utc_now(), name)
     return [
-        *([] if server.accepts else ["it takes no connections: it is ending"]),
+        *([] if server.accepts else ["it takes no connections, because it is ending"]),
         *([trouble] if trouble else []),
         *certificates.reasons(),
     ]

@@ -1,7 +1,7 @@
-"""An API server with one Secret and one webhook configuration, over real TLS: as much of it as the keeper uses.
+"""A fake API server, over real TLS, with one Secret and one webhook configuration: the part that the certificates' keeper uses.
 
-It keeps resourceVersions as kube-apiserver does: a PUT with another one is a conflict, a JSON Patch whose test fails is
-unprocessable, a POST of an object that exists is a conflict.
+It checks resourceVersions as kube-apiserver does: a PUT with another version is a conflict, a JSON Patch with a failing test is
+unprocessable, and a POST of an existing object is a conflict.
 """
 
 import base64
@@ -29,7 +29,7 @@ NAMES = (f"{NAME}.{NAMESPACE}.svc", NAME)
 _SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 _SECRET = f"{_SECRETS}/{SECRET}"
 _WEBHOOKS = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"
-_TOKEN = "a-token"  # noqa: S105 - opens nothing but this
+_TOKEN = "a-token"  # noqa: S105 - it gives access to this fake only
 
 JsonObject = dict[str, Any]
 
@@ -41,13 +41,13 @@ class Refusal(Exception):
 
 
 class FakeApiServer:
-    """Its objects are changed under `lock` only.
+    """The objects, and the requests so far; the objects change under `lock` only.
 
     Attributes:
-        secret, webhooks: the objects; None if there is none.
+        secret, webhooks: the objects; None if missing.
         requests: all requests so far, as "GET secrets".
-        trusted_since: the authorities of the first webhook, with the time of each change.
-        interfere: called with each request before it is done; may raise Refusal, or change the objects.
+        trusted_since: each bundle that the first webhook got, with the monotonic time in seconds.
+        interfere: called with each request before it is handled; it may raise Refusal, or change the objects.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class FakeApiServer:
         self._version = 0
 
     def add_webhooks(self, *bundles: str | None) -> None:
-        """Make the configuration, with an entry for each bundle."""
+        """Create the webhook configuration, with an entry for each bundle."""
         self.webhooks = self._changed(
             {
                 "apiVersion": "admissionregistration.k8s.io/v1",
@@ -81,7 +81,7 @@ class FakeApiServer:
         )
 
     def put_secret(self, data: dict[str, bytes], **metadata: Any) -> None:
-        """Write the Secret, as an administrator does."""
+        """Write the Secret without a request, as another program would."""
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         before = {} if self.secret is None else self.secret["metadata"]
         self.secret = self._changed(
@@ -99,14 +99,14 @@ class FakeApiServer:
 
     @property
     def bundles(self) -> list[list[str]]:
-        """The subjects of the authorities that each webhook trusts."""
+        """The subjects of the authorities in each webhook's bundle."""
         assert self.webhooks is not None
         pems = [base64.b64decode(one["clientConfig"].get("caBundle", "")) for one in self.webhooks["webhooks"]]
         return [[one.subject.rfc4514_string() for one in authority.parse_certificates(pem)] for pem in pems]
 
     @property
     def pem(self) -> bytes:
-        """The authorities that the first webhook trusts, as PEM."""
+        """The bundle that the first webhook trusts, in PEM."""
         assert self.webhooks is not None
         return base64.b64decode(self.webhooks["webhooks"][0]["clientConfig"]["caBundle"])
 
@@ -131,11 +131,11 @@ class FakeApiServer:
         with self.lock:
             self.requests.append(f"{method} {kind}")
         if kind is None:
-            raise Refusal(404, f"there is no {path}")
+            raise Refusal(404, f"{path} does not exist")
         self.interfere(method, kind)
         with self.lock:
-            done = self._of_secret(method, body) if kind == "secrets" else self._of_webhooks(method, body)
-            return copy.deepcopy(done)
+            found = self._of_secret(method, body) if kind == "secrets" else self._of_webhooks(method, body)
+            return copy.deepcopy(found)
 
     def _of_secret(self, method: str, body: Any) -> JsonObject:
         before = self.secret
@@ -182,7 +182,7 @@ def _patched(document: JsonObject, operations: list[JsonObject]) -> JsonObject:
 
 @contextmanager
 def serving(fake: FakeApiServer, account: Path) -> Iterator[dict[str, str]]:
-    """Serve over TLS, and write the service account's folder; yield the environment that kubelet gives a container."""
+    """Serve the fake over TLS, and write the service account's folder; yield the environment that kubelet sets in a container."""
     account.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC)
     ours = authority.make(now)

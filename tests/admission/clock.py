@@ -1,4 +1,4 @@
-"""A clock that tests set."""
+"""A clock that a test sets."""
 
 from datetime import UTC, datetime, timedelta
 

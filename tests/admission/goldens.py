@@ -1,7 +1,7 @@
-"""The golden pods: what operators make, where that is known from, and exactly what a review answers.
+"""The golden pods: pods as operators make them, the source of that, and the exact answer of a review.
 
-One file for each pod under `golden/`, by operator. A pod is as its controller sends it, with the requests that the API server
-makes of its limits. `net1` is the label of its namespace, `configuration` what stands in node.yaml.
+Each pod has one file under `golden/`, in its operator's folder. The pod is as its controller sends it, with the requests that the API
+server computes from its limits. `net1` is the label of its namespace, `configuration` the content of node.yaml.
 """
 
 from dataclasses import dataclass

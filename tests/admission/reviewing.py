@@ -1,4 +1,4 @@
-"""Asking for a review as the API server does, and applying its answer as the API server would."""
+"""Ask for a review, and apply its patch, as the API server does."""
 
 import base64
 import copy
@@ -45,7 +45,7 @@ def patch_of(response: JsonObject) -> list[JsonObject]:
 
 
 def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
-    """Apply a JSON Patch (RFC 6902), strictly: what is added to must be there, and only an environment's value is replaced."""
+    """Apply a JSON Patch (RFC 6902) strictly: the parent must exist, and only the value of an environment variable may be replaced."""
     patched = copy.deepcopy(pod)
     for operation in operations:
         assert operation.keys() == {"op", "path", "value"}
@@ -64,7 +64,7 @@ def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
             assert last == "-"
             parent.append(value)
         else:
-            # only the explanation is written anew
+            # only the explanation may replace an earlier one
             assert not parent.get(last) or last == "railnet.io/explain", operation["path"]
             parent[last] = value
     return patched

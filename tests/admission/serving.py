@@ -1,4 +1,4 @@
-"""A server on the loopback, and a client that speaks to it as an API server does: TLS, kept alive, bytes by hand where need be."""
+"""The webhook's server on the loopback, and a client that calls it as an API server does: TLS, kept alive; a test may send any bytes."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from admission.certificates import authority
 from admission.certificates.authority import Authority, Leaf
 from admission.policy import Policy
-from admission.server import Server
+from admission.server import WebhookServer
 from admission.tls import Shown
 
 NAME = "railnet-admission.railnet.svc"
@@ -27,11 +27,11 @@ def a_leaf(of: Authority, name: str = NAME) -> Leaf:
 
 
 def an_rsa_leaf(of: Authority) -> Leaf:
-    """Sign one as others make them: cert-manager's keys are RSA where nobody says otherwise."""
+    """Return a leaf with an RSA key, which is cert-manager's default."""
     key, now = rsa.generate_private_key(65537, 2048), datetime.now(UTC)
     subject = of.certificate.subject
     certificate = (
-        authority._begun(subject, subject, key.public_key(), now, now + timedelta(days=1))  # type: ignore[arg-type]  # the builder takes any
+        authority._begun(subject, subject, key.public_key(), now, now + timedelta(days=1))  # type: ignore[arg-type]  # the builder takes any public key
         .add_extension(authority.x509.SubjectAlternativeName([authority.x509.DNSName(NAME)]), critical=False)
         .sign(of.key, authority.hashes.SHA256())
     )
@@ -39,8 +39,8 @@ def an_rsa_leaf(of: Authority) -> Leaf:
     return Leaf(certificate, authority.certificate_pem([certificate, of.certificate]), pem)
 
 
-class Counted:
-    """Remembers what is counted."""
+class RecordedReviews:
+    """A meter that records each review."""
 
     def __init__(self) -> None:
         self.reviews: list[tuple[str, str]] = []
@@ -51,26 +51,26 @@ class Counted:
 
 
 class Served:
-    """A server that listens, and all that it was given."""
+    """A server that listens, with its authority, certificate and meter."""
 
     def __init__(self, policy: Policy):
         self.authority = an_authority()
         self.connections: list[Connection] = []
-        self.shown, self.counted = Shown(), Counted()
+        self.shown, self.counted = Shown(), RecordedReviews()
         self.shown.show(a_leaf(self.authority))
-        self.server = Server(policy, self.counted, self.shown)
+        self.server = WebhookServer(policy, self.counted, self.shown)
 
     def trust(self, *authorities: Authority) -> ssl.SSLContext:
         pem = authority.certificate_pem([one.certificate for one in authorities or (self.authority,)])
         return ssl.create_default_context(cadata=pem.decode())
 
-    async def until(self, holds: Callable[[Server], object]) -> None:
-        """Wait until something is true of the server."""
+    async def until(self, holds: Callable[[WebhookServer], object]) -> None:
+        """Wait until a condition holds for the server."""
         for _ in range(4000):
             if holds(self.server):
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError("it never is")
+        raise AssertionError("the condition never held")
 
     async def connect(self, context: ssl.SSLContext | None = None) -> "Connection":
         reader, writer = await asyncio.open_connection(
@@ -80,7 +80,7 @@ class Served:
         return self.connections[-1]
 
 
-class Answer:
+class HttpAnswer:
     def __init__(self, status: int, headers: dict[str, str], body: bytes):
         self.status, self.headers, self.body = status, headers, body
 
@@ -101,20 +101,20 @@ class Connection:
     def send(self, raw: bytes) -> None:
         self.writer.write(raw)
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> HttpAnswer:
         async with asyncio.timeout(20):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.rstrip().split("\r\n")
             headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
             body = await self.reader.readexactly(int(headers["content-length"]))
-            return Answer(int(first.split()[1]), headers, body)
+            return HttpAnswer(int(first.split()[1]), headers, body)
 
-    async def post(self, body: bytes, path: str = "/pods?timeout=10s") -> Answer:
+    async def post(self, body: bytes, path: str = "/pods?timeout=10s") -> HttpAnswer:
         self.send(request(body, path))
         return await self.answer()
 
     async def is_closed(self) -> bool:
-        """Wait for the server to end it; nothing else may come."""
+        """Return whether the server closes the connection and sends nothing before; waits for the end."""
         async with asyncio.timeout(20):
             try:
                 return await self.reader.read() == b""

@@ -1,4 +1,4 @@
-"""What decides where several things speak: labels, a pod's own request, its role, its namespace, its GPUs."""
+"""The decision if several facts count: labels, the pod's own request, its role, its namespace, its GPUs."""
 
 import copy
 from typing import Any
@@ -41,7 +41,7 @@ def gets(pod: dict[str, Any], net1: bool | None = None, policy: Policy | None = 
 
 
 ON, OFF = {"railnet.io/net1": "true"}, {"railnet.io/net1": "false"}
-WHO_DECIDES = {
+PRECEDENCE = {
     "GPUs": (a_pod(), None, True),
     "no GPUs": (a_pod(gpus=0), None, False),
     "no GPUs, the namespace opted in": (a_pod(gpus=0), True, True),
@@ -59,8 +59,8 @@ WHO_DECIDES = {
 }
 
 
-@pytest.mark.parametrize(("pod", "net1", "expected"), WHO_DECIDES.values(), ids=WHO_DECIDES.keys())
-def test_who_decides(pod: dict[str, Any], net1: bool | None, expected: bool):
+@pytest.mark.parametrize(("pod", "net1", "expected"), PRECEDENCE.values(), ids=PRECEDENCE.keys())
+def test_pod_gets_a_rail_by_the_fact_that_takes_precedence(pod: dict[str, Any], net1: bool | None, expected: bool):
     assert gets(pod, net1) is expected
 
 
@@ -78,7 +78,7 @@ def a_sidecar(**asks: str) -> dict[str, Any]:
     return {"name": "s", "restartPolicy": "Always", "resources": {"limits": asks, "requests": dict(asks)}}
 
 
-def test_vf_of_a_sidecar_is_the_pods_for_its_life():
+def test_vf_of_a_sidecar_counts_as_the_pods_request():
     decision = decided(a_pod(initContainers=[a_sidecar(**{"rdma/ib_vf": "1"})]))
 
     assert isinstance(decision, Additions)
@@ -93,7 +93,7 @@ def test_vf_of_an_init_container_that_ends_is_not_counted():
     assert decision.vfs == 1
 
 
-def test_static_addresses_are_for_the_vfs_of_sidecars_too():
+def test_static_addresses_must_cover_the_vfs_of_sidecars():
     limits = {"ml": Limit(("storage",), static=True)}
     networks = Networks({"storage": Network("storage", ipam=StaticIpam())}, limits)
     pod = a_pod(
@@ -106,12 +106,12 @@ def test_static_addresses_are_for_the_vfs_of_sidecars_too():
         decided(pod, policy=Policy(networks=networks))
 
 
-def test_sidecar_may_not_have_what_its_namespace_may_not():
+def test_sidecar_with_a_resource_that_its_namespace_may_not_have_is_denied():
     with pytest.raises(NotPermitted, match=r"pods of namespace 'ml' may not have rdma/ib_vf"):
         decided(a_pod(initContainers=[a_sidecar(**{"rdma/ib_vf": "1"})]), policy=limited_to())
 
 
-def test_contradiction_names_the_resource_that_is_asked_for():
+def test_contradiction_names_the_requested_resources():
     policy = Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"))
     asks = {"rdma/ib_vf_b": "2", "rdma/ib_vf": "1"}
 
@@ -120,7 +120,7 @@ def test_contradiction_names_the_resource_that_is_asked_for():
 
 
 @pytest.mark.parametrize("later", [Policy(rails=8), Policy(rails=2), Policy()], ids=["as before", "fewer", "unknown"])
-def test_request_that_is_there_is_what_auto_is(later: Policy):
+def test_auto_keeps_the_request_of_an_earlier_review(later: Policy):
     pod = reviewed(a_pod(gpus=1, annotations={"railnet.io/vf": "auto"}), Policy(rails=8))
     for asked in pod["spec"]["containers"][0]["resources"].values():
         asked["nvidia.com/gpu"] = "8"
@@ -128,29 +128,29 @@ def test_request_that_is_there_is_what_auto_is(later: Policy):
     assert reviewed(pod, later) == pod
 
 
-def test_rail_is_given_by_the_first_pools_name():
+def test_added_resource_is_that_of_the_first_pool():
     [limit, *_] = patch_of(ask(a_pod(), Policy(resources=("example.com/hca", "rdma/ib_vf"))))
 
     assert limit["path"] == "/spec/containers/0/resources/limits/example.com~1hca"
 
 
-def test_labels_that_are_there_stay():
+def test_labels_that_the_pod_has_stay():
     pod = a_pod(labels={"railnet.io/job": "mine"})
 
     assert reviewed(pod)["metadata"]["labels"]["railnet.io/job"] == "mine"
 
 
-def test_what_is_a_label_does_nothing_as_an_annotation_and_is_warned_of():
+def test_label_written_as_an_annotation_has_no_effect_and_causes_a_warning():
     pod = {
         "metadata": {"name": "p", "labels": dict(ON), "annotations": {"railnet.io/role": "ps"}},
         "spec": {"containers": [{"name": "main"}]},
     }
 
     assert reviewed(pod)["metadata"]["labels"]["railnet.io/role"] == "worker"
-    assert ask(pod)["warnings"][0].startswith("railnet.io/role does nothing in this version")
+    assert ask(pod)["warnings"][0].startswith("railnet.io/role has no effect: this version reads only")
 
 
-def test_long_name_of_an_owner_becomes_a_label_that_tells_it_from_others():
+def test_long_name_of_an_owner_becomes_a_label_that_is_unique():
     def label(name: str) -> str:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
         pod = {
@@ -168,7 +168,7 @@ def test_long_name_of_an_owner_becomes_a_label_that_tells_it_from_others():
     assert label(long).startswith("a" * 53 + "-")
 
 
-def test_rank_that_is_known_only_later_is_added_then_and_said_so():
+def test_rank_that_is_known_at_the_second_review_is_added_and_explained():
     pod = a_pod()
     del pod["metadata"]["labels"][f"{JOB}replica-index"]
     pod = reviewed(pod)
@@ -181,13 +181,13 @@ def test_rank_that_is_known_only_later_is_added_then_and_said_so():
     assert pod["metadata"]["annotations"]["railnet.io/explain"] == f"{before}; then labelled railnet.io/rank"
 
 
-def test_explanation_is_bounded():
+def test_explanation_has_a_limited_length():
     pod = a_pod(annotations={"railnet.io/explain": "x" * 10_000})
 
     assert len(reviewed(pod)["metadata"]["annotations"]["railnet.io/explain"]) == 1024
 
 
-def test_variable_with_a_value_from_elsewhere_stays():
+def test_variable_with_value_from_a_config_map_stays():
     pod = a_pod()
     own = {"name": "NCCL_SOCKET_IFNAME", "valueFrom": {"configMapKeyRef": {"name": "nccl", "key": "ifname"}}}
     pod["spec"]["containers"][0]["env"] = [own]
@@ -198,7 +198,7 @@ def test_variable_with_a_value_from_elsewhere_stays():
     assert env[0] == own
 
 
-def test_launcher_gets_what_mpirun_passes_on_and_no_vf():
+def test_launcher_gets_the_variables_that_mpirun_forwards_and_no_vf():
     container = reviewed(a_pod("launcher", gpus=0), net1=True)["spec"]["containers"][0]
 
     assert container["env"] == [
@@ -208,18 +208,18 @@ def test_launcher_gets_what_mpirun_passes_on_and_no_vf():
     assert container["resources"]["limits"] == {}
 
 
-def test_gpu_of_another_container_is_no_reason():
+def test_gpu_of_another_container_gives_no_rail():
     pod = a_pod(gpus=0)
     pod["spec"]["containers"].append({"name": "other", "resources": {"limits": {"nvidia.com/gpu": "1"}}})
 
     assert not gets(pod)
 
 
-def test_gpu_of_an_init_container_is_no_reason():
+def test_gpu_of_an_init_container_gives_no_rail():
     assert not gets(a_pod(gpus=0, initContainers=[{"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]))
 
 
-def test_init_containers_are_left_as_they_are():
+def test_init_containers_stay_unchanged():
     init = [{"name": "wait", "image": "alpine"}]
 
     assert reviewed(a_pod(initContainers=copy.deepcopy(init)))["spec"]["initContainers"] == init
@@ -237,20 +237,20 @@ def test_auto_counts_the_gpus_of_all_containers_and_is_at_least_one():
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "257", "9" * 5000, "Auto", " 1", "\u0663"])
-def test_number_of_vfs_that_is_none_is_denied(text: str):
+def test_malformed_number_of_vfs_is_denied(text: str):
     with pytest.raises(Misconfigured, match=r"railnet\.io/vf is '.*it should be a number of VFs from 1 to 256"):
         decided(a_pod(annotations={"railnet.io/vf": text}))
 
 
-def test_annotation_is_not_looked_at_on_a_pod_that_is_given_nothing():
+def test_annotation_of_an_untouched_pod_is_not_parsed():
     assert isinstance(decided(a_pod(gpus=0, annotations={"railnet.io/vf": "two"})), Untouched)
 
 
-def test_number_of_vfs_that_agrees_with_the_request_is_no_contradiction():
+def test_number_of_vfs_that_equals_the_request_is_accepted():
     assert gets(a_pod(asks={"rdma/ib_vf": "2"}, annotations={"railnet.io/vf": "2"}))
 
 
-def test_network_is_not_looked_at_on_the_hosts_network():
+def test_network_annotation_is_ignored_on_the_hosts_network():
     assert gets(a_pod(hostNetwork=True, annotations={"railnet.io/network": "nowhere"}))
 
 
@@ -261,19 +261,19 @@ WINDOWS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", WINDOWS.values(), ids=WINDOWS.keys())
-def test_pod_for_windows_is_left_alone_or_it_would_wait_for_a_node_for_ever(spec: dict[str, Any]):
+def test_pod_for_windows_stays_untouched(spec: dict[str, Any]):
     assert decided(a_pod(**spec), net1=True) == Untouched("it is for Windows, where no node has a rail")
 
 
 @pytest.mark.parametrize("spec", WINDOWS.values(), ids=WINDOWS.keys())
-def test_pod_for_windows_with_the_label_contradicts_itself(spec: dict[str, Any]):
+def test_pod_for_windows_with_the_label_is_denied(spec: dict[str, Any]):
     with pytest.raises(
         Misconfigured, match=r'for Windows, .* its label railnet\.io/net1 is "true"; remove one of them'
     ):
         decided(a_pod(labels=ON, **spec))
 
 
-def test_pod_for_linux_by_name_is_as_any_other():
+def test_pod_for_linux_gets_a_rail():
     assert gets(a_pod(os={"name": "linux"}, nodeSelector={"kubernetes.io/os": "linux"}))
 
 
@@ -282,20 +282,20 @@ def limited_to(*pools: str) -> Policy:
     return Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"), networks=networks)
 
 
-def test_rail_is_of_the_first_pool_that_its_namespace_may_have():
+def test_added_resource_is_the_first_that_the_namespace_may_have():
     decision = decided(a_pod(), policy=limited_to("rdma/ib_vf_b"))
 
     assert isinstance(decision, Additions)
     assert decision.resource == "rdma/ib_vf_b"
 
 
-def test_pod_of_a_namespace_that_may_have_no_pool_is_left_alone():
+def test_pod_of_a_namespace_that_may_have_no_pool_stays_untouched():
     assert decided(a_pod(), policy=limited_to()) == Untouched(
         "worker 0 of mnist (Kubeflow training-operator): 'limits' lets pods of its namespace have no VFs"
     )
 
 
 @pytest.mark.parametrize("pod", [a_pod(labels=ON), a_pod(asks={"rdma/ib_vf": "1"})], ids=["labelled", "by hand"])
-def test_pod_that_asks_for_what_its_namespace_may_not_have_is_denied(pod: dict[str, Any]):
+def test_pod_that_asks_for_a_resource_its_namespace_may_not_have_is_denied(pod: dict[str, Any]):
     with pytest.raises(NotPermitted, match=r"pods of namespace 'ml' may not have rdma/ib_vf"):
         decided(pod, policy=limited_to())

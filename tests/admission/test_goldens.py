@@ -1,4 +1,4 @@
-"""Every golden pod gets exactly what its file says, however often and however early it is reviewed."""
+"""Every golden pod gets exactly the additions of its file, also if it is reviewed twice, and before or after the API server's defaults."""
 
 import copy
 import re
@@ -29,12 +29,12 @@ def answer(golden: Golden, pod: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 @each(LET_IN)
-def test_golden_pod_gets_exactly_this_patch(golden: Golden):
+def test_golden_pod_gets_the_patch_of_its_file(golden: Golden):
     assert patch_of(answer(golden)) == golden.expected.get("patch", [])
 
 
 @each([golden for golden in GOLDENS if "denied" in golden.expected])
-def test_golden_pod_is_denied_in_these_words(golden: Golden):
+def test_golden_pod_is_denied_with_the_message_of_its_file(golden: Golden):
     response = answer(golden)
 
     error, _, message = golden.expected["denied"].partition(": ")
@@ -45,7 +45,7 @@ def test_golden_pod_is_denied_in_these_words(golden: Golden):
 
 
 @each(RECOGNISED)
-def test_golden_pod_is_recognised_as_this_member(golden: Golden):
+def test_golden_pod_is_recognised_as_the_member_of_its_file(golden: Golden):
     pod = parse(golden.pod)
     member = recognise(pod, lambda container: "rdma/ib_vf" in container.resources)
 
@@ -62,26 +62,26 @@ def test_golden_pod_is_recognised_as_this_member(golden: Golden):
 
 
 @each(UNTOUCHED)
-def test_golden_pod_is_left_alone_for_this_reason(golden: Golden):
+def test_golden_pod_stays_untouched_for_the_reason_of_its_file(golden: Golden):
     decision = decide(parse(golden.pod), Namespace(golden.namespace, golden.net1), golden.policy)
 
     assert decision == Untouched(golden.expected["untouched"])
 
 
 @each(LET_IN)
-def test_golden_pod_gets_nothing_the_second_time(golden: Golden):
+def test_second_review_adds_nothing_to_a_golden_pod(golden: Golden):
     once = applied(golden.pod, patch_of(answer(golden)))
 
     assert patch_of(answer(golden, once)) == []
 
 
 @each(LET_IN)
-def test_golden_pod_gets_the_same_with_what_the_api_server_puts_in(golden: Golden):
+def test_golden_pod_gets_the_same_patch_after_the_api_servers_defaults(golden: Golden):
     assert patch_of(answer(golden, defaulted(golden.pod))) == golden.expected.get("patch", [])
 
 
 def defaulted(pod: dict[str, Any]) -> dict[str, Any]:
-    """Give a pod as the API server sends it: with its defaults, its nulls, and a service account's token."""
+    """Return a pod as the API server sends it: with its defaults, its nulls, and a service account's token."""
     pod = copy.deepcopy(pod)
     pod["metadata"] |= {
         "creationTimestamp": None,
@@ -101,7 +101,7 @@ def defaulted(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 @each(GOLDENS)
-def test_golden_pod_says_where_its_facts_are_from(golden: Golden):
+def test_golden_pod_names_the_sources_of_its_facts(golden: Golden):
     assert golden.facts
     for fact in golden.facts:
         assert re.fullmatch(r"https://github\.com/[\w-]+/[\w-]+", fact["repository"])

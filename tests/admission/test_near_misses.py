@@ -1,4 +1,4 @@
-"""Pods that must not be touched: one key away from each operator's, and pods of all sorts."""
+"""Pods that must stay untouched: pods that differ from an operator's in one key, and random pods of no operator."""
 
 import copy
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 
 def near_misses(operator: Operator, pod: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Change one mark of a pod, in every way that is no longer the operator's."""
+    """Yield the pod with one mark changed, for each mark and each way in which it no longer fits the operator."""
     for key, values in operator.marks.items():
         value = pod["metadata"]["labels"][key]
         domain, slash, name = key.rpartition("/")
@@ -61,7 +61,7 @@ def annotated(pod: JsonObject, key: str, value: str) -> JsonObject:
 
 
 def with_gpus(pod: JsonObject) -> JsonObject:
-    """Give a pod the reason that operators' pods have, so that only its marks keep it apart."""
+    """Return the pod with GPUs in each container, so that only its marks differ from an operator's pod."""
     changed = copy.deepcopy(pod)
     for container in changed["spec"]["containers"]:
         container["resources"] = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"nvidia.com/gpu": "8"}}
@@ -76,14 +76,14 @@ def near_misses_of_goldens(operator: Operator) -> Iterator[tuple[str, JsonObject
 
 
 def without_switch(operator: Operator, pod: JsonObject) -> JsonObject:
-    """Take the label away that would beat all, except where it is the mark."""
+    """Remove the label that overrides all other reasons, unless it is the operator's mark."""
     if label_keys.NET1 not in operator.marks:
         pod["metadata"]["labels"].pop(label_keys.NET1, None)
     return pod
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.page)
-def test_pod_one_key_away_from_an_operator_is_not_touched(operator: Operator):
+def test_pod_that_differs_from_an_operators_in_one_key_stays_untouched(operator: Operator):
     near = list(near_misses_of_goldens(operator))
 
     assert len(near) >= 10
@@ -95,7 +95,7 @@ def test_pod_one_key_away_from_an_operator_is_not_touched(operator: Operator):
 
 
 VALUES = {key: values or ("mnist", "0") for operator in OPERATORS for key, values in operator.marks.items()}
-BYSTANDERS = (
+OTHER_LABELS = (
     "app",
     "app.kubernetes.io/name",
     "pod-template-hash",
@@ -109,16 +109,16 @@ RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "cpu", "rdma/ib_vf")
 
 
 def a_pod_of_no_operator(random: Random) -> JsonObject:
-    """Make a pod with any labels, of which each operator's lack at least one or have one of a wrong value."""
+    """Return a random pod: of each operator's marks, at least one is missing or has a wrong value."""
     labels = {key: random.choice(values) for key, values in VALUES.items() if random.random() < 0.7}
     for operator in OPERATORS:
         if operator.marks.keys() <= labels.keys():
-            spoiled = random.choice(list(operator.marks))
-            if operator.marks[spoiled] and spoiled != label_keys.NET1 and random.random() < 0.5:
-                labels[spoiled] = ANOTHER
+            broken = random.choice(list(operator.marks))
+            if operator.marks[broken] and broken != label_keys.NET1 and random.random() < 0.5:
+                labels[broken] = ANOTHER
             else:
-                labels.pop(spoiled)
-    labels |= {key: random.choice(("web", "mnist", "worker")) for key in BYSTANDERS if random.random() < 0.2}
+                labels.pop(broken)
+    labels |= {key: random.choice(("web", "mnist", "worker")) for key in OTHER_LABELS if random.random() < 0.2}
     annotations = {key: "true" for key in (*VALUES, "railnet.io/vf") if random.random() < 0.1}
     containers = [a_container(random) for _ in range(random.randint(1, 3))]
     metadata = {"generateName": "web-", "labels": labels or None, "annotations": annotations}
@@ -133,7 +133,7 @@ def a_container(random: Random) -> JsonObject:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_pods_of_no_operator_are_not_touched(seed: int):
+def test_pods_of_no_operator_stay_untouched(seed: int):
     random = Random(seed)  # noqa: S311 - the same pods in every run
     for _ in range(1000):
         pod = a_pod_of_no_operator(random)

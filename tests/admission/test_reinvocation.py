@@ -1,4 +1,4 @@
-"""What is given is only added, is given once, and does not depend on what other webhooks do before or after."""
+"""A review only adds, adds once, and its result does not depend on other webhooks before or after it."""
 
 import copy
 from typing import Any
@@ -11,8 +11,8 @@ from tests.admission.goldens import GOLDENS, Golden
 from tests.admission.reviewing import reviewed
 
 JsonObject = dict[str, Any]
-GIVEN = [golden for golden in GOLDENS if golden.expected.get("patch")]
-ONLY_GIVEN = [golden for golden in GIVEN if all(operation["op"] == "add" for operation in golden.expected["patch"])]
+PATCHED = [golden for golden in GOLDENS if golden.expected.get("patch")]
+ONLY_ADDED = [golden for golden in PATCHED if all(operation["op"] == "add" for operation in golden.expected["patch"])]
 PROXY: JsonObject = {
     "name": "istio-proxy",
     "image": "proxy",
@@ -26,7 +26,7 @@ def review(golden: Golden, pod: JsonObject) -> JsonObject:
 
 
 def a_sidecar_first(pod: JsonObject) -> None:
-    """Do as service meshes do: the proxy first, and a word on which container is meant by default."""
+    """Change the pod as a service mesh does: put its proxy first, and annotate the default container."""
     containers = pod["spec"]["containers"]
     annotations = pod["metadata"].setdefault("annotations", {})
     annotations.setdefault("kubectl.kubernetes.io/default-container", containers[0]["name"])
@@ -55,8 +55,8 @@ OTHERS = st.lists(
 )
 
 
-def without_words(pod: JsonObject) -> JsonObject:
-    """Leave out what tells of the order in which things were done: our words, and the order of variables."""
+def without_order(pod: JsonObject) -> JsonObject:
+    """Return the pod without what depends on the order of webhooks: the explanation, and the order of variables."""
     pod = copy.deepcopy(pod)
     pod["metadata"].get("annotations", {}).pop("railnet.io/explain", None)
     for container in pod["spec"]["containers"]:
@@ -64,8 +64,8 @@ def without_words(pod: JsonObject) -> JsonObject:
     return pod
 
 
-@given(st.sampled_from(GIVEN), OTHERS, OTHERS)
-def test_order_of_webhooks_does_not_matter(golden: Golden, before: list[Any], after: list[Any]):
+@given(st.sampled_from(PATCHED), OTHERS, OTHERS)
+def test_result_does_not_depend_on_the_order_of_webhooks(golden: Golden, before: list[Any], after: list[Any]):
     at_once, in_between = copy.deepcopy(golden.pod), copy.deepcopy(golden.pod)
     for change in dict.fromkeys([*before, *after]):
         change(at_once)
@@ -75,11 +75,11 @@ def test_order_of_webhooks_does_not_matter(golden: Golden, before: list[Any], af
     for change in [change for change in dict.fromkeys(after) if change not in before]:
         change(in_between)
 
-    assert without_words(review(golden, in_between)) == without_words(review(golden, at_once))
+    assert without_order(review(golden, in_between)) == without_order(review(golden, at_once))
 
 
-@given(st.sampled_from(GIVEN), OTHERS)
-def test_review_of_what_was_reviewed_gives_nothing(golden: Golden, others: list[Any]):
+@given(st.sampled_from(PATCHED), OTHERS)
+def test_second_review_changes_nothing(golden: Golden, others: list[Any]):
     pod = copy.deepcopy(golden.pod)
     for change in others:
         change(pod)
@@ -88,7 +88,7 @@ def test_review_of_what_was_reviewed_gives_nothing(golden: Golden, others: list[
     assert review(golden, once) == once
 
 
-@given(st.sampled_from(ONLY_GIVEN), OTHERS)
+@given(st.sampled_from(ONLY_ADDED), OTHERS)
 def test_review_only_adds(golden: Golden, others: list[Any]):
     pod = copy.deepcopy(golden.pod)
     for change in others:
@@ -97,8 +97,8 @@ def test_review_only_adds(golden: Golden, others: list[Any]):
     assert contains(review(golden, pod), pod)
 
 
-@pytest.mark.parametrize("golden", GIVEN, ids=lambda golden: golden.name)
-def test_container_put_first_later_draws_nothing_to_itself(golden: Golden):
+@pytest.mark.parametrize("golden", PATCHED, ids=lambda golden: golden.name)
+def test_container_inserted_first_after_a_review_gets_nothing(golden: Golden):
     pod = review(golden, golden.pod)
     pod["spec"]["containers"].insert(0, copy.deepcopy(PROXY))
 
@@ -112,10 +112,10 @@ MPI_LABELS = {
 }
 
 
-@pytest.mark.parametrize("given", [0, 1, 2])
-def test_container_put_before_a_launcher_that_sets_variables_itself_gets_nothing(given: int):
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_container_inserted_before_a_launcher_that_sets_variables_itself_gets_nothing(count: int):
     names = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
-    own = [{"name": name, "value": "eth9"} for name in names[:given]]
+    own = [{"name": name, "value": "eth9"} for name in names[:count]]
     launcher = {"name": "mpirun", "env": own, "resources": {}}
     pod = reviewed({"metadata": {"name": "p", "labels": MPI_LABELS}, "spec": {"containers": [launcher]}}, net1=True)
     pod["spec"]["containers"].insert(0, copy.deepcopy(PROXY))
@@ -124,7 +124,7 @@ def test_container_put_before_a_launcher_that_sets_variables_itself_gets_nothing
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Tell whether all of `part` stands in `whole`, lists at their beginning."""
+    """Return whether `whole` contains all of `part`; a list must begin with the part's entries."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(key in whole and contains(whole[key], part[key]) for key in part)
     if isinstance(part, list):

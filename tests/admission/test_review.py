@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: what is no review is refused, and every review is answered."""
+"""A review from bytes to bytes: a body that is not a review is refused, and every review is answered."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission.policy import Policy
-from admission.review import MAX_BYTES, Unreadable, review
+from admission.review import MAX_BYTES, UnreadableReview, review
 from tests.admission.reviewing import a_review, ask, patch_of, reviewed
 
 TRAINING: dict[str, Any] = {
@@ -34,12 +34,12 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_body_that_is_no_review_is_refused(body: bytes):
-    with pytest.raises(Unreadable):
+def test_review_refuses_a_body_that_is_no_review(body: bytes):
+    with pytest.raises(UnreadableReview):
         review(body, Policy())
 
 
-def test_answer_is_a_review_with_the_uid_of_the_request():
+def test_answer_has_the_uid_of_the_request():
     answer = json.loads(review(a_review(TRAINING, uid="abc"), Policy()).body)
 
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -56,15 +56,15 @@ OUT_OF_SCOPE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", OUT_OF_SCOPE.values(), ids=OUT_OF_SCOPE.keys())
-def test_what_is_no_creation_of_a_pod_passes_untouched(changes: dict[str, Any]):
+def test_request_other_than_the_creation_of_a_pod_passes_untouched(changes: dict[str, Any]):
     assert ask(**{"pod": TRAINING, "uid": "u", **changes}) == {"uid": "u", "allowed": True}
 
 
-def test_dry_run_is_answered_as_any_other():
+def test_dry_run_gets_the_same_answer():
     assert ask(TRAINING, dryRun=True) == ask(TRAINING, dryRun=False)
 
 
-def test_namespace_is_that_of_the_request():
+def test_review_takes_the_namespace_from_the_request():
     pod = {**TRAINING, "metadata": {**TRAINING["metadata"], "annotations": {"railnet.io/network": "storage"}}}
 
     message = ask(pod, namespace="team-b")["status"]["message"]
@@ -72,17 +72,17 @@ def test_namespace_is_that_of_the_request():
     assert "namespace 'team-b'" in message
 
 
-def test_annotation_that_does_nothing_is_warned_of():
+def test_unknown_annotation_causes_a_warning():
     pod = {**TRAINING, "metadata": {**TRAINING["metadata"], "annotations": {"railnet.io/vfs": "4"}}}
 
     response = ask(pod)
 
     assert patch_of(response)
     [warning] = response["warnings"]
-    assert warning.startswith("railnet.io/vfs does nothing in this version, which reads: railnet.io/vf, ")
+    assert warning.startswith("railnet.io/vfs has no effect: this version reads only railnet.io/vf, ")
 
 
-def test_annotation_on_a_pod_that_is_left_alone_is_warned_of_with_the_reason():
+def test_annotation_on_an_untouched_pod_causes_a_warning_with_the_reason():
     pod = {
         "metadata": {"name": "web", "annotations": {"railnet.io/vf": "1"}},
         "spec": {"containers": [{"name": "web"}]},
@@ -90,14 +90,14 @@ def test_annotation_on_a_pod_that_is_left_alone_is_warned_of_with_the_reason():
 
     [warning] = ask(pod)["warnings"]
 
-    assert warning.startswith("railnet.io/vf does nothing on this pod: it has the labels of no training operator")
+    assert warning.startswith("railnet.io/vf has no effect on this pod: its labels match no training operator")
 
 
-def test_explanation_is_not_warned_of():
+def test_explanation_causes_no_warning():
     assert "warnings" not in ask(reviewed(TRAINING))
 
 
-def test_denial_is_bounded():
+def test_message_of_a_denial_has_a_limited_length():
     pod = {**TRAINING, "metadata": {**TRAINING["metadata"], "annotations": {"railnet.io/container": "x" * 100_000}}}
 
     response = ask(pod)
@@ -122,7 +122,7 @@ MALFORMED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("pod", MALFORMED.values(), ids=MALFORMED.keys())
-def test_object_that_is_no_pod_is_denied_in_words(pod: Any):
+def test_object_that_is_no_pod_is_denied_with_the_expected_form(pod: Any):
     response = ask(pod)
 
     assert not response["allowed"]
@@ -142,5 +142,5 @@ ANYTHING = st.recursive(
 
 
 @given(st.fixed_dictionaries({"metadata": ANYTHING, "spec": ANYTHING}) | ANYTHING)
-def test_whatever_the_object_is_it_is_answered(pod: Any):
+def test_any_object_gets_an_answer(pod: Any):
     assert ask(pod)["allowed"] in (True, False)

@@ -1,4 +1,4 @@
-"""Which pods the API server asks about: expressions and selectors, evaluated by other implementations of their languages."""
+"""The webhook's scope: its expressions and selectors, evaluated by other implementations of their languages."""
 
 import copy
 import functools
@@ -69,7 +69,7 @@ def holds(expression: str, pod: str) -> bool:
 
 
 def asked(configuration: JsonObject, pod: JsonObject, net1: bool | None, namespace: str = "ml") -> list[JsonObject]:
-    """Give the entries that the API server would call; an expression that fails is an error here, as it is there."""
+    """Return the entries that the API server would call; an expression that fails is an error, as in the API server."""
     of_namespace = {"kubernetes.io/metadata.name": namespace, **NAMESPACE_LABELS[net1]}
     found = [
         entry
@@ -82,16 +82,16 @@ def asked(configuration: JsonObject, pod: JsonObject, net1: bool | None, namespa
 
 
 def without_nulls(value: Any) -> Any:
-    """Leave out what is not there: of an object it has read, the API server shows no nulls."""
+    """Return the value without nulls: the API server evaluates expressions on objects without them."""
     if isinstance(value, dict):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
-def assert_all_is_asked_that_something_is_done_about(
+def assert_calls_fit_the_review(
     configuration: JsonObject, pod: JsonObject, net1: bool | None, policy: Policy | None = None, namespace: str = "ml"
 ) -> list[JsonObject]:
-    """Assert that who is not asked would do nothing, and that each who is gives the answer that its namespace calls for."""
+    """Assert that a pod without a call gets nothing from a review, and that each call gets the answer for the pod's namespace."""
     answer = ask(pod, policy, net1, namespace)
     called = asked(configuration, pod, net1, namespace)
     if not called:
@@ -106,16 +106,16 @@ def assert_all_is_asked_that_something_is_done_about(
 BOTH = pytest.mark.parametrize("configuration", [CONDITIONS, SELECTORS], ids=["conditions", "selectors"])
 
 
-def test_manifests_are_what_the_table_gives():
-    assert (scope.by_conditions(), scope.by_selectors()) == (CONDITIONS, SELECTORS), "scripts/generate writes them anew"
+def test_manifests_are_those_generated_from_the_table():
+    assert (scope.by_conditions(), scope.by_selectors()) == (CONDITIONS, SELECTORS), (
+        "run scripts/generate to write them"
+    )
 
 
 @BOTH
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
-def test_golden_pods_are_asked_about_if_anything_is_done(configuration: JsonObject, golden: Golden):
-    called = assert_all_is_asked_that_something_is_done_about(
-        configuration, golden.pod, golden.net1, golden.policy, golden.namespace
-    )
+def test_golden_pod_is_in_scope_if_a_review_changes_or_denies_it(configuration: JsonObject, golden: Golden):
+    called = assert_calls_fit_the_review(configuration, golden.pod, golden.net1, golden.policy, golden.namespace)
 
     assert called or not {"patch", "denied"} & golden.expected.keys()
 
@@ -133,7 +133,7 @@ def asks(pod: JsonObject) -> bool:
 
 
 def in_scope(pod: JsonObject, net1: bool | None) -> bool:
-    """Tell, after README.md of docs/training, whether a pod is of those that are asked about."""
+    """Return whether a pod is in scope by the rules of docs/training/README.md."""
     label = (pod["metadata"].get("labels") or {}).get(NET1)
     if "kubernetes.io/config.mirror" in (pod["metadata"].get("annotations") or {}):
         return False
@@ -145,7 +145,7 @@ def in_scope(pod: JsonObject, net1: bool | None) -> bool:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.page)
-def test_pods_one_key_away_from_an_operator_cause_no_call(operator: Operator):
+def test_pods_that_differ_from_an_operators_in_one_key_cause_no_call(operator: Operator):
     near = list(itertools.islice(near_misses_of_goldens(operator), 50))
 
     assert len(near) >= 10
@@ -169,7 +169,7 @@ def test_pods_of_no_operator_cause_no_call(configuration: JsonObject):
 LABELS = (None, None, None, "true", "false", "yes", "")
 ANNOTATIONS = {
     "railnet.io/vf": "2",
-    "railnet.io/container": "nobody",
+    "railnet.io/container": "missing",
     "railnet.io/new": "",
     "sidecar.istio.io/inject": "false",
     "kubernetes.io/config.mirror": "x",
@@ -207,7 +207,7 @@ def changed_goldens(random: Random) -> Iterator[JsonObject]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_asked_are_those_that_something_may_be_done_about_and_once(seed: int):
+def test_each_pod_in_scope_causes_one_call(seed: int):
     random = Random(seed)  # noqa: S311 - the same pods in every run
     for pod in changed_goldens(random):
         net1 = random.choice((None, True, False))
@@ -218,21 +218,21 @@ def test_asked_are_those_that_something_may_be_done_about_and_once(seed: int):
         assert len(by_conditions) == in_scope_or_malformed(pod, net1), pod
         assert by_selectors or not by_conditions, pod
         if not static:
-            assert_all_is_asked_that_something_is_done_about(CONDITIONS, pod, net1)
-            assert_all_is_asked_that_something_is_done_about(SELECTORS, pod, net1)
+            assert_calls_fit_the_review(CONDITIONS, pod, net1)
+            assert_calls_fit_the_review(SELECTORS, pod, net1)
 
 
 def in_scope_or_malformed(pod: JsonObject, net1: bool | None) -> bool:
     without = copy.deepcopy(pod)
     annotations = without["metadata"].get("annotations") or {}
     if annotations.pop("railnet.io/container", None):
-        annotations["railnet.io/any"] = ""  # one that nobody trips over
+        annotations["railnet.io/any"] = ""  # any annotation of Railnet, without the error of a missing container
     return in_scope(without, net1)
 
 
 @pytest.mark.parametrize("net1", [None, True, False])
 @BOTH
-def test_a_pods_own_label_is_asked_about_in_every_namespace(configuration: JsonObject, net1: bool | None):
+def test_pod_with_the_label_is_in_scope_in_every_namespace(configuration: JsonObject, net1: bool | None):
     pod = {"metadata": {"name": "p", "labels": {NET1: "true"}}, "spec": {"containers": [{"name": "c"}]}}
 
     (entry,) = asked(configuration, pod, net1)
@@ -243,21 +243,21 @@ def test_a_pods_own_label_is_asked_about_in_every_namespace(configuration: JsonO
 
 @pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
 @BOTH
-def test_what_must_run_without_us_is_never_asked_about(configuration: JsonObject, namespace: str):
+def test_pods_that_must_start_without_the_webhook_are_out_of_scope(configuration: JsonObject, namespace: str):
     for golden in GOLDENS:
         for net1 in (None, True):
             assert asked(configuration, golden.pod, net1, namespace) == []
 
 
 @BOTH
-def test_admission_pods_are_not_asked_about_where_namespaces_have_no_names_as_labels(configuration: JsonObject):
-    """Kubernetes 1.20 gives namespaces no such label."""
+def test_webhooks_own_pods_are_out_of_scope_where_namespaces_have_no_name_label(configuration: JsonObject):
+    """Kubernetes 1.20 does not set the label `kubernetes.io/metadata.name` on namespaces."""
     manifest = yaml.safe_load((ROOT / "overlays/admission/server/deployment.yaml").read_text())
 
     assert asked(configuration, manifest["spec"]["template"], None, namespace="") == []
 
 
-def test_every_operator_has_its_entries_where_selectors_speak():
+def test_every_operator_has_its_entries_among_the_selectors():
     names = {entry["name"] for entry in SELECTORS["webhooks"]}
 
     assert len(names) == len(SELECTORS["webhooks"])
@@ -270,7 +270,7 @@ def test_every_operator_has_its_entries_where_selectors_speak():
 
 
 @BOTH
-def test_entries_lead_to_where_the_server_answers(configuration: JsonObject):
+def test_entries_name_the_service_and_the_paths_of_the_server(configuration: JsonObject):
     services = [entry["clientConfig"]["service"] for entry in configuration["webhooks"]]
 
     assert configuration["metadata"]["name"] == NAME
@@ -279,7 +279,7 @@ def test_entries_lead_to_where_the_server_answers(configuration: JsonObject):
 
 
 @BOTH
-def test_entries_say_what_the_api_server_needs(configuration: JsonObject):
+def test_entries_have_the_fields_that_the_api_server_needs(configuration: JsonObject):
     for entry in configuration["webhooks"]:
         assert entry["failurePolicy"] == "Fail"
         assert entry["reinvocationPolicy"] == "IfNeeded"

@@ -1,4 +1,4 @@
-"""TF_CONFIG with names on net1: whose addresses get them, and what is said where they cannot."""
+"""TF_CONFIG with names on net1: which addresses get them, and the messages if they cannot."""
 
 import json
 import re
@@ -36,19 +36,19 @@ def tf_config(pod: JsonObject) -> str:
     [("net1", ON_NET1), ("eth0", TF_CONFIG), (None, TF_CONFIG)],
     ids=["net1", "eth0", "none"],
 )
-def test_names_are_on_net1_where_the_pod_says_so(rendezvous: str | None, expected: str):
+def test_names_are_on_net1_if_the_annotation_says_so(rendezvous: str | None, expected: str):
     pod = a_task(rendezvous)
 
     assert tf_config(applied(pod, patch_of(ask(pod)))) == expected
 
 
-def test_whoever_creates_the_pod_hears_which_service_there_must_be():
-    [said] = ask(a_task())["warnings"]
+def test_client_that_creates_the_pod_is_warned_that_the_service_must_exist():
+    [warning] = ask(a_task())["warnings"]
 
-    assert "Service mnist-net1" in said
+    assert "Service mnist-net1" in warning
 
 
-def test_pod_that_has_the_names_already_is_not_told_again():
+def test_pod_that_has_the_names_already_causes_no_warning():
     pod = a_task()
 
     again = ask(applied(pod, patch_of(ask(pod))))
@@ -68,7 +68,7 @@ def test_pod_that_has_the_names_already_is_not_told_again():
         "mnist-worker-0.mnist-net1:2222",
     ],
 )
-def test_address_that_stays(address: str):
+def test_address_without_a_task_name_or_on_net1_already_stays(address: str):
     value = json.dumps({"cluster": {"worker": [address]}})
 
     assert rewritten(value, "mnist") is value
@@ -83,7 +83,7 @@ def test_address_that_stays(address: str):
     ],
     ids=["a bare name", "no port", "another cluster domain"],
 )
-def test_name_keeps_what_stands_after_it(address: str, expected: str):
+def test_name_keeps_its_domain_and_port(address: str, expected: str):
     value = json.dumps({"cluster": {"worker": {"3": address}}, "rpc_layer": "grpc"})
 
     after = json.loads(rewritten(value, "mnist"))
@@ -103,14 +103,14 @@ def test_name_keeps_what_stands_after_it(address: str, expected: str):
     ],
     ids=["Volcano's", "and namespace", "and svc", "another's", "a namespace of that name", "a namespace"],
 )
-def test_headless_service_that_stands_there_is_replaced(address: str, expected: str):
+def test_operators_headless_service_is_replaced(address: str, expected: str):
     pod = a_task(value=json.dumps({"cluster": {"ps": [address]}}), subdomain="mnist")
 
     assert json.loads(tf_config(applied(pod, patch_of(ask(pod)))))["cluster"]["ps"] == [expected]
 
 
 @pytest.mark.parametrize("key", ["cluster", "sparseCluster"])
-def test_sparse_form_of_a_job_without_parameter_servers(key: str):
+def test_sparse_form_without_parameter_servers_is_rewritten(key: str):
     value = json.dumps({key: {"worker": {"3": "mnist-worker-3.ml.svc:2222"}, "ps": None}, "task": {"index": 3}})
 
     after = json.loads(rewritten(value, "mnist"))
@@ -130,7 +130,7 @@ def test_sparse_form_of_a_job_without_parameter_servers(key: str):
     ],
     ids=["half", "deep", "a list", "no roles", "one address", "a number"],
 )
-def test_value_of_another_form_is_denied_in_words(value: str, words: str):
+def test_value_of_another_form_is_denied_with_the_fault(value: str, words: str):
     status = ask(a_task(value=value))["status"]
 
     assert (status["code"], status["reason"]) == (400, "BadRequest")
@@ -143,7 +143,7 @@ def test_annotation_of_another_value_is_denied():
     )
 
 
-def test_names_stay_where_net1_has_no_address():
+def test_names_stay_if_the_pod_has_no_address_on_net1():
     networks = Networks(by_name={"default": Network("default", ipam=NoIpam())})
     pod = a_task()
 
@@ -152,7 +152,7 @@ def test_names_stay_where_net1_has_no_address():
     assert tf_config(applied(host, patch_of(ask(host)))) == TF_CONFIG
 
 
-def test_pod_without_tf_config_has_nothing_to_be_given_names():
+def test_pod_without_tf_config_gets_no_names():
     pod = a_pod(annotations={"railnet.io/rendezvous": "net1"})
 
     assert [operation["op"] for operation in patch_of(ask(pod))].count("replace") == 0
@@ -160,17 +160,17 @@ def test_pod_without_tf_config_has_nothing_to_be_given_names():
 
 @pytest.mark.slow
 @given(_NAMES)
-def test_service_has_a_name_that_kubernetes_takes(job: str):
+def test_service_name_is_valid_in_kubernetes(job: str):
     assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", service(job))
     assert service(job).endswith("-net1")
 
 
 @given(_NAMES, _NAMES)
-def test_jobs_have_a_service_each(one: str, other: str):
+def test_jobs_with_different_names_have_different_services(one: str, other: str):
     assert (service(one) == service(other)) == (one == other)
 
 
-def test_job_whose_name_no_service_can_have_is_denied():
+def test_job_whose_name_cannot_begin_a_service_name_is_denied():
     with pytest.raises(Misconfigured, match="'1st' cannot be a Service's"):
         service("1st")
 

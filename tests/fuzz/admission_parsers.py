@@ -9,7 +9,7 @@ from typing import Any
 from admission.certificates import authority, ca_bundle
 from admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
 from admission.policy import Policy
-from admission.review import MAX_BYTES, Unreadable, review
+from admission.review import MAX_BYTES, UnreadableReview, review
 from tests.fuzz.parser import Parser
 
 OURS = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
@@ -18,7 +18,7 @@ OURS = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
 def admission_review(data: bytes) -> None:
     """Judge an AdmissionReview: it is answered, with its uid, and with a patch that is one."""
     if not data:
-        with suppress(Unreadable):
+        with suppress(UnreadableReview):
             raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
     for net1 in (None, True):
         answer = json.loads(review(data, Policy(), net1).body)
@@ -84,7 +84,7 @@ PARSERS = (
     Parser(
         "admission",
         admission_review,
-        (Unreadable,),
+        (UnreadableReview,),
         {"admission.review": ()},
     ),
 )

@@ -1,4 +1,4 @@
-"""`railnet admission explain`: what a review would do, without a cluster."""
+"""`railnet admission explain`: it prints what a review would do, without a cluster."""
 
 import io
 import subprocess
@@ -44,7 +44,7 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_pod_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_explain_prints_the_additions_of_a_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert explain(written(tmp_path, POD), Configuration())
 
     lines = capsys.readouterr().out.splitlines()
@@ -63,7 +63,7 @@ def test_pod_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert '  add /spec/containers/0/resources/limits/rdma~1ib_vf: "1"' in lines
 
 
-def test_pod_that_is_left_alone_is_told_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_explain_prints_why_a_pod_stays_untouched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert explain(written(tmp_path, CPU_POD), Configuration())
 
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -83,25 +83,25 @@ def test_namespace_in_the_file_opts_its_pods_in(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
 @pytest.mark.parametrize("pod", [POD, POD.replace("  labels:", "  annotations: {railnet.io/vf: two}\n  labels:")])
-def test_pod_of_a_namespace_that_nobody_is_asked_about_is_told_so(
+def test_explain_says_that_api_servers_send_no_review_for_pods_of_a_namespace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], pod: str, namespace: str
 ):
     explain(written(tmp_path, pod.replace("namespace: ml", f"namespace: {namespace}")), Configuration())
 
-    told = capsys.readouterr().out.splitlines()[1]
-    assert (
-        told
-        == f"  not asked: API servers of Kubernetes 1.21 and newer send no review about pods of {namespace}; an older one:"
+    note = capsys.readouterr().out.splitlines()[1]
+    assert note == (
+        f"  no review: API servers of Kubernetes 1.21 and newer send none for pods of {namespace}; an older one sends it, "
+        "with this result:"
     )
 
 
-def test_pod_of_another_namespace_is_not_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_explain_says_nothing_of_that_for_other_namespaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     explain(written(tmp_path, POD), Configuration())
 
-    assert "not asked" not in capsys.readouterr().out
+    assert "no review" not in capsys.readouterr().out
 
 
-def test_list_of_pods_is_explained_pod_by_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_explain_prints_each_pod_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     entries = "".join(f"- {POD.strip()}\n".replace("\n", "\n  ") + "\n" for _ in range(2))
 
     assert explain(written(tmp_path, f"kind: List\nitems:\n{entries}"), Configuration())
@@ -109,7 +109,7 @@ def test_list_of_pods_is_explained_pod_by_pod(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.count("pod ml/mnist-worker-1") == 2
 
 
-def test_pod_that_would_be_denied_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_explain_fails_if_a_pod_would_be_denied(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pod = POD.replace("  labels:", "  annotations: {railnet.io/network: storage}\n  labels:")
 
     assert not explain(written(tmp_path, POD + "---" + pod), Configuration())
@@ -126,13 +126,15 @@ def test_pod_that_would_be_denied_is_no_success(tmp_path: Path, capsys: pytest.C
         ("kind: Pod\nmetadata: {generateName: a-}", "pod default/without a name\n  denied: spec.containers is empty"),
     ],
 )
-def test_pod_that_is_none_is_denied_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str):
+def test_explain_prints_the_denial_of_a_malformed_pod(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+):
     assert not explain(written(tmp_path, text), Configuration())
 
     assert capsys.readouterr().out.startswith(words)
 
 
-def test_pod_is_read_from_stdin(monkeypatch: pytest.MonkeyPatch):
+def test_explain_reads_pods_from_standard_input(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(POD))
 
     assert explain("-", Configuration())
@@ -154,24 +156,24 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
-def test_file_that_cannot_be_explained_is_refused(tmp_path: Path, text: str):
+def test_explain_refuses_a_file_without_pods_in_the_expected_form(tmp_path: Path, text: str):
     with pytest.raises(Misconfigured):
         explain(written(tmp_path, text), Configuration())
 
 
-def test_file_that_is_not_there_is_named(tmp_path: Path):
+def test_explain_names_a_missing_file(tmp_path: Path):
     with pytest.raises(Misconfigured, match=r"pods\.yaml cannot be read: No such file or directory$"):
         explain(str(tmp_path / "pods.yaml"), Configuration())
 
 
-def test_stdin_is_named_in_words(monkeypatch: pytest.MonkeyPatch):
+def test_explain_names_standard_input(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(NAMESPACE))
 
-    with pytest.raises(Misconfigured, match=r"^standard input has no Pod$"):
+    with pytest.raises(Misconfigured, match=r"^standard input has no Pod; give a file with Pods"):
         explain("-", Configuration())
 
 
-def test_policy_is_that_of_the_node_configuration():
+def test_policy_has_the_values_of_the_node_configuration():
     loaded = configuration.parse(
         """
 rails: ["0000:03:00.0", "0000:83:00.0"]
@@ -192,7 +194,7 @@ limits: {ml: {networks: [storage]}}
     ("text", "status"),
     [(POD, 0), (POD.replace("  labels:", "  annotations: {railnet.io/vf: two}\n  labels:"), 1), ("x: [", 3)],
 )
-def test_command_says_by_its_status_what_came_of_it(tmp_path: Path, text: str, status: int):
+def test_exit_status_says_whether_all_pods_are_admitted(tmp_path: Path, text: str, status: int):
     command = [sys.executable, "-m", "railnet", "admission", "explain", "-f", written(tmp_path, text)]
 
     done = subprocess.run([*command, "--config", tmp_path / "none"], capture_output=True, text=True, check=False)

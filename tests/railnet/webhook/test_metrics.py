@@ -1,4 +1,4 @@
-"""What the admission helper's /metrics says."""
+"""The metrics of the admission helper."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ def samples(metrics: AdmissionMetrics) -> list[str]:
     return [line for line in metrics.text().splitlines() if not line.startswith("#") and "_bucket" not in line]
 
 
-def test_every_family_is_there_when_nothing_has_happened():
+def test_every_family_is_declared_before_the_first_review():
     metrics = AdmissionMetrics(lambda: None)
 
     assert [line.split()[2:] for line in metrics.text().splitlines() if line.startswith("# TYPE")] == [
@@ -35,5 +35,5 @@ def test_reviews_are_counted_by_outcome_and_operator_and_timed():
     ]
 
 
-def test_no_operators_name_needs_escaping():
+def test_operator_names_need_no_escaping_in_labels():
     assert all('"' not in one.name and "\\" not in one.name for one in OPERATORS)

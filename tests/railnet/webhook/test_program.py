@@ -1,4 +1,4 @@
-"""`railnet admission`, the real command as a process of its own, with an API server that is not; and the whole of it under load."""
+"""`railnet admission` as a process, with a fake API server; and the whole program under load."""
 
 import asyncio
 import gc
@@ -37,17 +37,17 @@ TRAINING = {
 }
 
 
-_given: set[int] = set()
+_used_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """Give a port that is free, and that nobody was given before: whoever was may not listen yet."""
+    """Return a free port that was not returned before: the earlier caller may not listen yet."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-        if port not in _given:
-            _given.add(port)
+        if port not in _used_ports:
+            _used_ports.add(port)
             return port
 
 
@@ -56,11 +56,11 @@ def eventually(holds: Callable[[], object]) -> None:
         if holds():
             return
         time.sleep(0.05)
-    raise AssertionError("it never holds")
+    raise AssertionError("the condition never held")
 
 
 class Process:
-    """The command, and what it says."""
+    """The command as a process, with its log."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *options: str):
         self.port, self.health_port = free_port(), free_port()
@@ -125,7 +125,7 @@ def running(folder: Path, environment: dict[str, str], *options: str) -> Iterato
 
 @pytest.fixture(autouse=True)
 def thaw() -> Iterator[None]:
-    """Take back, for the tests that come after, what serving in this process does to the garbage collector."""
+    """Undo for later tests what serving in this process does to the garbage collector."""
     yield
     gc.unfreeze()
 
@@ -145,7 +145,7 @@ def write_leaf(folder: Path, of: Authority, name: str = NAME) -> None:
         (folder / "new").rename(folder / file)
 
 
-def test_two_replicas_share_one_certificate_that_the_webhooks_trust(cluster: FakeApiServer, tmp_path: Path):
+def test_two_replicas_present_one_certificate_that_the_webhooks_trust(cluster: FakeApiServer, tmp_path: Path):
     account = tmp_path / "account"
     option = f"--service-account={account}"
     with (
@@ -166,7 +166,7 @@ def test_two_replicas_share_one_certificate_that_the_webhooks_trust(cluster: Fak
         assert f"railnet_admission_certificate_expiry_timestamp_seconds {leaf.ends.timestamp()!r}" in metrics
 
 
-def test_not_ready_without_webhooks_and_the_reason_is_told(cluster: FakeApiServer, tmp_path: Path):
+def test_replica_without_a_webhook_configuration_is_not_ready_and_says_why(cluster: FakeApiServer, tmp_path: Path):
     cluster.webhooks = None
     account = tmp_path / "account"
     with (
@@ -182,7 +182,7 @@ def test_not_ready_without_webhooks_and_the_reason_is_told(cluster: FakeApiServe
     assert 'mutatingwebhookconfigurations "railnet-admission" not found' in process.log
 
 
-def test_ready_stays_ready_when_the_api_server_goes_away(cluster: FakeApiServer, tmp_path: Path):
+def test_ready_replica_stays_ready_when_the_api_server_is_gone(cluster: FakeApiServer, tmp_path: Path):
     account = tmp_path / "account"
     with serving(cluster, account) as environment:
         process = Process(tmp_path, environment, f"--service-account={account}")
@@ -195,7 +195,7 @@ def test_ready_stays_ready_when_the_api_server_goes_away(cluster: FakeApiServer,
         process.process.wait()
 
 
-def test_sigterm_lets_clients_go_elsewhere_before_it_ends(tmp_path: Path):
+def test_sigterm_lets_clients_connect_to_another_replica_before_the_end(tmp_path: Path):
     ours = authority.make(datetime.now(UTC))
     write_leaf(tmp_path / "tls", ours)
     pem = authority.certificate_pem([ours.certificate])
@@ -204,10 +204,10 @@ def test_sigterm_lets_clients_go_elsewhere_before_it_ends(tmp_path: Path):
         with process.connect(pem) as busy:
             raw = request(a_review(TRAINING))
             busy.sendall(raw[:-10])
-            process.review(pem)  # after which the server has read what came before
+            process.review(pem)  # after this answer the server has read the bytes that came before
             process.process.send_signal(signal.SIGTERM)
-            eventually(lambda: process.get("/readyz") == (503, "it takes no connections: it is ending\n"))
-            assert b'"patch"' in process.review(pem)  # whoever has not heard of it yet
+            eventually(lambda: process.get("/readyz") == (503, "it takes no connections, because it is ending\n"))
+            assert b'"patch"' in process.review(pem)  # an API server that does not know of the end yet
             busy.sendall(raw[-10:])
             response = http.client.HTTPResponse(busy)
             response.begin()
@@ -215,7 +215,7 @@ def test_sigterm_lets_clients_go_elsewhere_before_it_ends(tmp_path: Path):
         assert process.process.wait(20) == 0
 
 
-def test_files_of_somebody_else_are_shown_and_the_api_server_is_not_asked(cluster: FakeApiServer, tmp_path: Path):
+def test_certificate_files_are_presented_without_a_request_to_the_api_server(cluster: FakeApiServer, tmp_path: Path):
     first, second = (authority.make(datetime.now(UTC)) for _ in range(2))
     pem = authority.certificate_pem([first.certificate, second.certificate])
     files, account = tmp_path / "tls", tmp_path / "account"
@@ -234,18 +234,18 @@ def test_files_of_somebody_else_are_shown_and_the_api_server_is_not_asked(cluste
             assert b'"patch"' in ask(kept_alive)
         assert cluster.requests == []
 
-        write_leaf(files, first, "somebody.else.svc")
+        write_leaf(files, first, "another.name.svc")
         eventually(lambda: process.get("/readyz") == (503, f"the certificate is not for {NAME}\n"))
 
 
-def test_outside_of_a_cluster_it_says_what_is_missing(tmp_path: Path):
+def test_command_outside_of_a_cluster_names_the_missing_option(tmp_path: Path):
     environment = {"KUBERNETES_SERVICE_HOST": ""}
     with running(tmp_path, environment, f"--service-account={tmp_path}") as process:
         assert process.process.wait(30) == 3
         assert "outside of a cluster, give --certificates" in process.log
 
 
-def test_port_that_is_taken_is_told(tmp_path: Path):
+def test_port_that_is_taken_is_reported(tmp_path: Path):
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))  # noqa: S104 - the command takes all addresses
         taken.listen()
@@ -259,19 +259,19 @@ def test_port_that_is_taken_is_told(tmp_path: Path):
     assert "address already in use" in ended.stderr
 
 
-def test_error_of_who_keeps_the_certificates_ends_it_all_and_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_error_of_the_certificates_keeper_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(_: Folder) -> None:
-        raise ValueError("nobody thought of it")
+        raise ValueError("unexpected")
 
     monkeypatch.setattr(Folder, "look", fail)
     options = program.Options(free_port(), free_port(), tmp_path, tmp_path, 0.1)
 
-    with pytest.raises(ValueError, match="nobody thought of it"):
+    with pytest.raises(ValueError, match="unexpected"):
         asyncio.run(program.serve(Configuration(), options))
 
 
 class Client(threading.Thread):
-    """An API server's half: trusts what the webhook configuration said a moment ago, asks on new connections and kept ones."""
+    """A client like an API server: it trusts the bundle of 0.3 s ago, and sends reviews on new and on kept connections."""
 
     def __init__(self, cluster: FakeApiServer, port: int):
         super().__init__(daemon=True)
@@ -281,9 +281,9 @@ class Client(threading.Thread):
         self.failures: list[Exception] = []
 
     def known(self) -> bytes:
-        """What was trusted a third of a second ago."""
-        then, told = time.monotonic() - 0.3, self._cluster.trusted_since
-        return next((pem for since, pem in reversed(told) if since < then), told[0][1])
+        """Return the bundle that the webhook configuration had 0.3 s ago."""
+        then, bundles = time.monotonic() - 0.3, self._cluster.trusted_since
+        return next((pem for since, pem in reversed(bundles) if since < then), bundles[0][1])
 
     def run(self) -> None:
         while not self.ends:
@@ -295,11 +295,11 @@ class Client(threading.Thread):
                     for _ in range(3):
                         assert b'"patch"' in ask(connection)
                         self.answered += 1
-            except Exception as error:  # noqa: BLE001 - each is told
+            except Exception as error:  # noqa: BLE001 - the test reports each
                 self.failures.append(error)
 
 
-def test_authority_is_rotated_under_load_and_no_request_fails(
+def test_no_request_fails_while_the_authority_is_rotated_under_load(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(self_managed, "_LOOK_SECONDS", 0.1)
@@ -322,7 +322,7 @@ def test_authority_is_rotated_under_load_and_no_request_fails(
 async def while_serving(
     cluster: FakeApiServer, account: Path, happens: Callable[[FakeApiServer, Client], None]
 ) -> Client:
-    """Serve in this process, with a client, while something happens."""
+    """Serve in this process with a client, and run `happens` meanwhile."""
     options = program.Options(free_port(), free_port(), None, account, 0.1)
     serve = asyncio.create_task(program.serve(Configuration(), options))
     await asyncio.to_thread(eventually, lambda: is_ready(options.health_port))
@@ -355,7 +355,7 @@ def is_ready(health_port: int) -> bool:
     return False
 
 
-def test_node_daemon_imports_nothing_of_it():
+def test_node_daemon_imports_no_module_of_the_webhook():
     program = "import json, sys; import railnet.daemon.composition, railnet.install.installer, railnet.install.uninstaller; print(json.dumps(sorted(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
