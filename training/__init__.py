@@ -1,5 +1,5 @@
-"""What a training job's pod is: the operator that made it, its job, its role and rank, and which of its containers trains.
+"""What is known of a training job's pod: the operator that made it, its job, role and rank, and the container that trains.
 
-Pure: a pod in, a value out. No I/O, no clock, no log, and no question to the API server: what a pod does not say about
-itself is not known here. `operators` is the one table; `recogniser` reads it. Whether a pod gets a rail is decided in `admission`.
+Pure: a pod in, a value out. No I/O, no clock, no log, and no request to the API server, so only facts that the pod itself contains.
+`operators` is the table of operators, and `recogniser` reads it. `admission` decides whether a pod gets a rail.
 """

@@ -1,6 +1,6 @@
-"""Where on a pod an operator writes what we want to know: the vocabulary of the table in `operators`.
+"""The fields of a pod in which operators write job, role, rank and size: the vocabulary of the table in `operators`.
 
-Each is a value that reads one text, or None where the pod has none; written out, it is how the documentation names it.
+Each field reads one text from a pod; None if the pod does not have it. `str` of a field is its name in the documentation.
 """
 
 import json
@@ -10,21 +10,21 @@ from typing import Protocol
 from training.pod import Container, Pod
 
 
-class Source(Protocol):
-    """A place on a pod, or in the container that trains."""
+class Field(Protocol):
+    """A field of a pod, or of the container that trains."""
 
     def read(self, pod: Pod, container: Container) -> str | None:
-        """Return what stands there."""
+        """Return the field's text; None if the pod does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A label; or an annotation of that name, where the operator or an older Kubernetes writes only that."""
+    """A label, or an annotation of the same name, since some operators and older Kubernetes write only the annotation."""
 
     name: str
 
-    def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002 - one signature for all
-        """Return its value."""
+    def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002 - all fields have one signature
+        """Return the value of the label, or of the annotation."""
         return pod.read(self.name)
 
     def __str__(self) -> str:
@@ -33,12 +33,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label, and nothing else of that name: what a pod's author may say."""
+    """A label, but no annotation of the same name: a label of Railnet that the pod's author may set."""
 
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Return its value."""
+        """Return the label's value."""
         return pod.labels.get(self.name)
 
     def __str__(self) -> str:
@@ -47,12 +47,12 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """An environment variable of the training container: a number, or a range like torchrun's `1:4`, of which the end counts."""
+    """An environment variable of the training container: a number, or a range such as torchrun's `1:4`, whose end counts."""
 
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Return its value."""
+        """Return the variable's value, or the end of its range."""
         value = container.env.get(self.name)
         return value and value.rpartition(":")[2]
 
@@ -61,19 +61,19 @@ class Env:
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
-    """How many addresses stand in the `cluster` of a variable like TF_CONFIG.
+class AddressCount:
+    """The number of addresses in the `cluster` of a variable such as TF_CONFIG.
 
-    A sparse one does not tell (https://www.tensorflow.org/api_docs/python/tf/train/ClusterSpec).
+    A sparse `cluster` does not contain all addresses (https://www.tensorflow.org/api_docs/python/tf/train/ClusterSpec), so it has no count.
     """
 
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Count them."""
+        """Return the number of addresses; None if the variable is missing, malformed or sparse."""
         try:
             cluster = json.loads(container.env.get(self.name) or "{}").get("cluster")
-        except (ValueError, AttributeError, RecursionError):  # written by hand: no JSON, or no object
+        except (ValueError, AttributeError, RecursionError):  # a user may write it by hand: not JSON, or not an object
             return None
         tasks = list(cluster.values()) if isinstance(cluster, dict) else []
         whole = bool(tasks) and all(isinstance(addresses, list) for addresses in tasks)
@@ -85,12 +85,12 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """The same for all pods of an operator."""
+    """A text that is the same for all pods of an operator."""
 
     text: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Give it."""
+        """Return the text."""
         return self.text
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of two texts: `then` where a key has that value, `otherwise` where it has another or is missing."""
+    """One of two texts: `then` if a key has the value, `otherwise` if it has another or is missing."""
 
     key: str
     value: str
@@ -107,7 +107,7 @@ class Either:
     otherwise: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Return one of them."""
+        """Return the text that applies."""
         return self.then if pod.read(self.key) == self.value else self.otherwise
 
     def __str__(self) -> str:
@@ -116,12 +116,12 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class ContainerName:
-    """The training container's name, if it is this one."""
+    """The name of the training container, if it is this name."""
 
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Give it."""
+        """Return the name; None if the container has another name."""
         return self.name if container.name == self.name else None
 
     def __str__(self) -> str:
@@ -129,11 +129,11 @@ class ContainerName:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The name of the pod's controller; without one, the pod's own."""
+class ControllerName:
+    """The name of the pod's controller; the pod's own name if it has no controller."""
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Give it."""
+        """Return the name."""
         return pod.owner or pod.name.rstrip("-") or None
 
     def __str__(self) -> str:
@@ -141,14 +141,14 @@ class Owner:
 
 
 class First:
-    """The first of several that says anything."""
+    """The first of several fields that has a text."""
 
-    def __init__(self, *sources: Source) -> None:
-        self.sources = sources
+    def __init__(self, *fields: Field) -> None:
+        self.fields = fields
 
     def read(self, pod: Pod, container: Container) -> str | None:
-        """Return what it says."""
-        return next((text for source in self.sources if (text := source.read(pod, container))), None)
+        """Return the text of that field; None if no field has one."""
+        return next((text for field in self.fields if (text := field.read(pod, container))), None)
 
     def __str__(self) -> str:
-        return ", else ".join(map(str, self.sources))
+        return ", else ".join(map(str, self.fields))

@@ -1,8 +1,8 @@
-"""The labels and annotations under `railnet.io/` by which a pod tells what kind of training it is, and is told."""
+"""The labels and annotations under `railnet.io/` that describe a training pod: set by its author, or added by a review."""
 
-NET1 = "railnet.io/net1"  # label, on pod or namespace: "true" or "false"; labels, since selectors of webhooks see no annotations
-JOB = "railnet.io/job"  # labels out; on a pod that no operator made they may be given
+NET1 = "railnet.io/net1"  # label of a pod or namespace: "true" or "false"; a label, since a webhook's selectors do not see annotations
+JOB = "railnet.io/job"  # labels that a review adds; on a pod without an operator its author may set them
 ROLE = "railnet.io/role"
 RANK = "railnet.io/rank"
 CONTAINER = "railnet.io/container"  # annotation: the name of the container that trains
-SIZE = "railnet.io/size"  # annotation: of how many pods the job is
+SIZE = "railnet.io/size"  # annotation: the number of the job's pods

@@ -1,10 +1,11 @@
-"""Who makes training pods, and how to tell: THE table. One row for each operator; the first row that fits is the pod's.
+"""The table of training operators: one row for each operator. The first row that fits a pod is the pod's row.
 
-To teach Railnet an operator, add a row, pods as the operator makes them under `tests/admission/golden/`, and its page under
-`docs/training/`, and run `scripts/generate`, so that the API server asks about them; nothing else knows of operators. Keys are quoted from the operators' own sources, which the golden pods name.
+To add an operator, add a row, pods as the operator makes them under `tests/admission/golden/`, and its page under `docs/training/`. Then run
+`scripts/generate`, so that the API server sends reviews for its pods. No other place names operators. The keys are quoted from the operators'
+sources, which the golden pods name.
 
-A mark must be a label which the operator's *controller* writes: selectors see no annotations, and what its webhook adds may
-not be there yet when ours is called.
+A mark must be a label that the operator's *controller* writes: selectors see no annotations, and the operator's webhook may add its labels
+after Railnet's webhook was called.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from training import label_keys
-from training.fields import Addresses, Always, ContainerName, Either, Env, First, Key, Label, Owner, Source
+from training.fields import AddressCount, Always, ContainerName, ControllerName, Either, Env, Field, First, Key, Label
 
-ANY: tuple[str, ...] = ()  # of a mark: whatever its value
+ANY: tuple[str, ...] = ()  # the values of a mark that may have any value
 
 
 class Part(Enum):
-    """What the pods of a role do in the exchange of the job's data."""
+    """The part of a role's pods in the exchange of the job's data."""
 
     TRAINS = "trains"
     LAUNCHES = "starts the others, and trains only if it asks for GPUs"
@@ -27,7 +28,7 @@ class Part(Enum):
 
 
 class Default(Enum):
-    """Which pods of an operator get a rail where no label says so."""
+    """The pods of an operator that get a rail without a label of Railnet."""
 
     GPUS = "those that ask for GPUs"
     GANG = "those that ask for GPUs, of jobs with more than one pod"
@@ -36,34 +37,34 @@ class Default(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One row.
+    """One row of the table.
 
     Attributes:
-        name: what users call it.
-        page: its page under `docs/training/`.
-        marks: labels that all of its pods have, each with the values it may have.
-        job, role: where their names stand.
-        rank: where the position among the pods of that role stands, the most significant number first.
-        size: where the number of the job's pods stands, if it does.
-        containers: names of the container that trains; `{label}` stands for a label's value. If no container has one of
-            them, it is the first that asks for GPUs, else the first.
-        named: whether a pod without a container of such a name is none of this operator's.
-        roles: what those roles do that do not simply train.
-        also_trains: what a launcher has that trains as well, without asking for GPUs.
-        default: which pods get a rail where no label says so.
+        name: the operator's name for users.
+        page: its page under `docs/training/`, without `.md`.
+        marks: labels that all of its pods have, each with its possible values.
+        job, role: the fields with the names of the job and the role.
+        rank: the fields with the position among the role's pods, the most significant number first.
+        size: the field with the number of the job's pods; None if the pods have no such field.
+        containers: names of the container that trains; `{label}` stands for a label's value. If no container has one of these names, the
+            first that asks for GPUs trains, else the first.
+        named: whether only pods with a container of such a name are this operator's.
+        roles: the roles that do not simply train, each with its part.
+        also_trains: a field that only a launcher has that also trains, without asking for GPUs.
+        default: the pods that get a rail without a label of Railnet.
     """
 
     name: str
     page: str
     marks: Mapping[str, tuple[str, ...]]
-    job: Source
-    role: Source
-    rank: tuple[Source, ...]
-    size: Source | None = None
+    job: Field
+    role: Field
+    rank: tuple[Field, ...]
+    size: Field | None = None
     containers: tuple[str, ...] = ()
     named: bool = False
     roles: Mapping[str, Part] = field(default_factory=dict)
-    also_trains: Source | None = None
+    also_trains: Field | None = None
     default: Default = Default.GPUS
 
 
@@ -80,7 +81,9 @@ OPERATORS: tuple[Operator, ...] = (
         job=Key("job-name"),
         role=Key("replica-type"),
         rank=(Key("replica-index"),),
-        size=First(Env("WORLD_SIZE"), Key("kubedl.io/world-size"), Addresses("TF_CONFIG"), Addresses("XDL_CONFIG")),
+        size=First(
+            Env("WORLD_SIZE"), Key("kubedl.io/world-size"), AddressCount("TF_CONFIG"), AddressCount("XDL_CONFIG")
+        ),
         containers=("tensorflow", "pytorch", "xgboostjob", "mpi", "xdl", "mars", "elasticdl"),
         roles={
             "launcher": Part.LAUNCHES,
@@ -107,9 +110,9 @@ OPERATORS: tuple[Operator, ...] = (
         job=Key(_KUBEFLOW + "job-name"),
         role=Key(_KUBEFLOW + "replica-type"),
         rank=(Key(_KUBEFLOW + "replica-index"),),
-        # WORLD_SIZE last: of a PyTorchJob it counts processes, but that always has PET_NNODES
+        # WORLD_SIZE comes last: in a PyTorchJob it counts processes, but a PyTorchJob always has PET_NNODES
         size=First(
-            Env("PET_NNODES"), Env("PADDLE_NNODES"), Env("NUM_PROCESSES"), Addresses("TF_CONFIG"), Env("WORLD_SIZE")
+            Env("PET_NNODES"), Env("PADDLE_NNODES"), Env("NUM_PROCESSES"), AddressCount("TF_CONFIG"), Env("WORLD_SIZE")
         ),
         containers=("tensorflow", "pytorch", "mpi", "xgboost", "paddle", "jax"),
         roles={"launcher": Part.LAUNCHES, "evaluator": Part.APART},
@@ -151,7 +154,7 @@ OPERATORS: tuple[Operator, ...] = (
         job=Key("volcano.sh/job-name"),
         role=Key("volcano.sh/task-spec"),
         rank=(Key("volcano.sh/task-index"),),
-        size=First(Env("WORLD_SIZE"), Addresses("TF_CONFIG")),
+        size=First(Env("WORLD_SIZE"), AddressCount("TF_CONFIG")),
         roles={"mpimaster": Part.LAUNCHES, "launcher": Part.LAUNCHES, "evaluator": Part.APART},
     ),
     Operator(
@@ -198,7 +201,7 @@ OPERATORS: tuple[Operator, ...] = (
         name="any pod with the label",
         page="any-pod",
         marks={label_keys.NET1: ("true",)},
-        job=First(Label(label_keys.JOB), Key("batch.kubernetes.io/job-name"), Owner()),
+        job=First(Label(label_keys.JOB), Key("batch.kubernetes.io/job-name"), ControllerName()),
         role=First(Label(label_keys.ROLE), Always("worker")),
         rank=(First(Label(label_keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
         default=Default.NONE,

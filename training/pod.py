@@ -1,4 +1,4 @@
-"""A pod as far as it tells about training: parsed once, from the JSON that the API server sends or the YAML of a file."""
+"""A pod with the fields that matter for training, parsed once from the API server's JSON or from the YAML of a file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,33 +6,33 @@ from typing import Any
 
 from vf.errors import Misconfigured
 
-# A static pod's image in the API server: kubelet runs what its file says, whatever is changed here.
+# This annotation marks the API server's mirror of a static pod: kubelet runs the pod from its file, so changes to the mirror have no effect.
 _MIRROR = "kubernetes.io/config.mirror"
 _OS = "kubernetes.io/os"
 
-# nvidia.com also names network devices (hostdev, resources of its RDMA plugin), so not everything of that domain is a GPU.
+# The domain nvidia.com also has network devices (hostdev, resources of its RDMA plugin), so not all of its resources are GPUs.
 _NVIDIA = "nvidia.com"
 _NVIDIA_SHARED = ("gpu.shared", "mig-")
-# By the kernel driver. What else stands there counts thousandths, tiles or memory of one, or is access to all for a monitor.
+# GPUs by their kernel driver. Other resources of this domain count thousandths, tiles or memory of a GPU, or give a monitor access to all.
 _INTEL = ("gpu.intel.com/i915", "gpu.intel.com/xe")
-# Devices, where the domain also has memory and cores of them: volcano-sh/volcano, VolcanoGPUNumber in devices/nvidia/gpushare/type.go
-# and docs/user-guide/how_to_use_volcano_vgpu.md; docs.habana.ai, "Intel Gaudi Device Plugin for Kubernetes".
+# Whole devices of domains that also have resources for memory and cores: volcano-sh/volcano, VolcanoGPUNumber in
+# devices/nvidia/gpushare/type.go and docs/user-guide/how_to_use_volcano_vgpu.md; docs.habana.ai, "Intel Gaudi Device Plugin for Kubernetes".
 _BY_NAME = (*_INTEL, "volcano.sh/gpu-number", "volcano.sh/vgpu-number", "habana.ai/gaudi")
-# One name for each chip, and for each fixed part of one (Ascend910-8c): volcano-sh/volcano, docs/user-guide/how_to_use_vnpu.md
+# Each chip has a resource, and each fixed part of a chip (Ascend910-8c): volcano-sh/volcano, docs/user-guide/how_to_use_vnpu.md
 _ASCEND = "huawei.com/Ascend"
 _ASCEND_SHARES = ("-memory", "-core")
 
-_LONGEST_COUNT = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
+_MAX_DIGITS = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of `spec.containers`, or an init container that is a sidecar; other init containers keep no VF.
+    """A container of `spec.containers`, or an init container that is a sidecar; other init containers do not keep VFs.
 
     Attributes:
-        env: the variables that are set by name; None where a value comes from elsewhere (`valueFrom`).
-        env_from: whether more are taken from ConfigMaps or Secrets, which cannot be seen here.
-        resources: limits and requests united, as written; where both stand, the limit.
+        env: the variables of `env` by name; None for a value that comes from another object (`valueFrom`).
+        env_from: whether more variables come from ConfigMaps or Secrets, which cannot be seen here.
+        resources: limits and requests united, as written; the limit if a resource has both.
     """
 
     name: str
@@ -42,16 +42,20 @@ class Container:
 
     @property
     def gpus(self) -> int:
-        """Count the GPUs it asks for."""
+        """The number of GPUs that the container asks for."""
         return sum(count(quantity) for resource, quantity in self.resources.items() if is_gpu(resource))
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod; `name` is its `generateName` where it has no name yet, `owner` the name of its controller, `subdomain` its headless Service.
+    """A pod.
 
-    `windows`: it says that it runs there, where no node has a rail. `sidecars`: the init containers that live as long as the pod,
-    and so keep their VFs; none of them trains.
+    Attributes:
+        name: its name, or its `generateName` if it has no name yet.
+        owner: the name of its controller; None if it has none.
+        subdomain: its headless Service; None if it has none.
+        windows: whether it is for Windows, where no node has a rail.
+        sidecars: the init containers that live as long as the pod, and so keep their VFs. None of them trains.
     """
 
     name: str
@@ -67,18 +71,18 @@ class Pod:
 
     @property
     def mirror(self) -> bool:
-        """Return whether it stands for a static pod."""
+        """Whether the pod is the API server's mirror of a static pod."""
         return _MIRROR in self.annotations
 
     def read(self, key: str) -> str | None:
-        """Return a label, or an annotation of the same name: operators and Kubernetes versions differ in which they write."""
+        """Return a label, else the annotation of the same name: operators and versions of Kubernetes write one or the other."""
         return self.labels.get(key, self.annotations.get(key))
 
 
 def is_gpu(resource: str) -> bool:
-    """Return whether an extended resource is a GPU or what trains in its place, or a part of one.
+    """Return whether an extended resource is a GPU, another accelerator for training, or a part of one.
 
-    `<vendor>/gpu`, NVIDIA's MIG and shared ones, Intel's, Volcano's, Gaudi, Ascend; not what counts their memory or cores.
+    These are `<vendor>/gpu`, NVIDIA's MIG and shared GPUs, Intel's, Volcano's, Gaudi, Ascend; not resources that count memory or cores.
     """
     domain, _, name = resource.partition("/")
     if resource.startswith(_ASCEND):
@@ -87,18 +91,18 @@ def is_gpu(resource: str) -> bool:
 
 
 def count(quantity: str) -> int:
-    """Read the quantity of an extended resource, which Kubernetes lets be whole numbers only.
+    """Return the quantity of an extended resource as a number; Kubernetes permits whole numbers only.
 
-    One with a suffix (`1k`), or beyond what Kubernetes counts to, is no count of anything a node has: it counts as 1.
+    A quantity with a suffix (`1k`), or beyond Kubernetes' maximum, is more than any node has: it counts as 1.
     """
-    return int(quantity) if quantity.isdecimal() and len(quantity) <= _LONGEST_COUNT else 1
+    return int(quantity) if quantity.isdecimal() and len(quantity) <= _MAX_DIGITS else 1
 
 
 def parse(document: Any) -> Pod:
     """Read a pod.
 
     Raises:
-        Misconfigured: it is none; the message names the field. The API server lets no such pod through to a webhook.
+        Misconfigured: the document is not a pod; the message names the field. The API server sends no such object to a webhook.
     """
     pod = _mapping(document, "the pod")
     metadata = _mapping(pod.get("metadata"), "metadata")
@@ -127,17 +131,17 @@ def _sidecars(init: Any) -> Iterator[Container]:
 
 
 def _is_windows(spec: dict[str, Any]) -> bool:
-    chosen = (
+    systems = (
         _mapping(spec.get("os"), "spec.os").get("name"),
         _mapping(spec.get("nodeSelector"), "spec.nodeSelector").get(_OS),
     )
-    return "windows" in chosen
+    return "windows" in systems
 
 
 def _container(entry: Any, path: str) -> Container:
     container = _mapping(entry, path)
     resources = _mapping(container.get("resources"), f"{path}.resources")
-    asked = {
+    quantities = {
         **_mapping(resources.get("requests"), f"{path}.resources.requests"),
         **_mapping(resources.get("limits"), f"{path}.resources.limits"),
     }
@@ -146,7 +150,7 @@ def _container(entry: Any, path: str) -> Container:
         name=_text(container.get("name"), f"{path}.name"),
         env={_text(variable.get("name"), f"{path}.env"): _value(variable, path) for variable in variables},
         env_from=bool(container.get("envFrom")),
-        resources={str(resource): str(quantity) for resource, quantity in asked.items()},
+        resources={str(resource): str(quantity) for resource, quantity in quantities.items()},
     )
 
 
@@ -164,7 +168,7 @@ def _controller(references: Any) -> str | None:
 
 
 def _entries(value: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """Return a list's entries, each with its path; null is an empty list, as for the API server."""
+    """Yield a list's entries, each with its path; null counts as an empty list, as in the API server."""
     if not isinstance(value, list | None):
         raise Misconfigured(f"{path} is {value!r:.60}; it should be a list")
     for position, entry in enumerate(value or ()):

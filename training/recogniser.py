@@ -1,17 +1,17 @@
-"""Which training job a pod belongs to: reads `operators.OPERATORS` on one pod."""
+"""The recogniser of training pods: find a pod's row in `operators.OPERATORS`, and read its job, role, rank and container."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from training import label_keys
-from training.fields import Source
+from training.fields import Field
 from training.operators import OPERATORS, Operator, Part
 from training.pod import Container, Pod
 from vf.errors import Misconfigured
 
-# The container that kubectl chooses by default; service meshes set it when they put a container of theirs first.
+# The container that kubectl uses by default; a service mesh sets the annotation when it puts its own container first.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-_LARGEST = 1_000_000  # a position or a number of pods beyond it is no such thing; bounds what a label can make us count
+_MAX_NUMBER = 1_000_000  # no job has more pods; limits the digits of a number in a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class Member:
     """A pod of a training job.
 
     Attributes:
-        rank: its position among the job's pods of that role; empty where the pod does not tell, or not yet.
-        container: the position in `spec.containers` of the one that trains.
-        part: what it does, after what its role says and whether it asks for GPUs.
-        size: of how many pods the job is; None where the pod does not tell. A hint: operators count differently.
+        rank: its position among the job's pods of that role; empty if the pod does not contain it, or not yet.
+        container: the position in `spec.containers` of the container that trains.
+        part: the part in the job, from its role and from the GPUs it asks for.
+        size: the number of the job's pods; None if the pod does not contain it. It is a hint, since operators count differently.
     """
 
     operator: Operator
@@ -34,40 +34,40 @@ class Member:
     size: int | None
 
     def __str__(self) -> str:
-        """Write it as a sentence's subject: `worker 1 of mnist`."""
+        """Return the member as the subject of a sentence: `worker 1 of mnist`."""
         rank = f" {self.dotted_rank}" if self.rank else ""
         return f"{self.role}{rank} of {self.job}"
 
     @property
     def dotted_rank(self) -> str:
-        """Write the rank as it stands in a label."""
+        """The rank as a label's value, such as `2.1`."""
         return ".".join(map(str, self.rank))
 
 
 def recognise(
-    pod: Pod, served: Callable[[Container], bool], settled: Callable[[Container], bool] = lambda _: False
+    pod: Pod, has_additions: Callable[[Container], bool], sets_variables: Callable[[Container], bool] = lambda _: False
 ) -> Member | None:
-    """Tell what a pod is to a training job; None if it is of none.
+    """Return the pod's place in its training job; None if no row of the table fits the pod.
 
     Args:
         pod: the pod.
-        served: whether a container has already what the one that trains is given, by its author or by an earlier review.
-            Then it is the one, wherever other webhooks have put containers of theirs since.
-        settled: whether a container has of all that something, perhaps something else, so that it would be given nothing. Then
-            it is the one where nothing else tells.
+        has_additions: whether a container has already what a review adds to the training container: its author or an earlier review
+            has set it. Then this container trains, also if another webhook has since put its own container first.
+        sets_variables: whether a container sets all variables that a review would add, to any values. Then this container trains if no
+            other fact decides.
 
     Raises:
-        Misconfigured: an annotation about the job is malformed, or names a container that is not there.
+        Misconfigured: an annotation about the job is malformed, or names a container that the pod does not have.
     """
-    operator = next((row for row in OPERATORS if _is_by(row, pod)), None)
+    operator = next((row for row in OPERATORS if _fits(row, pod)), None)
     if operator is None:
         return None
-    position = _training_container(operator, pod, served, settled)
+    position = _training_container(operator, pod, has_additions, sets_variables)
     container = pod.containers[position]
-    role = _said(operator.role, pod, container)
+    role = _text(operator.role, pod, container)
     return Member(
         operator=operator,
-        job=_said(operator.job, pod, container),
+        job=_text(operator.job, pod, container),
         role=role,
         rank=_rank(operator, pod, container),
         container=position,
@@ -76,55 +76,58 @@ def recognise(
     )
 
 
-def _is_by(operator: Operator, pod: Pod) -> bool:
+def _fits(operator: Operator, pod: Pod) -> bool:
     if not all(marked(pod.labels.get(key), values) for key, values in operator.marks.items()):
         return False
-    return not operator.named or _by_name(operator, pod) is not None
+    return not operator.named or _named_container(operator, pod) is not None
 
 
 def marked(value: str | None, values: tuple[str, ...]) -> bool:
-    """Return whether a label's value is one that a mark may have."""
+    """Return whether a label has a value that the mark permits; `values` is empty for any value."""
     return bool(value) and (not values or value in values)
 
 
 def _training_container(
-    operator: Operator, pod: Pod, served: Callable[[Container], bool], settled: Callable[[Container], bool]
+    operator: Operator,
+    pod: Pod,
+    has_additions: Callable[[Container], bool],
+    sets_variables: Callable[[Container], bool],
 ) -> int:
     wanted = pod.annotations.get(label_keys.CONTAINER)
     if wanted is not None:
-        return _annotated(wanted, pod)
+        return _annotated_container(wanted, pod)
     main = pod.annotations.get(_DEFAULT_CONTAINER)
     candidates = (
-        _first(pod, served),
-        _by_name(operator, pod),
+        _first(pod, has_additions),
+        _named_container(operator, pod),
         _first(pod, lambda container: container.gpus > 0),
         _first(pod, lambda container: container.name == main),
-        _first(pod, settled),
+        _first(pod, sets_variables),
     )
     return next((position for position in candidates if position is not None), 0)
 
 
-def _annotated(wanted: str, pod: Pod) -> int:
+def _annotated_container(wanted: str, pod: Pod) -> int:
     names = [container.name for container in pod.containers]
     if wanted not in names:
         raise Misconfigured(f"{label_keys.CONTAINER} is {wanted!r:.80}; this pod's containers are: {', '.join(names)}")
     return names.index(wanted)
 
 
-def _by_name(operator: Operator, pod: Pod) -> int | None:
+def _named_container(operator: Operator, pod: Pod) -> int | None:
     names = [name.format_map(pod.labels) for name in operator.containers]
     return _first(pod, lambda container: container.name in names)
 
 
 def _rank(operator: Operator, pod: Pod, container: Container) -> tuple[int, ...]:
-    texts = [source.read(pod, container) for source in operator.rank]
+    texts = [field.read(pod, container) for field in operator.rank]
     numbers = [number for text in texts if text is not None for number in text.split(".")]
     whole = all(text is not None for text in texts) and all(_is_number(number) for number in numbers)
     return tuple(map(int, numbers)) if whole else ()
 
 
 def _part(operator: Operator, role: str, pod: Pod, container: Container) -> Part:
-    """Settle what its role leaves open."""
+    """Return the part of the role, with the pod's GPUs taken into account."""
     part = operator.roles.get(role, Part.TRAINS)
     if part is Part.LAUNCHES and operator.also_trains and operator.also_trains.read(pod, container):
         return Part.TRAINS
@@ -143,12 +146,12 @@ def _size(operator: Operator, pod: Pod, container: Container) -> int | None:
     return int(text) if text and _is_number(text) else None
 
 
-def _said(source: Source, pod: Pod, container: Container) -> str:
-    return source.read(pod, container) or "unnamed"  # only a pod with the label may leave it out
+def _text(field: Field, pod: Pod, container: Container) -> str:
+    return field.read(pod, container) or "unnamed"  # only a pod without an operator can lack it
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < len(str(_LARGEST))
+    return text.isascii() and text.isdecimal() and len(text) < len(str(_MAX_NUMBER))
 
 
 def _first(pod: Pod, fits: Callable[[Container], bool]) -> int | None:

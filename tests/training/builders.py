@@ -1,4 +1,4 @@
-"""Pods built from what a test cares about."""
+"""Pods and containers with defaults, built from the fields that a test sets."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The tables of `docs/training/`, written from the code: `scripts/setup python -m tests.training.pages` writes them anew."""
+"""The tables of `docs/training/`, generated from the code: `scripts/setup python -m tests.training.pages` writes them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -66,7 +66,7 @@ def environment() -> str:
 
 
 def written() -> Iterator[tuple[Path, list[str]]]:
-    """Give each page with its tables, in their order."""
+    """Yield each page with its tables, in their order."""
     yield FOLDER / "README.md", [overview(), environment()]
     for operator in OPERATORS:
         yield FOLDER / f"{operator.page}.md", [of_operator(operator)]

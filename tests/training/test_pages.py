@@ -1,4 +1,4 @@
-"""The documentation's tables are the code's."""
+"""The tables of the documentation are those generated from the code."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from tests.training.pages import FOLDER, tables_of, written
     ("page", "tables"), list(written()), ids=lambda value: value.stem if isinstance(value, Path) else ""
 )
 def test_page_has_the_tables_of_the_code(page: Path, tables: list[str]):
-    assert tables_of(page) == tables, "scripts/setup python -m tests.training.pages writes them anew"
+    assert tables_of(page) == tables, "scripts/setup python -m tests.training.pages writes them"
 
 
-def test_every_page_is_of_an_operator():
+def test_every_page_belongs_to_an_operator():
     assert set(FOLDER.glob("*.md")) == {page for page, _ in written()}

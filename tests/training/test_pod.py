@@ -1,9 +1,9 @@
-"""What is read off a pod: GPUs among resources, quantities, and the places an operator writes to."""
+"""Reading a pod: GPUs among its resources, quantities, and the fields that operators write."""
 
 import pytest
 
 from tests.training.builders import a_container, a_pod
-from training.fields import Addresses, Either, Env, First, Key, Owner
+from training.fields import AddressCount, ControllerName, Either, Env, First, Key
 from training.pod import count, is_gpu, parse
 
 GPUS = {
@@ -40,7 +40,7 @@ GPUS = {
 
 
 @pytest.mark.parametrize(("resource", "expected"), GPUS.items())
-def test_gpu_is_known_by_its_resource(resource: str, expected: bool):
+def test_gpu_is_recognised_by_its_resource(resource: str, expected: bool):
     assert is_gpu(resource) is expected
 
 
@@ -49,18 +49,18 @@ def test_gpu_is_known_by_its_resource(resource: str, expected: bool):
     [("0", 0), ("1", 1), ("16", 16), ("1k", 1), ("9223372036854775807", 2**63 - 1), ("9" * 5000, 1)],
     ids=lambda value: f"{value:.20}" if isinstance(value, str) else None,
 )
-def test_quantity_is_counted(quantity: str, expected: int):
+def test_quantity_is_read_as_a_number(quantity: str, expected: int):
     assert count(quantity) == expected
 
 
-def test_limit_counts_where_limit_and_request_stand():
+def test_limit_counts_if_a_resource_has_limit_and_request():
     resources = {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": "2"}}
     pod = parse({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": resources}]}})
 
     assert pod.containers[0].gpus == 2
 
 
-def test_name_is_the_generate_name_before_there_is_one():
+def test_name_is_the_generate_name_if_the_pod_has_no_name():
     pod = parse({"metadata": {"generateName": "job-0-"}, "spec": {"containers": [{"name": "c"}]}})
 
     assert pod.name == "job-0-"
@@ -73,14 +73,14 @@ def test_owner_is_the_controller_among_the_owners():
     assert pod.owner == "job"
 
 
-def test_key_is_a_label_before_it_is_an_annotation():
+def test_key_reads_the_label_before_the_annotation():
     pod = a_pod(labels={"a": "label"}, annotations={"a": "annotation", "b": "annotation"})
 
     assert [Key(name).read(pod, a_container()) for name in "abc"] == ["label", "annotation", None]
 
 
 @pytest.mark.parametrize(("value", "expected"), [("4", "4"), ("1:4", "4"), (None, None)])
-def test_environment_is_a_number_or_the_end_of_a_range(value: str | None, expected: str | None):
+def test_env_reads_a_number_or_the_end_of_a_range(value: str | None, expected: str | None):
     assert Env("PET_NNODES").read(a_pod(), a_container(env={"PET_NNODES": value})) == expected
 
 
@@ -97,18 +97,18 @@ TF_CONFIGS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), TF_CONFIGS.items(), ids=lambda value: f"{value:.40}" if value else None)
-def test_tf_config_tells_a_size_only_if_it_is_whole(text: str, expected: str | None):
-    assert Addresses("TF_CONFIG").read(a_pod(), a_container(env={"TF_CONFIG": text})) == expected
+def test_address_count_is_none_unless_tf_config_is_complete(text: str, expected: str | None):
+    assert AddressCount("TF_CONFIG").read(a_pod(), a_container(env={"TF_CONFIG": text})) == expected
 
 
-def test_first_that_says_anything_counts():
+def test_first_reads_the_first_field_with_a_text():
     pod = a_pod(labels={"empty": "", "b": "2"})
 
     assert First(Key("none"), Key("empty"), Key("b")).read(pod, a_container()) == "2"
     assert First(Key("none")).read(pod, a_container()) is None
 
 
-def test_either_of_two_words():
+def test_either_reads_one_of_two_texts_by_a_key():
     leader = Either("index", "0", "leader", "worker")
 
     assert leader.read(a_pod(labels={"index": "0"}), a_container()) == "leader"
@@ -116,6 +116,6 @@ def test_either_of_two_words():
     assert leader.read(a_pod(), a_container()) == "worker"
 
 
-def test_pod_without_a_controller_is_its_own():
-    assert Owner().read(a_pod(owner="job"), a_container()) == "job"
-    assert Owner().read(a_pod(name="solo-"), a_container()) == "solo"
+def test_controller_name_is_the_pods_name_without_a_controller():
+    assert ControllerName().read(a_pod(owner="job"), a_container()) == "job"
+    assert ControllerName().read(a_pod(name="solo-"), a_container()) == "solo"

@@ -1,4 +1,4 @@
-"""Who is recognised, and which of its containers trains."""
+"""The recogniser: the operator of a pod, its role, rank and size, and the container that trains."""
 
 from typing import Any
 
@@ -24,47 +24,51 @@ PLAIN = a_container(name="plain")
 DEFAULT = {"kubectl.kubernetes.io/default-container": "plain"}
 
 
-def recognised(pod: Pod, served: str = "", settled: str = "") -> Member:
-    member = recognise(pod, lambda container: container.name == served, lambda container: container.name == settled)
+def recognised(pod: Pod, has_additions: str = "", sets_variables: str = "") -> Member:
+    member = recognise(
+        pod, lambda container: container.name == has_additions, lambda container: container.name == sets_variables
+    )
     assert member is not None
     return member
 
 
 CONTAINERS: dict[str, tuple[dict[str, str], tuple[Container, ...], dict[str, str], str, str]] = {
     "annotated before all": (TFJOB, (NAMED, GPU, SIDECAR), {"railnet.io/container": "proxy"}, "gpu", "proxy"),
-    "served before named": (TFJOB, (NAMED, GPU), {}, "gpu", "gpu"),
+    "with the additions before named": (TFJOB, (NAMED, GPU), {}, "gpu", "gpu"),
     "named before one with GPUs": (TFJOB, (SIDECAR, GPU, NAMED), {}, "", "tensorflow"),
-    "with GPUs where none is named so": (TFJOB, (SIDECAR, GPU), DEFAULT, "", "gpu"),
+    "with GPUs where none has the operator's name": (TFJOB, (SIDECAR, GPU), DEFAULT, "", "gpu"),
     "with GPUs where the operator names none": (ANY_POD, (SIDECAR, GPU), DEFAULT, "", "gpu"),
     "the default one where none has GPUs": (ANY_POD, (SIDECAR, PLAIN), DEFAULT, "", "plain"),
-    "the first where nothing tells": (ANY_POD, (SIDECAR, PLAIN), {}, "", "proxy"),
+    "the first where no fact decides": (ANY_POD, (SIDECAR, PLAIN), {}, "", "proxy"),
     "the first where the default one is missing": (ANY_POD, (SIDECAR, NAMED), DEFAULT, "", "proxy"),
 }
 
 
 @pytest.mark.parametrize(
-    ("labels", "containers", "annotations", "served", "expected"), CONTAINERS.values(), ids=CONTAINERS.keys()
+    ("labels", "containers", "annotations", "has_additions", "expected"), CONTAINERS.values(), ids=CONTAINERS.keys()
 )
-def test_container_that_trains(labels: Any, containers: Any, annotations: Any, served: str, expected: str):
+def test_training_container_is(labels: Any, containers: Any, annotations: Any, has_additions: str, expected: str):
     pod = a_pod(*containers, labels=labels, annotations=annotations)
 
-    assert pod.containers[recognised(pod, served).container].name == expected
+    assert pod.containers[recognised(pod, has_additions).container].name == expected
 
 
-@pytest.mark.parametrize(("annotations", "expected"), [({}, "settled"), (DEFAULT, "plain")], ids=["nothing", "default"])
-def test_container_that_is_settled_trains_where_nothing_else_tells(annotations: Any, expected: str):
-    pod = a_pod(SIDECAR, PLAIN, a_container(name="settled"), labels=ANY_POD, annotations=annotations)
+@pytest.mark.parametrize(
+    ("annotations", "expected"), [({}, "complete"), (DEFAULT, "plain")], ids=["nothing", "default"]
+)
+def test_container_that_sets_all_variables_trains_if_no_other_fact_decides(annotations: Any, expected: str):
+    pod = a_pod(SIDECAR, PLAIN, a_container(name="complete"), labels=ANY_POD, annotations=annotations)
 
-    assert pod.containers[recognised(pod, settled="settled").container].name == expected
+    assert pod.containers[recognised(pod, sets_variables="complete").container].name == expected
 
 
-def test_first_row_that_fits_counts():
+def test_first_row_that_fits_is_the_pods_row():
     pod = a_pod(NAMED, labels={**ANY_POD, **TFJOB})
 
     assert recognised(pod).operator.name == "Kubeflow training-operator"
 
 
-def test_no_two_operators_want_the_same_of_a_pod():
+def test_no_operators_marks_contain_another_operators():
     marks = [
         {(key, value) for key, values in operator.marks.items() for value in values or [None]} for operator in OPERATORS
     ]
@@ -73,7 +77,7 @@ def test_no_two_operators_want_the_same_of_a_pod():
 
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "1.x", "1.", "10000000", "\u0663"])
-def test_rank_that_is_no_number_is_no_rank(rank: str):
+def test_rank_that_is_no_number_is_empty(rank: str):
     assert recognised(a_pod(labels={**ANY_POD, "railnet.io/rank": rank})).rank == ()
 
 
@@ -89,7 +93,7 @@ def test_size_that_is_no_number_of_pods_is_refused(size: str):
         recognised(a_pod(labels=ANY_POD, annotations={"railnet.io/size": size}))
 
 
-def test_container_that_is_not_there_is_refused_with_those_that_are():
+def test_missing_container_is_refused_with_the_names_of_the_containers():
     with pytest.raises(Misconfigured, match=r"railnet\.io/container is 'x'; this pod's containers are: proxy, plain"):
         recognised(a_pod(SIDECAR, PLAIN, labels=ANY_POD, annotations={"railnet.io/container": "x"}))
 
@@ -101,5 +105,5 @@ def test_launcher_with_gpus_trains():
     assert recognised(a_pod(GPU, labels=launcher)).part is Part.TRAINS
 
 
-def test_pod_that_says_nothing_about_itself_is_its_own_job():
+def test_pod_without_a_name_and_job_is_a_worker_of_an_unnamed_job():
     assert str(recognised(a_pod(labels=ANY_POD, name=""))) == "worker of unnamed"
