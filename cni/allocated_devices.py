@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernel.files import below
-from kubelet.allocations import Answer
+from kubelet.allocations import ContainerAllocation
 from vf.errors import Unusable
 from vf.inventory import DeviceNode
 from vf.record import Attachment
@@ -19,7 +19,7 @@ _FOLDER = "/dev/infiniband"
 _REMEDY = "its driver was bound again since kubelet asked; delete the pod, so that kubelet asks anew"
 
 
-def check(answers: Iterable[Answer], attachments: Iterable[Attachment], root: Path) -> None:
+def check(answers: Iterable[ContainerAllocation], attachments: Iterable[Attachment], root: Path) -> None:
     """Compare each VF's RDMA device with what its container was answered; `root` is the host's mount namespace.
 
     A pool without RDMA answers no device nodes, and then there is nothing to compare.
@@ -33,7 +33,7 @@ def check(answers: Iterable[Answer], attachments: Iterable[Attachment], root: Pa
             _check(one, one.uverbs, answer, root)
 
 
-def _check(one: Attachment, uverbs: DeviceNode | None, answer: Answer, root: Path) -> None:
+def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocation, root: Path) -> None:
     # As while its driver is bound again: nobody knows what it will have, and the nodes may be another's.
     if uverbs is None:
         raise Unusable(

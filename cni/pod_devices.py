@@ -8,7 +8,7 @@ from pathlib import Path
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.request import Request
 from kubelet import checkpoint, podresources
-from kubelet.allocations import Answer
+from kubelet.allocations import ContainerAllocation
 from kubelet.checkpoint_file import CheckpointFile
 from vf.address import PciAddress
 from vf.errors import NotOurs, NotReady
@@ -101,13 +101,13 @@ class PodDevices:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def answers(self, request: Request) -> tuple[Answer, ...]:
+    def answers(self, request: Request) -> tuple[ContainerAllocation, ...]:
         """Give what kubelet was answered for the pod's containers; nothing where it cannot be told.
 
         Only kubelet's checkpoint has it: where that is not understood, VFs are attached without this comparison.
         """
         try:
-            return self._checkpoint.answers(request.pod.uid, self._resources)
+            return self._checkpoint.allocations(request.pod.uid, self._resources)
         except (OSError, ValueError) as error:
             _log.warning("pod %s/%s: %s; its devices are not compared", request.pod.namespace, request.pod.name, error)
             return ()

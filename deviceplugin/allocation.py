@@ -1,8 +1,8 @@
 """What a container gets with its VFs: device nodes and environment.
 
-Pure. The answer is made before the pod's sandbox exists, and kubelet keeps it for the pod's life: everything in it must
-still be true after the VF was attached, so only the RDMA device's name and character devices are told, which do
-not change in shared RDMA netns mode. Not here: telling kubelet (`deviceplugin.service`).
+Pure. Kubelet asks before the pod's sandbox exists, and keeps the answer for the pod's life. So the answer contains only facts that stay
+true after the VF is attached: the RDMA device's name and character devices, which do not change in shared RDMA netns mode. Not here: sending
+the answer to kubelet (`deviceplugin.service`).
 """
 
 import json
@@ -15,31 +15,31 @@ from deviceplugin.pools import Pool
 from vf.errors import NotOurs, NotReady, Unusable
 from vf.inventory import RdmaDevice
 
-# A path for the container runtime, which resolves it on the host; where the daemon sees /dev does not matter.
+# The container runtime resolves this path on the host, so the daemon's own view of /dev does not matter.
 _FOLDER = PurePosixPath("/dev/infiniband")
 _RDMA_CM = str(_FOLDER / "rdma_cm")
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One container's share: device nodes at the same path on host and in container, and environment."""
+    """What one container gets: device nodes, at the same path on the host and in the container, and environment variables."""
 
     device_nodes: tuple[str, ...]
     envs: dict[str, str]
 
 
 def allocate(pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str]) -> Allocation:
-    """Answer for one container.
+    """Return the allocation of one container.
 
     Args:
-        pool: the pool kubelet allocates from.
-        offered: what it offers now, in (rail, PCI address) order; the answer keeps that order.
-        ids: the device ids kubelet chose, in any order.
+        pool: the pool that kubelet allocates from.
+        offered: the VFs that the pool offers now, in (rail, PCI address) order; the allocation keeps that order.
+        ids: the device ids that kubelet chose, in any order.
 
     Raises:
-        NotOurs: an id is not of this pool.
+        NotOurs: an id does not belong to this pool.
         Unusable: a VF is not healthy.
-        NotReady: a VF's RDMA device is still with the last pod.
+        NotReady: a VF's RDMA device is still in an earlier pod's network namespace.
     """
     chosen = _chosen(pool, offered, ids)
     if not pool.rdma:
@@ -51,7 +51,7 @@ def allocate(pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str]) -> Al
 
 
 def environment_name(resource: str) -> str:
-    """Spell a resource as sriov-network-device-plugin does, but with no character a shell cannot read."""
+    """Return the variable's name for a resource: as in sriov-network-device-plugin, but only with characters that a shell permits."""
     return "PCIDEVICE_" + resource.upper().translate(str.maketrans("/.-", "___"))
 
 
@@ -80,7 +80,7 @@ def _nodes(pool: Pool, device: RdmaDevice) -> dict[str, str]:
 
 
 def _pci_environment(pool: Pool, rdma: dict[str, RdmaDevice | None]) -> dict[str, str]:
-    """Tell the addresses, and details in the shape of sriov-network-device-plugin (pkg/resources/pool_stub.go)."""
+    """Return the variables with PCI addresses, and details in the form of sriov-network-device-plugin (pkg/resources/pool_stub.go)."""
     name = environment_name(pool.resource)
     details = {address: _details(pool, address, device) for address, device in rdma.items()}
     return {name: ",".join(rdma), f"{name}_INFO": json.dumps(details, separators=(",", ":"))}
@@ -94,7 +94,7 @@ def _details(pool: Pool, address: str, device: RdmaDevice | None) -> dict[str, d
 
 
 def _rdma_environment(names: Sequence[str]) -> dict[str, str]:
-    """Name the devices' port 1 for NCCL and UCX, which otherwise try every HCA of the host (NVIDIA/nccl#1422).
+    """Return the variables that name port 1 of the devices for NCCL and UCX, which otherwise try every HCA of the host (NVIDIA/nccl#1422).
 
     NCCL takes a value that begins with "=" as exact names; without it `mlx5_1` would also mean `mlx5_10`.
     """

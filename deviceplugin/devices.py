@@ -1,6 +1,6 @@
-"""What one pool offers to kubelet at this moment: its VFs in order, each healthy or with the reason why not.
+"""The devices that one pool offers to kubelet now: its VFs in order, each healthy or with the reason why it is not.
 
-Pure. The view that ListAndWatch streams and Allocate checks, so both always agree.
+Pure. ListAndWatch streams this list and Allocate checks requests against it, so both always agree.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ State = Literal["free", "attached", "unhealthy"]
 
 
 class OfferedVf(NamedTuple):
-    """One VF of a pool; `rail` counts from 0, `reason` is None if it is healthy, `rdma` says whether its pool needs RDMA."""
+    """One VF of a pool; `rail` counts from 0, `reason` is None if the VF is healthy, `rdma` says whether the pool needs RDMA."""
 
     vf: VirtualFunction
     rail: int
@@ -24,24 +24,24 @@ class OfferedVf(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The device id kubelet knows the VF by."""
+        """The VF's device id for kubelet: its PCI address."""
         return str(self.vf.address)
 
     def state(self, *, owned: bool) -> State:
-        """Say in one word what it is, given whether a sandbox has it."""
+        """Return the VF's state; `owned` means that a sandbox has the VF."""
         if owned:
             return "attached"
         return "free" if self.reason is None else "unhealthy"
 
 
 def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str | None = None) -> tuple[OfferedVf, ...]:
-    """List a pool's VFs in (rail, PCI address) order.
+    """Return a pool's VFs in (rail, PCI address) order.
 
     Args:
-        pools: all pools, since an earlier one may have taken a VF.
-        pool: the pool asked for, one of them.
-        table: facts and owners.
-        node_reason: why no VF of this node may be used, if that is so.
+        pools: all pools of the node, since a VF belongs to the first pool that matches it.
+        pool: the pool, one of `pools`.
+        table: the facts and owners of the VFs.
+        node_reason: why no VF of this node may be used; None if VFs may be used.
     """
     rails = {vf.address: number for number, rail in enumerate(table.inventory.rails) for vf in rail.vfs}
     vfs = assign(pools, table.inventory)[pool.resource]
@@ -51,7 +51,7 @@ def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str |
 def _reason(pool: Pool, vf: VirtualFunction, table: VfTable) -> str | None:
     pf = table.inventory.pf(vf.pf)
     if pf is None and vf.pf is not None:
-        return f"VF {vf.address} names PF {vf.pf}, which is not there"
+        return f"VF {vf.address} names PF {vf.pf}, but the node has no PF with this address"
     return table.withheld(vf.address) or health.reason(
         pf, vf, owned=table.owner(vf.address) is not None, rdma=pool.rdma
     )

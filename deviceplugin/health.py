@@ -1,26 +1,26 @@
-"""Whether a VF can serve a pod, and if not, why and what to do about it.
+"""The health of a VF: whether it can serve a pod, and if not, the reason and the remedy.
 
-Pure: facts to a reason in words. Not here: what follows from a reason (`deviceplugin.devices`), and waiting for
-facts to become better. What is judged: PCI, the driver, the PF's port. What is not: the VF's own port, which stays down
-while no subnet manager serves it and is normal for an idle VF; of a VF that has no PF on this node it is all there is.
+Pure: facts in, a reason in words out. Not here: the consequences of a reason (`deviceplugin.devices`), and waiting for better facts. The
+judgement uses the driver, the RDMA device, the netdev and the PF's port. It ignores the VF's own port: that stays down while no subnet
+manager serves it, which is normal for an idle VF. Only if the VF's PF is not on this node, the VF's own port counts.
 
-The PF's port is its RDMA port where the pool needs RDMA, and its carrier where the pool does not. A PF whose netdev is
-administratively down shows no carrier and is not judged by it: some firmware keeps the port up for the VFs (KEEP_ETH_LINK_UP
-of mlx5). With RoCE, the RDMA port knows better than the carrier: one device may have the ports of a bond.
+The PF's port is its RDMA port if the pool needs RDMA, else its carrier. A PF with a netdev that is administratively down shows no
+carrier and is not judged by it: some firmware keeps the port up for the VFs (KEEP_ETH_LINK_UP of mlx5). With RoCE, the RDMA port
+knows better than the carrier: one device may have the ports of a bond.
 """
 
 from vf.inventory import LinkLayer, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 
 
 def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdma: bool) -> str | None:
-    """Return why a VF is not fit for a pod, with the remedy; None if it is.
+    """Return why a VF cannot serve a pod, with the remedy; None if it can.
 
     Args:
-        pf: the VF's PF; None where it is not on this node.
-        vf: the facts of the VF. In shared RDMA netns mode its RDMA device stays visible while a pod has the netdev; in
-            exclusive mode both are gone.
-        owned: whether a sandbox has it: what is then out of sight is with the pod, and no reason.
-        rdma: whether the VF needs an RDMA device at all.
+        pf: the VF's PF; None if the PF is not on this node.
+        vf: the facts of the VF. While a pod has the netdev, the RDMA device stays visible on the node in shared RDMA netns mode; in
+            exclusive mode neither is visible.
+        owned: whether a sandbox has the VF. Then a device that is not visible is in the pod, which is no fault.
+        rdma: whether the VF needs an RDMA device.
     """
     return (
         _driver(pf, vf)

@@ -1,7 +1,7 @@
-"""Which VF belongs to which resource of kubelet's.
+"""The pools: the resources of this node for kubelet, and the VFs that belong to each.
 
-Pure. Here: pools, their selectors, and which pool gets a VF that several pools match. Not here: whether a VF is fit to be used
-(`deviceplugin.health`), and reading the configuration file (`railnet`).
+Pure. Here: pools, their selectors, and the choice of a pool for a VF that several pools match. Not here: whether a VF is healthy
+(`deviceplugin.health`), and reading the configuration file (`railnet.configuration`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,16 +13,16 @@ from vf.inventory import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
 
 LinkType = Literal["infiniband", "ether"]
 
-# What `ip link` calls the link types, which sriov-network-device-plugin's `linkTypes` made usual in configurations.
+# The names of link types in `ip link`; users know them from `linkTypes` of sriov-network-device-plugin.
 _LINK_TYPES: dict[LinkLayer, LinkType] = {"InfiniBand": "infiniband", "Ethernet": "ether"}
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a VF must be like: any value of each list; an empty list asks for nothing.
+    """The conditions for a VF: it must have one value of each list; an empty list is no condition.
 
-    `vendor` and `device` are the VF's PCI ids and `pf_device` its PF's, in hexadecimal with or without `0x`; `driver` is
-    the VF's; `pf` is its PF's address. A VF that has no PF on this node matches no `pf` and no `pf_device`.
+    `vendor` and `device` are the VF's PCI ids and `pf_device` is its PF's, in hexadecimal with or without `0x`. `driver` is the VF's driver,
+    `pf` its PF's address. A VF whose PF is not on this node matches no `pf` and no `pf_device`.
     """
 
     link_type: tuple[LinkType, ...] = ()
@@ -34,7 +34,7 @@ class Selector:
     pci_address: tuple[PciAddress, ...] = ()
 
     def matches(self, pf: PhysicalFunction | None, vf: VirtualFunction) -> bool:
-        """Return whether a VF is meant; its PF says what link it has, since a pod can have the VF's RDMA device."""
+        """Return whether a VF meets the conditions. The link type is that of its PF, since a pod may have the VF's RDMA device."""
         return (
             _among(_LINK_TYPES[(pf or vf).link_layer], self.link_type)
             and _among(_digits(vf.vendor), map(_digits, self.vendor))
@@ -48,12 +48,12 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A resource of kubelet's and the VFs it stands for.
+    """An extended resource, and the VFs that kubelet allocates under it.
 
     Attributes:
         resource: the resource's name, such as `rdma/ib_vf`.
-        selector: which VFs it stands for, as far as no earlier pool has them.
-        rdma: whether a VF needs an RDMA device to be healthy; off only for plain SR-IOV network cards.
+        selector: the conditions for its VFs; a VF that an earlier pool matches belongs to that pool.
+        rdma: whether a VF needs an RDMA device to be healthy; false only for plain SR-IOV network cards.
         management: whether a container also gets `umadN` and `issmN`, with which it can send management datagrams to
             the fabric.
     """
@@ -78,7 +78,7 @@ def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[Virtu
 
 
 def link_layers(pools: Sequence[Pool]) -> frozenset[LinkLayer]:
-    """Return what the ports of a pool's VFs may speak, of any pool: cards of another kind are no rails."""
+    """Return the link layers that at least one pool permits; a card with another link layer is no rail."""
     kinds = [pool.selector.link_type for pool in pools]
     return frozenset(layer for layer, kind in _LINK_TYPES.items() if any(not only or kind in only for only in kinds))
 

@@ -1,8 +1,8 @@
-"""Which of a pool's free VFs a container had best get: as many rails as possible, on as few NUMA nodes as possible.
+"""The preferred VFs for a container: as many rails as possible, on as few NUMA nodes as possible.
 
-Pure. Two VFs of one PF share its port, so a second VF of a PF is taken only when every PF that has a free one is used;
-crossing to another NUMA node costs less than half a port. Where a pod must stay on one NUMA node, kubelet offers that
-node's devices only. Not here: telling kubelet (`deviceplugin.service`).
+Pure. Two VFs of one PF share its port, so a second VF of a PF is chosen only if every PF with a free VF is used already: traffic to another
+NUMA node costs less than half a port. If a pod must stay on one NUMA node, kubelet makes only that node's devices available. Not here:
+sending the preference to kubelet (`deviceplugin.service`).
 """
 
 from collections import Counter
@@ -16,16 +16,16 @@ _Rails = dict[int, list[OfferedVf]]
 def prefer(
     offered: Sequence[OfferedVf], available: Collection[str], must_include: Collection[str], size: int
 ) -> list[str]:
-    """Choose `size` devices for one container, in (rail, PCI address) order; fewer where fewer are available.
+    """Return `size` device ids for one container, in (rail, PCI address) order; fewer if fewer are available.
 
-    Rails that fewer pods use come first, then the order of rails: pods of one VF each spread over the PFs too.
+    Rails that fewer pods use come first, then rails in their order. So pods with one VF each are spread over the PFs, too.
 
     Args:
-        offered: what the pool offers now, in (rail, PCI address) order.
-        available: the ids to choose from; one that is not offered is never chosen.
-        must_include: the ids that kubelet has settled already. They are all in the answer, also one that is no longer
-            offered, because kubelet counts them in `size`.
-        size: how many ids the answer has.
+        offered: the VFs that the pool offers now, in (rail, PCI address) order.
+        available: the ids to choose from; an id that is not offered is never chosen.
+        must_include: the ids that kubelet has chosen already. The result has all of them, also an id that is no longer offered, because
+            kubelet counts them in `size`.
+        size: the number of ids in the result.
     """
     settled = [offer for offer in offered if offer.id in must_include]
     chosen = {offer.id for offer in settled}
@@ -42,7 +42,7 @@ def prefer(
 
 
 def _spread(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> set[str]:
-    """Take VFs one at a time, each from the best rail; a rail's VFs in their order."""
+    """Return `wanted` VFs, chosen one at a time from the best rail; a rail's VFs are taken in their order."""
     used = Counter(offer.rail for offer in settled)
     nodes = _numa_order(free, settled, load, wanted)
     queues = {rail: list(reversed(offers)) for rail, offers in free.items()}
@@ -61,7 +61,7 @@ def _spread(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int],
 
 
 def _numa_order(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> list[int]:
-    """Order NUMA nodes: what is settled already, the most rails of those wanted, the least used rail, the number."""
+    """Return the NUMA nodes, best first: by VFs settled on the node, rails of those wanted, its least used rail, and its number."""
 
     def rank(node: int) -> tuple[int, int, int, bool, int]:
         rails = [rail for rail, offers in free.items() if _numa_node(offers) == node]
@@ -72,4 +72,4 @@ def _numa_order(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, i
 
 
 def _numa_node(offers: Sequence[OfferedVf]) -> int:
-    return offers[0].vf.numa_node  # VFs have their PF's
+    return offers[0].vf.numa_node  # all VFs of a rail are on their PF's NUMA node

@@ -1,21 +1,19 @@
-"""How kubelet finds a pool's device plugin: a socket in the folder that kubelet's plugin watcher watches.
+"""The registration of a pool's device plugin with kubelet: a socket in the folder of kubelet's plugin watcher.
 
-Here: the socket's life and the Registration API. Not here: the device plugin API served on the same socket
-(`deviceplugin.service`).
+Here: the socket's life and the Registration API. Not here: the device plugin API, which the same socket serves (`deviceplugin.service`).
 
-What kubelet does with the folder (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
+How kubelet uses the folder (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
 
-- `pluginwatcher/plugin_watcher.go`: it creates the folder, dials every socket that appears in it (inotify's create,
-  which a rename into the folder is too) and, when it starts, every socket that is there. So a kubelet that restarts finds
-  us by itself. Names that begin with a dot are ignored. A socket's removal ends the plugin.
-- `operationexecutor/operation_generator.go`: it gives GetInfo one second. `endpoint` is the path, as kubelet sees it, of
-  the socket that serves the plugin's API, and empty means the socket it found; the path must therefore be the same for
-  kubelet and for us, and the folder is mounted at its own path. The result comes by NotifyRegistrationStatus;
-  a failure is tried again after growing pauses, which a new socket cuts short.
-- `pluginwatcher/monitor.go`: newer kubelets repeat GetInfo every ten seconds and drop a plugin that fails it twice.
-- `cm/devicemanager/plugin/v1beta1/handler.go`: older kubelets know a plugin by its resource alone and let the end of an
-  old socket end the new one (kubernetes/kubernetes#121994). So a name is never used twice, and what an
-  earlier start left behind is removed before the new socket appears.
+- `pluginwatcher/plugin_watcher.go`: kubelet creates the folder. It dials every socket that appears in it (inotify's create event, which a
+  rename into the folder causes, too), and when it starts, every socket that exists. So a restarted kubelet finds the plugin by itself. Kubelet
+  ignores names that begin with a dot. The removal of a socket ends the plugin.
+- `operationexecutor/operation_generator.go`: GetInfo must answer within one second. `endpoint` is the path, as kubelet sees it, of the socket
+  that serves the plugin's API; if it is empty, kubelet uses the socket that it found. So kubelet and the daemon must see the same path, and the
+  folder is mounted at its own path. Kubelet reports the result by NotifyRegistrationStatus. It retries a failure after growing pauses; a new
+  socket is tried at once.
+- `pluginwatcher/monitor.go`: newer kubelets repeat GetInfo every ten seconds, and drop a plugin that fails it twice.
+- `cm/devicemanager/plugin/v1beta1/handler.go`: older kubelets identify a plugin by its resource alone, so the end of an old socket ends the
+  new one (kubernetes/kubernetes#121994). So no name is used twice, and the sockets of an earlier start are removed before the new one appears.
 """
 # ruff: noqa: ARG002, N802 (gRPC calls these methods by the names and with the arguments of the .proto file)
 
@@ -42,15 +40,15 @@ _log = logging.getLogger(__name__)
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-# Kubelet opens ListAndWatch right after it took the plugin. One that lost the stream and is alive does not dial again by
-# itself; one that is down finds the new socket when it starts.
+# Kubelet opens ListAndWatch right after the registration. A running kubelet that has lost the stream does not dial again by itself, so it
+# needs a new socket; a kubelet that is down finds the new socket when it starts.
 _LOOKS_WITHOUT_STREAM = 6
 
 _SUN_PATH_BYTES = 107  # sockaddr_un.sun_path has 108 with the final zero (linux/un.h)
 
 
 class Registration(grpc_api.RegistrationServicer):
-    """Keeps one pool registered with kubelet, for as long as `serve` runs."""
+    """Keeps one pool registered with kubelet while `serve` runs."""
 
     def __init__(self, plugin: PoolService, kubelet: Path, retry_seconds: float = 5.0) -> None:
         """Register `plugin`.
@@ -58,10 +56,10 @@ class Registration(grpc_api.RegistrationServicer):
         Args:
             plugin: the service of one pool.
             kubelet: kubelet's state folder, at the same path as kubelet has it.
-            retry_seconds: the pause before a new socket, and between looks at whether folder and socket exist.
+            retry_seconds: the pause before a new socket, and between checks that folder and socket exist.
         """
         self.registered = False
-        self.registrations = 0  # how often kubelet took a socket of this pool
+        self.registrations = 0  # how often kubelet has registered a socket of this pool
         self._plugin = plugin
         self._folder = kubelet / "plugins_registry"
         self._retry_seconds = retry_seconds
@@ -70,11 +68,11 @@ class Registration(grpc_api.RegistrationServicer):
 
     @property
     def resource(self) -> str:
-        """The resource registered."""
+        """The resource that is registered."""
         return self._plugin.pool.resource
 
     async def serve(self) -> None:
-        """Serve until cancelled; the socket is gone afterwards.
+        """Serve until cancelled; remove the socket at the end.
 
         Raises:
             Misconfigured: the socket's path is too long for a Unix socket.
@@ -84,13 +82,13 @@ class Registration(grpc_api.RegistrationServicer):
             try:
                 async with self._listening():
                     why = await self._lost()
-            except OSError as error:  # e.g. the folder is gone again: kubelet's state is being reset
+            except OSError as error:  # for example, the folder is gone again because kubelet's state is being reset
                 why = f"failed: {error}"
-            _log.warning("%s: a new socket follows, for %s %s", self.resource, self._socket.name, why)
+            _log.warning("%s: making a new socket, because %s %s", self.resource, self._socket.name, why)
             await asyncio.sleep(self._retry_seconds)
 
     async def GetInfo(self, request: api.InfoRequest, context: _Context) -> api.PluginInfo:
-        """Tell what this socket is."""
+        """Return the type, resource and path of this socket."""
         return api.PluginInfo(
             type="DevicePlugin", name=self.resource, endpoint=str(self._socket), supported_versions=["v1beta1"]
         )
@@ -98,26 +96,31 @@ class Registration(grpc_api.RegistrationServicer):
     async def NotifyRegistrationStatus(
         self, request: api.RegistrationStatus, context: _Context
     ) -> api.RegistrationStatusResponse:
-        """Hear whether kubelet took the plugin; if not, offer a new socket after a while."""
+        """Record whether kubelet has registered the plugin; after a refusal, `serve` makes a new socket."""
         self.registered = request.plugin_registered
         if request.plugin_registered:
             self.registrations += 1
             _log.info("%s: registered with kubelet by %s", self.resource, self._socket.name)
         else:
-            _log.error("%s: kubelet refused %s: %s", self.resource, self._socket.name, request.error)
+            _log.error(
+                "%s: kubelet refused %s, and a new socket will be tried: %s",
+                self.resource,
+                self._socket.name,
+                request.error,
+            )
             self._refused.set()
         return api.RegistrationStatusResponse()
 
     async def _folder_exists(self) -> None:
-        said = False
+        logged = False
         while not self._folder.is_dir():
-            if not said:
+            if not logged:
                 _log.warning("%s: waiting for kubelet to create %s (host.kubelet)", self.resource, self._folder)
-                said = True
+                logged = True
             await asyncio.sleep(self._retry_seconds)
 
     async def _lost(self) -> str:
-        """Return, with the reason, when the socket is of no use any more."""
+        """Wait until the socket has no use any more, and return the reason."""
         unwatched = 0
         while not await self._refused_soon():
             if not self._socket.exists():
@@ -136,7 +139,7 @@ class Registration(grpc_api.RegistrationServicer):
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        """Serve on a socket that kubelet sees only once it is answered."""
+        """Serve on a socket that becomes visible to kubelet only when it answers."""
         remove_stale_sockets(self._folder, self.resource)
         self._socket = self._folder / socket_name(self.resource, time.time_ns() // 1_000_000)
         self._refused.clear()
@@ -144,7 +147,7 @@ class Registration(grpc_api.RegistrationServicer):
         hidden = self._folder / f".{self._socket.name}"
         try:
             _bind(server, hidden)
-            await server.start()  # before all that may fail: only a server that has begun gives its socket back
+            await server.start()  # before any step that may fail: only a server that has started closes its socket
             hidden.chmod(0o600)
             hidden.rename(self._socket)
             yield
@@ -167,7 +170,7 @@ def socket_name(resource: str, start_ms: int) -> str:
 
 
 def remove_stale_sockets(folder: Path, resource: str) -> None:
-    """Remove the sockets that earlier starts for this resource left behind and no process listens on."""
+    """Remove the sockets of earlier starts for this resource on which no process listens."""
     name = re.compile(rf"\.?railnet-{re.escape(_pool(resource))}-[0-9a-f]{{11}}\.sock")
     for path in folder.iterdir():
         if name.fullmatch(path.name) and not _is_listened_on(path):
@@ -180,7 +183,7 @@ def _pool(resource: str) -> str:
 
 def _is_listened_on(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.setblocking(False)  # a full backlog is EAGAIN, and a listener
+        client.setblocking(False)  # EAGAIN means that a process listens and its backlog is full
         try:
             client.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
@@ -193,9 +196,10 @@ def _is_listened_on(path: Path) -> bool:
 def _bind(server: grpc.aio.Server, path: Path) -> None:
     if len(os.fsencode(path)) > _SUN_PATH_BYTES:
         raise Misconfigured(
-            f"host.kubelet or the pool's resource is too long: a socket cannot be {path}, more than {_SUN_PATH_BYTES} bytes"
+            f"host.kubelet or the pool's resource is too long: the socket's path {path} has more than {_SUN_PATH_BYTES} bytes; "
+            "shorten one of them"
         )
     try:
         server.add_insecure_port(f"unix:{path}")
-    except RuntimeError as error:  # gRPC's only word for any errno
+    except RuntimeError as error:  # gRPC raises it for any errno, without the errno
         raise OSError(f"no socket can be bound at {path}: {error}") from error

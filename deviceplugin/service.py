@@ -1,6 +1,6 @@
-"""The device plugin API as kubelet calls it: decode, ask the pure code, encode. One service per pool.
+"""The device plugin API that kubelet calls: decode, call the pure modules, encode. One service for each pool.
 
-Not here: how kubelet finds the service (`deviceplugin.registration`), and any decision.
+Not here: the registration with kubelet (`deviceplugin.registration`), and any decision.
 
 Source: kubernetes/kubelet, pkg/apis/deviceplugin/v1beta1/api.proto.
 """
@@ -19,7 +19,7 @@ from deviceplugin.allocation import Allocation, allocate
 from deviceplugin.devices import OfferedVf, offers
 from deviceplugin.pools import Pool
 from deviceplugin.preference import prefer
-from deviceplugin.prestart import Attached, Holders, refusal
+from deviceplugin.prestart import FindAttachedOwner, Holders, refusal
 from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import deviceplugin_pb2_grpc as grpc_api
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 _Context = ServicerContext[Any, Any]
 
-# One attach or detach changes the table several times within milliseconds (owner, netdev, RDMA device): kubelet hears of
-# the outcome, not of each step.
+# One attach or detach changes the table several times within milliseconds (owner, netdev, RDMA device): kubelet gets the result only,
+# not each step.
 _SETTLE_SECONDS = 0.1
 
-# Kubelet never repeats an Allocate that was refused: it fails the pod for good (UnexpectedAdmissionError,
-# kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline
-# (pkg/kubelet/cm/devicemanager/endpoint.go). So a VF has longer to come back than a detach waits for its netdev, 2 s (cni/attachment/attachments.py).
+# Kubelet never repeats an Allocate that was refused: the pod fails for good (UnexpectedAdmissionError, kubernetes/kubernetes
+# pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline (pkg/kubelet/cm/devicemanager/endpoint.go). So Allocate
+# waits 2.5 s for a VF to come back, longer than the 2 s that a detach waits for its netdev (cni/attachment/attachments.py).
 _LOOKS_BEFORE_REFUSAL = 25
 
 _CODES: dict[type[RailnetError], grpc.StatusCode] = {
@@ -47,26 +47,26 @@ _CODES: dict[type[RailnetError], grpc.StatusCode] = {
 
 
 class PoolService(grpc_api.DevicePluginServicer):
-    """Serves one pool's VFs; any number of streams may be open, since kubelet dials again when it restarts."""
+    """Serves one pool's VFs. Several streams may be open, since a restarted kubelet dials again."""
 
     def __init__(
         self,
         pool: Pool,
         pools: Sequence[Pool],
         table: VfTable,
-        attached: Attached,
+        attached: FindAttachedOwner,
         kubelet_checkpoint: CheckpointFile,
         node_reason: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Serve `pool`, one of `pools`.
 
         Args:
-            pool: the pool served.
+            pool: the pool to serve.
             pools: all pools of the node in their order.
-            table: facts and owners; every change of it is streamed.
-            attached: returns the sandbox that has a VF attached; called before a container starts.
+            table: the facts and owners of the VFs; each change is streamed.
+            attached: returns the owner to which a VF is attached; called before a container starts.
             kubelet_checkpoint: kubelet's device checkpoint.
-            node_reason: why no VF of the node may be used at the moment; call `changed()` when its answer changes.
+            node_reason: returns why no VF of the node may be used now, or None; call `changed()` when its result changes.
         """
         self.pool = pool
         self._pools = tuple(pools)
@@ -78,15 +78,15 @@ class PoolService(grpc_api.DevicePluginServicer):
 
     @property
     def streams(self) -> int:
-        """How many ListAndWatch streams are open: with none, kubelet does not know this pool."""
+        """The number of open ListAndWatch streams; with none, kubelet does not know this pool's devices."""
         return len(self._streams)
 
     def offers(self) -> tuple[OfferedVf, ...]:
-        """What the pool offers now."""
+        """Return the VFs that the pool offers now."""
         return offers(self._pools, self.pool, self._table, self._node_reason())
 
     def changed(self, *, at_once: bool = False) -> None:
-        """Look again at what is offered, and stream it if it differs; `at_once` waits for no further changes."""
+        """Compute the offered VFs again, and stream them if they differ; `at_once` waits for no further changes."""
         for stream in self._streams:
             stream.changed.set()
             if at_once:
@@ -97,7 +97,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         return api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
-        """Stream the devices, again whenever the list differs; ends when kubelet hangs up or the server stops."""
+        """Yield the list of devices, and again whenever it differs; end when kubelet disconnects or the server stops."""
         with self._stream() as stream:
             sent: list[api.Device] | None = None
             while True:
@@ -113,14 +113,14 @@ class PoolService(grpc_api.DevicePluginServicer):
     async def GetPreferredAllocation(
         self, request: api.PreferredAllocationRequest, context: _Context
     ) -> api.PreferredAllocationResponse:
-        """Choose for each container from what kubelet would give it; kubelet follows as far as it can."""
+        """Return the preferred devices for each container; kubelet follows the preference as far as it can."""
         offered = self.offers()
         return api.PreferredAllocationResponse(
             container_responses=[_preferred(offered, container) for container in request.container_requests]
         )
 
     async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
-        """Answer with each container's device nodes and environment."""
+        """Return each container's device nodes and environment."""
         try:
             answers = await self._allocate([tuple(container.devices_ids) for container in request.container_requests])
         except RailnetError as error:
@@ -138,7 +138,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         return api.PreStartContainerResponse()
 
     async def _allocate(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
-        """Look again for a moment before refusing: a VF that just came back from a pod may not be in sight yet."""
+        """Return the allocations; retry for 2.5 s before a refusal, since a VF that returns from a pod may not be visible yet."""
         for _ in range(_LOOKS_BEFORE_REFUSAL):
             try:
                 return self._allocation(containers)
@@ -165,7 +165,9 @@ class PoolService(grpc_api.DevicePluginServicer):
         try:
             entries = self._checkpoint.read()
         except (NotReady, ValueError, OSError) as error:
-            _log.warning("%s: containers start without a look at kubelet's checkpoint: %s", self.pool.resource, error)
+            _log.warning(
+                "%s: containers start without a check against kubelet's checkpoint: %s", self.pool.resource, error
+            )
             return dict.fromkeys(ids, Holders(known=False))
         resource = self.pool.resource
         return {id_: Holders(True, frozenset(checkpoint.holders(entries, resource, id_))) for id_ in ids}

@@ -1,5 +1,5 @@
 """Kubelet's interfaces: its API, its device checkpoint, its pod-resources socket.
 
-Nothing is imported here: `kubelet.checkpoint` also runs on the host, inside the plugin executable, where every import
-counts. What Railnet does with an answer of kubelet's belongs to `deviceplugin` and `cni`.
+This module imports nothing: `kubelet.checkpoint` also runs on the host, inside the plugin executable, where every import costs time. How
+Railnet uses kubelet's answers belongs to `deviceplugin` and `cni`.
 """

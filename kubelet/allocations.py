@@ -1,7 +1,7 @@
-"""What a device plugin answered for a pod's containers, as kubelet keeps it: it gives that to every sandbox of the pod.
+"""The device plugin's answers to Allocate, read from kubelet's device checkpoint. Kubelet uses them for every sandbox of the pod.
 
 In the device checkpoint, AllocResp is the marshalled ContainerAllocateResponse in base64 (`PodDevicesEntry`,
-pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Not here: what should have been answered.
+pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Not here: whether an answer is right (`cni.allocated_devices`).
 """
 
 import binascii
@@ -14,32 +14,34 @@ from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 
 
-class Answer(NamedTuple):
-    """One container's answer for one resource: its devices' ids, the host's device nodes, and environment."""
+class ContainerAllocation(NamedTuple):
+    """What one container got for one resource: the ids of its devices, the host's device nodes, and environment variables."""
 
     ids: frozenset[str]
     device_nodes: frozenset[str]
     envs: dict[str, str]
 
 
-def parse(raw: bytes, pod_uid: str, resources: frozenset[str]) -> tuple[Answer, ...]:
-    """Read the answers for one pod; containers whose answer kubelet did not write down are left out.
+def parse(raw: bytes, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
+    """Return the allocations of one pod, without the containers for which the checkpoint has no answer.
 
     Raises:
-        ValueError: anything not understood; the message says what.
+        ValueError: the checkpoint is not understood; the message says why.
     """
     return tuple(
-        _answer(ids, response)
+        _allocation(ids, response)
         for ids, resource, response in checkpoint.responses(raw, pod_uid)
         if resource in resources and response
     )
 
 
-def _answer(ids: set[str], response: str) -> Answer:
+def _allocation(ids: set[str], response: str) -> ContainerAllocation:
     try:
-        answered = api.ContainerAllocateResponse.FromString(b64decode(response, validate=True))
+        allocated = api.ContainerAllocateResponse.FromString(b64decode(response, validate=True))
     except (binascii.Error, DecodeError) as error:
         raise ValueError(
-            f"kubelet's device checkpoint is not understood: an AllocResp is not an answer ({error})"
+            f"kubelet's device checkpoint is not understood: an AllocResp is not a ContainerAllocateResponse ({error})"
         ) from None
-    return Answer(frozenset(ids), frozenset(device.host_path for device in answered.devices), dict(answered.envs))
+    return ContainerAllocation(
+        frozenset(ids), frozenset(device.host_path for device in allocated.devices), dict(allocated.envs)
+    )

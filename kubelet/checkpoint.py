@@ -1,21 +1,21 @@
-"""Kubelet's device checkpoint: which pod has which devices, as kubelet wrote it before the pod's sandbox existed.
+"""Kubelet's device checkpoint: the devices of each pod. Kubelet writes it before the pod's sandbox exists.
 
-Here: understanding the file's bytes. Not here: reading and caching the file (`kubelet.checkpoint_file`), what a device
-is. This module also runs on the host, in the plugin executable's slow lane, so it imports only `json`, and that late.
+Here: parsing the file's bytes. Not here: reading and caching the file (`kubelet.checkpoint_file`), and the meaning of a device. This module
+also runs on the host, in the plugin executable when there is no daemon, so it imports only `json`, and only when it parses.
 
-Source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go (`Data`, `PodDevicesEntry`). Its
-checksum is a hash of Go's own rendering of the values and is not checked here; kubelet replaces the file by rename
-(pkg/kubelet/util/store/filestore.go), so a reader never sees half of one.
+Source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go (`Data`, `PodDevicesEntry`). The checksum is a hash of
+Go's rendering of the values, and is not checked here. Kubelet replaces the file by rename (pkg/kubelet/util/store/filestore.go), so a reader
+never sees half a file.
 """
 
 Entries = dict[str, dict[str, set[str]]]  # pod UID → resource → device ids, united over the pod's containers
 
 
 def parse(raw: bytes) -> Entries:
-    """Read the checkpoint; a pod without devices is not in it.
+    """Read the checkpoint; a pod without devices is not in the result.
 
     Raises:
-        ValueError: anything not understood; the message says what.
+        ValueError: the checkpoint is not understood; the message says why.
     """
     entries: Entries = {}
     for pod_uid, resource, ids, _ in _entries(raw):
@@ -25,7 +25,7 @@ def parse(raw: bytes) -> Entries:
 
 
 def responses(raw: bytes, pod_uid: str) -> list[tuple[set[str], str, str]]:
-    """Return one pod's device ids, resource and AllocResp ("" if there is none), container by container.
+    """Return one pod's device ids, resource and AllocResp ("" if the entry has none), container by container.
 
     Raises:
         ValueError: as for `parse`.
@@ -47,7 +47,7 @@ def devices(
 
 
 def holders(entries: Entries, resource: str, device: str) -> set[str]:
-    """Return the UIDs of the pods that have a device; kubelet drops a finished pod's entry before it gives the id again."""
+    """Return the UIDs of the pods that have a device; kubelet removes a finished pod's entry before it allocates the id again."""
     return {pod_uid for pod_uid, pod in entries.items() if device in pod.get(resource, ())}
 
 
@@ -62,10 +62,12 @@ def _entries(raw: bytes) -> list[tuple[str, str, set[str], dict[str, object]]]:
 
 
 def _document(raw: bytes) -> object:
-    import json  # late: most requests on the host never come here
+    import json  # here, since most requests on the host parse no checkpoint
 
     try:
-        return json.loads(raw.decode())  # given bytes it would guess, and want codecs the bundle has not
+        return json.loads(
+            raw.decode()
+        )  # from bytes, json detects the encoding, for which the host bundle lacks the codecs
     except RecursionError:
         raise _not_understood("it is nested too deeply") from None
     except ValueError as error:  # also UnicodeDecodeError, and an integer of thousands of digits
@@ -76,7 +78,7 @@ def _listed(data: dict[str, object]) -> list[dict[str, object]]:
     if "PodDeviceEntries" not in data:
         raise _not_understood("its Data has no PodDeviceEntries")
     entries = data["PodDeviceEntries"]
-    if entries is None:  # Go writes an empty slice so
+    if entries is None:  # Go writes an empty slice as null
         return []
     if not isinstance(entries, list):
         raise _not_understood(f"its PodDeviceEntries is {_kind(entries)}, not a list")
@@ -97,11 +99,11 @@ def _name(entry: dict[str, object], key: str) -> str:
 
 
 def _device_ids(value: object) -> set[str]:
-    """Unite the ids: a map by NUMA node since Kubernetes 1.20 (-1: no node), a list before."""
+    """Return the ids: the checkpoint has a map by NUMA node since Kubernetes 1.20 (-1: no node), and a list before."""
     lists = list(value.values()) if isinstance(value, dict) else [value]
     ids: set[str] = set()
     for listed in lists:
-        if listed is None:  # Go writes an empty slice so
+        if listed is None:  # Go writes an empty slice as null
             continue
         if not isinstance(listed, list) or not all(isinstance(device, str) and device for device in listed):
             raise _not_understood("an entry's DeviceIDs is neither a list of ids nor a map of such lists by NUMA node")

@@ -1,7 +1,7 @@
-"""Kubelet's device checkpoint as a file that changes: read when it changed, remembered while it did not.
+"""Kubelet's device checkpoint as a file: read again when it has changed, else the result of the last reading.
 
-Here: the file. Not here: its content (`kubelet.checkpoint`), and what to do when it is not understood (the fallback
-is `kubelet.podresources`).
+Here: the file. Not here: its content (`kubelet.checkpoint`), and the fallback for a checkpoint that is not understood
+(`kubelet.podresources`).
 """
 
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kubelet import allocations, checkpoint
-from kubelet.allocations import Answer
+from kubelet.allocations import ContainerAllocation
 from vf.errors import NotReady
 
-# The kernel stamps a file with its coarse clock, 1 to 10 ms a tick (CONFIG_HZ): two writes within one tick can look
-# the same. What was read so soon after it was written is therefore not remembered.
+# The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
+# time. A file that is read sooner than this after it was written is therefore not remembered.
 _SETTLED_NS = 100_000_000
 
 
 class _Version(NamedTuple):
-    """What tells one content of the file from the next: kubelet writes a new file and renames it."""
+    """The identity of one content of the file: kubelet writes a new file and renames it."""
 
     inode: int
     mtime_ns: int
@@ -35,10 +35,10 @@ class CheckpointFile:
         self._entries: checkpoint.Entries = {}
 
     def read(self) -> checkpoint.Entries:
-        """Return the entries of now; empty where kubelet never allocated a device. Not to be changed by the caller.
+        """Return the current entries, which the caller must not change; empty if kubelet never allocated a device.
 
         Raises:
-            NotReady: the device-plugins folder is missing, so this is not kubelet's state folder, or not yet.
+            NotReady: the device-plugins folder is missing, so this is not kubelet's state folder, or kubelet has not started yet.
             ValueError: the file is not understood.
             OSError: the file cannot be read.
         """
@@ -47,11 +47,12 @@ class CheckpointFile:
         except FileNotFoundError:
             return self._absent()
 
-    def answers(self, pod_uid: str, resources: frozenset[str]) -> tuple[Answer, ...]:
-        """Return what was answered for one pod's containers; nothing where there is no file.
+    def allocations(self, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
+        """Return the allocations of one pod's containers; empty without a file.
 
         Raises:
-            ValueError: the file is not understood. OSError: it cannot be read.
+            ValueError: the file is not understood.
+            OSError: the file cannot be read.
         """
         try:
             return allocations.parse(self.path.read_bytes(), pod_uid, resources)

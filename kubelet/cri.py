@@ -1,6 +1,6 @@
-"""The runtime's socket, by which kubelet asks for sandboxes (CRI): which ones there are. Read only.
+"""A client of the container runtime's socket (CRI), which kubelet also uses: lists the sandboxes. Read only.
 
-A sandbox is listed from the end of its ADD on (containerd) until kubelet has it removed, whether its pod still runs or not.
+The runtime lists a sandbox from the end of its ADD (containerd) until kubelet has it removed, also if its pod has ended.
 """
 
 from pathlib import Path
@@ -11,16 +11,18 @@ import grpc.aio
 from kubelet.api import cri_pb2 as api
 from vf.errors import NotReady
 
-# containerd up to 1.5 has v1alpha2 alone, 1.6 and 1.7 have both, 2 has v1 alone (containerd, RELEASES.md).
+# containerd up to 1.5 has only v1alpha2, 1.6 and 1.7 have both, 2 has only v1 (containerd, RELEASES.md).
 _SERVICES = ("runtime.v1.RuntimeService", "runtime.v1alpha2.RuntimeService")
-_OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)  # kubelet's own (pkg/kubelet/cri/remote/utils.go)
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+)  # the limit that kubelet uses (pkg/kubelet/cri/remote/utils.go)
 
 
 async def sandboxes(socket: Path, timeout_seconds: float) -> frozenset[str]:
-    """Return the ids of all sandboxes that the runtime has.
+    """Return the ids of all sandboxes of the container runtime.
 
     Raises:
-        NotReady: the runtime does not answer in time, or speaks neither version.
+        NotReady: the container runtime does not answer in time, or has neither version of the API.
     """
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:

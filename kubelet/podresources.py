@@ -1,7 +1,7 @@
-"""Kubelet's pod-resources socket: the second answer to which devices a pod has.
+"""A client of kubelet's pod-resources socket: the second source for the devices of a pod.
 
-Only for the case that the checkpoint is missing or not understood, or that the runtime did not tell the pod's UID: this
-API knows pods by name alone, and costs a connection.
+It is used only if the checkpoint is missing or not understood, or if the container runtime did not pass the pod's UID: this API identifies
+pods by name alone, and each request needs a connection.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ from kubelet.api import podresources_pb2 as api
 from kubelet.api import podresources_pb2_grpc as service
 from vf.errors import NotReady
 
-# A List of a full node can pass gRPC's default of 4 MiB; kubelet's own tests read with 16 MiB (test/e2e_node/util.go,
+# A List of a full node can be larger than gRPC's default of 4 MiB; kubelet's own tests read with 16 MiB (test/e2e_node/util.go,
 # defaultPodResourcesMaxSize).
 _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 
@@ -24,7 +24,7 @@ async def devices(
 ) -> list[tuple[str, str]]:
     """Return one pod's devices of the given resources, as sorted pairs of resource and device id.
 
-    `List` and a filter, since `Get` exists by default only from Kubernetes 1.34.
+    It calls `List` and filters, since `Get` is available by default only from Kubernetes 1.34.
 
     Raises:
         NotReady: kubelet does not answer in time, or lists devices of more than one pod of this name.
@@ -32,7 +32,7 @@ async def devices(
     listed = await _list(socket, timeout_seconds)
     pods = [_devices(pod, resources) for pod in listed if (pod.namespace, pod.name) == (namespace, name)]
     holding = [pod for pod in pods if pod]
-    if len(holding) > 1:  # one may be terminated and not yet removed; nothing here tells which
+    if len(holding) > 1:  # one may be terminated but not yet removed; the API does not say which
         raise NotReady(f"kubelet lists {len(holding)} pods {namespace}/{name} with devices at {socket}")
     return sorted(holding[0]) if holding else []
 

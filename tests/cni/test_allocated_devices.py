@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cni import allocated_devices
-from kubelet.allocations import Answer
+from kubelet.allocations import ContainerAllocation
 from tests.vf.builders import FIRST, an_attachment
 from vf.errors import Unusable
 from vf.inventory import DeviceNode
@@ -19,9 +19,9 @@ OTHER = "VF 0000:03:00.1"
 
 def an_answer(
     nodes: tuple[str, ...] = ("uverbs4",), hca: str | None = "=mlx5_3:1,mlx5_4:1", vf: object = FIRST
-) -> Answer:
+) -> ContainerAllocation:
     paths = frozenset(f"/dev/infiniband/{name}" for name in (*nodes, "rdma_cm")) if nodes else frozenset()
-    return Answer(frozenset({str(vf)}), paths, {} if hca is None else {"NCCL_IB_HCA": hca})
+    return ContainerAllocation(frozenset({str(vf)}), paths, {} if hca is None else {"NCCL_IB_HCA": hca})
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(root: Path, *answers: Answer, rail: Attachment = RAIL) -> None:
+def check(root: Path, *answers: ContainerAllocation, rail: Attachment = RAIL) -> None:
     allocated_devices.check(answers, (rail,), root)
 
 
@@ -46,7 +46,7 @@ def check(root: Path, *answers: Answer, rail: Attachment = RAIL) -> None:
     ],
     ids=["the same", "no environment", "a pool without RDMA", "another container's VF"],
 )
-def test_same_devices_are_fine(root: Path, answer: Answer) -> None:
+def test_same_devices_are_fine(root: Path, answer: ContainerAllocation) -> None:
     check(root, answer)
 
 
@@ -77,7 +77,7 @@ def test_vf_whose_rdma_device_is_gone_is_told_where_its_container_gets_one(root:
         (an_answer(hca="=mlx5_44:1"), f"{OTHER} is mlx5_4 now, but its container is told mlx5_44:1: "),
     ],
 )
-def test_other_devices_are_told_with_the_remedy(root: Path, answer: Answer, words: str) -> None:
+def test_other_devices_are_told_with_the_remedy(root: Path, answer: ContainerAllocation, words: str) -> None:
     with pytest.raises(Unusable) as raised:
         check(root, answer)
 

@@ -1,4 +1,4 @@
-"""What `kubectl apply -k` would send, rendered by the kubectl that scripts/setup fetches."""
+"""The documents that `kubectl apply -k` sends, rendered by the kubectl that scripts/setup downloads."""
 
 import functools
 import shutil
@@ -13,12 +13,12 @@ FOLDERS = [
     "daemonset",
     *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/**/kustomization.yaml")),
 ]
-"""Each that can be applied by itself, or is a base of one."""
+"""The folders that can be applied by themselves, and the bases of these."""
 
 
 @functools.cache
 def kustomized(folder: Path | str) -> list[dict[str, Any]]:
-    """Give the documents, which nobody changes."""
+    """Return a folder's documents, which callers must not change."""
     kubectl = shutil.which("kubectl")
     assert kubectl is not None
     done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The manifests of the admission helper, rendered by the oldest kustomize there is in a kubectl: they fit together, and the code."""
+"""The manifests of the admission helper, rendered by the oldest kustomize of any kubectl: they fit each other and the code."""
 
 import os
 import re
@@ -46,12 +46,12 @@ def volumes(folder: str) -> dict[str, JsonObject]:
     return {mount["mountPath"]: sources[mount["name"]] | mount for mount in container(folder)["volumeMounts"]}
 
 
-def test_there_are_no_other_overlays_of_it() -> None:
+def test_these_are_all_overlays_of_the_helper() -> None:
     assert [folder for folder in FOLDERS if "admission" in folder and folder.count("/") == 1] == WHOLE
 
 
 @EACH
-def test_one_install_brings_the_daemon_as_it_is_and_the_helper(folder: str) -> None:
+def test_one_install_contains_the_unchanged_daemon_and_the_helper(folder: str) -> None:
     documents, alone = kustomized(folder), kustomized("daemonset")
 
     assert [one for one in documents if one in alone] == alone
@@ -64,9 +64,9 @@ def test_one_install_brings_the_daemon_as_it_is_and_the_helper(folder: str) -> N
 @pytest.mark.parametrize(
     "bases",
     [["admission"], ["own-node", "admission/server", "admission/own-ca", "admission/webhook"]],
-    ids=["alone", "beside another"],
+    ids=["alone", "with another overlay"],
 )
-def test_overlay_of_ones_own_changes_the_configuration_of_both(tmp_path: Path, bases: list[str]) -> None:
+def test_users_overlay_changes_the_configuration_of_daemon_and_helper(tmp_path: Path, bases: list[str]) -> None:
     generator = {"name": "railnet-node", "namespace": NAMESPACE, "behavior": "replace", "files": ["node.yaml"]}
     write(tmp_path, bases=bases, configMapGenerator=[generator])
     (tmp_path / "node.yaml").write_text("publish: {events: false}\n")
@@ -85,8 +85,8 @@ def test_overlay_of_ones_own_changes_the_configuration_of_both(tmp_path: Path, b
     assert mounted == [config_map["metadata"]["name"]] * 2
 
 
-def test_overlay_of_ones_own_names_a_registry_for_both_images(tmp_path: Path) -> None:
-    """The example's; the shorter name is not taken for the longer one."""
+def test_users_overlay_names_a_registry_for_both_images(tmp_path: Path) -> None:
+    """The example's entry for `railnet` must not match `railnet-admission`."""
     images = yaml.safe_load((ROOT / "overlays/example/kustomization.yaml").read_text())["images"]
     write(tmp_path, bases=["admission"], images=images)
 
@@ -102,13 +102,13 @@ def test_overlay_of_ones_own_names_a_registry_for_both_images(tmp_path: Path) ->
 
 
 def write(folder: Path, bases: list[str], **keys: Any) -> None:
-    """Write an overlay on others of the checkout's; kustomize refuses an absolute path."""
+    """Write an overlay on overlays of the checkout, by relative paths since kustomize refuses absolute ones."""
     overlays = [os.path.relpath(ROOT / "overlays" / base, folder) for base in bases]
     (folder / "kustomization.yaml").write_text(yaml.safe_dump({"bases": overlays, **keys}))
 
 
 @EACH
-def test_configuration_is_the_nodes_and_where_it_is_looked_for(folder: str) -> None:
+def test_configuration_is_the_nodes_and_mounted_read_only(folder: str) -> None:
     volume = volumes(folder)["/etc/railnet"]
     config_map = of_kind(folder, "ConfigMap", volume["configMap"]["name"])
 
@@ -134,7 +134,7 @@ def test_selectors_find_the_pods(folder: str) -> None:
 
 
 @EACH
-def test_api_servers_calls_go_by_the_service_to_the_port_that_serves(folder: str) -> None:
+def test_api_servers_calls_reach_the_https_port_by_the_service(folder: str) -> None:
     ports = {port["name"]: port["containerPort"] for port in container(folder)["ports"]}
     (port,) = of_kind(folder, "Service")["spec"]["ports"]
     services = [entry["clientConfig"]["service"] for entry in webhooks(folder)]
@@ -159,12 +159,12 @@ def webhooks(folder: str) -> list[JsonObject]:
         ("overlays/admission-cert-manager", scope.by_conditions()),
     ],
 )
-def test_old_api_servers_are_given_selectors_and_new_ones_expressions(folder: str, expected: JsonObject) -> None:
+def test_overlays_for_old_api_servers_have_selectors_and_others_expressions(folder: str, expected: JsonObject) -> None:
     assert webhooks(folder) == expected["webhooks"]
 
 
 @EACH
-def test_container_runs_what_the_command_line_knows(folder: str) -> None:
+def test_containers_arguments_fit_the_command_line(folder: str) -> None:
     arguments = _parser().parse_args(container(folder)["args"])
     ports = {port["name"]: port["containerPort"] for port in container(folder)["ports"]}
 
@@ -176,12 +176,12 @@ def test_container_runs_what_the_command_line_knows(folder: str) -> None:
 
 
 @EACH
-def test_image_is_of_this_version(folder: str) -> None:
+def test_image_has_this_version(folder: str) -> None:
     assert container(folder)["image"] == f"railnet.io/railnet-admission:{VERSION}"
 
 
 @EACH
-def test_probes_ask_the_port_of_health(folder: str) -> None:
+def test_probes_use_the_health_port(folder: str) -> None:
     probes = [container(folder)[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
 
     assert probes == [{"path": "/healthz", "port": "health"}, {"path": "/readyz", "port": "health"}]
@@ -206,7 +206,7 @@ def test_container_has_no_privilege(folder: str) -> None:
 
 
 @EACH
-def test_one_of_two_is_always_there(folder: str) -> None:
+def test_one_of_two_replicas_is_always_available(folder: str) -> None:
     deployment = of_kind(folder, "Deployment")["spec"]
 
     assert deployment["replicas"] == 2
@@ -219,7 +219,7 @@ def test_one_of_two_is_always_there(folder: str) -> None:
 
 
 @EACH
-def test_memory_is_promised_and_cpu_is_not_limited(folder: str) -> None:
+def test_memory_is_reserved_and_cpu_is_not_limited(folder: str) -> None:
     resources = container(folder)["resources"]
 
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
@@ -227,14 +227,14 @@ def test_memory_is_promised_and_cpu_is_not_limited(folder: str) -> None:
     assert "cpu" not in resources["limits"]
 
 
-def test_disruption_budget_is_of_a_version_that_the_api_server_has() -> None:
+def test_disruption_budget_has_a_version_that_the_api_server_has() -> None:
     versions = {folder: of_kind(folder, "PodDisruptionBudget")["apiVersion"] for folder in WHOLE}
 
     assert versions.pop("overlays/admission-1.20") == "policy/v1beta1"
     assert set(versions.values()) == {"policy/v1"}
 
 
-def test_pods_that_are_not_ready_may_be_evicted_where_the_api_server_knows_how_to() -> None:
+def test_unready_pods_may_be_evicted_if_the_api_server_has_the_field() -> None:
     policies = {
         folder: of_kind(folder, "PodDisruptionBudget")["spec"].get("unhealthyPodEvictionPolicy") for folder in WHOLE
     }
@@ -247,7 +247,7 @@ VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def needed() -> set[tuple[str, str]]:
-    """Give what the server does with the API, from nothing to a new authority: kinds and verbs."""
+    """Return the kinds and verbs that the server uses in the API, from an empty cluster to a new authority."""
     fake = FakeApiServer()
     fake.add_webhooks(None, None)
     replica = Replica(in_memory(fake), Clock()).look()
@@ -257,7 +257,7 @@ def needed() -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("folder", OWN_CA)
-def test_account_may_do_what_the_server_does_and_no_more(folder: str) -> None:
+def test_account_has_exactly_the_rights_that_the_server_uses(folder: str) -> None:
     allowed = {
         (resource.replace("mutatingwebhookconfigurations", "webhooks"), verb)
         for kind in ("Role", "ClusterRole")
@@ -270,18 +270,18 @@ def test_account_may_do_what_the_server_does_and_no_more(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OWN_CA)
-def test_rights_are_of_one_secret_and_of_one_webhook_configuration(folder: str) -> None:
+def test_rights_are_limited_to_one_secret_and_one_webhook_configuration(folder: str) -> None:
     rules = of_kind(folder, "Role")["rules"] + of_kind(folder, "ClusterRole")["rules"]
 
     named = {(tuple(rule["resources"]), tuple(rule.get("resourceNames", ()))) for rule in rules}
     assert named == {(("secrets",), ()), (("secrets",), (SECRET,)), (("mutatingwebhookconfigurations",), (NAME,))}
     (anywhere,) = (rule for rule in rules if "resourceNames" not in rule)
-    assert anywhere["verbs"] == ["create"]  # which has no name yet
+    assert anywhere["verbs"] == ["create"]  # a request to create has no name to check
     assert of_kind(folder, "MutatingWebhookConfiguration")["metadata"]["name"] == NAME
 
 
 @pytest.mark.parametrize("folder", OWN_CA)
-def test_rights_are_the_pods_accounts(folder: str) -> None:
+def test_rights_are_bound_to_the_pods_account(folder: str) -> None:
     for kind in ("Role", "ClusterRole"):
         binding = of_kind(folder, f"{kind}Binding")
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, NAME)
@@ -292,7 +292,7 @@ def test_rights_are_the_pods_accounts(folder: str) -> None:
 CERT_MANAGER = "overlays/admission-cert-manager"
 
 
-def test_with_cert_manager_the_account_may_do_nothing() -> None:
+def test_with_cert_manager_the_account_has_no_rights() -> None:
     documents = kustomized(CERT_MANAGER)
 
     bound = [one["subjects"] for one in documents if one["kind"].endswith("Binding")]
@@ -301,7 +301,7 @@ def test_with_cert_manager_the_account_may_do_nothing() -> None:
     assert of_kind(CERT_MANAGER, "ServiceAccount")["automountServiceAccountToken"] is False
 
 
-def test_with_cert_manager_its_certificate_is_what_is_served() -> None:
+def test_with_cert_manager_the_server_presents_its_certificate() -> None:
     certificate = of_kind(CERT_MANAGER, "Certificate")
     volume = volumes(CERT_MANAGER)[str(_parser().parse_args(container(CERT_MANAGER)["args"]).certificates)]
 
@@ -322,17 +322,17 @@ def test_with_cert_manager_the_ca_outlives_the_certificate() -> None:
     assert issuers[served["issuerRef"]["name"]] == {"ca": {"secretName": ca["secretName"]}}
     assert issuers[ca["issuerRef"]["name"]] == {"selfSigned": {}}
     assert ca["isCA"] is True
-    assert "duration" not in served  # cert-manager's own: 90 days
+    assert "duration" not in served  # cert-manager's default: 90 days
 
 
-def test_webhooks_may_be_taken_away_by_themselves() -> None:
+def test_webhook_folders_contain_only_the_webhook_configuration() -> None:
     for folder in ("overlays/admission/webhook", "overlays/admission-1.27/webhook"):
         assert [one["kind"] for one in kustomized(folder)] == ["MutatingWebhookConfiguration"]
 
 
 @EACH
-def test_webhooks_go_before_who_answers_them(folder: str) -> None:
-    """`kubectl delete -k` asks in this order and waits at the end; newer ones have the webhooks last, in the same second."""
+def test_webhook_configuration_is_deleted_before_the_server(folder: str) -> None:
+    """`kubectl delete -k` deletes in this order and waits at the end; newer ones delete the webhooks last, in the same second."""
     kinds = [one["kind"] for one in kustomized(folder)]
 
     assert kinds.index("MutatingWebhookConfiguration") < min(kinds.index("Service"), kinds.index("Deployment"))

@@ -1,4 +1,4 @@
-"""The manifests, rendered by the oldest kustomize there is in a kubectl: they fit the code, and each privilege has its reason."""
+"""The manifests, rendered by the oldest kustomize of any kubectl: they fit the code, and each privilege has its reason."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ DEFAULT = Configuration()
 
 
 def rendered(folder: str) -> dict[str, dict[str, Any]]:
-    """Give what `kubectl apply -k` would send, by kind."""
+    """Return the documents that `kubectl apply -k` sends, by kind."""
     documents = kustomized(folder)
     assert len({(document["kind"], document["metadata"]["name"]) for document in documents}) == len(documents)
     return {document["kind"]: document for document in documents}
@@ -34,15 +34,15 @@ def containers(folder: str) -> list[dict[str, Any]]:
     return [*pod(folder).get("initContainers", []), *pod(folder)["containers"]]
 
 
-def test_kubectl_is_one_with_the_old_kustomize() -> None:
-    """kustomize 2.0.3 is in kubectl 1.14 to 1.20; what it takes, newer ones take, too."""
+def test_kubectl_has_the_old_kustomize() -> None:
+    """kubectl 1.14 to 1.20 contain kustomize 2.0.3; newer versions accept all that it accepts."""
     done = subprocess.run(["kubectl", "version", "--client", "--short"], capture_output=True, text=True, check=True)
 
     assert "v1.20." in done.stdout
 
 
 @pytest.mark.parametrize("folder", RENDERED)
-def test_everything_stands_in_one_namespace(folder: str) -> None:
+def test_all_objects_are_in_one_namespace(folder: str) -> None:
     documents = rendered(folder)
 
     namespace = documents.pop("Namespace")["metadata"]["name"]
@@ -54,7 +54,7 @@ def test_everything_stands_in_one_namespace(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", RENDERED)
-def test_image_is_of_this_version(folder: str) -> None:
+def test_image_has_this_version(folder: str) -> None:
     images = {container["image"] for container in containers(folder)}
 
     assert {image.rpartition(":")[2] for image in images} == {VERSION}
@@ -68,14 +68,14 @@ def test_arguments_are_commands_of_the_command_line(folder: str) -> None:
     assert commands == expected
 
 
-def test_uninstall_stays_when_it_is_done_as_a_daemonset_must() -> None:
+def test_uninstall_keeps_running_when_it_is_done() -> None:
     (container,) = containers("overlays/uninstall")
 
     assert _parser().parse_args(container["args"]).stay
 
 
 @pytest.mark.parametrize("folder", RENDERED)
-def test_configuration_is_understood_and_where_it_is_looked_for(folder: str) -> None:
+def test_configuration_is_valid_and_mounted_where_the_command_reads_it(folder: str) -> None:
     config_map = rendered(folder)["ConfigMap"]
     (volume,) = (volume for volume in pod(folder)["volumes"] if volume["name"] == "configuration")
 
@@ -86,7 +86,7 @@ def test_configuration_is_understood_and_where_it_is_looked_for(folder: str) -> 
         assert Path(mount["mountPath"], "node.yaml") == _parser().parse_args(container["args"]).config
 
 
-def test_every_path_the_daemon_is_told_of_is_the_hosts() -> None:
+def test_every_configured_path_is_mounted_from_the_host() -> None:
     (daemon,) = pod()["containers"]
     sources = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod()["volumes"]}
     mounted = {mount["mountPath"]: sources[mount["name"]] for mount in daemon["volumeMounts"]}
@@ -103,7 +103,7 @@ def test_every_path_the_daemon_is_told_of_is_the_hosts() -> None:
     assert (str(paths.root), pod()["hostPID"]) == ("/proc/1/root", True)
 
 
-def test_only_what_the_daemon_writes_is_writable() -> None:
+def test_only_folders_that_the_daemon_writes_are_writable() -> None:
     (daemon,) = pod()["containers"]
 
     writable = {mount["mountPath"] for mount in daemon["volumeMounts"] if not mount.get("readOnly")}
@@ -112,7 +112,7 @@ def test_only_what_the_daemon_writes_is_writable() -> None:
 
 
 @pytest.mark.parametrize("folder", RENDERED)
-def test_probes_ask_where_the_daemon_answers(folder: str) -> None:
+def test_probes_use_the_daemons_health_port(folder: str) -> None:
     (daemon,) = pod(folder)["containers"]
 
     asked = {
@@ -138,15 +138,15 @@ def test_pod_is_on_every_node_and_stays_there() -> None:
     assert pod()["priorityClassName"] == "system-node-critical"
 
 
-def test_requests_that_have_begun_are_finished_before_the_pod_is_killed() -> None:
+def test_grace_period_is_long_enough_for_requests_that_have_begun() -> None:
     timeouts = DEFAULT.timeouts
 
     assert pod()["terminationGracePeriodSeconds"] >= timeouts.add + timeouts.delegate
 
 
 @pytest.mark.parametrize("folder", RENDERED)
-def test_apparmor_speaks_of_the_containers_there_are(folder: str) -> None:
-    """By annotations, and the API server refuses a pod with one that names another container; or by the field, which is the pod's."""
+def test_apparmor_names_exactly_the_pods_containers(folder: str) -> None:
+    """Check the annotations or the pod's field; the API server refuses a pod whose annotation names another container."""
     annotations = rendered(folder)["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]
     field = pod(folder)["securityContext"].get("appArmorProfile")
 
@@ -157,7 +157,7 @@ def test_apparmor_speaks_of_the_containers_there_are(folder: str) -> None:
     assert field == ({"type": "Unconfined"} if folder in ("overlays/kubernetes-1.30", "overlays/own-node") else None)
 
 
-def test_account_may_tell_and_not_ask() -> None:
+def test_account_may_write_status_and_events_and_read_nothing() -> None:
     documents = rendered("daemonset")
     account, role, binding = (documents[kind] for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"))
 
@@ -176,7 +176,7 @@ def test_account_may_tell_and_not_ask() -> None:
     ]
 
 
-def test_daemon_knows_its_nodes_name() -> None:
+def test_daemon_gets_its_nodes_name() -> None:
     (daemon,) = pod()["containers"]
 
     assert daemon["env"] == [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
@@ -214,7 +214,7 @@ def test_no_container_is_privileged_and_all_drop_what_they_do_not_name() -> None
         assert context["readOnlyRootFilesystem"]
 
 
-def test_documents_apply_and_delete_what_there_is() -> None:
+def test_documents_apply_and_delete_only_existing_folders() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     named = {
         folder

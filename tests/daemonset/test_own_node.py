@@ -1,6 +1,6 @@
-"""The admission policies of overlays/own-node, their expressions evaluated: what a node's daemon sends passes, and nothing else.
+"""The admission policies of overlays/own-node, with their expressions evaluated: only requests of the node's daemon pass.
 
-What is evaluated here is the language, by another implementation of it; tests/genericapiserver asks an API server.
+Another implementation of the expression language evaluates them here; tests/genericapiserver uses an API server.
 """
 
 import copy
@@ -42,7 +42,7 @@ def evaluate(expression: str, facts: dict[str, Any]) -> Any:
 def refusals(
     resource: str, new: dict[str, Any] | None, old: dict[str, Any] | None, user: dict[str, Any] = USER
 ) -> Iterator[str]:
-    """Give the messages of what does not hold; an expression that cannot be evaluated does not, as failurePolicy says."""
+    """Yield the messages of validations that fail; an expression that cannot be evaluated fails, because of failurePolicy."""
     facts: dict[str, Any] = {
         "request": {
             "operation": "CREATE" if old is None else "UPDATE",
@@ -55,7 +55,7 @@ def refusals(
     facts["variables"] = {}
     policy = POLICIES[resource]["spec"]
     for variable in policy["variables"]:
-        with suppress(celpy.CELEvalError):  # the API server evaluates one when it is used, and not before
+        with suppress(celpy.CELEvalError):  # the API server evaluates a variable only when it is used
             value = evaluate(variable["expression"], facts)
             facts["variables"][variable["name"]] = json.loads(json.dumps(value, cls=celpy.CELJSONEncoder))
     for validation in policy["validations"]:
@@ -68,13 +68,13 @@ def refusals(
 
 
 def changed(pod: dict[str, Any] = POD, **parts: Any) -> dict[str, Any]:
-    """Change parts of a pod; `metadata__labels` is the labels, None takes a part away."""
+    """Return a pod with changed parts; `metadata__labels` names the labels, and None removes a part."""
     found = copy.deepcopy(pod)
     for path, value in parts.items():
         *parents, last = path.split("__")
         parent = found
-        for each in parents:
-            parent = parent[each]
+        for name in parents:
+            parent = parent[name]
         parent.update({last: value}) if value is not None else parent.pop(last)
     return found
 
@@ -86,7 +86,7 @@ def an_event(node: str = "node-a") -> dict[str, Any]:
 
 
 def annotated(pod: dict[str, Any] = POD) -> dict[str, Any]:
-    """Give the pod as the daemon's own patch leaves it."""
+    """Return the pod after the daemon's own patch."""
     (request,) = NetworkStatus(Pod("ml", "train-0", "uid-1"), static=False, elements=list).requests()
     annotations = request.body["metadata"]["annotations"]
     return changed(pod, metadata__annotations={**pod["metadata"].get("annotations", {}), **annotations})
@@ -97,7 +97,7 @@ def test_daemons_own_patch_of_a_pod_of_its_node_passes() -> None:
     assert list(refusals("pods", annotated(), annotated())) == []
 
 
-def test_pod_that_has_no_annotation_and_no_label_yet_may_be_annotated() -> None:
+def test_pod_without_annotations_and_labels_may_be_annotated() -> None:
     bare = changed(metadata__annotations=None, metadata__labels=None)
 
     assert list(refusals("pods", annotated(bare), bare)) == []
@@ -146,9 +146,9 @@ def test_daemons_own_events_pass() -> None:
 FORGED = {
     "another node's": an_event("node-b"),
     "another component's": {**an_event(), "source": {"component": "kubelet", "host": "node-a"}},
-    "nobody's": {**an_event(), "source": {}},
+    "without a source": {**an_event(), "source": {}},
     "about a node": {**an_event(), "involvedObject": {"kind": "Node", "name": "node-a"}},
-    "about nothing": {**an_event(), "involvedObject": {}},
+    "about no object": {**an_event(), "involvedObject": {}},
 }
 
 
@@ -162,7 +162,7 @@ def test_other_events_are_refused(new: dict[str, Any]) -> None:
 TAKEN = {
     "another component's": (an_event(), {**an_event(), "source": {"component": "kubelet", "host": "node-a"}}),
     "another node's": (an_event(), an_event("node-b")),
-    "nobody's": (an_event(), {**an_event(), "source": {}}),
+    "without a source": (an_event(), {**an_event(), "source": {}}),
     "of another pod": ({**an_event(), "involvedObject": {"kind": "Pod", "name": "other"}}, an_event()),
 }
 
@@ -175,7 +175,7 @@ def test_other_events_cannot_be_taken_over(new: dict[str, Any], old: dict[str, A
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
-def test_policy_speaks_of_the_daemons_account(policy: dict[str, Any]) -> None:
+def test_policy_applies_to_the_daemons_account(policy: dict[str, Any]) -> None:
     account = yaml.safe_load((ROOT / "daemonset/serviceaccount.yaml").read_text())["metadata"]
     name = f"system:serviceaccount:{account['namespace']}:{account['name']}"
     (condition,) = policy["spec"]["matchConditions"]
@@ -185,7 +185,7 @@ def test_policy_speaks_of_the_daemons_account(policy: dict[str, Any]) -> None:
     assert policy["spec"]["failurePolicy"] == "Fail"
 
 
-def test_policies_speak_of_all_that_the_role_allows() -> None:
+def test_policies_cover_all_resources_of_the_role() -> None:
     role = next(yaml.safe_load_all((ROOT / "daemonset/role.yaml").read_text()))
     matched = {
         resource
@@ -197,7 +197,7 @@ def test_policies_speak_of_all_that_the_role_allows() -> None:
     assert {resource for rule in role["rules"] for resource in rule["resources"]} <= matched
 
 
-def test_bindings_deny_what_the_policies_refuse() -> None:
+def test_bindings_make_the_policies_deny() -> None:
     bound = [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} for policy in POLICIES.values()]
 
     assert [binding["spec"] for binding in BINDINGS] == bound

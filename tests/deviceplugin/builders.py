@@ -1,4 +1,4 @@
-"""A node with InfiniBand rails, built from what a test cares about."""
+"""A node with InfiniBand rails, with defaults, built from the facts that a test sets."""
 
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,7 @@ def a_pf(*vfs: VirtualFunction, address: str = "0000:03:00.0", **changes: Any) -
 
 
 def two_rails() -> Inventory:
-    """Two PFs with two VFs each; the RDMA numbers run against the PCI order, as they may."""
+    """Return two PFs with two VFs each. The RDMA numbers are in the reverse of the PCI order, which is possible on a real node."""
     first = a_pf(a_vf("0000:03:00.1", 4), a_vf("0000:03:00.2", 3))
     second = a_pf(a_vf("0000:83:00.1", 2, numa_node=1), a_vf("0000:83:00.2", 1, numa_node=-1), address="0000:83:00.0")
     return Inventory((first, second))

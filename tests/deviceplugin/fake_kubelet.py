@@ -1,4 +1,4 @@
-"""A kubelet as a device plugin sees it: its state folder, its checkpoint, and the calls it makes on a plugin's socket."""
+"""A fake kubelet, as a device plugin sees it: its state folder, its checkpoint, and its calls on a plugin's socket."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ class Stream:
         self.call = call
 
     async def next(self) -> dict[str, str]:
-        """Wait for the next list; health by device id."""
+        """Wait for the next list, and return the health of each device by id."""
         async with asyncio.timeout(WAIT_SECONDS):
             response = await self.call.read()
         return {device.ID: device.health for device in response.devices}
@@ -52,7 +52,7 @@ class Dialled:
         return list(answer.container_responses)
 
     async def preferred(self, *containers: tuple[list[str], list[str], int]) -> list[list[str]]:
-        """Ask for containers, each with what is available, what is settled, and how many it wants."""
+        """Return the preferred ids for containers, each given as available ids, settled ids, and the number of ids."""
         requests = [
             api.ContainerPreferredAllocationRequest(
                 available_deviceIDs=available, must_include_deviceIDs=settled, allocation_size=size
@@ -74,7 +74,7 @@ async def dial(socket: Path) -> AsyncIterator[Dialled]:
 
 
 class Kubelet:
-    """Kubelet's state folder; `sockets` are those its plugin watcher would dial."""
+    """Kubelet's state folder; `sockets` are those that its plugin watcher dials."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -100,11 +100,11 @@ class Kubelet:
     def sockets(self) -> list[Path]:
         return sorted(path for path in self.registry.iterdir() if not path.name.startswith("."))
 
-    async def socket(self, *but: Path) -> Path:
-        """Wait for the one socket that is none of `but`."""
+    async def socket(self, *excluded: Path) -> Path:
+        """Wait for a socket that is not one of `excluded`, and return its path."""
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
-                found = [path for path in self.sockets() if path not in but] if self.registry.is_dir() else []
+                found = [path for path in self.sockets() if path not in excluded] if self.registry.is_dir() else []
                 if found:
                     return found[0]
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What a container gets with its VFs."""
+"""The device nodes and environment that a container gets with its VFs."""
 
 import json
 from dataclasses import replace
@@ -14,10 +14,10 @@ from vf.table import VfTable
 
 POOL = DEFAULT[0]
 OFFERED = offers(DEFAULT, POOL, VfTable(two_rails()))
-BOTH = ["0000:83:00.1", "0000:03:00.1"]  # kubelet's order is any
+BOTH = ["0000:83:00.1", "0000:03:00.1"]  # kubelet sends ids in any order
 
 
-def test_allocate_gives_the_device_nodes_in_rail_order_and_rdma_cm_once() -> None:
+def test_allocate_returns_the_device_nodes_in_rail_order_and_rdma_cm_once() -> None:
     allocation = allocate(POOL, OFFERED, BOTH)
 
     assert allocation.device_nodes == (
@@ -27,7 +27,7 @@ def test_allocate_gives_the_device_nodes_in_rail_order_and_rdma_cm_once() -> Non
     )
 
 
-def test_allocate_gives_management_devices_when_the_pool_says_so() -> None:
+def test_allocate_returns_management_devices_when_the_pool_has_them() -> None:
     allocation = allocate(replace(POOL, management=True), OFFERED, ["0000:03:00.1"])
 
     assert allocation.device_nodes == (
@@ -38,7 +38,7 @@ def test_allocate_gives_management_devices_when_the_pool_says_so() -> None:
     )
 
 
-def test_allocate_leaves_out_a_management_device_the_kernel_has_not() -> None:
+def test_allocate_omits_a_management_device_that_the_kernel_does_not_have() -> None:
     offered = [OfferedVf(a_vf(rdma=an_rdma_device(1, issm=None)), 0, None)]
 
     allocation = allocate(replace(POOL, management=True), offered, ["0000:03:00.1"])
@@ -58,7 +58,7 @@ def test_allocate_sets_the_environment_in_rail_order(name: str, value: str) -> N
     assert allocate(POOL, OFFERED, BOTH).envs[name] == value
 
 
-def test_allocate_tells_the_details_in_the_usual_shape() -> None:
+def test_allocate_sets_the_details_in_the_form_of_sriov_network_device_plugin() -> None:
     envs = allocate(POOL, OFFERED, ["0000:83:00.2"]).envs
 
     assert json.loads(envs["PCIDEVICE_RDMA_IB_VF_INFO"]) == {
@@ -73,7 +73,7 @@ def test_allocate_tells_the_details_in_the_usual_shape() -> None:
     }
 
 
-def test_allocate_gives_addresses_only_when_the_pool_needs_no_rdma_device() -> None:
+def test_allocate_sets_addresses_only_when_the_pool_needs_no_rdma_device() -> None:
     pool = Pool("example.com/eth-vf", Selector(), rdma=False)
 
     allocation = allocate(pool, [OfferedVf(a_vf(rdma=None), 0, None)], ["0000:03:00.1"])
@@ -85,17 +85,17 @@ def test_allocate_gives_addresses_only_when_the_pool_needs_no_rdma_device() -> N
     }
 
 
-def test_allocate_names_an_unknown_device() -> None:
+def test_allocate_refuses_an_unknown_device_by_its_id() -> None:
     with pytest.raises(NotOurs, match=r"rdma/ib_vf has no device 0000:99:00\.1 on this node"):
         allocate(POOL, OFFERED, ["0000:03:00.1", "0000:99:00.1"])
 
 
-def test_allocate_names_an_unhealthy_device_and_the_reason() -> None:
+def test_allocate_refuses_an_unhealthy_device_with_the_reason() -> None:
     with pytest.raises(Unusable, match=r"device 0000:03:00\.1 of rdma/ib_vf is unhealthy: no driver"):
         allocate(POOL, [OfferedVf(a_vf(), 0, "no driver")], ["0000:03:00.1"])
 
 
-def test_allocate_is_not_ready_while_the_rdma_device_is_in_the_last_pod() -> None:
+def test_allocate_is_not_ready_while_the_rdma_device_is_in_an_earlier_pod() -> None:
     with pytest.raises(NotReady, match=r"RDMA device of VF 0000:03:00\.1"):
         allocate(POOL, [OfferedVf(a_vf(netdev=None, rdma=None), 0, None)], ["0000:03:00.1"])
 
@@ -104,5 +104,5 @@ def test_allocate_is_not_ready_while_the_rdma_device_is_in_the_last_pod() -> Non
     ("resource", "name"),
     [("rdma/ib_vf", "PCIDEVICE_RDMA_IB_VF"), ("a.b-c/d-e.f", "PCIDEVICE_A_B_C_D_E_F")],
 )
-def test_environment_name_is_one_a_shell_can_read(resource: str, name: str) -> None:
+def test_environment_name_has_only_characters_that_a_shell_permits(resource: str, name: str) -> None:
     assert environment_name(resource) == name

@@ -1,4 +1,4 @@
-"""What a pool offers: VFs, owners and reasons put together."""
+"""The devices that a pool offers: its VFs with their owners and reasons."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_offer_stays_healthy_when_a_sandbox_has_the_vf() -> None:
     assert [offer.reason for offer in offers(DEFAULT, POOL, table)] == [None]
 
 
-def test_offer_has_a_reason_when_a_free_vf_is_out_of_sight() -> None:
+def test_offer_has_a_reason_when_the_devices_of_a_free_vf_are_missing() -> None:
     table = VfTable(Inventory((a_pf(a_vf(netdev=None, rdma=None)),)))
 
     assert all(offer.reason for offer in offers(DEFAULT, POOL, table))
@@ -43,7 +43,7 @@ def test_offers_have_the_nodes_reason_when_there_is_one() -> None:
     assert {offer.reason for offer in offered} == {"our configuration is not the active one"}
 
 
-def test_vf_without_a_pf_is_offered_as_a_rail_of_its_own() -> None:
+def test_vf_without_a_pf_is_offered_as_a_separate_rail() -> None:
     lone = a_vf("0101:00:00.0", pf=None, rdma=an_rdma_device(1, ACTIVE))
 
     offered = offers(DEFAULT, POOL, VfTable(replace(two_rails(), lone_vfs=(lone,))))
@@ -55,7 +55,7 @@ def test_vf_without_a_pf_is_offered_as_a_rail_of_its_own() -> None:
     ]
 
 
-def test_offers_leave_out_what_is_on_no_rail() -> None:
+def test_offers_omit_vfs_that_are_on_no_rail() -> None:
     node = two_rails()
 
     offered = offers(DEFAULT, POOL, VfTable(replace(node, named_rails=(node.pfs[1].address,))))
@@ -63,7 +63,7 @@ def test_offers_leave_out_what_is_on_no_rail() -> None:
     assert [(offer.id, offer.rail) for offer in offered] == [("0000:83:00.1", 0), ("0000:83:00.2", 0)]
 
 
-def test_offers_leave_out_what_an_earlier_pool_has() -> None:
+def test_offers_omit_vfs_of_an_earlier_pool() -> None:
     pools = (Pool("rdma/rail0", Selector(pf=(PciAddress.parse("0000:03:00.0"),))), POOL)
 
     offered = offers(pools, POOL, VfTable(two_rails()))
@@ -71,9 +71,9 @@ def test_offers_leave_out_what_an_earlier_pool_has() -> None:
     assert [offer.id for offer in offered] == ["0000:83:00.1", "0000:83:00.2"]
 
 
-def test_offer_has_the_reason_why_its_vf_is_withheld_although_a_sandbox_has_it() -> None:
+def test_withheld_vf_has_its_reason_also_when_a_sandbox_has_it() -> None:
     table = VfTable(two_rails())
     table.claim(VF, Owner("unknown-1", "eth0", ""))
-    table.withhold({VF: "it is in a namespace of nobody's"})
+    table.withhold({VF: "it is in an unknown namespace"})
 
-    assert next(offer.reason for offer in offers(DEFAULT, POOL, table)) == "it is in a namespace of nobody's"
+    assert next(offer.reason for offer in offers(DEFAULT, POOL, table)) == "it is in an unknown namespace"

@@ -1,4 +1,4 @@
-"""Whether a VF is fit for a pod, and what to do if not."""
+"""The health of a VF: the reason why it cannot serve a pod, with the remedy."""
 
 import re
 from dataclasses import replace
@@ -17,9 +17,9 @@ POLLING = replace(DOWN, phys_state="2: Polling")
 HEALTHY = {
     "a free VF": (PF, VF, False),
     "a free VF whose own port is down": (PF, a_vf(rdma=an_rdma_device(1, DOWN)), False),
-    "a pod's VF with the RDMA device in sight": (PF, a_vf(netdev=None), True),
-    "a pod's VF with nothing in sight": (PF, a_vf(netdev=None, rdma=None), True),
-    "a PF whose port state is a bare word": (
+    "a pod's VF whose RDMA device is visible": (PF, a_vf(netdev=None), True),
+    "a pod's VF of which no device is visible": (PF, a_vf(netdev=None, rdma=None), True),
+    "a PF whose port state has no number": (
         a_pf(rdma=an_rdma_device(0, replace(ACTIVE, state="ACTIVE"))),
         VF,
         False,
@@ -93,7 +93,7 @@ def test_reason_is_none_for_a_vf_without_a_pf(vf: VirtualFunction, owned: bool) 
     assert health.reason(None, vf, owned=owned, rdma=True) is None
 
 
-def test_reason_asks_for_no_rdma_device_when_the_pool_needs_none() -> None:
+def test_reason_is_none_without_an_rdma_device_when_the_pool_needs_none() -> None:
     ethernet = a_pf(class_code=0x020000, rdma=None)
 
     assert health.reason(ethernet, a_vf(rdma=None), owned=False, rdma=False) is None
@@ -131,7 +131,7 @@ def test_reason_is_no_carrier_where_it_decides_nothing(pf: PhysicalFunction, rdm
     assert health.reason(pf, VF, owned=False, rdma=rdma) is None
 
 
-def test_reason_asks_for_a_netdev_also_when_the_pool_needs_no_rdma_device() -> None:
+def test_reason_names_a_missing_netdev_also_when_the_pool_needs_no_rdma_device() -> None:
     ethernet = a_pf(class_code=0x020000, rdma=None)
 
     reason = health.reason(ethernet, a_vf(rdma=None, netdev=None), owned=False, rdma=False)

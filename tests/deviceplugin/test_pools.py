@@ -1,4 +1,4 @@
-"""Which VF goes to which pool."""
+"""The pools: their selectors, and the assignment of VFs to pools."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ PF = a_pf(VF)
 OTHER = PciAddress.parse("0000:99:00.0")
 
 SELECTORS = {
-    "nothing asked": (Selector(), True),
+    "no condition": (Selector(), True),
     "link type": (Selector(link_type=("infiniband",)), True),
     "another link type": (Selector(link_type=("ether",)), False),
     "either link type": (Selector(link_type=("ether", "infiniband")), True),
@@ -37,11 +37,11 @@ SELECTORS = {
 
 
 @pytest.mark.parametrize(("selector", "expected"), SELECTORS.values(), ids=SELECTORS.keys())
-def test_selector_matches_any_value_of_every_key(selector: Selector, expected: bool) -> None:
+def test_selector_needs_one_value_of_each_key(selector: Selector, expected: bool) -> None:
     assert selector.matches(PF, VF) is expected
 
 
-def test_selector_of_drivers_matches_no_vf_without_one() -> None:
+def test_selector_of_drivers_matches_no_vf_without_a_driver() -> None:
     assert not Selector(driver=("mlx5_core",)).matches(PF, replace(VF, driver=None))
 
 
@@ -59,9 +59,9 @@ def test_selector_takes_the_link_type_from_the_pf_when_a_pod_has_the_vf() -> Non
         (Selector(pf=(PF.address,)), False),
         (Selector(pf_device=("1021",)), False),
     ],
-    ids=["its own facts", "another link type", "a PF", "a PF's device"],
+    ids=["the VF's facts", "another link type", "a PF", "a PF's device"],
 )
-def test_selector_of_a_pf_matches_no_vf_without_one(selector: Selector, expected: bool) -> None:
+def test_selector_of_a_pf_matches_no_vf_without_a_pf(selector: Selector, expected: bool) -> None:
     assert selector.matches(None, replace(VF, pf=None, netdev=None, rdma=None)) is expected
 
 
@@ -99,9 +99,7 @@ def test_assign_gives_a_vf_to_the_first_pool_that_matches() -> None:
         ([("infiniband",), ()], {"InfiniBand", "Ethernet"}),
     ],
 )
-def test_link_layers_are_those_that_any_pool_lets_in(
-    link_types: list[tuple[LinkType, ...]], expected: set[str]
-) -> None:
+def test_link_layers_are_those_that_a_pool_permits(link_types: list[tuple[LinkType, ...]], expected: set[str]) -> None:
     pools = [Pool(f"rdma/{number}", Selector(link_type=types)) for number, types in enumerate(link_types)]
 
     assert link_layers(pools) == expected
@@ -111,7 +109,7 @@ def test_assign_keeps_a_pool_without_a_vf() -> None:
     assert assign(DEFAULT, Inventory()) == {"rdma/ib_vf": ()}
 
 
-def test_default_pool_leaves_ethernet_vfs_out() -> None:
+def test_default_pool_has_no_ethernet_vfs() -> None:
     ethernet = replace(PF, class_code=0x020000, rdma=replace(PF.rdma, port=Port("4: ACTIVE", "5: LinkUp", "Ethernet")))
 
     assert assign(DEFAULT, Inventory((ethernet,))) == {"rdma/ib_vf": ()}

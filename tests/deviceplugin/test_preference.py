@@ -1,4 +1,4 @@
-"""Which VFs a container had best get."""
+"""The preferred VFs for a container."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ RAILS = ("a", "b", "c", "d")
 
 
 def identity(name: str) -> str:
-    """Give the id of a VF that a table calls "a1"."""
+    """Return the device id of a VF that these tests call "a1"."""
     return f"0000:{0x10 + RAILS.index(name[0]):02x}:00.{name[1]}"
 
 
@@ -29,7 +29,7 @@ EVERYTHING = [an_offer(name) for name in NAMES]
 
 
 def preferred(available: str, settled: str, size: int, offered: list[OfferedVf] = EVERYTHING) -> str:
-    """Ask in the names of this module."""
+    """Return the preferred VFs, with the names of this module for input and output."""
     ids = {identity(name): name for name in NAMES}
     answer = prefer(offered, [identity(name) for name in available.split()], list(map(identity, settled.split())), size)
     return " ".join(ids[id_] for id_ in answer)
@@ -46,7 +46,7 @@ CASES = {
     "a NUMA node that has both": ("a1 a2 c1 d1", "", 2, "c1 d1"),
     "doubled where kubelet offers one NUMA node": ("c1 c2 c3 d1 d2 d3", "", 4, "c1 c2 d1 d2"),
     "doubled where one rail is free": ("b1 b2 b3", "", 2, "b1 b2"),
-    "order of rails, not of what kubelet says": ("d1 c2 b3 a2", "", 4, "a2 b3 c2 d1"),
+    "order of rails, not of the available ids": ("d1 c2 b3 a2", "", 4, "a2 b3 c2 d1"),
     "a settled device": (ALL, "c2", 2, "c2 d1"),
     "a settled device's rail last": (ALL, "a2", 4, "a2 b1 c1 d1"),
     "settled devices only": (ALL, "a1 a2", 2, "a1 a2"),
@@ -65,19 +65,19 @@ def test_preferred_is(available: str, settled: str, size: int, answer: str) -> N
     assert preferred(available, settled, size) == answer
 
 
-def test_vfs_of_no_numa_node_come_last() -> None:
+def test_vfs_without_a_numa_node_come_last() -> None:
     offered = [an_offer(name, numa_nodes=(-1, -1, 1, 1)) for name in NAMES]
 
     assert preferred(ALL, "", 2, offered) == "c1 d1"
 
 
-def test_rails_come_in_order_where_no_pf_has_a_numa_node() -> None:
+def test_rails_come_in_order_if_no_pf_has_a_numa_node() -> None:
     offered = [an_offer(name, numa_nodes=(-1, -1, -1, -1)) for name in NAMES]
 
     assert preferred(ALL, "", 3, offered) == "a1 b1 c1"
 
 
-def test_unhealthy_vf_is_nobodys_load() -> None:
+def test_unhealthy_vf_does_not_count_as_used() -> None:
     offered = [an_offer(name, reason="no driver" if name == "a1" else None) for name in NAMES]
 
     assert preferred(ALL.removeprefix("a1 "), "", 1, offered) == "a2"
@@ -87,7 +87,7 @@ def test_id_that_is_not_offered_is_never_chosen() -> None:
     assert prefer(EVERYTHING[:1], ["0000:99:00.1", "nonsense", EVERYTHING[0].id], [], 3) == [EVERYTHING[0].id]
 
 
-def test_settled_id_that_is_not_offered_any_more_stays_and_counts() -> None:
+def test_settled_id_that_is_no_longer_offered_stays_and_counts() -> None:
     answer = prefer(EVERYTHING, [offer.id for offer in EVERYTHING], ["0000:99:00.1"], 2)
 
     assert answer == [EVERYTHING[0].id, "0000:99:00.1"]
@@ -98,7 +98,7 @@ def test_settled_id_that_is_not_offered_any_more_stays_and_counts() -> None:
     data=st.data(),
     size=st.integers(0, 12),
 )
-def test_no_rail_has_two_more_than_a_rail_that_had_a_free_one(
+def test_no_rail_gets_two_vfs_more_than_a_rail_with_a_free_vf(
     available: set[str], data: st.DataObject, size: int
 ) -> None:
     settled = data.draw(st.sets(st.sampled_from(sorted(available)), max_size=size) if available else st.just(set()))

@@ -1,4 +1,4 @@
-"""The last check before a container starts."""
+"""The last check before a container starts: its VFs are attached to its pod."""
 
 import re
 
@@ -19,9 +19,9 @@ def ask(owner: Owner | None, holders: Holders, device: str = DEVICE) -> str | No
 
 
 STARTS = {
-    "the pod kubelet gave it to": (OWNER, Holders(True, frozenset({"uid-1"}))),
+    "the pod that kubelet allocated it to": (OWNER, Holders(True, frozenset({"uid-1"}))),
     "no checkpoint": (OWNER, Holders(False)),
-    "a runtime that tells no UID": (NAMELESS, Holders(True, frozenset({"uid-1"}))),
+    "a runtime that passes no UID": (NAMELESS, Holders(True, frozenset({"uid-1"}))),
 }
 
 
@@ -43,7 +43,7 @@ def test_refusal_says_why_and_what_to_do_when(owner: Owner | None, holders: Hold
     assert re.search(words, ask(owner, holders) or "none")
 
 
-def test_refusal_names_a_device_that_is_no_pci_address() -> None:
+def test_refusal_names_a_device_whose_id_is_no_pci_address() -> None:
     assert "device 'GPU-1' is not one of Railnet's" in (ask(OWNER, Holders(False), "GPU-1") or "none")
 
 

@@ -1,4 +1,4 @@
-"""A pool's socket in kubelet's plugins_registry, from the first look to the last."""
+"""The registration of a pool: its socket in kubelet's plugins_registry, from start to end."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ Act = Callable[[Kubelet, Registration], Awaitable[None]]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short path: a Unix socket's has at most 107 bytes, and pytest's folders take most of them."""
+    """Yield a folder with a short path: a Unix socket's path has at most 107 bytes, and pytest's folders take most of them."""
     with tempfile.TemporaryDirectory(prefix="kubelet-") as name:
         yield Path(name)
 
@@ -42,7 +42,7 @@ def a_registration(folder: Path, retry_seconds: float = 0.05) -> Registration:
 
 
 def during(kubelet: Kubelet, act: Act, retry_seconds: float = 0.05) -> None:
-    """Act while the pool is served, then stop it."""
+    """Run `act` while the pool is served, then stop serving."""
 
     async def main() -> None:
         registration = a_registration(kubelet.folder, retry_seconds)
@@ -56,7 +56,7 @@ def during(kubelet: Kubelet, act: Act, retry_seconds: float = 0.05) -> None:
     asyncio.run(main())
 
 
-def test_registration_answers_the_plugin_watcher(kubelet: Kubelet) -> None:
+def test_registration_answers_get_info(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, _: Registration) -> None:
         path = await kubelet.socket()
         async with dial(path) as dialled:
@@ -76,7 +76,7 @@ def test_registration_serves_the_device_plugin_on_the_same_socket(kubelet: Kubel
     during(kubelet, act)
 
 
-def test_registration_is_answered_as_soon_as_its_socket_is_seen(kubelet: Kubelet) -> None:
+def test_socket_accepts_connections_as_soon_as_it_is_visible(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, _: Registration) -> None:
         path = await kubelet.socket()
         with socket.socket(socket.AF_UNIX) as client:
@@ -85,14 +85,14 @@ def test_registration_is_answered_as_soon_as_its_socket_is_seen(kubelet: Kubelet
     during(kubelet, act)
 
 
-def test_registration_is_for_root_alone(kubelet: Kubelet) -> None:
+def test_socket_is_accessible_for_root_only(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, _: Registration) -> None:
         assert (await kubelet.socket()).stat().st_mode & 0o777 == 0o600
 
     during(kubelet, act)
 
 
-def test_registration_knows_when_kubelet_took_it(kubelet: Kubelet) -> None:
+def test_registration_is_registered_after_kubelets_notification(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, registration: Registration) -> None:
         async with dial(await kubelet.socket()) as dialled:
             before = registration.registered
@@ -103,7 +103,7 @@ def test_registration_knows_when_kubelet_took_it(kubelet: Kubelet) -> None:
     during(kubelet, act)
 
 
-def test_registration_offers_a_new_socket_when_kubelet_refuses(
+def test_registration_makes_a_new_socket_when_kubelet_refuses(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(kubelet: Kubelet, registration: Registration) -> None:
@@ -122,7 +122,7 @@ def test_registration_offers_a_new_socket_when_kubelet_refuses(
     assert "bad resource name" in caplog.text
 
 
-def test_registration_offers_a_new_socket_when_the_old_one_is_deleted(kubelet: Kubelet) -> None:
+def test_registration_makes_a_new_socket_when_the_old_one_is_deleted(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, _: Registration) -> None:
         first = await kubelet.socket()
         first.unlink()
@@ -133,7 +133,7 @@ def test_registration_offers_a_new_socket_when_the_old_one_is_deleted(kubelet: K
     during(kubelet, act)
 
 
-def test_registration_offers_a_new_socket_when_kubelet_no_longer_watches(kubelet: Kubelet) -> None:
+def test_registration_makes_a_new_socket_when_kubelet_no_longer_watches(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, registration: Registration) -> None:
         first = await kubelet.socket()
         async with dial(first) as dialled:
@@ -183,7 +183,7 @@ def test_registration_keeps_its_socket_when_kubelet_restarts(kubelet: Kubelet) -
 
         assert kubelet.sockets() == [path]
 
-    during(kubelet, act, retry_seconds=5)  # as it is: a kubelet that comes back has half a minute to watch
+    during(kubelet, act, retry_seconds=5)  # the product's value: a restarted kubelet has half a minute to watch
 
 
 def test_registration_waits_for_kubelet_to_create_the_folder(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -201,7 +201,7 @@ def test_registration_waits_for_kubelet_to_create_the_folder(folder: Path, caplo
     assert ["waiting for kubelet to create" in record.getMessage() for record in waiting] == [True]
 
 
-def test_registration_leaves_nothing_when_it_stops(kubelet: Kubelet) -> None:
+def test_registration_removes_its_socket_when_it_stops(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, _: Registration) -> None:
         await kubelet.socket()
 
@@ -226,7 +226,7 @@ def test_registration_ends_open_streams_when_it_stops(kubelet: Kubelet) -> None:
     asyncio.run(main())
 
 
-def test_registration_refuses_a_folder_whose_path_no_socket_can_have(tmp_path: Path) -> None:
+def test_registration_refuses_a_folder_whose_path_is_too_long_for_a_socket(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     kubelet = Kubelet(long)
@@ -251,7 +251,7 @@ def test_stale_sockets_of_an_earlier_start_are_removed(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_stale_sockets_are_not_those_somebody_listens_on(folder: Path) -> None:
+def test_socket_on_which_a_process_listens_is_not_removed(folder: Path) -> None:
     path = folder / socket_name(RAIL, 1)
     with a_socket(path) as listener:
         listener.listen(1)
@@ -264,7 +264,7 @@ def test_stale_sockets_are_not_those_somebody_listens_on(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["csi.example.com-reg.sock", socket_name("rdma/ib_vf.x", 1), "railnet-rdma-ib_vf.sock"]
 )
-def test_stale_sockets_are_only_this_pools(folder: Path, name: str) -> None:
+def test_sockets_of_other_plugins_are_not_removed(folder: Path, name: str) -> None:
     a_socket(folder / name).close()
 
     remove_stale_sockets(folder, RAIL)
@@ -272,5 +272,5 @@ def test_stale_sockets_are_only_this_pools(folder: Path, name: str) -> None:
     assert [path.name for path in folder.iterdir()] == [name]
 
 
-def test_socket_name_has_no_character_of_a_path() -> None:
+def test_socket_name_has_no_slash_and_no_dot_of_the_resource() -> None:
     assert socket_name("example.com/ib_vf", 0x1A) == "railnet-example-com-ib_vf-0000000001a.sock"

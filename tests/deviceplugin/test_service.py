@@ -1,4 +1,4 @@
-"""The device plugin API over a real socket, as kubelet calls it."""
+"""The device plugin API over a real socket, called as kubelet does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,7 +29,7 @@ ALL_HEALTHY = dict.fromkeys(["0000:03:00.1", "0000:03:00.2", "0000:83:00.1", "00
 
 
 class Node:
-    """One pool's service with everything around it."""
+    """One pool's service, with a kubelet, a VF table, attachments and a socket."""
 
     def __init__(self, folder: Path) -> None:
         self.kubelet = Kubelet(folder)
@@ -66,7 +66,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def on(node: Node, act: Callable[[Dialled], Awaitable[None]]) -> None:
-    """Run one conversation with the node's service."""
+    """Run `act` with a connection to the node's service."""
 
     async def main() -> None:
         async with node.serving(), dial(node.socket) as dialled:
@@ -77,7 +77,7 @@ def on(node: Node, act: Callable[[Dialled], Awaitable[None]]) -> None:
 
 async def streams_are(node: Node, count: int) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
-        while node.service.streams != count:  # noqa: ASYNC110 (the service tells nobody)
+        while node.service.streams != count:  # noqa: ASYNC110 (the service has no event for it)
             await asyncio.sleep(0.01)
 
 
@@ -108,7 +108,7 @@ def test_list_and_watch_sends_all_devices_first(node: Node) -> None:
     on(node, act)
 
 
-def test_list_and_watch_tells_the_numa_node_when_there_is_one(node: Node) -> None:
+def test_list_and_watch_sends_the_numa_node_of_a_vf_that_has_one(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         response = await kubelet.watch().call.read()
 
@@ -154,7 +154,7 @@ def test_list_and_watch_sends_nothing_when_the_list_is_the_same(node: Node) -> N
     on(node, act)
 
 
-def test_list_and_watch_sends_the_outcome_only_when_many_changes_come_at_once(node: Node) -> None:
+def test_list_and_watch_sends_one_list_for_several_changes_at_once(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         stream = kubelet.watch()
         await stream.next()
@@ -171,7 +171,7 @@ def test_list_and_watch_sends_the_outcome_only_when_many_changes_come_at_once(no
     on(node, act)
 
 
-def test_list_and_watch_looks_again_when_the_nodes_reason_changed(node: Node) -> None:
+def test_list_and_watch_sends_the_list_again_when_the_nodes_reason_changed(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         stream = kubelet.watch()
         await stream.next()
@@ -201,7 +201,7 @@ def test_list_and_watch_waits_for_no_further_changes_when_a_port_has_changed(
     on(node, act)
 
 
-def test_list_and_watch_is_forgotten_when_kubelet_hangs_up(node: Node) -> None:
+def test_list_and_watch_is_closed_when_kubelet_disconnects(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         stream = kubelet.watch()
         await stream.next()
@@ -255,7 +255,7 @@ def test_allocate_answers_each_container(node: Node) -> None:
 
 
 def refused(node: Node, act: Callable[[Dialled], Awaitable[object]]) -> tuple[grpc.StatusCode, str]:
-    """Give the status with which a call was refused."""
+    """Return the status and the message with which a call was refused."""
     statuses: list[tuple[grpc.StatusCode, str]] = []
 
     async def conversation(kubelet: Dialled) -> None:
@@ -267,7 +267,7 @@ def refused(node: Node, act: Callable[[Dialled], Awaitable[object]]) -> tuple[gr
     return statuses[0]
 
 
-def test_allocate_refuses_an_unknown_device_by_name(node: Node) -> None:
+def test_allocate_refuses_an_unknown_device_by_its_id(node: Node) -> None:
     code, words = refused(node, lambda kubelet: kubelet.allocate(["0000:99:00.1"]))
 
     assert (code, words) == (grpc.StatusCode.NOT_FOUND, "rdma/ib_vf has no device 0000:99:00.1 on this node")
@@ -283,7 +283,7 @@ def test_allocate_refuses_an_unhealthy_device_with_the_reason(node: Node) -> Non
     assert words.startswith("device 0000:83:00.1 of rdma/ib_vf is unhealthy: port 1 of PF 0000:83:00.0")
 
 
-def test_allocate_waits_a_moment_for_a_vf_that_is_just_coming_back(node: Node) -> None:
+def test_allocate_waits_for_a_vf_that_comes_back(node: Node) -> None:
     before = node.table.inventory
     node.second_rail_loses_its_link()
 
@@ -297,7 +297,7 @@ def test_allocate_waits_a_moment_for_a_vf_that_is_just_coming_back(node: Node) -
     on(node, act)
 
 
-def test_pre_start_lets_the_pod_start_that_has_the_vf(node: Node) -> None:
+def test_pre_start_permits_the_pod_that_has_the_vf(node: Node) -> None:
     node.attach()
     node.kubelet.allocated(RAIL, uid_1=[VF])
 
@@ -305,7 +305,7 @@ def test_pre_start_lets_the_pod_start_that_has_the_vf(node: Node) -> None:
 
 
 def test_pre_start_refuses_a_vf_that_is_not_attached(node: Node) -> None:
-    node.table.claim(PciAddress.parse(VF), OWNER)  # planned, not yet attached
+    node.table.claim(PciAddress.parse(VF), OWNER)  # claimed, not yet attached
     node.kubelet.allocated(RAIL, uid_1=[VF])
 
     code, words = refused(node, lambda kubelet: kubelet.pre_start(VF))

@@ -1,4 +1,4 @@
-"""The API server by HTTP, as whoever has a token: what it answers, with its warnings."""
+"""A client of the API server by HTTP, with a token: it returns answers with their warnings."""
 
 import http.client
 import json
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _SECONDS = 30.0
-_IDLE_SECONDS = 60.0  # the API server ends what was idle for 90 (k8s.io/apiserver/pkg/server/secure_serving.go)
+_IDLE_SECONDS = (
+    60.0  # the API server closes connections that were idle for 90 s (k8s.io/apiserver/pkg/server/secure_serving.go)
+)
 JsonObject = dict[str, Any]
 
 
-class Answer(NamedTuple):
-    """An answer: `message` is of a failure."""
+class ApiAnswer(NamedTuple):
+    """An answer of the API server; `message` is empty if it is not a failure."""
 
     status: int
     object: JsonObject
@@ -30,7 +32,7 @@ class Answer(NamedTuple):
 
 
 class Api:
-    """The API server at a port of the loopback."""
+    """A client of the API server at a port of the loopback."""
 
     def __init__(self, port: int, authority: Path) -> None:
         self.authority = authority
@@ -38,13 +40,13 @@ class Api:
         self._connection: http.client.HTTPSConnection | None = None
         self._used_at = 0.0
 
-    def get(self, path: str, token: str = "admin") -> Answer:  # noqa: S107 - tests/genericapiserver/server/callers.go
+    def get(self, path: str, token: str = "admin") -> ApiAnswer:  # noqa: S107 - tests/genericapiserver/server/callers.go
         return self.send("GET", path, token=token)
 
-    def create(self, path: str, body: JsonObject, token: str = "admin") -> Answer:  # noqa: S107
+    def create(self, path: str, body: JsonObject, token: str = "admin") -> ApiAnswer:  # noqa: S107
         return self.send("POST", path, body, token)
 
-    def merge(self, path: str, body: JsonObject, token: str = "admin") -> Answer:  # noqa: S107
+    def merge(self, path: str, body: JsonObject, token: str = "admin") -> ApiAnswer:  # noqa: S107
         return self.send("PATCH", path, body, token, "application/merge-patch+json")
 
     def send(
@@ -54,14 +56,14 @@ class Api:
         body: JsonObject | None = None,
         token: str = "admin",  # noqa: S107
         content_type: str = "application/json",
-    ) -> Answer:
+    ) -> ApiAnswer:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type, "Accept": "application/json"}
         response = self._send(method, path, None if body is None else json.dumps(body).encode(), headers)
         warnings = re.findall(r'299 - "((?:[^"\\]|\\.)*)"', ", ".join(response.headers.get_all("Warning", [])))
-        return Answer(response.status, json.loads(response.read()), warnings)
+        return ApiAnswer(response.status, json.loads(response.read()), warnings)
 
     def text(self, path: str) -> str:
-        """Read what is no JSON: `/metrics`."""
+        """Return a body that is not JSON, such as `/metrics`."""
         return self._send("GET", path, None, {"Authorization": "Bearer admin"}).read().decode()
 
     def close(self) -> None:
@@ -70,7 +72,7 @@ class Api:
             connection.close()
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> http.client.HTTPResponse:
-        """Send by the one connection there is; a thousand handshakes take longer than what is asked."""
+        """Send by one kept connection, since a thousand handshakes would take longer than the requests."""
         if time.monotonic() - self._used_at > _IDLE_SECONDS:
             self.close()
         self._used_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""An API server with the admission helper, as one command installs it, and what it makes of pods."""
+"""An API server with the admission helper installed by one command; creates pods, and counts the API server's calls."""
 
 import http.client
 import json
@@ -10,9 +10,9 @@ from typing import Self
 
 from tests.admission.goldens import GOLDENS
 from tests.cluster.process import wait_until
-from tests.genericapiserver.api import Answer, JsonObject
+from tests.genericapiserver.api import ApiAnswer, JsonObject
 from tests.genericapiserver.replica import NAME, Replica, endpoints
-from tests.genericapiserver.server import Server
+from tests.genericapiserver.server import ApiServer
 from training.label_keys import NET1
 
 UNWATCHED = "kube-system"
@@ -23,10 +23,10 @@ _CALLS = "apiserver_admission_webhook_admission_duration_seconds"
 
 
 class Cluster:
-    """Replicas that the API server reaches by the Service; all are ready in the block."""
+    """Replicas that the API server reaches by the Service; all are ready inside the `with` block."""
 
-    def __init__(self, server: Server, folder: str, files: Path, replicas: int = 1) -> None:
-        """Install what is in a folder of manifests; the replicas have their files in another one."""
+    def __init__(self, server: ApiServer, folder: str, files: Path, replicas: int = 1) -> None:
+        """Install a folder of manifests; `files` is the folder for the replicas' files."""
         self.server, self.folder = server, folder
         self.replicas = [Replica(server, files, number) for number in range(replicas)]
         self._namespaces: set[str] = set()
@@ -62,8 +62,8 @@ class Cluster:
         for replica in self.replicas:
             replica.stop()
 
-    def create(self, pod: JsonObject, namespace: str) -> Answer:
-        """Create a pod in a namespace, whatever it says itself, as a dry run."""
+    def create(self, pod: JsonObject, namespace: str) -> ApiAnswer:
+        """Create a pod as a dry run, in `namespace` instead of its own namespace."""
         metadata = {key: value for key, value in pod["metadata"].items() if key != "namespace"}
         if not metadata.get("generateName"):
             metadata.setdefault("name", "pod")
@@ -71,7 +71,7 @@ class Cluster:
         return self.server.api.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
 
     def namespace(self, name: str, net1: bool | None) -> str:
-        """Give a namespace with that label: never the one without it, since a change comes late to the plugins."""
+        """Return a namespace with the label; each label has its own namespace, since the plugins see a changed label late."""
         found = name if net1 is None else f"{name}-{net1}".lower()
         if found not in self._namespaces:
             labels = {} if net1 is None else {NET1: str(net1).lower()}
@@ -80,13 +80,13 @@ class Cluster:
         return found
 
     def configure(self, configuration: JsonObject | None) -> None:
-        """Start the replicas anew if their configuration is another one."""
+        """Restart the replicas if their configuration differs."""
         if any(replica.configuration != (configuration or {}) for replica in self.replicas):
             self.stop()
             self.start(configuration)
 
     def calls(self) -> Counter[str]:
-        """Count the API server's calls of each webhook so far."""
+        """Return the number of the API server's calls so far, by webhook."""
         found: Counter[str] = Counter()
         for sample in self.metric(f"{_CALLS}_count"):
             name = re.search(r'name="([^"]+)"', sample)
@@ -105,17 +105,17 @@ class Cluster:
         return f"{1000 * seconds / count:.2f} ms, the mean of {count:.0f}"
 
     def metric(self, name: str) -> list[str]:
-        """Give a metric's samples."""
+        """Return a metric's samples."""
         lines = self.server.api.text("/metrics").splitlines()
         return [line for line in lines if line.partition("{")[0] == name]
 
     def _wait_for_the_plugins(self) -> None:
-        """Wait until the webhooks' configuration and the Service's endpoints have come to the API server's plugins, by watch."""
+        """Wait until the API server's plugins have the webhook configuration and the Service's endpoints, which they get by watch."""
         self.namespace(UNWATCHED, None)
         wait_until(self.trains, _SECONDS, "a pod that is patched")
 
     def trains(self) -> bool:
-        """Tell whether a training pod comes out with what it needs."""
+        """Return whether a training pod gets its additions."""
         answer = self.create(TRAINING.pod, self.namespace(TRAINING.namespace, None))
         return answer.status == http.client.CREATED and EXPLAINED in answer.object["metadata"]["annotations"]
 
@@ -124,8 +124,8 @@ def _value(sample: str) -> float:
     return float(sample.rpartition(" ")[2])
 
 
-def essence(answer: Answer) -> JsonObject:
-    """Give what of a pod is not the API server's."""
+def essence(answer: ApiAnswer) -> JsonObject:
+    """Return the parts of a pod that the API server itself does not set."""
     metadata = answer.object["metadata"]
     return {
         "labels": metadata.get("labels"),

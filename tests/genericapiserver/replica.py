@@ -1,4 +1,4 @@
-"""`railnet admission` as a process that the API server calls: by the Service's name, at the loopback."""
+"""`railnet admission` as a process that the API server calls by the Service's name, on the loopback."""
 
 import os
 import socket
@@ -13,18 +13,18 @@ import yaml
 
 from tests.cluster.process import Program
 from tests.genericapiserver.api import JsonObject
-from tests.genericapiserver.server import PORT, Server
+from tests.genericapiserver.server import PORT, ApiServer
 
 NAMESPACE, NAME = "railnet", "railnet-admission"
-HOST = f"{NAME}.{NAMESPACE}.svc"  # what the API server asks a certificate to be of
+HOST = f"{NAME}.{NAMESPACE}.svc"  # the name that the API server requires in the certificate
 _SECONDS = 60.0
 
 
 class Replica:
-    """One of the Deployment's pods; it ends with its test."""
+    """One replica of the Deployment, as a process; it ends with its test."""
 
-    def __init__(self, server: Server, folder: Path, number: int = 0) -> None:
-        """Find the API server as a pod of the Deployment does; `number` tells replicas apart."""
+    def __init__(self, server: ApiServer, folder: Path, number: int = 0) -> None:
+        """Find the API server as a pod of the Deployment does; each replica has another `number`."""
         self.port, self._health_port = 8443 + number, 8080 + number
         account = folder / f"account-{number}"
         account.mkdir()
@@ -39,20 +39,20 @@ class Replica:
         self._program = Program([sys.executable, "-m", "railnet", "admission", *ports, *files], environment)
 
     def start(self, configuration: JsonObject | None = None) -> None:
-        """Start without waiting."""
+        """Start the process without waiting until it is ready."""
         self.configuration = configuration or {}
         self._config.write_text(yaml.safe_dump(self.configuration))
         self._program.start()
 
     def wait(self) -> None:
-        """Wait until it has a certificate and API servers trust it."""
+        """Wait until the replica has a certificate that API servers trust."""
         self._program.wait(lambda: self._asked("/readyz") == 200, _SECONDS)
 
     def stop(self) -> None:
         self._program.stop()
 
     def shown(self) -> bytes:
-        """Give the certificate that is shown, in DER."""
+        """Return the certificate that the replica presents, in DER."""
         trusting = ssl.create_default_context()
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         with (
@@ -74,7 +74,7 @@ class Replica:
 
 
 def endpoints(replicas: Sequence[Replica]) -> JsonObject:
-    """Give the slices that a controller makes of ready pods, one for each port as all are at one address."""
+    """Return the slices that a controller makes of ready pods; one for each port, since all replicas have one address."""
     slices = [
         {
             "apiVersion": "discovery.k8s.io/v1",

@@ -13,11 +13,11 @@ _SECONDS = 60.0
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class Server:
-    """Two programs; `api` and `kubectl` are for who uses them."""
+class ApiServer:
+    """The two processes, with a client (`api`) and `kubectl` for the tests."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep everything in a folder."""
+        """Keep all files in one folder."""
         certificate = folder / "apiserver.crt"
         self.api = Api(PORT, certificate)
         self._kubeconfig = folder / "kubeconfig"

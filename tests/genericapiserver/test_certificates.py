@@ -1,4 +1,4 @@
-"""Replicas of `railnet admission` keep one authority in a new API server: by its Secret, and by the webhooks' caBundle."""
+"""Replicas of `railnet admission` share one authority in a new API server: by its Secret, and by the webhooks' caBundle."""
 
 import base64
 import ssl
@@ -10,7 +10,7 @@ import pytest
 from admission.certificates.cluster_objects import ROTATE, SECRET
 from tests.genericapiserver.cluster import Cluster
 from tests.genericapiserver.replica import NAME, NAMESPACE
-from tests.genericapiserver.server import Server
+from tests.genericapiserver.server import ApiServer
 
 _SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
 _CONFIGURATION = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"
@@ -18,7 +18,7 @@ _SECONDS = 90.0
 
 
 @pytest.fixture(scope="module")
-def cluster(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(server, "overlays/admission", tmp_path_factory.mktemp("replicas"), replicas=3) as found:
         yield found
 
@@ -29,12 +29,12 @@ def kept(cluster: Cluster, name: str) -> str:
 
 
 def bundles(cluster: Cluster) -> list[str]:
-    """Give what each webhook trusts."""
+    """Return each webhook's caBundle."""
     webhooks = cluster.server.api.get(_CONFIGURATION).object["webhooks"]
     return [base64.b64decode(webhook["clientConfig"]["caBundle"]).decode() for webhook in webhooks]
 
 
-def shown(cluster: Cluster) -> set[bytes]:
+def presented(cluster: Cluster) -> set[bytes]:
     return {replica.shown() for replica in cluster.replicas}
 
 
@@ -44,22 +44,24 @@ def test_replicas_that_start_together_have_one_authority_that_all_webhooks_trust
     assert authority.count("BEGIN CERTIFICATE") == 1
     assert {bundle.strip() for bundle in bundles(cluster)} == {authority.strip()}
     assert len(bundles(cluster)) == 3
-    assert shown(cluster) == {ssl.PEM_cert_to_DER_cert(leaf[: leaf.index("-----END CERTIFICATE-----") + 25])}
+    assert presented(cluster) == {ssl.PEM_cert_to_DER_cert(leaf[: leaf.index("-----END CERTIFICATE-----") + 25])}
     assert cluster.trains()
 
 
 def test_no_training_pod_is_refused_while_the_authority_is_replaced(cluster: Cluster) -> None:
-    before = shown(cluster)
+    before = presented(cluster)
     cluster.server.api.merge(_SECRET, {"metadata": {"annotations": {ROTATE: ""}}})
     refused, pods, ends = 0, 0, time.monotonic() + _SECONDS
-    while shown(cluster) & before and time.monotonic() < ends:
+    while presented(cluster) & before and time.monotonic() < ends:
         refused += not cluster.trains()
         pods += 1
         time.sleep(0.1)
 
     assert refused == 0
-    assert pods > 1  # it takes five seconds at least until the new one is shown
-    assert len(shown(cluster)) == 1
-    assert not shown(cluster) & before
-    assert {bundle.count("BEGIN CERTIFICATE") for bundle in bundles(cluster)} == {2}  # for an hour
+    assert pods > 1  # the new certificate is presented after five seconds at least
+    assert len(presented(cluster)) == 1
+    assert not presented(cluster) & before
+    assert {bundle.count("BEGIN CERTIFICATE") for bundle in bundles(cluster)} == {
+        2
+    }  # the old authority stays in the bundle for an hour
     assert ROTATE not in (cluster.server.api.get(_SECRET).object["metadata"].get("annotations") or {})

@@ -1,11 +1,11 @@
-"""A new kubectl and a new API server take every manifest as it is."""
+"""A new kubectl and a new API server accept every manifest unchanged."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.genericapiserver.server import Server
+from tests.genericapiserver.server import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = [
@@ -17,39 +17,39 @@ FOLDERS = [folder for folder in ALL if folder not in (OLD, FOREIGN)]
 HOW = pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])
 
 
-def said(stderr: str) -> list[str]:
-    """Give what is said of the objects; kustomize's words about its own old keys begin with a hash (daemonset/kustomization.yaml)."""
+def warnings(stderr: str) -> list[str]:
+    """Return the lines about the objects; kustomize's lines about its own old keys begin with a hash (daemonset/kustomization.yaml)."""
     return [line for line in stderr.splitlines() if not line.startswith("#")]
 
 
 @HOW
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_folder_applies_strictly_and_nothing_is_said_against_it(
-    server: Server, folder: str, how: tuple[str, ...]
-) -> None:
+def test_folder_applies_strictly_without_a_warning(server: ApiServer, folder: str, how: tuple[str, ...]) -> None:
     done = server.kubectl("apply", "--kustomize", folder, "--validate=strict", *how)
 
-    assert (done.returncode, said(done.stderr)) == (0, [])
+    assert (done.returncode, warnings(done.stderr)) == (0, [])
 
 
 @HOW
-def test_folder_with_cert_managers_kinds_applies_but_for_them(server: Server, how: tuple[str, ...]) -> None:
+def test_folder_for_cert_manager_applies_except_for_cert_managers_kinds(
+    server: ApiServer, how: tuple[str, ...]
+) -> None:
     documents = list(yaml.safe_load_all(server.kubectl("kustomize", FOREIGN).stdout))
     known = [document for document in documents if not document["apiVersion"].startswith("cert-manager.io/")]
     done = server.kubectl("apply", "--filename=-", "--validate=strict", *how, stdin=yaml.safe_dump_all(known))
 
-    assert (done.returncode, said(done.stderr)) == (0, [])
+    assert (done.returncode, warnings(done.stderr)) == (0, [])
     assert len(known) < len(documents)
 
 
-def test_overlay_for_old_api_servers_is_refused_for_the_version_it_is_there_for(server: Server) -> None:
+def test_overlay_for_old_api_servers_is_refused_for_its_old_version_of_a_kind(server: ApiServer) -> None:
     done = server.kubectl("apply", "--kustomize", OLD, "--validate=strict")
 
     assert done.returncode
     assert 'no matches for kind "PodDisruptionBudget" in version "policy/v1beta1"' in done.stderr
 
 
-def test_unknown_field_is_refused_by_name(server: Server) -> None:
+def test_unknown_field_is_refused_by_its_name(server: ApiServer) -> None:
     server.kubectl("apply", "--kustomize", "daemonset")
     manifest = yaml.safe_load((ROOT / "daemonset/daemonset.yaml").read_text())
     manifest["spec"]["updateStrategy"]["rollingUpdate"]["maxSurges"] = 1
@@ -59,11 +59,11 @@ def test_unknown_field_is_refused_by_name(server: Server) -> None:
     assert 'unknown field "spec.updateStrategy.rollingUpdate.maxSurges"' in done.stderr
 
 
-def test_expression_that_does_not_fit_the_types_is_warned_of(server: Server) -> None:
+def test_expression_that_does_not_fit_the_types_causes_a_warning(server: ApiServer) -> None:
     policy = next(yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text()))
     policy["metadata"]["name"] = "wrong"
     policy["spec"]["validations"][0]["expression"] = "oldObject.spec.nodename != ''"
     done = server.kubectl("apply", "--filename=-", "--validate=strict", stdin=yaml.safe_dump(policy))
     server.kubectl("delete", "validatingadmissionpolicy", "wrong")
 
-    assert any("undefined field 'nodename'" in line for line in said(done.stderr))
+    assert any("undefined field 'nodename'" in line for line in warnings(done.stderr))

@@ -1,4 +1,4 @@
-"""overlays/own-node in a new API server: the daemon's own requests pass for its own node's pods, and everything else is refused."""
+"""overlays/own-node in a new API server: the daemon's requests for pods of its own node pass, and all other requests are refused."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,11 +11,11 @@ from apiserver.event import Series
 from apiserver.network_status import ANNOTATION, NetworkStatus
 from apiserver.request import Request
 from tests.cluster.process import wait_until
-from tests.genericapiserver.api import Answer, JsonObject
-from tests.genericapiserver.server import Server
+from tests.genericapiserver.api import ApiAnswer, JsonObject
+from tests.genericapiserver.server import ApiServer
 from vf.record import Pod
 
-# tests/genericapiserver/server/callers.go: a token says what it is bound to
+# tests/genericapiserver/server/callers.go: a token contains the objects that it is bound to
 OF_NODE_A = "railnet/railnet/railnet-x/node-a"
 OF_NO_NODE = "railnet/railnet"
 _SECONDS = 30.0
@@ -28,9 +28,9 @@ LARGEST = {f"annotation-{number}": "x" * 8 for number in range(9000)}
 
 
 class Pods:
-    """Pods of namespace ml, one for each node, and who says what of them."""
+    """Pods of namespace ml, and requests about them with different tokens."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ApiServer) -> None:
         self._api = server.api
 
     def make(self, name: str, node: str | None, annotations: Mapping[str, str] | None = None) -> Pod:
@@ -42,14 +42,14 @@ class Pods:
         )
         return Pod("ml", name, made.object["metadata"]["uid"])
 
-    def send(self, request: Request, token: str = OF_NODE_A) -> Answer:
+    def send(self, request: Request, token: str = OF_NODE_A) -> ApiAnswer:
         return self._api.send(request.method, request.path, request.body, token, request.content_type)
 
-    def annotate(self, pod: Pod, token: str = OF_NODE_A) -> Answer:
+    def annotate(self, pod: Pod, token: str = OF_NODE_A) -> ApiAnswer:
         (request,) = NetworkStatus(pod, static=False, elements=list).requests()
         return self.send(request, token)
 
-    def patch(self, pod: Pod, patch: JsonObject, subresource: str = "/status") -> Answer:
+    def patch(self, pod: Pod, patch: JsonObject, subresource: str = "/status") -> ApiAnswer:
         return self._api.merge(f"/api/v1/namespaces/ml/pods/{pod.name}{subresource}", patch, OF_NODE_A)
 
     def read(self, pod: Pod) -> JsonObject:
@@ -57,8 +57,8 @@ class Pods:
 
 
 @pytest.fixture(scope="module")
-def pods(server: Server) -> Iterator[Pods]:
-    """Give pods of an API server whose policy is in force: it comes to the admission plugin by watch."""
+def pods(server: ApiServer) -> Iterator[Pods]:
+    """Yield pods of an API server after its admission plugin has the policy, which it gets by watch."""
     server.kubectl("apply", "--kustomize", "overlays/own-node")
     server.api.create("/api/v1/namespaces", {"metadata": {"name": "ml"}})
     found = Pods(server)
@@ -70,7 +70,7 @@ def pods(server: Server) -> Iterator[Pods]:
     server.kubectl("delete", "--filename", "overlays/own-node/policy.yaml")
 
 
-def test_daemon_annotates_a_pod_of_its_node_again_and_again(pods: Pods) -> None:
+def test_daemon_annotates_a_pod_of_its_node_twice(pods: Pods) -> None:
     train = pods.make("train", "node-a")
     answers = [pods.annotate(train) for _ in range(2)]
 
@@ -78,7 +78,7 @@ def test_daemon_annotates_a_pod_of_its_node_again_and_again(pods: Pods) -> None:
     assert pods.read(train)["metadata"]["annotations"] == {"a": "b", ANNOTATION: "[]"}
 
 
-def test_mirror_pod_of_its_node_is_annotated_by_its_own_steps(pods: Pods) -> None:
+def test_daemon_annotates_a_mirror_pod_of_its_node(pods: Pods) -> None:
     mirror = pods.make("mirror", "node-a")
     pods._api.merge(
         f"/api/v1/namespaces/ml/pods/{mirror.name}",
@@ -90,7 +90,7 @@ def test_mirror_pod_of_its_node_is_annotated_by_its_own_steps(pods: Pods) -> Non
 
 
 @pytest.mark.parametrize("node", ["node-b", None])
-def test_pod_of_another_node_is_refused_in_these_words(pods: Pods, node: str | None) -> None:
+def test_daemon_may_not_annotate_a_pod_of_another_node(pods: Pods, node: str | None) -> None:
     other = pods.make("other", node)
     answer = pods.annotate(other)
 
@@ -105,7 +105,7 @@ def test_token_without_a_node_is_refused(pods: Pods) -> None:
 
 
 @pytest.mark.parametrize("token", ["admin", "kube-system/other/pod-x/node-b"])
-def test_others_are_not_asked(pods: Pods, token: str) -> None:
+def test_policy_does_not_apply_to_other_accounts(pods: Pods, token: str) -> None:
     assert pods.annotate(pods.make("train", "node-a"), token).status == 200
 
 
@@ -146,7 +146,7 @@ def forged(request: Request, **parts: Any) -> Request:
     return replace(request, body=request.body | parts)
 
 
-def test_daemons_events_are_written_and_counted(pods: Pods) -> None:
+def test_daemon_creates_an_event_and_counts_it_up(pods: Pods) -> None:
     train = pods.make("train", "node-a")
     series = Series("node-a")
     first = series.warning(train, "NetworkRefused", "words", datetime.now(UTC))
@@ -172,7 +172,7 @@ def test_other_events_are_refused(pods: Pods, parts: JsonObject) -> None:
     assert answer.message.partition(REFUSED.format("events"))[2].startswith("events must be Railnet's")
 
 
-def test_event_of_another_component_cannot_be_taken_over(pods: Pods, server: Server) -> None:
+def test_event_of_another_component_cannot_be_taken_over(pods: Pods, server: ApiServer) -> None:
     train = pods.make("train", "node-a")
     request = forged(an_event(train), source={"component": "kubelet", "host": "node-a"})
     event = pods.send(request, "admin").object["metadata"]["name"]
@@ -181,14 +181,14 @@ def test_event_of_another_component_cannot_be_taken_over(pods: Pods, server: Ser
     assert answer.message.partition(REFUSED.format("events"))[2].startswith("only Railnet's own events")
 
 
-def test_largest_pod_costs_less_than_an_expression_may(pods: Pods) -> None:
-    """An expression that costs more than its budget (k8s.io/apiserver/pkg/apis/cel) has failed, and what failed is refused."""
+def test_largest_pod_stays_below_the_cost_limit_of_expressions(pods: Pods) -> None:
+    """An expression beyond its cost limit (k8s.io/apiserver/pkg/apis/cel) fails, and then the request is refused."""
     train = pods.make("train", "node-a", LARGEST)
 
     assert (pods.annotate(train).status, pods.annotate(train).message) == (200, "")
 
 
-def test_largest_pod_is_guarded_as_any_other(pods: Pods) -> None:
+def test_policy_applies_to_the_largest_pod(pods: Pods) -> None:
     answer = pods.patch(pods.make("train", "node-a", LARGEST), {"metadata": {"annotations": {"annotation-7": "x"}}})
 
     assert answer.message.endswith(f"only the annotation {ANNOTATION} may be changed")

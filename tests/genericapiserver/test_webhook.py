@@ -1,6 +1,6 @@
-"""overlays/admission in a new API server, which calls `railnet admission`: who is asked about, and what becomes of it.
+"""overlays/admission in a new API server, which calls `railnet admission`: the pods in scope, and their additions.
 
-Pods are dry runs: they go through admission, and nothing is kept.
+Pods are created as dry runs: they go through admission, and are not stored.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from tests.admission.reviewing import applied, ask, patch_of
 from tests.admission.test_near_misses import near_misses_of_goldens
 from tests.genericapiserver.api import JsonObject
 from tests.genericapiserver.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster, essence
-from tests.genericapiserver.server import Server
+from tests.genericapiserver.server import ApiServer
 from training.label_keys import NET1
 from training.operators import OPERATORS
 from training.pod import parse
@@ -24,14 +24,14 @@ CONDITIONS, SELECTORS = "overlays/admission", "overlays/admission-1.27"
 
 @pytest.fixture(scope="module", params=[CONDITIONS, SELECTORS])
 def cluster(
-    server: Server, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    server: ApiServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Cluster]:
     with Cluster(server, request.param, tmp_path_factory.mktemp("replica")) as found:
         yield found
 
 
 def by_configuration(golden: Golden) -> str:
-    """Sort those together for which the helper need not start anew."""
+    """Return the key that sorts pods with one configuration together, so that the helper restarts rarely."""
     return repr(golden.configuration)
 
 
@@ -46,31 +46,31 @@ def test_golden_pod_becomes_what_the_decision_says(cluster: Cluster, golden: Gol
         assert answer.status == decided["status"]["code"]
         assert answer.message.endswith(f'.railnet.io" denied the request: {decided["status"]["message"]}')
     else:
-        # What the API server makes of any pod, it makes of the patched one, in a namespace about which nobody is asked.
+        # The API server sets its own defaults in the patched pod, too. The namespace is out of scope, so the webhook is not called.
         expected = cluster.create(applied(golden.pod, patch_of(decided)), UNWATCHED)
         assert (answer.status, expected.status) == (201, 201), answer.message
         assert essence(answer) == essence(expected)
         assert answer.warnings == decided.get("warnings", [])
 
 
-def pods_of_nobody(folder: str) -> Iterator[tuple[str, JsonObject]]:
-    """Make pods that are one key away from an operator's, and ask for GPUs as those do."""
+def pods_of_no_operator(folder: str) -> Iterator[tuple[str, JsonObject]]:
+    """Yield pods that differ from an operator's in one key, and ask for GPUs as its pods do."""
     for operator in OPERATORS:
         if NET1 in operator.marks:
-            continue  # a label of ours with another value is malformed, and refused
+            continue  # Railnet's label with another value is malformed, and refused
         for how, pod in near_misses_of_goldens(operator):
             by_name = how.endswith("another container") and folder == SELECTORS  # selectors see labels only
             if not by_name and recognise(parse(pod), lambda _: False) is None:
                 yield f"{operator.page}: {how}", pod
 
 
-def test_pods_of_nobody_are_not_asked_about(cluster: Cluster) -> None:
+def test_pods_of_no_operator_cause_no_call(cluster: Cluster) -> None:
     cluster.configure(None)
     cluster.namespace(TRAINING.namespace, None)
     before = cluster.calls()
     statuses = Counter(
         cluster.create(pod, cluster.namespace(pod["metadata"]["namespace"], None)).status
-        for _, pod in pods_of_nobody(cluster.folder)
+        for _, pod in pods_of_no_operator(cluster.folder)
     )
 
     assert statuses.keys() == {201}
@@ -79,11 +79,11 @@ def test_pods_of_nobody_are_not_asked_about(cluster: Cluster) -> None:
     assert cluster.trains()
     assert (cluster.calls() - before).total() == (
         1 if cluster.folder == CONDITIONS else 2
-    )  # it is an indexed Job's, too
+    )  # the pod also has the labels of an indexed Job
 
 
-def test_no_condition_had_no_value(cluster: Cluster, measured: Callable[[str], None]) -> None:
-    """What cannot be evaluated, or costs more than its budget, is refused with failurePolicy: Fail."""
+def test_every_condition_was_evaluated(cluster: Cluster, measured: Callable[[str], None]) -> None:
+    """With failurePolicy: Fail, a pod is refused if a condition cannot be evaluated, or is beyond its cost limit."""
     if cluster.folder == CONDITIONS:
         assert cluster.trains()
         conditions, calls = cluster.milliseconds_of_conditions(), cluster.milliseconds_of_calls()
@@ -92,8 +92,8 @@ def test_no_condition_had_no_value(cluster: Cluster, measured: Callable[[str], N
     assert cluster.metric("apiserver_admission_match_condition_evaluation_errors_total") == []
 
 
-def test_largest_pod_costs_less_than_the_conditions_may(cluster: Cluster) -> None:
-    """256 KiB of annotations are the most there may be, and nobody has 200 containers."""
+def test_largest_pod_stays_below_the_cost_limit_of_conditions(cluster: Cluster) -> None:
+    """256 KiB of annotations are the maximum, and no real pod has 200 containers."""
     pod = TRAINING.pod
     metadata = pod["metadata"] | {"annotations": {f"annotation-{number}": "x" * 8 for number in range(9000)}}
     idle = [{"name": f"idle-{number}", "image": "i", "resources": {"limits": {"cpu": "1"}}} for number in range(200)]
@@ -104,7 +104,7 @@ def test_largest_pod_costs_less_than_the_conditions_may(cluster: Cluster) -> Non
     assert EXPLAINED in answer.object["metadata"]["annotations"]
 
 
-def test_static_pods_image_in_the_api_server_is_not_asked_about(cluster: Cluster) -> None:
+def test_mirror_of_a_static_pod_causes_no_call(cluster: Cluster) -> None:
     pod, namespace = TRAINING.pod, cluster.namespace(TRAINING.namespace, None)
     mirror = pod | {"metadata": pod["metadata"] | {"annotations": {"kubernetes.io/config.mirror": "hash"}}}
     before = cluster.calls()
@@ -115,7 +115,7 @@ def test_static_pods_image_in_the_api_server_is_not_asked_about(cluster: Cluster
         assert cluster.calls() - before == Counter()
 
 
-def test_without_the_helper_training_pods_are_refused_and_others_are_not(cluster: Cluster) -> None:
+def test_without_the_helper_only_training_pods_are_refused(cluster: Cluster) -> None:
     plain = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
     namespace = cluster.namespace(TRAINING.namespace, None)
     cluster.stop()

@@ -1,11 +1,11 @@
-"""What kubelet was answered, read back from its checkpoint."""
+"""The device plugin's answers, read from kubelet's checkpoint."""
 
 import base64
 import json
 
 import pytest
 
-from kubelet.allocations import Answer, parse
+from kubelet.allocations import ContainerAllocation, parse
 from kubelet.api import deviceplugin_pb2 as api
 
 RAIL = "rdma/ib_vf"
@@ -21,14 +21,14 @@ def an_entry(uid: str = "uid-1", resource: str = RAIL, response: object = None, 
     return {"PodUID": uid, "ResourceName": resource, "DeviceIDs": ids, "AllocResp": allocated, **changes}
 
 
-def parsed(*entries: dict[str, object]) -> tuple[Answer, ...]:
+def parsed(*entries: dict[str, object]) -> tuple[ContainerAllocation, ...]:
     raw = json.dumps({"Data": {"PodDeviceEntries": entries}}).encode()
     return parse(raw, "uid-1", frozenset({RAIL}))
 
 
-def test_answer_has_ids_device_nodes_and_environment() -> None:
+def test_allocation_has_ids_device_nodes_and_environment() -> None:
     assert parsed(an_entry()) == (
-        Answer(
+        ContainerAllocation(
             frozenset({"0000:03:00.1", "0000:83:00.1"}),
             frozenset({"/dev/infiniband/uverbs4"}),
             {"NCCL_IB_HCA": "=mlx5_4:1"},
@@ -46,10 +46,12 @@ def test_entry_without_an_answer_is_left_out(response: object) -> None:
 
 
 @pytest.mark.parametrize("response", ["no base64", base64.b64encode(b"\xff\xff").decode()])
-def test_answer_that_is_none_is_told(response: str) -> None:
-    with pytest.raises(ValueError, match="checkpoint is not understood: an AllocResp is not an answer"):
+def test_malformed_answer_is_refused(response: str) -> None:
+    with pytest.raises(
+        ValueError, match="checkpoint is not understood: an AllocResp is not a ContainerAllocateResponse"
+    ):
         parsed(an_entry(response=response))
 
 
-def test_answers_of_other_pods_are_not_even_decoded() -> None:
+def test_answers_of_other_pods_are_not_decoded() -> None:
     assert parsed(an_entry("uid-2", response="no base64")) == ()

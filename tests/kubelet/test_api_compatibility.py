@@ -1,7 +1,7 @@
-"""Our API definitions against kubelet's: field numbers as a table, messages as bytes written by hand.
+"""Railnet's API definitions compared with kubelet's: field numbers as a table, messages as bytes written by hand.
 
-Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}; of
-`cri`, which is a part, kubernetes/cri-api v0.22.17, pkg/apis/runtime/v1alpha2, and v0.36.3, pkg/apis/runtime/v1.
+Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}; for
+`cri`, of which Railnet has a part, kubernetes/cri-api v0.22.17, pkg/apis/runtime/v1alpha2, and v0.36.3, pkg/apis/runtime/v1.
 """
 
 import pytest
@@ -102,7 +102,7 @@ METHODS = {
         "Registration/GetInfo": "InfoRequest -> PluginInfo",
         "Registration/NotifyRegistrationStatus": "RegistrationStatus -> RegistrationStatusResponse",
     },
-    "cri": {},  # whose methods are called by their paths
+    "cri": {},  # kubelet.cri calls its methods by their paths
 }
 FILES = [deviceplugin.DESCRIPTOR, podresources.DESCRIPTOR, pluginregistration.DESCRIPTOR, cri.DESCRIPTOR]
 TYPES = {
@@ -194,10 +194,10 @@ WIRE = {
 
 
 @pytest.mark.parametrize(("message", "wire"), WIRE.values(), ids=WIRE.keys())
-def test_message_is_written_as_kubelet_reads_it(message: Message, wire: bytes) -> None:
+def test_message_is_written_in_kubelets_wire_format(message: Message, wire: bytes) -> None:
     assert message.SerializeToString(deterministic=True) == wire
 
 
 @pytest.mark.parametrize(("message", "wire"), WIRE.values(), ids=WIRE.keys())
-def test_message_is_read_as_kubelet_writes_it(message: Message, wire: bytes) -> None:
+def test_message_is_read_from_kubelets_wire_format(message: Message, wire: bytes) -> None:
     assert type(message).FromString(wire) == message

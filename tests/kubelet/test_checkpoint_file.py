@@ -1,4 +1,4 @@
-"""The checkpoint as a file: read again when it changed, and only then."""
+"""The checkpoint as a file: it is read again only when it has changed."""
 
 import json
 import os
@@ -30,13 +30,13 @@ def write(kubelet: Path, *ids: str, mtime_ns: int = LONG_AGO_NS) -> Path:
     return path
 
 
-def test_read_gives_the_entries(kubelet: Path) -> None:
+def test_read_returns_the_entries(kubelet: Path) -> None:
     write(kubelet, "a")
 
     assert CheckpointFile(kubelet).read() == {"uid-1": {RAIL: {"a"}}}
 
 
-def test_read_gives_the_new_entries_when_kubelet_replaced_the_file(kubelet: Path) -> None:
+def test_read_returns_the_new_entries_when_kubelet_replaced_the_file(kubelet: Path) -> None:
     write(kubelet, "a")
     file = CheckpointFile(kubelet)
     file.read()
@@ -45,7 +45,7 @@ def test_read_gives_the_new_entries_when_kubelet_replaced_the_file(kubelet: Path
     assert file.read() == {"uid-1": {RAIL: {"b"}}}
 
 
-def test_read_gives_the_new_entries_when_the_size_alone_changed(kubelet: Path) -> None:
+def test_read_returns_the_new_entries_when_the_size_alone_changed(kubelet: Path) -> None:
     path = write(kubelet, "a")
     file = CheckpointFile(kubelet)
     file.read()
@@ -70,11 +70,11 @@ def test_read_remembers_nothing_when_the_file_was_written_just_now(kubelet: Path
     assert file.read() is not file.read()
 
 
-def test_read_gives_nothing_when_kubelet_never_allocated_a_device(kubelet: Path) -> None:
+def test_read_returns_nothing_when_kubelet_never_allocated_a_device(kubelet: Path) -> None:
     assert CheckpointFile(kubelet).read() == {}
 
 
-def test_read_gives_the_new_entries_when_the_file_was_gone_for_a_moment(kubelet: Path) -> None:
+def test_read_returns_the_new_entries_when_the_file_was_gone_for_a_moment(kubelet: Path) -> None:
     path = write(kubelet, "a")
     file = CheckpointFile(kubelet)
     file.read()

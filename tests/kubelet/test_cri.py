@@ -1,4 +1,4 @@
-"""The CRI client against a runtime's socket, in either version of the interface."""
+"""The CRI client with a container runtime's socket, in both versions of the API."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ def ask(socket: Path, timeout_seconds: float = 20) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("versions", [("v1",), ("v1alpha2",), ("v1", "v1alpha2")])
-def test_sandboxes_are_listed_by_a_runtime_of_either_version(tmp_path: Path, versions: Iterable[str]) -> None:
+def test_sandboxes_are_listed_by_a_runtime_of_each_version(tmp_path: Path, versions: Iterable[str]) -> None:
     with CriEndpoint(lambda: ("c0ffee", "beef"), tmp_path / "cri.sock", versions):
         assert ask(tmp_path / "cri.sock") == {"c0ffee", "beef"}
 
@@ -27,17 +27,17 @@ def test_runtime_without_sandboxes_lists_none(tmp_path: Path) -> None:
         assert ask(tmp_path / "cri.sock") == frozenset()
 
 
-def test_list_is_not_known_without_a_socket(tmp_path: Path) -> None:
+def test_sandboxes_are_not_ready_without_a_socket(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match=r"does not list its sandboxes: .*cri\.sock"):
         ask(tmp_path / "cri.sock")
 
 
-def test_list_is_not_known_from_a_runtime_that_speaks_another_version(tmp_path: Path) -> None:
+def test_sandboxes_are_not_ready_if_the_runtime_has_another_version(tmp_path: Path) -> None:
     with CriEndpoint(tuple, tmp_path / "cri.sock", ("v2",)), pytest.raises(NotReady):
         ask(tmp_path / "cri.sock")
 
 
-def test_list_is_not_known_from_a_runtime_that_does_not_answer_in_time(tmp_path: Path) -> None:
+def test_sandboxes_are_not_ready_if_the_runtime_does_not_answer_in_time(tmp_path: Path) -> None:
     answer = threading.Event()
 
     def listed() -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The generated modules in the tree are what scripts/generate writes."""
+"""The generated modules of the tree are those that scripts/generate writes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The pod-resources client against a kubelet's socket."""
+"""The pod-resources client with a kubelet's socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -78,13 +78,13 @@ def test_devices_are_only_those_of_the_pod(tmp_path: Path) -> None:
     assert ask(kubelet, tmp_path) == []
 
 
-def test_devices_ignore_a_removed_pod_of_the_name_when_it_has_none(tmp_path: Path) -> None:
+def test_devices_ignore_a_pod_of_the_same_name_without_devices(tmp_path: Path) -> None:
     kubelet = Kubelet(a_pod(main={}), a_pod(main={RAIL: ["a"]}))
 
     assert ask(kubelet, tmp_path) == [(RAIL, "a")]
 
 
-def test_devices_are_not_ready_when_two_pods_of_the_name_have_some(tmp_path: Path) -> None:
+def test_devices_are_not_ready_when_two_pods_of_the_same_name_have_devices(tmp_path: Path) -> None:
     kubelet = Kubelet(a_pod(main={RAIL: ["a"]}), a_pod(main={RAIL: ["b"]}))
 
     with pytest.raises(NotReady, match="lists 2 pods ml/train-0"):

@@ -16,7 +16,7 @@ from cni.host.errors import CniError
 from cni.locks import PerKey
 from cni.request import Request, primary_as_recorded
 from cni.verbs import add, check, delete, gc
-from kubelet.allocations import Answer
+from kubelet.allocations import ContainerAllocation
 from tests.cni.executable import CONF, ENVIRON, PRIMARY
 from tests.cni.host.runner import Runner
 from tests.vf.builders import FIRST, a_record, an_attachment
@@ -48,7 +48,7 @@ class Sandbox:
         self.journal: dict[str, Record] = {}
         self.one_at_a_time = PerKey()
         self.ipam: Ipam | None = None
-        self.answered: tuple[Answer, ...] = ()
+        self.answered: tuple[ContainerAllocation, ...] = ()
         self.differs: str | None = None
         self.uncollected: list[str] = []
         self._vfs = vfs
@@ -66,7 +66,7 @@ class Sandbox:
     def refuse_others(self, vfs: tuple[PciAddress, ...], holder: Callable[[PciAddress], str | None]) -> None:
         pass
 
-    def answers(self, request: Request) -> tuple[Answer, ...]:
+    def answers(self, request: Request) -> tuple[ContainerAllocation, ...]:
         return self.answered
 
     async def drive(self, steps: Generator[Exec, Output, Result]) -> Result:
@@ -249,7 +249,7 @@ def test_add_that_fails_gives_the_ipam_plugins_addresses_back(root: Path, fails:
 
 def test_rail_whose_container_would_get_other_devices_is_taken_back_before_anything_runs(root: Path) -> None:
     sandbox = Sandbox((FIRST,))
-    sandbox.answered = (Answer(frozenset({str(FIRST)}), frozenset({"/dev/infiniband/uverbs9"}), {}),)
+    sandbox.answered = (ContainerAllocation(frozenset({str(FIRST)}), frozenset({"/dev/infiniband/uverbs9"}), {}),)
 
     with pytest.raises(Unusable, match="uverbs9"):
         run_add(sandbox, root)
