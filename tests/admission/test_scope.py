@@ -68,7 +68,7 @@ def holds(expression: str, pod: str) -> bool:
     return bool(program(expression).evaluate({"object": celpy.json_to_cel(json.loads(pod))}))
 
 
-def asked(configuration: JsonObject, pod: JsonObject, net1: bool | None, namespace: str = "ml") -> list[JsonObject]:
+def calls_for(configuration: JsonObject, pod: JsonObject, net1: bool | None, namespace: str = "ml") -> list[JsonObject]:
     """Return the entries that the API server would call; an expression that fails is an error, as in the API server."""
     of_namespace = {"kubernetes.io/metadata.name": namespace, **NAMESPACE_LABELS[net1]}
     found = [
@@ -93,7 +93,7 @@ def assert_calls_fit_the_review(
 ) -> list[JsonObject]:
     """Assert that a pod without a call gets nothing from a review, and that each call gets the answer for the pod's namespace."""
     answer = ask(pod, policy, net1, namespace)
-    called = asked(configuration, pod, net1, namespace)
+    called = calls_for(configuration, pod, net1, namespace)
     if not called:
         assert answer["allowed"]
         assert "patch" not in answer
@@ -151,10 +151,10 @@ def test_pods_that_differ_from_an_operators_in_one_key_cause_no_call(operator: O
     assert len(near) >= 10
     for how, pod in near:
         for net1 in (None, True):
-            assert bool(asked(CONDITIONS, pod, net1)) is in_scope(pod, net1), how
+            assert bool(calls_for(CONDITIONS, pod, net1)) is in_scope(pod, net1), how
             labelled = pod["metadata"]["labels"].get(NET1) not in (None, "false")
             known = any(marked(row, pod) for row in OPERATORS)
-            assert bool(asked(SELECTORS, pod, net1)) is (labelled or known), how
+            assert bool(calls_for(SELECTORS, pod, net1)) is (labelled or known), how
 
 
 @BOTH
@@ -163,7 +163,7 @@ def test_pods_of_no_operator_cause_no_call(configuration: JsonObject):
     for _ in range(500):
         pod = a_pod_of_no_operator(random)
         labelled = (pod["metadata"]["labels"] or {}).get(NET1) not in (None, "false")
-        assert bool(asked(configuration, pod, random.choice((None, True, False)))) is labelled, pod
+        assert bool(calls_for(configuration, pod, random.choice((None, True, False)))) is labelled, pod
 
 
 LABELS = (None, None, None, "true", "false", "yes", "")
@@ -174,7 +174,7 @@ ANNOTATIONS = {
     "sidecar.istio.io/inject": "false",
     "kubernetes.io/config.mirror": "x",
 }
-ASKED = (
+QUANTITIES = (
     {},
     {"cpu": "1", "hugepages-2Mi": "1Gi"},
     {"nvidia.com/gpu": "8"},
@@ -193,12 +193,12 @@ def changed_goldens(random: Random) -> Iterator[JsonObject]:
         pod["metadata"]["annotations"] = {key: ANNOTATIONS[key] for key in ANNOTATIONS if random.random() < 0.1} or None
         if random.random() < 0.7:
             for container in pod["spec"]["containers"]:
-                quantities = random.choice(ASKED)
+                quantities = random.choice(QUANTITIES)
                 container["resources"] = random.choice(
                     ({}, {"limits": quantities, "requests": quantities}, {"requests": quantities})
                 )
         if random.random() < 0.2:
-            quantities, life = random.choice(ASKED), random.choice(("Always", None))
+            quantities, life = random.choice(QUANTITIES), random.choice(("Always", None))
             sidecar = {"name": "sidecar", "restartPolicy": life, "resources": {"limits": quantities}}
             pod["spec"]["initContainers"] = [*pod["spec"].get("initContainers", ()), sidecar]
         if random.random() < 0.2:
@@ -212,8 +212,8 @@ def test_each_pod_in_scope_causes_one_call(seed: int):
     for pod in changed_goldens(random):
         net1 = random.choice((None, True, False))
         static = "kubernetes.io/config.mirror" in (pod["metadata"]["annotations"] or {})
-        by_conditions = asked(CONDITIONS, pod, net1)
-        by_selectors = asked(SELECTORS, pod, net1)
+        by_conditions = calls_for(CONDITIONS, pod, net1)
+        by_selectors = calls_for(SELECTORS, pod, net1)
 
         assert len(by_conditions) == in_scope_or_malformed(pod, net1), pod
         assert by_selectors or not by_conditions, pod
@@ -235,7 +235,7 @@ def in_scope_or_malformed(pod: JsonObject, net1: bool | None) -> bool:
 def test_pod_with_the_label_is_in_scope_in_every_namespace(configuration: JsonObject, net1: bool | None):
     pod = {"metadata": {"name": "p", "labels": {NET1: "true"}}, "spec": {"containers": [{"name": "c"}]}}
 
-    (entry,) = asked(configuration, pod, net1)
+    (entry,) = calls_for(configuration, pod, net1)
 
     assert entry["name"] == "label.railnet.io"
     assert "patch" in ask(pod, net1=PATHS[entry["clientConfig"]["service"]["path"]])
@@ -246,7 +246,7 @@ def test_pod_with_the_label_is_in_scope_in_every_namespace(configuration: JsonOb
 def test_pods_that_must_start_without_the_webhook_are_out_of_scope(configuration: JsonObject, namespace: str):
     for golden in GOLDENS:
         for net1 in (None, True):
-            assert asked(configuration, golden.pod, net1, namespace) == []
+            assert calls_for(configuration, golden.pod, net1, namespace) == []
 
 
 @BOTH
@@ -254,7 +254,7 @@ def test_webhooks_own_pods_are_out_of_scope_where_namespaces_have_no_name_label(
     """Kubernetes 1.20 does not set the label `kubernetes.io/metadata.name` on namespaces."""
     manifest = yaml.safe_load((ROOT / "overlays/admission/server/deployment.yaml").read_text())
 
-    assert asked(configuration, manifest["spec"]["template"], None, namespace="") == []
+    assert calls_for(configuration, manifest["spec"]["template"], None, namespace="") == []
 
 
 def test_every_operator_has_its_entries_among_the_selectors():

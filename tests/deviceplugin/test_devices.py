@@ -38,9 +38,9 @@ def test_offer_has_a_reason_when_the_devices_of_a_free_vf_are_missing() -> None:
 
 
 def test_offers_have_the_nodes_reason_when_there_is_one() -> None:
-    offered = offers(DEFAULT, POOL, VfTable(two_rails()), "our configuration is not the active one")
+    offered = offers(DEFAULT, POOL, VfTable(two_rails()), "Railnet's configuration is not the active one")
 
-    assert {offer.reason for offer in offered} == {"our configuration is not the active one"}
+    assert {offer.reason for offer in offered} == {"Railnet's configuration is not the active one"}
 
 
 def test_vf_without_a_pf_is_offered_as_a_separate_rail() -> None:

@@ -176,7 +176,7 @@ def test_list_and_watch_sends_the_list_again_when_the_nodes_reason_changed(node:
         stream = kubelet.watch()
         await stream.next()
 
-        node.node_reason = "our configuration is not the active one"
+        node.node_reason = "Railnet's configuration is not the active one"
         node.service.changed()
 
         assert set((await stream.next()).values()) == {"Unhealthy"}
