@@ -1,8 +1,8 @@
 """What a container gets with its VFs: device nodes and environment.
 
 Pure. Kubelet asks before the pod's sandbox exists, and keeps the answer for the pod's life. So the answer contains only facts that stay
-true after the VF is attached: the RDMA device's name and character devices, which do not change in shared RDMA netns mode. Not here: sending
-the answer to kubelet (`deviceplugin.service`).
+true after the VF is attached: the RDMA device's name and character devices, which do not change in shared RDMA netns mode. Not here:
+sending the answer to kubelet (`deviceplugin.service`).
 """
 
 import json

@@ -21,8 +21,8 @@ _LINK_TYPES: dict[LinkLayer, LinkType] = {"InfiniBand": "infiniband", "Ethernet"
 class Selector:
     """The conditions for a VF: it must have one value of each list; an empty list is no condition.
 
-    `vendor` and `device` are the VF's PCI ids and `pf_device` is its PF's, in hexadecimal with or without `0x`. `driver` is the VF's driver,
-    `pf` its PF's address. A VF whose PF is not on this node matches no `pf` and no `pf_device`.
+    `vendor` and `device` are the VF's PCI ids and `pf_device` is its PF's, in hexadecimal with or without `0x`. `driver` is the VF's
+    driver, `pf` its PF's address. A VF whose PF is not on this node matches no `pf` and no `pf_device`.
     """
 
     link_type: tuple[LinkType, ...] = ()

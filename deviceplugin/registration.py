@@ -5,15 +5,16 @@ Here: the socket's life and the Registration API. Not here: the device plugin AP
 How kubelet uses the folder (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
 
 - `pluginwatcher/plugin_watcher.go`: kubelet creates the folder. It dials every socket that appears in it (inotify's create event, which a
-  rename into the folder causes, too), and when it starts, every socket that exists. So a restarted kubelet finds the plugin by itself. Kubelet
-  ignores names that begin with a dot. The removal of a socket ends the plugin.
-- `operationexecutor/operation_generator.go`: GetInfo must answer within one second. `endpoint` is the path, as kubelet sees it, of the socket
-  that serves the plugin's API; if it is empty, kubelet uses the socket that it found. So kubelet and the daemon must see the same path, and the
-  folder is mounted at its own path. Kubelet reports the result by NotifyRegistrationStatus. It retries a failure after growing pauses; a new
-  socket is tried at once.
+  rename into the folder causes, too), and when it starts, every socket that exists. So a restarted kubelet finds the plugin by itself.
+  Kubelet ignores names that begin with a dot. The removal of a socket ends the plugin.
+- `operationexecutor/operation_generator.go`: GetInfo must answer within one second. `endpoint` is the path, as kubelet sees it, of the
+  socket that serves the plugin's API; if it is empty, kubelet uses the socket that it found. So kubelet and the daemon must see the same
+  path, and the folder is mounted at its own path. Kubelet reports the result by NotifyRegistrationStatus. It retries a failure after
+  growing pauses; a new socket is tried at once.
 - `pluginwatcher/monitor.go`: newer kubelets repeat GetInfo every ten seconds, and drop a plugin that fails it twice.
-- `cm/devicemanager/plugin/v1beta1/handler.go`: older kubelets identify a plugin by its resource alone, so the end of an old socket ends the
-  new one (kubernetes/kubernetes#121994). So no name is used twice, and the sockets of an earlier start are removed before the new one appears.
+- `cm/devicemanager/plugin/v1beta1/handler.go`: older kubelets identify a plugin by its resource alone, so the end of an old socket ends
+  the new one (kubernetes/kubernetes#121994). So no name is used twice, and the sockets of an earlier start are removed before the new one
+  appears.
 """
 # ruff: noqa: ARG002, N802 (gRPC calls these methods by the names and with the arguments of the .proto file)
 

@@ -3,9 +3,9 @@
 Here: parsing the file's bytes. Not here: reading and caching the file (`kubelet.checkpoint_file`), and the meaning of a device. This module
 also runs on the host, in the plugin executable when there is no daemon, so it imports only `json`, and only when it parses.
 
-Source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go (`Data`, `PodDevicesEntry`). The checksum is a hash of
-Go's rendering of the values, and is not checked here. Kubelet replaces the file by rename (pkg/kubelet/util/store/filestore.go), so a reader
-never sees half a file.
+Source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go (`Data`, `PodDevicesEntry`). The checksum is a hash
+of Go's rendering of the values, and is not checked here. Kubelet replaces the file by rename (pkg/kubelet/util/store/filestore.go), so a
+reader never sees half a file.
 """
 
 Entries = dict[str, dict[str, set[str]]]  # pod UID → resource → device ids, united over the pod's containers

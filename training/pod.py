@@ -6,14 +6,14 @@ from typing import Any
 
 from vf.errors import Misconfigured
 
-# This annotation marks the API server's mirror of a static pod: kubelet runs the pod from its file, so changes to the mirror have no effect.
+# This annotation marks the API server's mirror of a static pod: kubelet runs the pod from its file, so changing the mirror has no effect.
 _MIRROR = "kubernetes.io/config.mirror"
 _OS = "kubernetes.io/os"
 
 # The domain nvidia.com also has network devices (hostdev, resources of its RDMA plugin), so not all of its resources are GPUs.
 _NVIDIA = "nvidia.com"
 _NVIDIA_SHARED = ("gpu.shared", "mig-")
-# GPUs by their kernel driver. Other resources of this domain count thousandths, tiles or memory of a GPU, or give a monitor access to all.
+# GPUs by their kernel driver. Other resources of this domain count thousandths, tiles or memory, or give a monitor access to all GPUs.
 _INTEL = ("gpu.intel.com/i915", "gpu.intel.com/xe")
 # Whole devices of domains that also have resources for memory and cores: volcano-sh/volcano, VolcanoGPUNumber in
 # devices/nvidia/gpushare/type.go and docs/user-guide/how_to_use_volcano_vgpu.md; docs.habana.ai, "Intel Gaudi Device Plugin for Kubernetes".
