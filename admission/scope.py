@@ -18,10 +18,8 @@ Requirement = dict[str, Any]
 
 NAME = "railnet-admission"  # the name of the webhook configuration, and of the Service
 NAMESPACE = "railnet"
-PLAIN, LABELLED = (
-    "/pods",
-    "/pods/net1",
-)  # the paths for pods in namespaces without the label, and where the label is "true"
+# The paths for pods in namespaces without the label, and in namespaces whose label is "true".
+PLAIN, LABELLED = "/pods", "/pods/net1"
 
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
 # Kubernetes 1.21 and newer set this label on each namespace.

@@ -24,12 +24,8 @@ from admission.tls import Shown
 _log = logging.getLogger(__name__)
 # The label of the pod's namespace, by path: the webhook configuration has an entry for each value (`admission.scope`).
 PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
-_REQUEST_SECONDS = (
-    10.0  # for a handshake, for the first request, and for each body; a webhook's timeout is ten at most, too
-)
-_LARGE_BODY_SECONDS = (
-    2.0  # for the rest of a body that has one of the places for large bodies, since other bodies wait for it
-)
+_REQUEST_SECONDS = 10.0  # for a handshake, the first request, and each body; a webhook's timeout is at most 10 s, too
+_LARGE_BODY_SECONDS = 2.0  # for the rest of a body that holds a place for large bodies; other bodies wait for the place
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90 s; the client should be the first to close
 _LINGER_SECONDS = 2.0  # for a client that still sends a body that has been refused
 _LAST_ANSWER_SECONDS = 0.1  # for an answer that is being written when the server closes

@@ -13,9 +13,8 @@ from vf.errors import NotReady
 
 # containerd up to 1.5 has only v1alpha2, 1.6 and 1.7 have both, 2 has only v1 (containerd, RELEASES.md).
 _SERVICES = ("runtime.v1.RuntimeService", "runtime.v1alpha2.RuntimeService")
-_OPTIONS = (
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-)  # the limit that kubelet uses (pkg/kubelet/cri/remote/utils.go)
+# The limit that kubelet uses (pkg/kubelet/cri/remote/utils.go).
+_OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 
 
 async def sandboxes(socket: Path, timeout_seconds: float) -> frozenset[str]:
