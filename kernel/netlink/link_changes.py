@@ -32,7 +32,7 @@ Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
 
 
 async def watch(watched: Callable[[], Collection[int]], look: Look) -> None:
-    """Call `look` with the watched links whose state has changed, by ifindex, until cancelled.
+    """Call `look` with the watched links that the kernel reports, by ifindex, until cancelled.
 
     A state is None where no message has it: the link is gone, or must be read. The first call names all watched links so, as
     does the next call after messages were lost or the socket could not be read: it is then opened again.
@@ -63,18 +63,17 @@ class _Lost(Exception):
 
 
 class _Changes:
-    """The changes of watched links since they were last taken."""
+    """What was reported of watched links since it was last taken."""
 
     def __init__(self, route: IPRSocket, watched: Callable[[], Collection[int]]) -> None:
         self._route, self._watched = route, watched
-        self._states: dict[int, PfLink | None] = {}
         self._changed: dict[int, PfLink | None] = dict.fromkeys(watched())
         self._news = asyncio.Event()
         self._news.set()
         self._error: OSError | None = None
 
     async def wait(self) -> Mapping[int, PfLink | None]:
-        """Wait until a watched link has changed, and take the newest states of those that have.
+        """Wait until a watched link is reported, and take the newest states of those that were.
 
         Raises:
             _Lost, _Broken: the socket is of no more use.
@@ -106,11 +105,9 @@ class _Changes:
         # A bridge's messages about its ports are AF_BRIDGE's, and have no carrier.
         if kind not in (RTM_NEWLINK, RTM_DELLINK) or family != AF_UNSPEC or ifindex not in self._watched():
             return
-        state = None if kind == RTM_DELLINK else self._state(datagram)
-        if state is None or self._states.get(ifindex) != state:
-            self._states[ifindex] = state
-            self._changed[ifindex] = state
-            self._news.set()
+        # A message that repeats the last one counts: the caller may have read, in between, what no message has reported.
+        self._changed[ifindex] = None if kind == RTM_DELLINK else self._state(datagram)
+        self._news.set()
 
     def _state(self, datagram: bytes) -> PfLink | None:
         """Decode a message; None where it is not understood, which counts as a change."""
