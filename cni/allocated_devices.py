@@ -1,7 +1,7 @@
-"""Whether kubelet's containers will get the RDMA devices of the VFs that ADD attaches.
+"""Check that the pod's containers will get the RDMA devices of the VFs that ADD attaches.
 
-kubelet keeps Allocate's answer for the pod's life. A driver that is bound again in between gives the VF another RDMA
-device and other character devices: the container would open somebody else's.
+kubelet keeps the answer to Allocate for the pod's life. If a VF's driver is bound again in between, the VF has another RDMA
+device and other character devices: the container would open the devices of another VF.
 """
 
 import os
@@ -20,9 +20,9 @@ _REMEDY = "its driver was bound again since kubelet asked; delete the pod, so th
 
 
 def check(answers: Iterable[ContainerAllocation], attachments: Iterable[Attachment], root: Path) -> None:
-    """Compare each VF's RDMA device with what its container was answered; `root` is the host's mount namespace.
+    """Compare each VF's RDMA device with the answer to its container's Allocate; `root` is the host's mount namespace.
 
-    A pool without RDMA answers no device nodes, and then there is nothing to compare.
+    The answer for a pool without RDMA has no device nodes, and then there is nothing to compare.
 
     Raises:
         Unusable: they differ; the message names the first difference.
@@ -34,7 +34,7 @@ def check(answers: Iterable[ContainerAllocation], attachments: Iterable[Attachme
 
 
 def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocation, root: Path) -> None:
-    # As while its driver is bound again: nobody knows what it will have, and the nodes may be another's.
+    # As while its driver is bound again: its next device is unknown, and the nodes may be another VF's.
     if uverbs is None:
         raise Unusable(
             f"VF {one.vf} has no RDMA device now, but its container gets {_listed(answer.device_nodes)}: is its driver's "
@@ -45,7 +45,7 @@ def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocati
         raise Unusable(f"VF {one.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}")
     hcas = answer.envs.get("NCCL_IB_HCA", "").lstrip("=").split(",")
     if hcas != [""] and f"{one.rdma}:1" not in hcas:
-        raise Unusable(f"VF {one.vf} is {one.rdma} now, but its container is told {_listed(hcas)}: {_REMEDY}")
+        raise Unusable(f"VF {one.vf} is {one.rdma} now, but its container gets NCCL_IB_HCA={_listed(hcas)}: {_REMEDY}")
     found = _numbers(below(root, path))
     if found != (uverbs.major, uverbs.minor):
         numbers = "no character device" if found is None else f"{found[0]}:{found[1]}"

@@ -1,4 +1,4 @@
-"""Work that must not be cut short: a thread cannot be stopped half-way, and half a frame makes nonsense of the next."""
+"""Finish work that must not stop half-way, in spite of cancellation: a frame on the socket, a system call in a thread."""
 
 import asyncio
 import threading
@@ -11,18 +11,21 @@ _Result = TypeVar("_Result")
 async def to_the_end(
     work: Coroutine[Any, Any, _Result] | asyncio.Task[_Result], ending_seconds: float | None = None
 ) -> _Result:
-    """Await work; a cancellation is raised only after it has ended, or after `ending_seconds` more, when it is cut short."""
+    """Await the work. A cancellation is raised only after the work has ended.
+
+    If the work has not ended `ending_seconds` after the cancellation, the work itself is cancelled.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,), timeout=ending_seconds)
-        task.cancel()  # else it would read or write beside whoever comes next
+        task.cancel()  # else it would read from the socket or write to it beside the caller's next work
         raise
 
 
 async def until_stopped(work: Callable[[threading.Event], _Result]) -> _Result:
-    """Do work in a thread; a cancellation sets its event, and is raised after it has ended, which it then does soon."""
+    """Do the work in a thread. A cancellation sets the event that the work gets, and is raised after the work has ended."""
     stopped = threading.Event()
     task = asyncio.create_task(asyncio.to_thread(work, stopped))
     try:

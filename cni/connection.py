@@ -1,4 +1,7 @@
-"""The executable of one request, as the daemon's hands on the host: execute this plugin there, tell me what came of it."""
+"""The daemon's end of one connection: receives REQUEST, sends EXEC, receives OUTPUT, sends DONE.
+
+The plugin executable at the other end runs delegates on the host. When a request ends, and what it means, is not decided here.
+"""
 
 import asyncio
 import os
@@ -13,7 +16,7 @@ from cni.host import chain, frames
 from cni.host.environment import DEL
 from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
 from cni.host.frames import FrameError
-from cni.timing import stage
+from cni.timing import timed
 
 _Result = TypeVar("_Result")
 
@@ -25,42 +28,38 @@ _ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
 
 
 class ExecutableGone(Exception):
-    """Nobody is at the other end any more: the runtime takes the request for failed, whatever is answered."""
-
-
-class Queried(Exception):
-    """No executable is at the other end: somebody asks what the daemon knows, and waits for `answer`."""
+    """The executable has ended or does not read: the runtime takes the request for failed, whatever is answered."""
 
 
 class ExecutableConnection:
     """One connection from an executable. Owns its socket and, until `close`, the netns descriptor that came with it."""
 
-    def __init__(self, connection: socket.socket, delegate_seconds: float, places: DelegateSlots) -> None:
+    def __init__(self, connection: socket.socket, delegate_seconds: float, slots: DelegateSlots) -> None:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._delegate_seconds = delegate_seconds
-        self._places = places
+        self._slots = slots
         self._number = 0
-        self._inbox = b""  # what has arrived of a frame: a wait that is cut short loses nothing
+        self._inbox = b""  # what has arrived of a frame: a wait that is cancelled loses nothing
         self._reading = False
         self._gone: str | None = None
         self._arrived: asyncio.Future[None] | None = None
         self._raw_environment: dict[bytes, bytes] = {}
         self.netns_fd: int | None = None
-        self._tell_gone: Callable[[], None] = _tell_nobody
+        self._on_gone: Callable[[], None] = _do_nothing
 
-    def when_gone(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called when the executable goes away before it has its answer, whatever is done for it at that moment."""
-        self._tell_gone = tell
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Call `act` as soon as the executable goes away before it has its answer."""
+        self._on_gone = act
         if self._gone is not None:
-            tell()
+            act()
 
     def close(self) -> None:
         """Close what is owned; the executable sees the end of the connection."""
         self._close_netns()
         self._stop_reading()
         if self._socket.fileno() >= 0:
-            # Half a frame that nobody has read must not be waited for under a number that is another's by and by.
+            # A frame may be half sent: its writer must not stay registered under a number that another socket gets next.
             self._loop.remove_writer(self._socket)
         self._socket.close()
 
@@ -69,28 +68,28 @@ class ExecutableConnection:
             os.close(self.netns_fd)
             self.netns_fd = None
 
-    async def request(self) -> tuple[dict[bytes, bytes], bytes]:
-        """Receive the REQUEST; gives the executable's environment and stdin, and keeps the descriptor.
+    async def request(self) -> tuple[dict[bytes, bytes], bytes] | None:
+        """Receive the first frame. Return a REQUEST's environment and stdin, and keep its descriptor; None for a QUERY.
 
         Raises:
-            FrameError: something else came. Queried: a QUERY came. ExecutableGone, TimeoutError: the executable is gone or stuck.
+            FrameError: another frame came. ExecutableGone, TimeoutError: the executable is gone or stuck.
         """
         async with asyncio.timeout(_FRAME_SECONDS):
             await self._receive_descriptor()
             kind, payload = await self._receive()
         if kind == frames.QUERY:
-            raise Queried
+            return None
         if kind != frames.REQUEST:
             raise FrameError(f"frame {kind} came in place of REQUEST")
         environ, stdin = frames.parse_blobs(payload, 2)
         self._raw_environment = frames.parse_environ(environ)
         return self._raw_environment, stdin
 
-    async def shake(self, limit_seconds: float) -> None:
-        """Say HELLO and wait for GO: only then does the executable still want it.
+    async def handshake(self, limit_seconds: float) -> None:
+        """Send HELLO with the request's time limit, and receive GO: the executable still waits for an answer.
 
         Raises:
-            FrameError, ExecutableGone, TimeoutError: it does not.
+            FrameError, ExecutableGone, TimeoutError: it does not wait any more.
         """
         await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)))
         async with asyncio.timeout(_FRAME_SECONDS):
@@ -99,10 +98,10 @@ class ExecutableConnection:
             raise FrameError(f"frame {kind} came in place of GO")
 
     async def drive(self, steps: Generator[chain.Exec, chain.Output, _Result]) -> _Result:
-        """Have everything a chain yields executed on the host; gives the chain's result.
+        """Have the executable run everything that a chain yields. Return the chain's result.
 
-        What cuts a step short is thrown into the chain, which undoes what ran before it is raised here. Only without
-        an executable, or with one that makes no sense, nothing can be undone.
+        An error of a step, or a cancellation, is thrown into the chain, which undoes what ran; then it is raised here.
+        Without an executable, or with one that breaks the protocol, nothing can be undone.
 
         Raises:
             CniError: what the chain raises. ExecutableGone, FrameError.
@@ -129,28 +128,28 @@ class ExecutableConnection:
             raise
 
     async def done(self, status: int, stdout: bytes) -> None:
-        """Have the executable print and exit; the netns descriptor is closed before it is told.
+        """Close the netns descriptor, then have the executable print the answer and exit.
 
         Raises:
-            ExecutableGone: nobody will know the answer.
+            ExecutableGone: the answer cannot be delivered.
         """
         self._close_netns()
         await self.done_early(status, stdout)
 
     async def done_early(self, status: int, stdout: bytes) -> None:
-        """Have the executable print and exit while something is still done, which needs the netns descriptor until `close`.
+        """Have the executable print the answer and exit, and keep the netns descriptor until `close`: work still needs it.
 
         Raises:
-            ExecutableGone: nobody will know the answer.
+            ExecutableGone: the answer cannot be delivered.
         """
-        self._tell_gone = _tell_nobody
+        self._on_gone = _do_nothing
         await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
 
     async def answer(self, report: bytes) -> None:
         """Answer a QUERY.
 
         Raises:
-            FrameError: it is larger than a frame may be. ExecutableGone: nobody waits for it any more.
+            FrameError: it is larger than a frame may be. ExecutableGone: the client does not wait for it any more.
         """
         await self._send(frames.ANSWER, report)
 
@@ -163,13 +162,13 @@ class ExecutableConnection:
             raise CniError(
                 DELEGATE_BROKE, f"configuration and prevResult for plugin {step.plugin!r} are larger than 1 MiB"
             )
-        async with self._places.held(_urgency(step, self._number)):
-            with stage("delegate"):
+        async with self._slots.slot(_urgency(step, self._number)):
+            with timed("delegate"):
                 return await self._executed(number, payload)
 
     async def _executed(self, number: bytes, payload: bytes) -> chain.Output:
         try:
-            await self._send(frames.EXEC, payload)  # who is cancelled meanwhile has sent all of it: the plugin runs
+            await self._send(frames.EXEC, payload)  # a cancellation comes after the whole frame: the plugin runs
             async with asyncio.timeout(self._delegate_seconds):
                 return await self._output(number)
         except TimeoutError:
@@ -184,7 +183,7 @@ class ExecutableConnection:
             async with asyncio.timeout(_ENDING_SECONDS):
                 output = await self._output(number)
         except TimeoutError:
-            raise ExecutableGone("the executable does not end what it was told to kill") from None
+            raise ExecutableGone("the executable has not ended the delegate after a KILL") from None
         return chain.Output(chain.TIMED_OUT, output.stdout, output.stderr)
 
     async def _output(self, number: bytes) -> chain.Output:
@@ -197,13 +196,13 @@ class ExecutableConnection:
     async def _send(self, kind: int, payload: bytes = b"") -> None:
         frame = frames.frame(kind, payload)
         try:
-            # Nearly always all of it: a task, a shield and a timer for what a socket's buffer takes cost 50 µs, thrice an ADD.
+            # Nearly always the socket's buffer takes all of it. A task, a shield and a timer would cost 50 µs, thrice an ADD.
             left = frame[self._sent(frame) :]
             if left:
                 async with asyncio.timeout(_FRAME_SECONDS):
-                    # Half a frame would make nonsense of the next one: a cancellation waits for the whole.
+                    # After half a frame the peer could not read the next one: a cancellation waits for the whole.
                     await to_the_end(self._loop.sock_sendall(self._socket, left), _ENDING_SECONDS)
-        except OSError as error:  # TimeoutError included: it does not read
+        except OSError as error:  # TimeoutError included: the executable does not read
             raise ExecutableGone(str(error) or "the executable reads nothing") from None
 
     def _sent(self, frame: bytes) -> int:
@@ -213,22 +212,16 @@ class ExecutableConnection:
             return 0
 
     async def _receive(self) -> tuple[int, bytes]:
-        await self._fill(frames.HEADER_BYTES)
-        kind, length = frames.parse_header(self._inbox[: frames.HEADER_BYTES])
-        end = frames.HEADER_BYTES + length
-        await self._fill(end)
-        payload, self._inbox = self._inbox[frames.HEADER_BYTES : end], self._inbox[end:]
-        if self._gone is None:
-            self._read_on()
-        return kind, payload
-
-    async def _fill(self, count: int) -> None:
-        while len(self._inbox) < count:
+        while frames.missing(self._inbox):
             if self._gone is not None:
                 raise ExecutableGone(self._gone)
             self._read_on()
             self._arrived = self._loop.create_future()
             await self._arrived
+        kind, payload, self._inbox = frames.first(self._inbox)
+        if self._gone is None:
+            self._read_on()
+        return kind, payload
 
     def _read_on(self) -> None:
         if not self._reading:
@@ -241,7 +234,7 @@ class ExecutableConnection:
             self._reading = False
 
     def _read(self) -> None:
-        """Take what has come; all the time, so that an executable's end is noticed whatever is being done for it."""
+        """Take what has arrived; always, so that the executable's end is seen whatever its request waits for."""
         try:
             chunk = self._socket.recv(_CHUNK)
         except BlockingIOError:
@@ -254,21 +247,21 @@ class ExecutableConnection:
             return
         self._inbox += chunk
         if len(self._inbox) > _MAX_INBOX:
-            self._stop_reading()  # more than any frame, and nobody waits for it: the socket's buffer may fill up
+            self._stop_reading()  # more than any frame: the rest stays in the socket's buffer
         self._wake()
 
     def _end(self, why: str) -> None:
         self._stop_reading()
         self._gone = why
         self._wake()
-        self._tell_gone()
+        self._on_gone()
 
     def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():  # cancelled in the very round that reported the data
+        if self._arrived is not None and not self._arrived.done():  # cancelled in the same round of the loop
             self._arrived.set_result(None)
 
     async def _receive_descriptor(self) -> None:
-        # A descriptor arrives with the first byte it was sent with, so the first receive must be the one for it.
+        # A descriptor arrives with the first byte of its message, so the first receive must be the one that takes it.
         await _readable(self._socket, self._loop)
         # Not socket.recv_fds: Python 3.11's drops the flags, and a child of the daemon would pin the namespace.
         room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)  # CMSG_SPACE would round up to two
@@ -282,18 +275,18 @@ class ExecutableConnection:
 async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
     ready: asyncio.Future[None] = loop.create_future()
 
-    def tell() -> None:
-        if not ready.done():  # cancelled in the very round that reported the data
+    def wake() -> None:
+        if not ready.done():  # cancelled in the same round of the loop
             ready.set_result(None)
 
-    loop.add_reader(connection, tell)
+    loop.add_reader(connection, wake)
     try:
         await ready
     finally:
         loop.remove_reader(connection)
 
 
-def _tell_nobody() -> None:
+def _do_nothing() -> None:
     pass
 
 

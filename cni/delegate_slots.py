@@ -1,8 +1,8 @@
-"""How many delegates are at work at once on this node, and who comes next.
+"""Bound the delegates that run at the same time on this node, and choose the next one by urgency.
 
-A place is for work, not for waiting: who waits for a port or for a VF has none, and a delegate that has been at it for long
-hangs, or waits for something itself, such as its container's lock, and loses its place. So a delegate that hangs takes an eighth
-of the places for a second and no more, and any number of them ends nothing.
+A slot is for work, not for waiting: a request that waits for a port or for a VF holds none. A delegate that runs for long
+either hangs or waits itself, as for its container's lock, and loses its slot. So a delegate that hangs takes an eighth of the
+slots for one second only, and any number of such delegates stops nothing.
 """
 
 import asyncio
@@ -10,17 +10,18 @@ import heapq
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cni.timing import stage
+from cni.timing import timed
 
 # docs/decisions/0025 says why eight, and why a second.
 AT_ONCE = 8
 _LONG_SECONDS = 1.0
 
-UNDO, GOING_ON, NEW = range(3)  # urgencies: who gives back what others wait for, who has begun, and the rest
+# Urgencies: a DEL returns what other requests wait for; then requests that have begun; then new ones.
+UNDO, GOING_ON, NEW = range(3)
 
 
 class DelegateSlots:
-    """A number of places; those who wait get them by urgency, and among equals in order of arrival."""
+    """A number of slots. Waiting delegates get them by urgency, and those of equal urgency in order of arrival."""
 
     def __init__(self, count: int = AT_ONCE, long_seconds: float = _LONG_SECONDS) -> None:
         self._free = count
@@ -30,14 +31,14 @@ class DelegateSlots:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
-        return sum(not place.done() for *_, place in self._waiting)
+        """Count the delegates that wait for a slot."""
+        return sum(not slot.done() for *_, slot in self._waiting)
 
     @asynccontextmanager
-    async def held(self, urgency: int) -> AsyncIterator[None]:
-        """Have a place until the end of the block, or until it was held for long."""
-        with stage("queue"):
-            await self._place(urgency)
+    async def slot(self, urgency: int) -> AsyncIterator[None]:
+        """Hold a slot until the end of the block, or for `long_seconds` if the block takes longer."""
+        with timed("queue"):
+            await self._take(urgency)
         loop, lost = asyncio.get_running_loop(), False
 
         def lose() -> None:
@@ -53,24 +54,24 @@ class DelegateSlots:
             if not lost:
                 self._free_one()
 
-    async def _place(self, urgency: int) -> None:
+    async def _take(self, urgency: int) -> None:
         if self._free:
             self._free -= 1
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arrivals += 1
-        heapq.heappush(self._waiting, (urgency, self._arrivals, place))
+        heapq.heappush(self._waiting, (urgency, self._arrivals, slot))
         try:
-            await place
+            await slot
         except asyncio.CancelledError:
-            if not place.cancelled():  # it came in the very round in which it was given up
+            if not slot.cancelled():  # the slot was granted in the same round of the loop as the cancellation
                 self._free_one()
             raise
 
     def _free_one(self) -> None:
         while self._waiting:
-            *_, place = heapq.heappop(self._waiting)
-            if not place.done():
-                place.set_result(None)
+            *_, slot = heapq.heappop(self._waiting)
+            if not slot.done():
+                slot.set_result(None)
                 return
         self._free += 1

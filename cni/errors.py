@@ -1,4 +1,4 @@
-"""One translation: what Railnet and the kernel raise, as CNI errors with their codes."""
+"""Translate what Railnet and the kernel raise to CNI errors with their codes."""
 
 from cni.host import errors
 from cni.host.errors import CniError
@@ -27,7 +27,7 @@ _CODES: tuple[tuple[type[RailnetError], int], ...] = (
 
 
 def as_cni_error(error: Exception) -> CniError:
-    """Give the error a runtime is told; what nobody foresaw is an I/O error with its own words."""
+    """Return the error that the runtime gets; an unforeseen exception becomes an I/O error with its own words."""
     if isinstance(error, CniError):
         return error
     for kind, code in _CODES:
@@ -38,6 +38,6 @@ def as_cni_error(error: Exception) -> CniError:
 
 
 def _words(error: OSError) -> str:
-    """Give the kernel's words, with the file that they are about, where they are about one."""
+    """Return the kernel's words, and the file that they are about if there is one."""
     words = error.strerror or str(error) or repr(error)
     return words if error.filename is None else f"{error.filename}: {words}"

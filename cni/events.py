@@ -1,4 +1,8 @@
-"""What came of an ADD with rails, for whoever wants to tell others. Told after the runtime has its answer."""
+"""What the daemon reports about rails to other parts of the program: attached, refused, reclaimed.
+
+Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.publish`'s, counting
+them `railnet.daemon.metrics`'s.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +12,11 @@ from vf.record import Pod, Record
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
-    """The pod has its rails; `result` is the primary's, byte for byte. `static` pods are kubelet's own (`Request.static`)."""
+class RailsAttached:
+    """An ADD attached rails to a pod, and the runtime has its answer.
+
+    `result` is the primary network's result, byte for byte. `static` as `Request.static` has it.
+    """
 
     record: Record
     result: bytes
@@ -17,21 +24,21 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The pod was given rails by kubelet and has none: nothing of this ADD is left."""
+class AddRefused:
+    """An ADD of a pod with rails failed: nothing of this ADD is left, and the runtime has the error."""
 
     pod: Pod
     error: CniError
 
 
-# What nobody had any more is back: what kind of thing, one of a few words. Must not block, and not raise; from any thread.
+Observer = Callable[[RailsAttached | AddRefused], None]  # must not block, and must not raise
+# Takes the kind of a leaked resource that was reclaimed, one of a few words. Called from any thread; must not block or raise.
 TookBack = Callable[[str], None]
-Observer = Callable[[Attached | Refused], None]  # must not block, and not raise
 
 
-def ignore(_outcome: Attached | Refused) -> None:
-    """Tell nobody."""
+def ignore(_event: RailsAttached | AddRefused) -> None:
+    """Observe nothing."""
 
 
 def count_nothing(_kind: str) -> None:
-    """Tell nobody."""
+    """Count nothing."""

@@ -1,27 +1,29 @@
-"""Delegates that the daemon runs itself on the host, for a container whose runtime sends no DEL any more.
+"""Plugins that the daemon itself runs on the host, for a container whose runtime sends no DEL any more.
 
-While a request is served its executable runs them instead (`cni.connection`).
+Plugins of a request are not run here: the request's executable runs them (`cni.connection`).
 """
 
+import threading
 from collections.abc import Generator
+from dataclasses import dataclass
 from errno import ENOENT
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from cni.host import chain
+from cni.host import chain, lock
 from cni.host.chain import Exec, Output
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.host.flannel import Kept, kept
+from cni.host.flannel import KeptState, keep
 from kernel.files import below
 from kernel.host_process import Stopped, Terms, execute
 from vf.record import Pod
 
 _Result = TypeVar("_Result")
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # for what a plugin executes in turn, such as iptables
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # for programs that a plugin itself executes, such as iptables
 
 
-class Attached(Protocol):
-    """Whose delegates are run; a record is one."""
+class CniAttachment(Protocol):
+    """The container and interface that plugins are run for; a record is one."""
 
     @property
     def container_id(self) -> str:
@@ -30,7 +32,7 @@ class Attached(Protocol):
 
     @property
     def ifname(self) -> str:
-        """CNI_IFNAME, where a step names no other."""
+        """CNI_IFNAME, unless a step names another."""
         ...
 
     @property
@@ -39,33 +41,55 @@ class Attached(Protocol):
         ...
 
 
-def drive(steps: Generator[Exec, Output, _Result], of: Attached, path: str, root: Path, terms: Terms) -> _Result:
-    """Have everything that a chain or IPAM plugin's generator yields executed; gives its result.
+@dataclass(frozen=True, slots=True)
+class HostDelegates:
+    """How plugins are run on the host, which is seen at `root`: each for at most `seconds`.
 
-    `path` is CNI_PATH as the runtime said it at ADD, `root` where the host's mount namespace is seen, `terms` what each plugin
-    has; it inherits the locks of whom it is run for, so that nobody comes before its end, whatever becomes of the daemon.
-    Blocks: not for an event loop's thread.
-
-    Raises:
-        CniError: what the generator raises. Code 11, it was stopped; what is left of it is not run.
+    `locks` is the folder with the locks of the sandboxes.
     """
-    try:
-        step = next(steps)
-        while True:
-            step = steps.send(_execute(step, of, path, root, terms))
-    except Stopped as stopped:
-        raise CniError(TRY_AGAIN, f"{stopped}, since what it was for has ended; it is not finished") from None
-    except StopIteration as stop:
-        result: _Result = stop.value
-        return result
+
+    root: Path
+    seconds: float
+    locks: Path = Path(lock.FOLDER)
+
+    def lock_of(self, key: str) -> str:
+        """Return the path of the lock of `<container id>@<ifname>`, which an executable holds while it runs plugins."""
+        return str(self.locks / key)
+
+    def run(
+        self,
+        steps: Generator[Exec, Output, _Result],
+        attachment: CniAttachment,
+        path: str,
+        held: tuple[int, ...],
+        stopped: threading.Event,
+    ) -> _Result:
+        """Execute every plugin that a generator of a chain or of an IPAM plugin yields; return the generator's result.
+
+        `path` is CNI_PATH as it was at ADD. Each plugin inherits the locks `held`, so that no request of the sandbox begins
+        before the plugin has ended, even if the daemon dies. Blocks: not for an event loop's thread.
+
+        Raises:
+            CniError: what the generator raises. Code 11: `stopped` was set, and the remaining plugins were not run.
+        """
+        terms = Terms(self.seconds, stopped, held)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(_execute(step, attachment, path, self.root, terms))
+        except Stopped as ended:
+            raise CniError(TRY_AGAIN, f"{ended}, because its caller was cancelled; it is run again later") from None
+        except StopIteration as stop:
+            result: _Result = stop.value
+            return result
 
 
-def _execute(step: Exec, of: Attached, path: str, root: Path, terms: Terms) -> Output:
+def _execute(step: Exec, attachment: CniAttachment, path: str, root: Path, terms: Terms) -> Output:
     program = _find(step.plugin, path, root)
     if program is None:
         return Output(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
-    environ = _environ(step, of, path)
-    state = _flannels_state(step, environ, root)
+    environ = _environ(step, attachment, path)
+    state = _flannel_state(step, environ, root)
     output = None
     try:
         output = _output(root, program, environ, step.stdin, terms)
@@ -75,10 +99,10 @@ def _execute(step: Exec, of: Attached, path: str, root: Path, terms: Terms) -> O
     return output
 
 
-def _flannels_state(step: Exec, environ: dict[str, str], root: Path) -> Kept | None:
+def _flannel_state(step: Exec, environ: dict[str, str], root: Path) -> KeptState | None:
     if (step.command, step.plugin) != ("DEL", "flannel"):
         return None
-    return kept({name.encode(): value.encode() for name, value in environ.items()}, step.stdin, str(root).rstrip("/"))
+    return keep({name.encode(): value.encode() for name, value in environ.items()}, step.stdin, str(root).rstrip("/"))
 
 
 def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, terms: Terms) -> Output:
@@ -95,15 +119,15 @@ def _find(plugin: str, path: str, root: Path) -> str | None:
     return next((candidate for candidate in candidates if below(root, candidate).is_file()), None)
 
 
-def _environ(step: Exec, of: Attached, path: str) -> dict[str, str]:
-    pod = of.pod
-    # IgnoreUnknown must come first, or plugins refuse the rest (CNI specification 0.3.1, "CNI_ARGS").
+def _environ(step: Exec, attachment: CniAttachment, path: str) -> dict[str, str]:
+    pod = attachment.pod
+    # IgnoreUnknown must come first: otherwise plugins refuse the other keys (CNI specification 0.3.1, "CNI_ARGS").
     args = f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pod.namespace};K8S_POD_NAME={pod.name};K8S_POD_UID={pod.uid}"
     return {
         "CNI_COMMAND": step.command,
-        "CNI_CONTAINERID": of.container_id,
-        "CNI_NETNS": "",  # gone: DEL must do without (CNI specification 1.1.0, section 2, "DEL")
-        "CNI_IFNAME": step.ifname or of.ifname,
+        "CNI_CONTAINERID": attachment.container_id,
+        "CNI_NETNS": "",  # gone: DEL must work without it (CNI specification 1.1.0, section 2, "DEL")
+        "CNI_IFNAME": step.ifname or attachment.ifname,
         "CNI_ARGS": args,
         "CNI_PATH": path,
         "PATH": _PATH,

@@ -1,7 +1,6 @@
-"""One operation at a time for each sandbox, within the daemon; and the files of the executables' locks that nobody holds."""
+"""One operation at a time for each sandbox, within the daemon; and removal of lock files that no executable holds."""
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,19 +10,19 @@ from cni.host import lock
 
 
 class PerKey:
-    """A lock for each key in use; nothing is kept of a key that nobody holds or waits for."""
+    """A lock for each key that is in use; nothing is kept of a key whose lock is free."""
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: dict[str, int] = {}
 
     def is_held(self, key: str) -> bool:
-        """Tell whether somebody holds or awaits the lock of a key."""
+        """Tell whether a task holds or awaits the lock of a key."""
         return key in self._users
 
     @asynccontextmanager
     async def held(self, key: str) -> AsyncIterator[None]:
-        """Hold the lock of a key; waits in order of arrival."""
+        """Hold the lock of a key until the end of the block; tasks get it in order of arrival."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._users[key] = self._users.get(key, 0) + 1
         try:
@@ -36,21 +35,14 @@ class PerKey:
 
 
 def remove_unheld(folder: Path) -> None:
-    """Remove the locks in a folder that no process holds: their executables were killed, and no DEL came.
+    """Remove the lock files in a folder that no process holds: their executables were killed, and no DEL came.
 
-    Who is just about to take one finds that it is gone, and makes another (`cni.host.lock.acquire`).
+    An executable that is just about to lock such a file finds it removed, and makes another (`cni.host.lock.acquire`).
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = lock.open_locked(str(path), os.O_RDWR)
         except FileNotFoundError:  # its request has ended meanwhile
             continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            continue
-        if lock.is_at(fd, str(path)):
+        if fd is not None:
             lock.remove(str(path), fd)
-        else:
-            os.close(fd)

@@ -1,9 +1,13 @@
-"""What is being done for one request, and what ends it early: its deadline, a DEL of its sandbox, or that nobody waits for it."""
+"""One request's work, and what ends it early: its deadline, a DEL of its sandbox, or the end of its executable.
+
+The first of these interrupts the work, which then undoes what it has done. Further ones are ignored, so that nothing
+interrupts the undo.
+"""
 
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cni.host.environment import DEL
 from cni.host.errors import TRY_AGAIN, CniError
@@ -11,8 +15,15 @@ from cni.host.errors import TRY_AGAIN, CniError
 _Result = TypeVar("_Result")
 
 
+class TimeLimits(NamedTuple):
+    """Seconds: for one delegate, and for a whole request (`timeouts.delegate`, `timeouts.add`)."""
+
+    delegate: float
+    add: float
+
+
 class Unfinished(CniError):
-    """It was ended early and goes on all the same: the kernel does not return from what it was asked."""
+    """The work was interrupted and still runs: a system call does not return."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -23,83 +34,83 @@ class Unfinished(CniError):
 
 
 class Operation:
-    """One request's work, from when its time begins. It is interrupted once at most: what it undoes then is not cut short."""
+    """One request's work. Its time begins when this object is made; waiting for the sandbox's turn is included."""
 
-    def __init__(self, seconds: float) -> None:
-        """Begin the time: `seconds` for all of it, waiting for its turn included."""
-        self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + seconds
-        self._why: Exception | None = None
-        self._early: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, limits: TimeLimits) -> None:
+        self._limits = limits
+        self._deadline = asyncio.get_running_loop().time() + limits.add
+        self._reason: Exception | None = None
+        self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[Any] | None = None
 
-    def interrupt(self, why: Exception) -> None:
-        """Have it undo what it has done and end with `why`; nothing happens where all has ended, or was interrupted before."""
-        if self._why is None:
-            self._why = why
-            self._early.set_result(None)
+    def interrupt(self, reason: Exception) -> None:
+        """Cancel the work, which undoes what it has done; `run` then raises the reason. Only the first call has an effect."""
+        if self._reason is None:
+            self._reason = reason
+            self._interrupted.set_result(None)
             if self._task is not None:
                 self._task.cancel()
 
-    async def outcome(self, work: Coroutine[Any, Any, _Result], undo_seconds: float) -> _Result:
-        """Do the work, or a part of it after another, and give its result.
+    async def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Do the work, or one part of it after another, and return its result.
 
         Raises:
-            Unfinished: it was interrupted, and `undo_seconds` later it had not ended; `ended` waits for it.
-            Exception: what the work raises, or why it was interrupted.
+            Unfinished: the work was interrupted and did not end within `limits.delegate`; `ended` waits for it.
+            Exception: what the work raises, or the reason of the interruption.
         """
-        if self._why is not None:
+        if self._reason is not None:
             work.close()
-            raise self._why
-        loop = asyncio.get_running_loop()
+            raise self._reason
         task = asyncio.create_task(work)
         self._task = task
-        timer = loop.call_at(self._deadline, self.interrupt, self._too_late())
+        timer = asyncio.get_running_loop().call_at(self._deadline, self.interrupt, self._too_late())
         try:
-            await asyncio.wait((task, self._early), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._interrupted), return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
         if not task.done():
-            await asyncio.wait((task,), timeout=undo_seconds)
+            await asyncio.wait((task,), timeout=self._limits.delegate)
         if not task.done():
-            raise Unfinished(self._seconds + undo_seconds)
-        if task.cancelled() and self._why is not None:
-            raise self._why
+            raise Unfinished(sum(self._limits))
+        if task.cancelled() and self._reason is not None:
+            raise self._reason
         result: _Result = task.result()
         return result
 
     async def ended(self) -> None:
-        """Wait until the work has ended, whatever became of it."""
+        """Wait until the work has ended, with success or not."""
         if self._task is not None:
             await asyncio.wait((self._task,))
             if not self._task.cancelled():
-                self._task.exception()  # looked at, so that asyncio does not report it as forgotten
+                self._task.exception()  # fetched, so that asyncio does not log it as never retrieved
 
     def _too_late(self) -> CniError:
-        return CniError(TRY_AGAIN, f"it took longer than timeouts.add ({self._seconds:g} s) and was undone; try again")
+        return CniError(
+            TRY_AGAIN, f"it took longer than timeouts.add ({self._limits.add:g} s) and was undone; try again"
+        )
 
 
 class Operations:
-    """What is being done, or waits for its turn, for each sandbox."""
+    """The operations of each sandbox that run or wait for the sandbox's turn."""
 
     def __init__(self) -> None:
-        self._at: dict[str, list[tuple[str, Operation]]] = {}
+        self._of: dict[str, list[tuple[str, Operation]]] = {}
 
     @contextmanager
     def entered(self, key: str, command: str, operation: Operation) -> Iterator[None]:
-        """Name an operation until the end of the block; a DEL interrupts all others of its sandbox, which then undo."""
-        others = self._at.setdefault(key, [])
+        """Register an operation until the end of the block. A DEL interrupts all others of its sandbox that are no DEL."""
+        others = self._of.setdefault(key, [])
         if command == DEL:
             for earlier, other in others:
                 if earlier != DEL:
                     other.interrupt(
                         CniError(TRY_AGAIN, f"the runtime asked for a DEL of this sandbox during its {earlier}")
                     )
-        mine = (command, operation)
-        others.append(mine)
+        entry = (command, operation)
+        others.append(entry)
         try:
             yield
         finally:
-            others.remove(mine)
+            others.remove(entry)
             if not others:
-                del self._at[key]
+                del self._of[key]

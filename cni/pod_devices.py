@@ -1,24 +1,24 @@
-"""Which VFs kubelet gave to this pod: a file read; kubelet itself is asked only where the file cannot answer."""
+"""Find the devices that kubelet gave to a pod: in its checkpoint, or from its pod-resources socket if the checkpoint cannot answer."""
 
-import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.request import Request
+from kernel.waiting import until
 from kubelet import checkpoint, podresources
 from kubelet.allocations import ContainerAllocation
 from kubelet.checkpoint_file import CheckpointFile
 from vf.address import PciAddress
 from vf.errors import NotOurs, NotReady
+from vf.record import Pod
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.02
 
 
 class PodDevices:
-    """Kubelet's knowledge of devices: its checkpoint, and its pod-resources socket as the fallback."""
+    """What kubelet knows of pods' devices; the checkpoint is a file read, the socket is the fallback."""
 
     def __init__(
         self,
@@ -27,29 +27,28 @@ class PodDevices:
         kubelet_seconds: float,
         watched: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Look below kubelet's folder; `watched` tells whether kubelet's streams are open."""
+        """`kubelet` is kubelet's folder. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
         self._watched = watched
         self._checkpoint = CheckpointFile(kubelet)
         self._socket = kubelet / "pod-resources" / "kubelet.sock"
         self._resources = resources
         self._seconds = kubelet_seconds
 
-    async def vfs(self, request: Request) -> tuple[PciAddress, ...]:
-        """Give the VFs of the request's pod over all its containers; empty for a pod without a rail.
+    async def vfs(self, pod: Pod) -> tuple[PciAddress, ...]:
+        """Return the VFs of a pod over all its containers; empty for a pod without a rail.
 
         Raises:
-            CniError: code 11, neither the checkpoint nor kubelet can tell.
+            CniError: code 11, neither the checkpoint nor kubelet answers.
             NotOurs: kubelet names a device that is no PCI address.
         """
-        return vfs_of(await self.devices(request))
+        return vfs_of(await self.of(pod))
 
-    async def devices(self, request: Request) -> list[tuple[str, str]]:
-        """Give the devices of the request's pod, as pairs of resource and device id.
+    async def of(self, pod: Pod) -> list[tuple[str, str]]:
+        """Return the devices of a pod, as pairs of resource and device id.
 
         Raises:
-            CniError: code 11, neither the checkpoint nor kubelet can tell.
+            CniError: code 11, neither the checkpoint nor kubelet answers.
         """
-        pod = request.pod
         if not pod.name and not pod.uid:
             return []  # no Kubernetes pod, so kubelet gave it nothing
         try:
@@ -61,26 +60,29 @@ class PodDevices:
             return await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
         except NotReady as error:
             message = (
-                "whether this pod asked for a rail cannot be told: neither kubelet's checkpoint nor kubelet answers"
+                "it is unknown whether this pod asked for a rail: neither kubelet's checkpoint nor kubelet answers"
             )
             raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
 
-    def refuse_others(self, vfs: tuple[PciAddress, ...], holder: Callable[[PciAddress], str | None]) -> None:
-        """Refuse VFs that another pod has and that kubelet's checkpoint says are still that pod's: nobody will give them back.
+    def refuse_held_by_other_pods(self, pod: Pod, holders: Mapping[PciAddress, str]) -> None:
+        """Refuse a VF that is attached to another pod if kubelet's checkpoint still gives it to that pod: it would not return.
 
-        `holder` gives the UID of the pod that a VF is attached to. Where kubelet has forgotten that pod, its sandbox is
-        being taken down, and who waits gets the VF.
+        If the checkpoint does not know that pod any more, its sandbox is being taken down, and the VF will return.
+
+        Args:
+            pod: the pod that kubelet gave the VFs to now.
+            holders: the VFs that are attached, with the UID of the pod that has each.
 
         Raises:
-            NotOurs: there is one.
+            NotOurs: there is such a VF.
         """
-        others = {vf: uid for vf in vfs if (uid := holder(vf)) is not None}
+        others = {vf: uid for vf, uid in holders.items() if uid != pod.uid}
         if not others:
             return
         try:
             entries = self._checkpoint.read()
         except (NotReady, OSError, ValueError):
-            return  # nobody can tell, so who waits may get it
+            return  # unknown: the VF may return, so this request may wait for it
         for vf, uid in others.items():
             if uid and str(vf) in {id_ for _, id_ in checkpoint.devices(entries, uid, self._resources)}:
                 raise NotOurs(
@@ -91,25 +93,20 @@ class PodDevices:
     async def until_watched(self) -> None:
         """Wait until kubelet has found a daemon that has just started, or for `kubelet_seconds`.
 
-        kubelet looks for plugins once a second. Before it has, it calls no PreStartContainer: the container fails, and is
-        started again only ten seconds later.
+        kubelet looks for plugins once a second. Before it has found ours it calls no PreStartContainer: the container
+        fails, and kubelet starts it again only ten seconds later.
         """
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._seconds
-        while True:
-            if self._watched() or loop.time() > give_up:
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
+        await until(self._watched, self._seconds, _LOOK_SECONDS)
 
-    def answers(self, request: Request) -> tuple[ContainerAllocation, ...]:
-        """Give what kubelet was answered for the pod's containers; nothing where it cannot be told.
+    def allocations(self, pod: Pod) -> tuple[ContainerAllocation, ...]:
+        """Return the answers that kubelet got to Allocate for the pod's containers; none if they are unknown.
 
-        Only kubelet's checkpoint has it: where that is not understood, VFs are attached without this comparison.
+        Only kubelet's checkpoint has them. If it is not understood, VFs are attached without this comparison.
         """
         try:
-            return self._checkpoint.allocations(request.pod.uid, self._resources)
+            return self._checkpoint.allocations(pod.uid, self._resources)
         except (OSError, ValueError) as error:
-            _log.warning("pod %s/%s: %s; its devices are not compared", request.pod.namespace, request.pod.name, error)
+            _log.warning("pod %s/%s: %s; its devices are not compared", pod.namespace, pod.name, error)
             return ()
 
     def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
@@ -119,7 +116,7 @@ class PodDevices:
 
 
 def vfs_of(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:
-    """Give the VFs that devices are, in PCI order.
+    """Return the VFs that these devices are, in PCI order.
 
     Raises:
         NotOurs: one is no PCI address.

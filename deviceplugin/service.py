@@ -37,7 +37,7 @@ _SETTLE_SECONDS = 0.1
 
 # Kubelet never repeats an Allocate that was refused: the pod fails for good (UnexpectedAdmissionError, kubernetes/kubernetes
 # pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline (pkg/kubelet/cm/devicemanager/endpoint.go). So Allocate
-# waits 2.5 s for a VF to come back, longer than the 2 s that a detach waits for its netdev (cni/attachment/attachments.py).
+# waits 2.5 s for a VF to come back, longer than the 2 s that a detach waits for its netdev (cni/attachment/netdev_lookup.py).
 _LOOKS_BEFORE_REFUSAL = 25
 
 _CODES: dict[type[RailnetError], grpc.StatusCode] = {

@@ -1,23 +1,25 @@
-"""Which network namespaces of the host live, and what addresses they have: by that, who is dead.
+"""The network namespaces of the host: one enumeration of them, and the addresses that their links have.
 
-A namespace lives while it is bound to a file or a process is in it. One that only an open descriptor keeps is not found.
+A namespace is found while it is bound to a file or a process is in it. A namespace that only an open descriptor keeps is
+not found.
 """
 
 import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
-from kernel.files import open_below
+from kernel.files import below, open_below
 from kernel.netlink.protocol import DUMP, Netlink, decode_attributes, understanding
 from kernel.netlink.protocol import opened as netlink
 from vf.address_slice import IpAddress
+from vf.record import Netns
 
 _OWN = "/proc/thread-self/ns/net"
-_PROCESSES = Path("/proc")
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_VANISHED = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
 # include/uapi/linux/rtnetlink.h, if_addr.h
 _GETADDR = 22
 _IFADDRMSG_BYTES = 8
@@ -26,10 +28,44 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")  # space, tab, newline and backslash ther
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
+def namespaces(root: Path, passed_over: tuple[type[OSError], ...] = _VANISHED) -> Iterator[tuple[Netns, int]]:
+    """Open each network namespace of the host once, but not the caller's; the descriptor is open until the next one.
+
+    A namespace that is bound has the path where it is bound, any other the path of a process. `root` is where the host is
+    seen: /proc/1/root or /. A namespace that is not opened because of an error in `passed_over` is left out.
+
+    Raises:
+        OSError: the host's mounts or its /proc cannot be read, or a namespace cannot be opened.
+    """
+    own = os.stat(_OWN)
+    seen = {own.st_ino}
+    for path in (*sorted(bound(root)), *_of_processes(root)):
+        try:
+            fd = _open(root, path)
+        except passed_over:
+            continue
+        try:
+            facts = os.fstat(fd)
+            if facts.st_dev == own.st_dev and facts.st_ino not in seen:  # another device: a file without a namespace
+                seen.add(facts.st_ino)
+                yield Netns(path, facts.st_dev, facts.st_ino), fd
+        finally:
+            os.close(fd)
+
+
+def _of_processes(root: Path) -> list[str]:
+    return [f"/proc/{name}/ns/net" for name in os.listdir(below(root, "/proc")) if name.isdecimal()]
+
+
+def _open(root: Path, path: str) -> int:
+    # The link of a process leads to no path, so it cannot lead astray.
+    return os.open(below(root, path), _FLAGS) if path.startswith("/proc/") else open_below(root, path, _FLAGS)
+
+
 def is_bound(root: Path, path: str) -> bool:
     """Return whether a namespace is bound at `path` on the host, which is seen at `root`."""
     try:
-        fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
+        fd = open_below(root, path, _FLAGS)
     except (OSError, ValueError):  # ValueError: a NUL
         return False
     try:
@@ -41,23 +77,12 @@ def is_bound(root: Path, path: str) -> bool:
 def addresses(root: Path) -> frozenset[IpAddress]:
     """Return the addresses of every link in every network namespace but the caller's, loopback's among them.
 
-    `root` is /proc/1/root or /. Blocks for about a millisecond for each namespace: not for an event loop's thread.
+    `root` is as for `namespaces`. Blocks for about a millisecond for each namespace: not for an event loop's thread.
 
     Raises:
-        OSError: a namespace may not be entered. Nothing is known then: who cannot be looked at may live.
+        OSError: a namespace cannot be opened or entered. Then no address is known to be unused.
     """
-    found: set[IpAddress] = set()
-    own = os.stat(_OWN)
-    seen = {own.st_ino}
-    for fd in _namespaces(root):
-        try:
-            facts = os.fstat(fd)
-            if facts.st_dev == own.st_dev and facts.st_ino not in seen:
-                seen.add(facts.st_ino)
-                found.update(_addresses(fd))
-        finally:
-            os.close(fd)
-    return frozenset(found)
+    return frozenset(address for _, fd in namespaces(root) for address in _addresses(fd))
 
 
 def _addresses(netns_fd: int) -> Iterator[IpAddress]:
@@ -65,20 +90,9 @@ def _addresses(netns_fd: int) -> Iterator[IpAddress]:
         for answer in Netlink(route).ask("list addresses", _GETADDR, bytes(_IFADDRMSG_BYTES), DUMP):
             with understanding("list addresses"):
                 found = decode_attributes(answer[_IFADDRMSG_BYTES:])
-                # The address of a point-to-point link is the peer's, and the local one is told beside it.
+                # On a point-to-point link IFA_ADDRESS is the peer's address, and IFA_LOCAL is the link's own.
                 address = ip_address(found[_IFA_LOCAL] if _IFA_LOCAL in found else found[_IFA_ADDRESS])
             yield address
-
-
-def _namespaces(root: Path) -> Iterator[int]:
-    """Open each namespace, some more than once; the caller closes them."""
-    for path in bound(root):
-        with suppress(FileNotFoundError, NotADirectoryError):  # it went meanwhile
-            yield open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
-    for process in _PROCESSES.iterdir():
-        if process.name.isdecimal():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                yield os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def bound(root: Path) -> Iterator[str]:

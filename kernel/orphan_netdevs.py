@@ -1,59 +1,57 @@
-"""VFs' netdevs in network namespaces that nobody has named: where they are, and how they get home.
+"""VFs' netdevs in network namespaces without a record: find them, and move them to the node.
 
-Namespaces are found by where they are bound, and by the processes in them (`kernel.netns_search`).
+Namespaces are enumerated in `kernel.netns_search`. What is done about a netdev is decided in `vf.orphans`.
 """
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from kernel import perform
-from kernel.files import below, open_below
 from kernel.netlink.links import links
 from kernel.netlink.sandbox_links import state
 from kernel.netns import NetnsIdentity, opened
-from kernel.netns_search import bound
+from kernel.netns_search import namespaces
 from kernel.perform import find, host_ifname
 from vf.address import PciAddress
 from vf.orphans import OrphanNetdev
 from vf.record import Netns
 from vf.steps import MoveLinkOut
 
-_OWN = "/proc/thread-self/ns/net"
-
 
 def find_orphans(vfs: Collection[PciAddress], root: Path) -> dict[PciAddress, OrphanNetdev]:
-    """Look for VFs' netdevs in every network namespace but our own; `root` is where the host is seen.
+    """Search every network namespace but the node's own for VFs' netdevs; `root` is where the host is seen.
 
-    Takes a millisecond for each namespace, and may wait for RTNL: not for an event loop's thread. A namespace that ends
-    meanwhile has none.
+    Takes a millisecond for each namespace, and may wait for RTNL: not for an event loop's thread. A namespace that cannot
+    be opened or entered is passed over: it may have ended.
+
+    Raises:
+        OSError: the host's mounts or its /proc cannot be read.
     """
     found: dict[PciAddress, OrphanNetdev] = {}
-    for netns in namespaces(root):
-        with suppress(OSError), opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:
-            if fd is not None:
-                found |= {vf: stray for vf, stray in _strays(vfs, netns, fd) if vf not in found}
+    for netns, fd in namespaces(root, passed_over=(OSError,)):
+        with suppress(OSError):
+            found |= {vf: orphan for vf, orphan in _orphans(vfs, netns, fd) if vf not in found}
     return found
 
 
-def take_home(steps: Iterable[MoveLinkOut], strays: Mapping[PciAddress, OrphanNetdev], root: Path) -> None:
-    """Do steps where their VFs' netdevs were found; a namespace that has ended meanwhile gives its own back.
+def move_to_node(steps: Iterable[MoveLinkOut], orphans: Mapping[PciAddress, OrphanNetdev], root: Path) -> None:
+    """Move VFs' netdevs from the namespaces where they were found to the node; an ended namespace has returned its own.
 
     Raises:
         OSError: what the kernel refused.
     """
     for step in steps:
-        netns = strays[step.vf].netns
+        netns = orphans[step.vf].netns
         with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:
             perform.detach((step,), fd)
 
 
-def names_at_home(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:
-    """Read what VFs' netdevs that are here were called before we moved them; what is not written on one is left out.
+def written_names(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:
+    """Read the names on the node that Railnet wrote on VFs' netdevs before it moved them; the netdevs are on the node.
 
     Raises:
-        OSError: the kernel does not tell.
+        OSError: the kernel does not answer.
     """
     with links() as node:
         listed = node.listed()
@@ -61,39 +59,7 @@ def names_at_home(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:
     return {vf: name for vf, link in found.items() if (name := host_ifname(link, vf)) is not None}
 
 
-def namespaces(root: Path) -> tuple[Netns, ...]:
-    """List the network namespaces of the host, without our own; one that is bound has the path it is bound at.
-
-    Raises:
-        OSError: the host's mounts or its /proc cannot be read.
-    """
-    own = os.stat(_OWN)
-    found: dict[NetnsIdentity, Netns] = {}
-    for path, facts in (*_bound(root), *_of_processes(root)):
-        if facts.st_dev == own.st_dev and facts.st_ino != own.st_ino:  # else it is a file, where nothing is bound
-            found.setdefault(NetnsIdentity(facts.st_dev, facts.st_ino), Netns(path, facts.st_dev, facts.st_ino))
-    return tuple(found.values())
-
-
-def _bound(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    for path in sorted(bound(root)):
-        with suppress(OSError):  # it went meanwhile
-            fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
-            try:
-                yield path, os.fstat(fd)
-            finally:
-                os.close(fd)
-
-
-def _of_processes(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    for name in os.listdir(below(root, "/proc")):
-        if name.isdecimal():
-            path = f"/proc/{name}/ns/net"
-            with suppress(OSError):  # it has ended
-                yield path, os.stat(below(root, path))
-
-
-def _strays(vfs: Collection[PciAddress], netns: Netns, fd: int) -> Iterator[tuple[PciAddress, OrphanNetdev]]:
+def _orphans(vfs: Collection[PciAddress], netns: Netns, fd: int) -> Iterator[tuple[PciAddress, OrphanNetdev]]:
     with links(fd) as there:
         listed = there.listed()
         for vf in vfs:

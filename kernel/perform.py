@@ -1,8 +1,7 @@
-"""Do one step, and beside it the undo of each: the one place where plans become changes."""
+"""Do steps, and undo them: the one place where a plan becomes changes of the kernel. What to do is decided in `vf`."""
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +12,7 @@ from kernel.files import below
 from kernel.netlink.links import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
+from kernel.waiting import block_until
 from vf.address import PciAddress
 from vf.errors import NotReady
 from vf.steps import (
@@ -41,13 +41,13 @@ _VF_KINDS = (None, "ipoib", "tun")
 _MARK = "railnet"
 # dev_valid_name(), net/core/dev.c: no slash, colon or white space; and no %, which dev_alloc_name() takes for a place of a number.
 _IFNAME = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}")
-_LOOK_SECONDS = 0.02  # PCI tells of a new VF by a uevent only after sysfs shows it
+_LOOK_SECONDS = 0.02  # PCI reports a new VF by a uevent only after sysfs shows it
 
 
 def attach(steps: Iterable[AttachStep], netns_fd: int, root: Path) -> None:
-    """Do the steps in order; if one fails, undo those before it and raise. `root` is where the host is seen.
+    """Do the steps in order; if one fails, undo the steps before it and raise. `root` is where the host is seen.
 
-    The descriptor stays the caller's. Blocks for some milliseconds: not for an event loop's thread.
+    The caller closes the descriptor. Blocks for some milliseconds: not for an event loop's thread.
 
     Raises:
         OSError: what the kernel refused, in words. A note is added if the undo failed too.
@@ -86,7 +86,7 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
 
 
 def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
-    """Do the steps, drivers last and several at once; nothing is undone, since the next start takes up where this ended.
+    """Do the steps, drivers last and several at once. Nothing is undone: the next start continues where this one ended.
 
     Raises:
         OSError: what the kernel refused.
@@ -104,7 +104,7 @@ def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
 
 
 def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:
-    """Take a VF from its driver and bind it anew. Blocks while the driver probes it, half a second for mlx5.
+    """Unbind a VF from its driver and bind it again. Blocks while the driver probes it, half a second for mlx5.
 
     Raises:
         OSError: what the kernel refused.
@@ -112,7 +112,7 @@ def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:
     try:
         sysfs.unbind(step.vf, step.driver)
     except OSError as error:
-        if error.errno != ENODEV:  # it has no driver by now
+        if error.errno != ENODEV:  # it has no driver any more
             raise
     sysfs.bind(step.vf, step.driver)
 
@@ -123,7 +123,7 @@ def _attach(step: AttachStep, node: Links, sandbox: Links, netns_fd: int, root: 
             return _move_link_in(step, node, sandbox, netns_fd)
         case ConfigureLink():
             if any(address.version == 6 for address in step.addresses):  # noqa: PLR2004
-                inside(netns_fd, lambda: _announce_by_itself(step.ifname, root))
+                inside(netns_fd, lambda: _enable_ndisc_notify(step.ifname, root))
             _configure_link(step, sandbox)
             return lambda: None  # the kernel drops them when the link is moved out
 
@@ -132,7 +132,7 @@ def _move_link_in(step: MoveLinkIn, node: Links, sandbox: Links, netns_fd: int) 
     def undo() -> None:
         _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
 
-    # The move cannot be refused for a taken name, only the renaming that follows it: so look first.
+    # A taken name does not make the kernel refuse the move, only the rename after it: so look first.
     if sandbox.ifindex(step.ifname) is not None:
         raise OSError(EEXIST, f"the sandbox has a link named {step.ifname} already; VF {step.vf} was not moved")
     try:
@@ -151,15 +151,15 @@ def _configure_link(step: ConfigureLink, sandbox: Links) -> None:
     for address in step.addresses:
         sandbox.add_address(ifindex, address)
     for route in step.routes:
-        # The first one wins, as for the CNI plugins' own interfaces: net1 never takes eth0's default route away.
+        # The first route wins, as for the CNI plugins' own interfaces: net1 never replaces eth0's default route.
         with suppress(FileExistsError):
             sandbox.add_route(ifindex, route)
 
 
-def _announce_by_itself(ifname: str, root: Path) -> None:
-    """Have the kernel tell the neighbours of IPv6 addresses, once there is a carrier and nobody else has them.
+def _enable_ndisc_notify(ifname: str, root: Path) -> None:
+    """Have the kernel announce IPv6 addresses to neighbours, once there is a carrier and duplicate detection has passed.
 
-    In the host's /proc, since a container's own is read-only; wherever it is mounted, its sys/net is that of the calling
+    Written in the host's /proc, since a container's own is read-only. In every /proc, sys/net is that of the calling
     thread's namespace.
 
     Source: addrconf_dad_completed(), net/ipv6/addrconf.c.
@@ -183,15 +183,15 @@ def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
     try:
         sandbox.move(link.ifindex, node_fd, step.host_ifname)
     except OSError as error:
-        # EEXIST: somebody took its name meanwhile; it is back all the same, and who detaches it renames it.
+        # EEXIST: another link took its name meanwhile; the netdev is back all the same, and `detach` renames it later.
         if error.errno not in (ENODEV, EEXIST):
             raise
 
 
 def find(listed: Iterable[Link], vf: PciAddress) -> Link | None:
-    """Find a VF's netdev in a sandbox: by its PCI device; where the kernel does not tell that, by what we wrote on it.
+    """Find a VF's netdev in a sandbox by its PCI device; if the kernel does not report the device, by Railnet's mark on it.
 
-    A pod may write the same on a link of its own, so a link of another device, or of a kind that has none, never is it.
+    A pod may write the same mark on a link of its own. So a link of another device, or of a kind without device, is never taken.
     """
     ours = [link for link in listed if link.parent == str(vf)]
     unknown = [link for link in listed if link.parent is None and link.kind in _VF_KINDS]
@@ -200,7 +200,7 @@ def find(listed: Iterable[Link], vf: PciAddress) -> Link | None:
 
 
 def host_ifname(link: Link, vf: PciAddress) -> str | None:
-    """Read what a VF's netdev was called on the node before it was moved; None where that is not written on it."""
+    """Read from a netdev's mark its name on the node before it was moved; None if it has no such mark."""
     name = _marked(link, vf)
     return name if name and _IFNAME.fullmatch(name) else None
 
@@ -210,7 +210,7 @@ def _mark(vf: PciAddress, ifname: str) -> str:
 
 
 def _marked(link: Link, vf: PciAddress) -> str | None:
-    """Return the name in the mark of a VF, "" in one that has none; None where the link has another mark or no mark."""
+    """Return the name in the mark of a VF, "" if the mark has none; None if the link has another mark or no mark."""
     match (link.alias or "").split(" "):
         case [mark, address, *rest] if mark == _MARK and address == str(vf):
             return " ".join(rest)
@@ -222,7 +222,7 @@ def _rename_link(step: RenameLink) -> None:
         try:
             node.rename(step.ifindex, step.ifname)
         except OSError as error:
-            if error.errno not in (ENODEV, EEXIST):  # EEXIST: the name is somebody else's now; any name serves
+            if error.errno not in (ENODEV, EEXIST):  # EEXIST: another link has the name now; any name serves
                 raise
 
 
@@ -254,16 +254,19 @@ def _name_by_link(step: SetGuidByLink | SetMac) -> None:
 def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:
     sysfs.set_drivers_autoprobe(step.pf, False)
     if step.replaced:
-        sysfs.set_numvfs(step.pf, 0)  # the kernel knows no other way from one number to another
+        sysfs.set_numvfs(step.pf, 0)  # the kernel refuses a change from one number to another
         _await_vfs(sysfs, step, 0)
     sysfs.set_numvfs(step.pf, step.count)
     _await_vfs(sysfs, step, step.count)
 
 
 def _await_vfs(sysfs: Sysfs, step: CreateVfs, count: int) -> None:
-    give_up = time.monotonic() + _APPEAR_SECONDS
-    while (pf := sysfs.inventory().pf(step.pf)) is None or len(pf.vfs) != count:
-        if time.monotonic() > give_up:
-            found = "no PF" if pf is None else f"{len(pf.vfs)} VFs"
-            raise NotReady(f"PF {step.pf} shows {found} {_APPEAR_SECONDS:g} s after {count} were asked for")
-        time.sleep(_LOOK_SECONDS)
+    found: list[str] = []
+
+    def shown() -> bool:
+        pf = sysfs.inventory().pf(step.pf)
+        found[:] = ["no PF" if pf is None else f"{len(pf.vfs)} VFs"]
+        return pf is not None and len(pf.vfs) == count
+
+    if not block_until(shown, _APPEAR_SECONDS, _LOOK_SECONDS):
+        raise NotReady(f"PF {step.pf} shows {found[0]} {_APPEAR_SECONDS:g} s after {count} were asked for")

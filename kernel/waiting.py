@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 _Found = TypeVar("_Found")
@@ -15,6 +15,14 @@ async def until(look: Callable[[], _Found], seconds: float, every: float) -> _Fo
     """
     give_up = asyncio.get_running_loop().time() + seconds
     while not (found := look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - no event reports it
+        await asyncio.sleep(every)
+    return found
+
+
+async def until_awaited(look: Callable[[], Awaitable[_Found]], seconds: float, every: float) -> _Found:
+    """Do the same as `until` with a `look` that is awaited, such as one that reads in a thread."""
+    give_up = asyncio.get_running_loop().time() + seconds
+    while not (found := await look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - as in `until`
         await asyncio.sleep(every)
     return found
 

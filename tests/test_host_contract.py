@@ -1,4 +1,4 @@
-"""What runs on the host imports next to nothing: read from the source, so that no import is missed for not being run.
+"""What runs on the host imports nearly nothing. Imports are read from the source, so that also those that do not run count.
 
 `tests/test_layers.py` proves the coarse rule by import-linter; this one is a list of what is allowed, not of what is not.
 """
@@ -25,12 +25,12 @@ SLOW_LANE = BUILT_IN | frozenset(STANDARD_MODULES)
 
 
 def is_guard(node: ast.AST) -> bool:
-    """Tell whether it is `if TYPE_CHECKING:`, whose body never runs."""
+    """Tell whether a node is `if TYPE_CHECKING:`, whose body never runs."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def imports(node: ast.AST, *, inside_functions: bool) -> Iterator[str]:
-    """Give the dotted name of every module that a piece of source imports."""
+    """Return the dotted name of every module that a piece of source imports."""
     below: list[ast.AST] = list(ast.iter_child_nodes(node))
     match node:
         case ast.Import():
@@ -52,7 +52,7 @@ def is_ours(module: str) -> bool:
 
 
 def refused(source: str, allowed: frozenset[str], *, inside_functions: bool) -> list[str]:
-    """Give the imports that are neither allowed nor our own host code."""
+    """Return the imports that are neither allowed nor our own host code."""
     found = imports(ast.parse(source), inside_functions=inside_functions)
     return [name for name in found if name not in allowed and not is_ours(name)]
 
@@ -63,7 +63,7 @@ def source_of(module: str) -> Path:
 
 
 def fast_lane() -> set[Path]:
-    """Give the executable and everything of ours it imports before its first line of work."""
+    """Return the executable and everything of ours it imports before its first line of work."""
     seen: set[Path] = set()
     waiting = [ENTRY]
     while waiting:

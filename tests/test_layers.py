@@ -45,6 +45,7 @@ PLANTED = [
     ("admission.decision", "os", REVIEW),
     ("vf", "os", "vf is pure"),
     ("vf", "time", "vf is pure"),
+    ("cni.recovery.rules", "time", "What recovery decides is pure"),
     ("cni", "pyroute2", NETLINK),
     ("railnet", "pyroute2.netlink", NETLINK),
     ("cni", "grpc.aio", GRPC),

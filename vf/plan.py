@@ -1,4 +1,4 @@
-"""Decide what a sandbox gets and which changes that takes, and which changes take it back. Pure."""
+"""Decide what a sandbox gets, and which steps attach it and take it back. Pure; `kernel.perform` does the steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vf.steps import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A VF that kubelet gave to a pod, with its rail and the name it gets there."""
+    """A VF that kubelet gave to a pod, with its rail and its interface name in the pod."""
 
     ifname: str
     rail: int
@@ -45,10 +45,10 @@ def attachments(
     mtus: Mapping[PciAddress, int],
     given: Mapping[PciAddress, Given],
 ) -> tuple[Attachment, ...]:
-    """Say what the sandbox will have, as the record keeps it.
+    """Return what the sandbox will have, as the record keeps it.
 
     Raises:
-        Unusable: a VF's GUID is zero; the fabric would never make its port active.
+        Unusable: a VF's GUID is zero, so the fabric would never make its port active.
     """
     return tuple(
         _attachment(one, netdevs[one.vf.address], mtus[one.vf.address], given[one.vf.address]) for one in assigned
@@ -56,7 +56,7 @@ def attachments(
 
 
 def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) -> tuple[AttachStep, ...]:
-    """Return the changes that make planned attachments true: all moves, then what else is done inside the sandbox."""
+    """Return the steps that attach: all moves, then the configuration inside the sandbox."""
     wanted = tuple(planned)
     moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname, one.mtu) for one in wanted)
     addressed = (one for one in wanted if one.addresses)
@@ -64,15 +64,14 @@ def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) 
 
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
-    """Return the changes that take attachments out of a living sandbox; one that is not there any more changes nothing."""
+    """Return the steps that move attachments' netdevs out of a sandbox; a step whose netdev is not there does nothing."""
     return tuple(MoveLinkOut(one.vf, one.host_ifname) for one in recorded)
 
 
 def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:
-    """Give netdevs that are back on the node their names: a dying namespace returns them under the pod's.
+    """Return the steps that rename netdevs which are back on the node: an ended namespace returns them with the pod's name.
 
-    A record that was made again from the kernel has the pod's name for both where nothing says the node's: whatever such a netdev
-    is called now, nobody knows better.
+    A rebuilt record has the pod's name for both if the name on the node is not known: then the netdev keeps its name.
     """
     return tuple(
         RenameLink(on_node[one.vf].ifindex, one.host_ifname)

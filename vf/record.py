@@ -1,4 +1,4 @@
-"""The journal's record: what one sandbox has of ours, as kept on disk. Values and their JSON; no files."""
+"""The journal's record: what Railnet gave to one sandbox. Values, and their JSON on disk; no files, which are `cni.attachment.journal`'s."""
 
 import hashlib
 import json
@@ -12,25 +12,25 @@ from vf.guid import Guid
 from vf.inventory import DeviceNode, LinkLayer
 from vf.steps import IpInterface, Route
 
-UNKNOWN = "unknown-"  # of a namespace's inode: the container id of a sandbox that nothing names
+UNKNOWN = "unknown-"  # with a namespace's inode: the container id of a sandbox whose own is not known
 _VERSION = 3  # raised whenever a key comes or goes
-_BEFORE_BOOT = 2  # the one before, which lacks `boot`: sandboxes live over an upgrade of the daemon
+_BEFORE_BOOT = 2  # the version before, which lacks `boot`: sandboxes outlive an upgrade of the daemon
 
-# What a runtime may call a container and its interface (libcni, pkg/utils/utils.go; the kernel's IFNAMSIZ), here of a file's name.
+# A record's file name without its suffix: container id (libcni, pkg/utils/utils.go), then interface name (the kernel's IFNAMSIZ).
 _KEY = re.compile(r"([a-zA-Z0-9][\w.-]{0,200})@([^/\s]{1,15})", re.ASCII)
 _NETNS = re.compile(rb'"netns":\s*(\{[^{}]*\})')
 _POD = re.compile(rb'"pod":\s*(\{[^{}]*\})')
 
-# planned: written, perhaps begun. attached: all of it is there. detaching: begun to be taken back.
+# planned: ADD has written the record and perhaps changed the kernel. attached: ADD is done. detaching: taking back has begun.
 Stage = Literal["planned", "attached", "detaching"]
 
 
-class Unreadable(ValueError):
-    """A record's bytes are not what was written: truncated, changed, or of another version."""
+class UnreadableRecord(ValueError):
+    """A record's bytes are truncated, changed, or of another version."""
 
 
 class Netns(NamedTuple):
-    """A sandbox's network namespace: where it is bound, and the device and inode that make sure it is the same one."""
+    """A sandbox's network namespace: its path on the host, and the device and inode that identify it."""
 
     path: str
     dev: int
@@ -38,15 +38,15 @@ class Netns(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """The pod as the runtime named it; each part may be ""."""
+    """The pod as the runtime names it; each part may be ""."""
 
     namespace: str
     name: str
     uid: str
 
 
-class Ipam(NamedTuple):
-    """An IPAM plugin's network configuration, the interfaces it is asked for one by one, and the CNI_PATH it is in."""
+class RecordedIpam(NamedTuple):
+    """The IPAM plugin of a sandbox's rails: its network configuration, the interfaces it is run for, and CNI_PATH."""
 
     conf: dict[str, Any]
     ifnames: tuple[str, ...]
@@ -55,9 +55,9 @@ class Ipam(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One rail of one sandbox: which VF is there as `ifname`, and what its netdev was called on the node.
+    """One rail of one sandbox: the VF that is there as `ifname`; `host_ifname` is its netdev's name on the node.
 
-    `mtu` is in bytes. `guid`, `rdma` and `uverbs` are of the VF's RDMA device, None where it has none.
+    `mtu` is in bytes. `guid`, `rdma` and `uverbs` describe the VF's RDMA device, None if it has none.
     """
 
     ifname: str
@@ -75,11 +75,11 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Everything needed to take a sandbox's rails back, whoever has died in between.
+    """Everything that is needed to take a sandbox's rails back, also after a crash of runtime, executable or daemon.
 
-    `primary` is the primary's configuration as it was at ADD (`conf`), with the `runtimeConfig` it was run with. `network`
-    names the rails' network; `ipam` is what its IPAM plugin was configured with, None where there is none. `boot` is the
-    boot that the namespace is of, as the kernel's random/boot_id says it; "" is not known.
+    `primary` is the primary's configuration at ADD (`conf`), with the `runtimeConfig` of that ADD. `network` names the
+    rails' network; `ipam` is that network's IPAM plugin, None if it has none. `boot` identifies the boot in which the
+    namespace was made, by the kernel's random/boot_id; "" if it is not known.
     """
 
     container_id: str
@@ -90,27 +90,31 @@ class Record:
     attachments: tuple[Attachment, ...]
     primary: dict[str, Any] = field(default_factory=dict)
     network: str = ""
-    ipam: Ipam | None = None
+    ipam: RecordedIpam | None = None
     boot: str = ""
 
     @property
-    def adopted(self) -> bool:
-        """Whether it was made again from what the kernel shows: what ADD had written was lost."""
+    def rebuilt(self) -> bool:
+        """Whether the record was rebuilt from what the kernel shows, because the one that ADD wrote was lost."""
         return not self.primary
 
     @property
     def named(self) -> bool:
-        """Whether its container id is the runtime's; that of an adopted record may be made up."""
-        return not (self.adopted and self.container_id.startswith(UNKNOWN))
+        """Whether the container id is the runtime's; that of a rebuilt record may be made up."""
+        return not (self.rebuilt and self.container_id.startswith(UNKNOWN))
 
     @property
     def key(self) -> str:
-        """Name it, as its file and its lock are named."""
+        """Return the name of the record's file and of the sandbox's lock."""
         return f"{self.container_id}@{self.ifname}"
 
+    def is_of_older_boot(self, boot: str) -> bool:
+        """Return whether the record is surely of a boot before `boot`, whose namespaces are all gone; "" is not known."""
+        return "" not in (self.boot, boot) and self.boot != boot
 
-class Trace(NamedTuple):
-    """Whose an unreadable record was; `netns` is None and the pod's parts are "" where it does not say it any more."""
+
+class LostRecord(NamedTuple):
+    """What is still readable of an unreadable record: its sandbox; `netns` is None and the pod's parts are "" if they are not."""
 
     container_id: str
     ifname: str
@@ -119,7 +123,7 @@ class Trace(NamedTuple):
 
 
 def encode(record: Record) -> bytes:
-    """Spell a record as JSON that ends in the SHA-256 of all before it."""
+    """Return a record as JSON that ends in the SHA-256 of all before it."""
     body: dict[str, Any] = {
         "version": _VERSION,
         "id": record.container_id,
@@ -137,18 +141,18 @@ def encode(record: Record) -> bytes:
 
 
 def decode(raw: bytes) -> Record:
-    """Read what `encode` wrote.
+    """Parse what `encode` wrote.
 
     Raises:
-        Unreadable: it is not that.
+        UnreadableRecord: the bytes are something else.
     """
     try:
         body = json.loads(raw)
         digest = body.pop("sha256")
         if body["version"] not in (_VERSION, _BEFORE_BOOT):
-            raise Unreadable(f"version {body['version']!r:.40}; this Railnet reads {_BEFORE_BOOT} and {_VERSION}")
+            raise UnreadableRecord(f"version {body['version']!r:.40}; this Railnet reads {_BEFORE_BOOT} and {_VERSION}")
         if digest != _digest(body):
-            raise Unreadable("its SHA-256 is another")
+            raise UnreadableRecord("its SHA-256 is another")
         return Record(
             container_id=_file_name(body["id"]),
             ifname=_file_name(body["ifname"]),
@@ -161,10 +165,10 @@ def decode(raw: bytes) -> Record:
             ipam=None if body["ipam"] is None else _decode_ipam(body["ipam"]),
             boot="" if body["version"] == _BEFORE_BOOT else _text(body["boot"]),
         )
-    except Unreadable:
+    except UnreadableRecord:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{type(error).__name__}: {error!s:.200}") from None
+        raise UnreadableRecord(f"{type(error).__name__}: {error!s:.200}") from None
 
 
 def _decode_netns(body: dict[str, Any]) -> Netns:
@@ -172,24 +176,24 @@ def _decode_netns(body: dict[str, Any]) -> Netns:
     return Netns(_text(netns.path), _number(netns.dev), _number(netns.inode))
 
 
-def trace(name: str, raw: bytes) -> Trace | None:
-    """Read of an unreadable record whose it was; None if its file's name has no container id.
+def find_lost(name: str, raw: bytes) -> LostRecord | None:
+    """Find in an unreadable record which sandbox it belonged to; return None if its file's name has no container id.
 
-    Nothing that it says is taken for true but this, and this only where the kernel shows the same namespace: the
-    digest did not match, or the end is missing.
+    Nothing else in the record is used, and this only if the kernel shows the same namespace: the digest did not match, or
+    the end of the file is missing.
     """
     match = _KEY.fullmatch(name.removesuffix(".json"))
     if match is None:
         return None
     netns = _part(_NETNS, raw, {"path": str, "dev": int, "inode": int})
     pod = _part(_POD, raw, {"namespace": str, "name": str, "uid": str})
-    return Trace(
+    return LostRecord(
         match[1], match[2], None if netns is None else Netns(**netns), Pod("", "", "") if pod is None else Pod(**pod)
     )
 
 
 def _part(form: re.Pattern[bytes], raw: bytes, kinds: dict[str, type]) -> dict[str, Any] | None:
-    """Read an object that has exactly these keys, with values of these kinds."""
+    """Find an object that has exactly these keys, with values of these types."""
     found = form.search(raw)
     try:
         part = {} if found is None else json.loads(found[1])
@@ -198,8 +202,8 @@ def _part(form: re.Pattern[bytes], raw: bytes, kinds: dict[str, type]) -> dict[s
     return part if {key: type(value) for key, value in part.items()} == kinds else None
 
 
-def _decode_ipam(body: dict[str, Any]) -> Ipam:
-    return Ipam(_object(body["conf"]), tuple(_text(ifname) for ifname in body["ifnames"]), _text(body["path"]))
+def _decode_ipam(body: dict[str, Any]) -> RecordedIpam:
+    return RecordedIpam(_object(body["conf"]), tuple(_text(ifname) for ifname in body["ifnames"]), _text(body["path"]))
 
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
@@ -240,7 +244,7 @@ def _decode_device_node(body: dict[str, Any]) -> DeviceNode:
     return DeviceNode(_text(node.name), _number(node.major), _number(node.minor))
 
 
-# A record whose checksum is right was written by some Railnet; these make sure that it was one that writes what this reads.
+# A record whose digest is right was written by some version of Railnet; these make sure that this version can use its values.
 
 
 def _text(value: Any) -> str:

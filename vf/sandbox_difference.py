@@ -1,4 +1,4 @@
-"""What a sandbox should be like by its record, and what it is like: the first difference, in words. Pure."""
+"""Compare a sandbox with its record: the first difference, in words. Pure; what a sandbox has is read by `kernel`."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from vf.steps import IpInterface
 
 
 @dataclass(frozen=True, slots=True)
-class LinkState:
-    """A VF's netdev as it is in a sandbox. `link_layer` is None for one that is neither; `mtu` is in bytes.
+class SandboxLink:
+    """A VF's netdev as it is in a sandbox. `link_layer` is None for any other link layer; `mtu` is in bytes.
 
-    `up` is what an administrator sets (IFF_UP): a cable that is pulled makes no sandbox another one.
+    `up` is what an administrator sets (IFF_UP): a cable that is pulled is no difference.
     """
 
     ifname: str
@@ -32,10 +32,10 @@ def of_sandbox(record: Record, netns: Netns | None) -> str | None:
     return None
 
 
-def of_rail(recorded: Attachment, link: LinkState | None, rdma: RdmaDevice | None) -> str | None:
-    """Compare one rail: `link` is its VF's netdev in the sandbox, `rdma` its RDMA device, None if they are not there.
+def of_rail(recorded: Attachment, link: SandboxLink | None, rdma: RdmaDevice | None) -> str | None:
+    """Compare one rail: `link` is its VF's netdev in the sandbox, `rdma` its RDMA device; None if it is not there.
 
-    Something added to the link, such as an address, is no difference.
+    An addition, such as another address, is no difference.
     """
     if link is None:
         return f"{recorded.ifname}: the netdev of VF {recorded.vf} is not in the sandbox"
@@ -55,7 +55,7 @@ def of_rail(recorded: Attachment, link: LinkState | None, rdma: RdmaDevice | Non
 
 
 def _rdma_facts(recorded: Attachment, rdma: RdmaDevice | None) -> list[tuple[str, object, object]]:
-    """Compare what containers were given: an RDMA device's number changes when its driver is bound anew."""
+    """Compare the devices that containers have: an RDMA device's number changes when its driver is bound again."""
     if rdma is None:
         return [("RDMA device", recorded.rdma, None)]
     return [

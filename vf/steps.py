@@ -1,4 +1,4 @@
-"""Changes of the kernel's state, as values: what a plan consists of and `kernel.perform` does."""
+"""Steps that change the kernel's state, as values. `vf.plan`, `vf.provision` and `vf.orphans` plan them, `kernel.perform` does them."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -12,14 +12,14 @@ IpInterface = IPv4Interface | IPv6Interface
 
 
 class Route(NamedTuple):
-    """A route of a sandbox through one of its rails; on-link where there is no gateway."""
+    """A route of a sandbox through one of its rails; on-link if there is no gateway."""
 
     destination: IPv4Network | IPv6Network
     gateway: IPv4Address | IPv6Address | None
 
 
 class Given(NamedTuple):
-    """What one of a sandbox's rails is given."""
+    """The addresses and routes that one rail of a sandbox is given."""
 
     addresses: tuple[IpInterface, ...] = ()
     routes: tuple[Route, ...] = ()
@@ -41,7 +41,7 @@ class MoveLinkIn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureLink:
-    """Return the moved netdev its addresses and routes; moving it out undoes all of it."""
+    """Add addresses and routes to the moved netdev; moving it out undoes that."""
 
     ifname: str
     addresses: tuple[IpInterface, ...]
@@ -50,7 +50,7 @@ class ConfigureLink:
 
 @dataclass(frozen=True, slots=True)
 class MoveLinkOut:
-    """Move a VF's netdev back to the node's namespace under the name it had there."""
+    """Move a VF's netdev back to the node's namespace, with the name that it had there."""
 
     vf: PciAddress
     host_ifname: str
@@ -58,7 +58,7 @@ class MoveLinkOut:
 
 @dataclass(frozen=True, slots=True)
 class RenameLink:
-    """Return a netdev in the node's namespace back its name: the kernel returned it from a namespace that died."""
+    """Rename a netdev in the node's namespace: the kernel returned it from an ended namespace with the pod's name."""
 
     ifindex: int
     ifname: str
@@ -66,7 +66,7 @@ class RenameLink:
 
 @dataclass(frozen=True, slots=True)
 class CreateVfs:
-    """Make VFs on a PF, with no driver probing them yet; `replaced` are removed first."""
+    """Create VFs on a PF without drivers; its `replaced` VFs are removed first."""
 
     pf: PciAddress
     count: int
@@ -75,7 +75,7 @@ class CreateVfs:
 
 @dataclass(frozen=True, slots=True)
 class SetGuid:
-    """Return a VF its node and port GUID by MLNX_OFED's files, before its driver is bound."""
+    """Set a VF's node and port GUID by MLNX_OFED's files, before its driver is bound."""
 
     pf: PciAddress
     index: int
@@ -84,7 +84,7 @@ class SetGuid:
 
 @dataclass(frozen=True, slots=True)
 class SetGuidByLink:
-    """Return a VF its node and port GUID through its PF's netdev, before its driver is bound."""
+    """Set a VF's node and port GUID through its PF's netdev, before its driver is bound."""
 
     pf_ifindex: int
     index: int
@@ -93,7 +93,7 @@ class SetGuidByLink:
 
 @dataclass(frozen=True, slots=True)
 class SetMac:
-    """Return an Ethernet VF its MAC through its PF's netdev, before its driver is bound."""
+    """Set an Ethernet VF's MAC through its PF's netdev, before its driver is bound."""
 
     pf_ifindex: int
     index: int
@@ -102,14 +102,14 @@ class SetMac:
 
 @dataclass(frozen=True, slots=True)
 class BringUp:
-    """Bring a PF's netdev up: Intel's answer their VFs' drivers only then (igbvf_probe(), igbvf/netdev.c)."""
+    """Set a PF's netdev up: only then do Intel's PFs answer the drivers of their VFs (igbvf_probe(), igbvf/netdev.c)."""
 
     pf_ifindex: int
 
 
 @dataclass(frozen=True, slots=True)
 class AllowDrivers:
-    """Let a PF's VFs have drivers again; VFs that exist already are not probed by it.
+    """Allow drivers for a PF's VFs again; VFs that exist already are not probed by this.
 
     Without it the kernel refuses even an explicit bind with ENODEV (pci_device_can_probe(), drivers/pci/pci-driver.c).
     """
@@ -127,7 +127,7 @@ class BindDriver:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAgain:
-    """Take a VF from its driver and bind it anew: its netdev and RDMA device are made again, with other numbers."""
+    """Unbind a VF from its driver and bind it again: its netdev and RDMA device are new, with other numbers."""
 
     vf: PciAddress
     driver: str

@@ -1,7 +1,7 @@
 """The VF table: the one place that says which VFs a node has and which sandbox owns each.
 
-Built once, in `railnet/daemon/composition.py`, and handed to the device plugin (which advertises and guards) and to the attach
-side (which claims and gives back), so the two cannot disagree. One event loop owns it; it takes no locks.
+There is one for the daemon: the device plugin offers VFs by it, and `cni.attachment` claims and releases them in it, so the two
+cannot disagree. One event loop owns it; it takes no locks.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ Observer = Callable[[], None]
 
 
 class Owner(NamedTuple):
-    """The sandbox that has a VF: the CNI container id and CNI_IFNAME, and the pod's UID ("" if not told)."""
+    """The sandbox that has a VF: the CNI container id and CNI_IFNAME, and the pod's UID ("" if it is not known)."""
 
     container_id: str
     ifname: str
@@ -23,14 +23,15 @@ class Owner(NamedTuple):
 
 
 class VfTable:
-    """Facts and ownership of every VF of the node; tells its observers after each change."""
+    """Facts and ownership of every VF of the node; calls its observers after each change."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._owners: dict[PciAddress, Owner] = {}
         self._withheld: dict[PciAddress, str] = {}
         self._observers: list[Observer] = []
-        self.generation = 0  # of the facts about single functions: a reader that began before it changed has older ones
+        # Counts changes of facts about single functions: an inventory that was begun before a change has older facts.
+        self.generation = 0
         self._read_at: dict[PciAddress, int] = {}
 
     @property
@@ -39,41 +40,41 @@ class VfTable:
         return self._inventory
 
     def owner(self, vf: PciAddress) -> Owner | None:
-        """Tell which sandbox has a VF; None if it is free."""
+        """Return the sandbox that has a VF; None if it is free."""
         return self._owners.get(vf)
 
     def owned(self) -> frozenset[PciAddress]:
-        """Return the VFs that sandboxes have, seen or not."""
+        """Return the VFs that sandboxes have, also those that the inventory does not show now."""
         return frozenset(self._owners)
 
     def withhold(self, reasons: Mapping[PciAddress, str]) -> None:
-        """Return why some VFs must not be given out; of all others nothing is said any more."""
+        """Replace the reasons why VFs must not be given to pods; a VF without a reason may be given."""
         if reasons != self._withheld:
             self._withheld = dict(reasons)
-            self._tell()
+            self._notify()
 
     def withheld(self, vf: PciAddress) -> str | None:
-        """Return why a VF must not be given out, and what to do; None if nothing was said of it."""
+        """Return why a VF must not be given to a pod, and what to do; None if it may be given."""
         return self._withheld.get(vf)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` after every change; the function returned ends that."""
+        """Call `observer` after every change, until the returned function is called."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
     def refresh(self, inventory: Inventory, generation: int | None = None) -> None:
-        """Replace the facts; ownership stays, also of a VF that is not seen at the moment.
+        """Replace the facts; ownership stays, also of a VF that the inventory does not show now.
 
-        What was read of single functions after `generation`, at which the inventory began to be read, is newer and stays.
+        `generation` is of when the inventory was begun: facts about single functions that were read later are newer and stay.
         """
         if generation is not None:
             inventory = self._with_later_readings(inventory, generation)
         if inventory != self._inventory:
             self._inventory = inventory
-            self._tell()
+            self._notify()
 
     def reread(self, newer: Mapping[PciAddress, VirtualFunction]) -> None:
-        """Replace the facts about some VFs; that they are as before is news, too, to who is just reading all of them."""
+        """Replace the facts about some VFs. Unchanged facts count, too: an inventory that is being read may have older ones."""
         self._note_reading(newer)
         self.refresh(self._inventory.with_vfs(newer))
 
@@ -83,7 +84,7 @@ class VfTable:
         self.refresh(self._inventory.with_pfs(newer))
 
     def claim(self, vf: PciAddress, owner: Owner) -> None:
-        """Return a VF to a sandbox; the same sandbox may claim it again.
+        """Claim a VF for a sandbox; the same sandbox may claim it again.
 
         Raises:
             NotOurs: another sandbox has it.
@@ -91,14 +92,14 @@ class VfTable:
         holder = self._owners.setdefault(vf, owner)
         if holder != owner:
             raise NotOurs(f"VF {vf} belongs to sandbox {holder.container_id} (pod UID {holder.pod_uid or 'unknown'})")
-        self._tell()
+        self._notify()
 
     def release(self, vf: PciAddress, owner: Owner) -> None:
-        """Take a VF back from `owner`; nothing happens where somebody else, or nobody, has it."""
+        """Release a VF of `owner`; a VF of another owner, or of none, stays as it is."""
         if self._owners.get(vf) == owner:
             del self._owners[vf]
-            self._withheld.pop(vf, None)  # it was said of the sandbox that had it
-            self._tell()
+            self._withheld.pop(vf, None)  # its reason was about the sandbox that had it
+            self._notify()
 
     def _with_later_readings(self, inventory: Inventory, generation: int) -> Inventory:
         later = {function for function, read_at in self._read_at.items() if read_at > generation}
@@ -110,6 +111,6 @@ class VfTable:
         self.generation += 1
         self._read_at.update(dict.fromkeys(functions, self.generation))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for observer in tuple(self._observers):
             observer()

@@ -1,4 +1,7 @@
-"""Claim VFs for a sandbox, waiting for the ones before it: kubelet gives a device to the next pod before the last one's DEL has begun."""
+"""Claims of VFs for sandboxes. A claim waits for the VF's last sandbox: kubelet may assign a VF again before that sandbox's DEL.
+
+Which VFs a sandbox gets is `cni.attachment.attachments`'s; who owns which VF is kept in `vf.table`.
+"""
 
 import asyncio
 import logging
@@ -13,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def owner_of(record: Record) -> Owner:
-    """Name the sandbox that a record is of."""
+    """Return the owner of a record's VFs: its sandbox."""
     return Owner(record.container_id, record.ifname, record.pod.uid)
 
 
@@ -23,9 +26,10 @@ class Claims:
     def __init__(self, table: VfTable, wait_seconds: float) -> None:
         self._table = table
         self._seconds = wait_seconds
+        self._ended: set[PciAddress] = set()  # free VFs that were taken back from their last sandbox
 
     async def claim(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
-        """Claim all VFs or none, waiting for sandboxes that are being taken down.
+        """Claim all VFs or none; wait while another sandbox, which is being taken down, has one of them.
 
         Raises:
             NotReady: a sandbox still has one when the time is over. NotOurs: as `VfTable.claim`.
@@ -46,22 +50,40 @@ class Claims:
             stop()
 
     def own(self, record: Record) -> None:
-        """Claim what a record has; what is another's stays so, and is told."""
+        """Claim the VFs of a record; a VF of another sandbox keeps its owner, which is logged."""
         for attachment in record.attachments:
             try:
                 self._table.claim(attachment.vf, owner_of(record))
             except NotOurs as error:
                 _log.error("sandbox %s: %s", record.key, error)
 
+    def own_unless_owned(self, record: Record) -> tuple[PciAddress, ...]:
+        """Claim those VFs of a record that no other sandbox has; return the VFs that the record's sandbox then has."""
+        owner = owner_of(record)
+        vfs = tuple(one.vf for one in record.attachments if self._table.owner(one.vf) in (None, owner))
+        for vf in vfs:
+            self._table.claim(vf, owner)
+        return vfs
+
     def release(self, vfs: Iterable[PciAddress], owner: Owner) -> None:
-        """Give VFs back; one that is somebody else's by now stays so."""
+        """Release VFs of `owner`; a VF of another owner keeps it."""
         for vf in vfs:
             self._table.release(vf, owner)
 
+    def release_ended(self, vfs: tuple[PciAddress, ...], owner: Owner) -> None:
+        """Release VFs that were taken back from their sandbox; kubelet may still list them for its pod."""
+        self.release(vfs, owner)
+        self._ended.update(vfs)
+
+    def has_ended(self, vf: PciAddress) -> bool:
+        """Return whether the last sandbox of a free VF has surely ended: the VF was taken back from it."""
+        return vf in self._ended
+
     def _claimed(self, vfs: tuple[PciAddress, ...], owner: Owner) -> bool:
-        # Looked at first: to claim some and give them back would wake whoever waits for those, and they us.
+        # Claim none unless all are free: to release some again would wake other claims, and theirs would wake this one.
         if any(self._table.owner(vf) not in (None, owner) for vf in vfs):
             return False
         for vf in vfs:
             self._table.claim(vf, owner)
+        self._ended.difference_update(vfs)
         return True

@@ -1,4 +1,4 @@
-"""Tell the neighbours of attached rails which hardware address their addresses have now, beside the answer of an ADD."""
+"""Announce the addresses of attached rails, so that neighbours replace an earlier hardware address. No ADD waits for it."""
 
 import asyncio
 import logging
@@ -10,6 +10,7 @@ from pathlib import Path
 from cni.cancellation import to_the_end
 from kernel.netlink.arp import announce
 from kernel.netns import NetnsIdentity, inside, opened
+from kernel.waiting import until_awaited
 from vf.record import Attachment, Record
 
 _log = logging.getLogger(__name__)
@@ -17,37 +18,40 @@ _LOOK_SECONDS = 0.05
 
 
 class GratuitousArp:
-    """Those that are under way; `root` is where the host's mount namespace is seen."""
+    """The announcements that are under way; `root` is where the host's mount namespace is seen."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._running: set[asyncio.Task[None]] = set()
 
     def begin(self, record: Record, seconds: float, still_attached: Callable[[], bool]) -> None:
-        """Announce the rails of a record as soon as there is a carrier, within some seconds; nobody waits for it."""
+        """Announce the rails of a record in a task, each as soon as it has a carrier, for at most some seconds."""
         task = asyncio.create_task(self._announce(record, seconds, still_attached))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def _announce(self, record: Record, seconds: float, still_attached: Callable[[], bool]) -> None:
-        """Look again and again, and hold the namespace open only while looking: an open one does not die."""
-        give_up = asyncio.get_running_loop().time() + seconds
+        """Look for carriers repeatedly. The namespace is open only during a look: an open namespace does not end."""
         expected = NetnsIdentity(record.netns.dev, record.netns.inode)
         left = record.attachments
+
+        async def is_over() -> bool:
+            nonlocal left
+            if not left or not still_attached():
+                return True
+            with opened(self._root, record.netns.path, expected) as fd:
+                if fd is None:
+                    return True
+                left = await to_the_end(asyncio.to_thread(inside, fd, partial(_announce_those_with_carrier, left)))
+            return not left
+
         try:
-            while left and still_attached():
-                with opened(self._root, record.netns.path, expected) as fd:
-                    if fd is None:
-                        return
-                    left = await to_the_end(asyncio.to_thread(inside, fd, partial(_silent, left)))
-                if asyncio.get_running_loop().time() > give_up:
-                    return
-                await asyncio.sleep(_LOOK_SECONDS)
+            await until_awaited(is_over, seconds, _LOOK_SECONDS)
         except OSError as error:
-            _log.warning("sandbox %s: its neighbours were not told of its addresses: %s", record.key, error)
+            _log.warning("sandbox %s: its addresses were not announced to its neighbours: %s", record.key, error)
 
 
-def _silent(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
-    """Announce the IPv4 addresses of rails in the calling thread's namespace; gives the rails that have no carrier yet."""
+def _announce_those_with_carrier(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
+    """Announce the IPv4 addresses of rails in the calling thread's namespace; return the rails without a carrier yet."""
     addresses = {one: [each.ip for each in one.addresses if isinstance(each.ip, IPv4Address)] for one in attachments}
     return tuple(one for one, ips in addresses.items() if ips and not announce(one.ifname, ips))

@@ -1,4 +1,6 @@
-"""Addresses from a CNI IPAM plugin, for a sandbox's rails one by one. Generators, as the primary's chain is.
+"""Addresses from a CNI IPAM plugin, run once for each rail of a sandbox. Generators, as the primary's chain in `cni.host.chain`.
+
+Addresses that Railnet computes itself are `cni.attachment.local_ipam`'s.
 
 Source: CNI specification 1.1.0, section 4, "Plugin Delegation": the delegate gets the delegator's network configuration,
 with its `ipam` object, and answers with a result that has no interfaces.
@@ -14,25 +16,25 @@ from cni.host.chain import Exec, Output
 from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted
 from vf.address_slice import IpAddress
 from vf.network import PluginIpam
-from vf.record import Ipam
+from vf.record import RecordedIpam
 from vf.steps import Given, Route
 
 
-def as_recorded(network: str, ipam: PluginIpam, version: str, ifnames: tuple[str, ...], path: str) -> Ipam:
-    """Spell what the plugin is configured with; `version` is one that the node's plugins speak, `path` the CNI_PATH.
+def as_recorded(network: str, ipam: PluginIpam, version: str, ifnames: tuple[str, ...], path: str) -> RecordedIpam:
+    """Return the plugin's configuration; `version` is one that the node's plugins support, `path` is CNI_PATH.
 
-    The network's name has a prefix: plugins keep their state by it, and it must never be the primary's.
+    The network's name has a prefix: plugins keep their state by this name, and it must never be the primary's.
     """
     conf = {"cniVersion": version, "name": f"railnet-{network}", "type": chain.OURSELVES, "ipam": ipam.conf}
-    return Ipam(conf, ifnames, path)
+    return RecordedIpam(conf, ifnames, path)
 
 
-def add(ipam: Ipam) -> Generator[Exec, Output, dict[str, Given]]:
-    """Ask for the addresses of every interface; gives them by interface name. What fails is undone by `delete`.
+def add(ipam: RecordedIpam) -> Generator[Exec, Output, dict[str, Given]]:
+    """Run the plugin's ADD for every interface; return the addresses by interface name. `delete` undoes an ADD that failed.
 
     Raises:
-        CniError: the plugin's own error, 105 it printed rubbish, 106 it took too long. NotExecuted: it is not there, and
-            has given nothing.
+        CniError: the plugin's own error; 105: its output is no result; 106: it took too long. NotExecuted: there is no such
+            plugin, and no address was given.
     """
     given: dict[str, Given] = {}
     plugin = ipam.conf["ipam"]["type"]
@@ -40,15 +42,15 @@ def add(ipam: Ipam) -> Generator[Exec, Output, dict[str, Given]]:
         try:
             stdout = chain.result_of(plugin, (yield _exec(ipam, "ADD", ifname)))
         except NotExecuted as error:
-            if given:  # so there is something to undo
+            if given:  # there is something to undo
                 raise CniError(error.code, str(error), error.details) from None
             raise
         given[ifname] = _parse(plugin, stdout)
     return given
 
 
-def delete(ipam: Ipam) -> Generator[Exec, Output, None]:
-    """Give back the addresses of every interface, also those that were never given; then raise the first failure.
+def delete(ipam: RecordedIpam) -> Generator[Exec, Output, None]:
+    """Run the plugin's DEL for every interface, also after an ADD that gave it no address; then raise the first failure.
 
     Raises:
         CniError: as for `add`.
@@ -63,13 +65,13 @@ def delete(ipam: Ipam) -> Generator[Exec, Output, None]:
         raise failure
 
 
-def _exec(ipam: Ipam, command: str, ifname: str) -> Exec:
+def _exec(ipam: RecordedIpam, command: str, ifname: str) -> Exec:
     return Exec(ipam.conf["ipam"]["type"], command, json.dumps(ipam.conf).encode(), ifname)
 
 
 def _parse(plugin: str, stdout: bytes) -> Given:
     result = json.loads(stdout)
-    try:  # numbers are addresses to `ipaddress`; in a result they are rubbish, which `str` makes them
+    try:  # `ipaddress` takes a number for an address; `str` makes it refuse one
         ips = result["ips"]
         addresses = tuple(ip_interface(str(entry["address"])) for entry in ips)
         gateways = [ip_address(str(entry["gateway"])) for entry in ips if entry.get("gateway")]
@@ -84,5 +86,5 @@ def _route(entry: dict[str, Any], gateways: list[IpAddress]) -> Route:
     destination = ip_network(str(entry["dst"]))
     if entry.get("gw"):
         return Route(destination, ip_address(str(entry["gw"])))
-    # Through the gateway of its family, where there is one: ConfigureIface(), pkg/ipam of the CNI plugins.
+    # A route without a gateway uses the gateway of its address family, if there is one: ConfigureIface(), pkg/ipam of the CNI plugins.
     return Route(destination, next((gateway for gateway in gateways if gateway.version == destination.version), None))

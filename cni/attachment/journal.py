@@ -1,6 +1,7 @@
-"""What every sandbox on this node has of ours, on a tmpfs: written before the act, removed after the last undo.
+"""The journal: one record for each sandbox with rails, on a tmpfs. Files only; what a record says is `vf.record`'s.
 
-The daemon is the only writer, so memory and disk are the same; the disk is read once, at start.
+A record is written before the kernel is changed, and removed after the last undo. The daemon is the only writer, so memory
+and disk are the same; the disk is read once, at start.
 """
 
 import logging
@@ -11,16 +12,16 @@ from pathlib import Path
 from kernel.files import write_atomically
 from vf.address import PciAddress
 from vf.address_slice import IpAddress
-from vf.record import Record, Trace, Unreadable, decode, encode, trace
+from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, find_lost
 
 _log = logging.getLogger(__name__)
-_MOST_BYTES = 1 << 20  # whose a record is stands at its beginning
+_MOST_BYTES = 1 << 20  # a record names its sandbox at its beginning
 
 
 class Journal:
-    """The records below `folder`; what cannot be read goes to `quarantine`, both made if absent.
+    """The records in `folder`; an unreadable one is moved to `quarantine`. Both folders are made if absent.
 
-    `traces` say whose those were that could not be read, now or before.
+    `lost_records` names the sandboxes of the records in quarantine, of this start and of earlier ones.
     """
 
     def __init__(self, folder: Path, quarantine: Path) -> None:
@@ -34,42 +35,49 @@ class Journal:
         self._folder = folder
         self._records: dict[str, Record] = {}
         self._written_at: dict[str, float] = {}
-        self.traces: tuple[Trace, ...] = ()
-        for temporary in folder.glob(".*"):  # of a write that a crash cut short
+        self.lost_records: tuple[LostRecord, ...] = ()
+        for temporary in folder.glob(".*"):  # of a write that a crash interrupted
             temporary.unlink()
         for path in sorted(folder.glob("[!.]*.json")):
             self._read(path, quarantine)
-        self.traces = _traces(quarantine)
+        self.lost_records = _lost_records(quarantine)
 
     def records(self) -> Iterable[Record]:
-        """Give every record, as of now."""
+        """Return all records, as they are now."""
         return tuple(self._records.values())
 
     def get(self, key: str) -> Record | None:
-        """Find the record of `<container id>@<ifname>`."""
+        """Find the record of a key, `<container id>@<ifname>`."""
         return self._records.get(key)
 
     def write(self, record: Record) -> None:
-        """Keep a record; it is on disk when this returns."""
+        """Write a record; it is on disk when this returns."""
         write_atomically(self._path(record.key), encode(record))
         self._keep(record)
 
     def age(self, record: Record) -> float:
-        """Give how many seconds ago a record was written, or read at start."""
+        """Return how many seconds ago a record was written, or read at start."""
         return time.monotonic() - self._written_at[record.key]
 
     def remove(self, record: Record) -> None:
-        """Forget a record; one that is not there is forgotten already."""
+        """Remove a record; nothing happens if it is removed already."""
         self._path(record.key).unlink(missing_ok=True)
         self._records.pop(record.key, None)
         self._written_at.pop(record.key, None)
 
     def holder(self, vf: PciAddress) -> Record | None:
-        """Find the record that has a VF."""
+        """Find the record that has a VF among its rails."""
         return next((record for record in self._records.values() for one in record.attachments if one.vf == vf), None)
 
+    def rebuilt(self, netns: Netns | None, ifname: str) -> Record | None:
+        """Find the rebuilt record of a namespace, for the attachment with this CNI_IFNAME."""
+        if netns is None:
+            return None
+        records = (record for record in self._records.values() if record.rebuilt and record.ifname == ifname)
+        return next((record for record in records if record.netns[1:] == netns[1:]), None)
+
     def addresses(self) -> frozenset[IpAddress]:
-        """Give every address a sandbox of this node has on its rails: this is the allocation table."""
+        """Return all addresses on the rails of this node's sandboxes: the journal is the allocation table."""
         return frozenset(
             address.ip for record in self._records.values() for one in record.attachments for address in one.addresses
         )
@@ -80,10 +88,10 @@ class Journal:
     def _read(self, path: Path, quarantine: Path) -> None:
         try:
             record = decode(path.read_bytes())
-            # `remove` would never find a copy, and at each start it would own the VFs again.
+            # A copy under another name would never be removed, and would claim the VFs again at each start.
             if path != self._path(record.key):
-                raise Unreadable(f"it is the record of {record.key}")
-        except Unreadable as error:
+                raise UnreadableRecord(f"it is a copy of the record of {record.key}")
+        except UnreadableRecord as error:
             path.replace(quarantine / path.name)
             _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, quarantine / path.name)
             return
@@ -94,10 +102,12 @@ class Journal:
         self._written_at[record.key] = time.monotonic()
 
 
-def _traces(quarantine: Path) -> tuple[Trace, ...]:
-    traces = []
-    for path in sorted(path for path in quarantine.iterdir() if path.is_file()):  # who has looked may have made folders
-        _log.warning("journal: %s could not be read; what its sandbox has is known from the kernel alone", path)
-        found = trace(path.name, path.read_bytes()[:_MOST_BYTES])
-        traces += [] if found is None else [found]
-    return tuple(traces)
+def _lost_records(quarantine: Path) -> tuple[LostRecord, ...]:
+    found = []
+    for path in sorted(
+        path for path in quarantine.iterdir() if path.is_file()
+    ):  # an administrator may have made folders
+        _log.warning("journal: %s could not be read; its sandbox's rails are known from the kernel alone", path)
+        lost = find_lost(path.name, path.read_bytes()[:_MOST_BYTES])
+        found += [] if lost is None else [lost]
+    return tuple(found)

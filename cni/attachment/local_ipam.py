@@ -1,6 +1,7 @@
-"""Addresses for net1 that need nobody's answer: a slice of a range, from flannel's subnet.env, or the pod's own words.
+"""Addresses for rails without an IPAM plugin: from the node's slice of a range, or from the pod's annotation.
 
-The journal is the allocation table.
+The slice follows from flannel's subnet.env; the journal is the allocation table. Addresses of IPAM plugins are
+`cni.attachment.ipam_plugin`'s.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -18,7 +19,7 @@ from vf.steps import Given, IpInterface
 
 
 class LocalIpam:
-    """What this node gives to its sandboxes."""
+    """The addresses of this node's sandboxes; `subnet_env` is flannel's file."""
 
     def __init__(self, subnet_env: Path) -> None:
         self._subnet_env = subnet_env
@@ -26,12 +27,12 @@ class LocalIpam:
     def give(
         self, chosen: Chosen, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
     ) -> dict[PciAddress, Given]:
-        """Choose the addresses of a sandbox's VFs, and routes; they are taken once the record with them is written.
+        """Choose the addresses and routes of a sandbox's VFs; they are allocated when the record with them is written.
 
-        None where the network has none, or where its IPAM plugin gives them later.
+        None are chosen if the network has none, or if its IPAM plugin gives them later.
 
         Raises:
-            NoAddress: flannel has no lease, its file is malformed, the slice is used up, or another sandbox has it.
+            NoAddress: flannel has no lease, its file is malformed, the slice is used up, or another sandbox has the address.
             Misconfigured: the range is too small.
         """
         ipam = chosen.network.ipam
@@ -42,10 +43,10 @@ class LocalIpam:
         return {one.vf.address: Given() for one in assigned}
 
     def check(self, networks: Networks, inventory: Inventory, vfs: Container[PciAddress]) -> None:
-        """Make sure that in every network each rail's slice has an address for each of `vfs`, those that pods may have.
+        """Make sure that in every network each rail's slice has an address for each VF of `vfs`, the VFs that pools offer.
 
         Raises:
-            Misconfigured: it has not; the message has the arithmetic.
+            Misconfigured: a slice is too small; the message has the numbers.
             NoAddress: flannel has no lease yet.
         """
         for network in networks:
@@ -56,7 +57,7 @@ class LocalIpam:
         for number, rail in enumerate(inventory.rails):
             count = sum(vf.address in vfs for vf in rail.vfs)
             if not count:
-                continue  # such as an Ethernet card, whose VFs are for others
+                continue  # no pool offers a VF of this rail
             slice_ = self._slice(ipam, number, inventory)
             if slice_.capacity < count:
                 raise Misconfigured(
@@ -73,7 +74,7 @@ class LocalIpam:
         for one in assigned:
             address = choose(self._slice(ipam, one.rail, inventory), one.vf.index, taken)
             taken.add(address.ip)
-            # One way is enough, and of two equal ones the kernel would refuse the second.
+            # One route to the other rails is enough, and the kernel refuses a second equal one.
             given[one.vf.address] = Given((address,), () if given else route_to_other_rails(ipam.range, address))
         return given
 

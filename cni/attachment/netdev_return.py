@@ -1,4 +1,7 @@
-"""VFs' netdevs on their way home: out of a sandbox, or from wherever somebody moved them, and under their own names."""
+"""Bring VFs' netdevs back to the node's own network namespace, under their own names on the node.
+
+When that is done is decided in `cni.attachment.attachments` and `cni.recovery`; the names are decided in `vf.orphans`.
+"""
 
 import asyncio
 import logging
@@ -23,21 +26,21 @@ _log = logging.getLogger(__name__)
 
 
 class NodeNetdevs:
-    """The node's own network namespace, where the netdevs of free VFs are; `root` is where the host is seen."""
+    """The netdevs of free VFs, which belong in the node's own network namespace; `root` is where the host is seen."""
 
     def __init__(self, table: VfTable, sysfs: Sysfs, netdevs: NetdevLookup, root: Path) -> None:
         self._table = table
         self._sysfs = sysfs
         self._netdevs = netdevs
         self._root = root
-        self._strays = OrphanSearch(root)
+        self._search = OrphanSearch(root)
 
     async def take_back(
         self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None
     ) -> tuple[PciAddress, ...]:
-        """Take attachments back from a namespace, and from wherever else they are; gives the VFs whose netdevs are home.
+        """Bring attachments' netdevs back from a namespace, or from another one; return the VFs whose netdevs are back.
 
-        `netns_fd` may be None, or of another namespace: then the one that is meant is opened, if it lives.
+        `netns_fd` may be None, or of another namespace: then `netns` is opened, if it is alive.
 
         Raises:
             OSError: what the kernel refused.
@@ -49,48 +52,48 @@ class NodeNetdevs:
             return await self._take_back(attachments, fd)
 
     async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> tuple[PciAddress, ...]:
-        """Move the netdevs out; then, as they have come back under whatever name, give them theirs. Gives the VFs that have one.
+        """Move the netdevs to the node and rename those that came back under another name; return the VFs that have one.
 
-        One that does not come back is looked for in every namespace: somebody has moved it. One that is nowhere (its
-        driver was unbound, ib_ipoib unloaded) is gone, which is no failure: its VF is not given out until it has one again.
+        A netdev that does not come back was moved by another program, so every namespace is searched for it. A netdev that
+        is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
         """
         if netns_fd is not None:
             await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
-        strays = await self._strays.find(self.absent(one.vf for one in lost))
-        if moves := plan.move_out(one for one in lost if one.vf in strays):
-            await to_the_end(asyncio.to_thread(orphan_netdevs.take_home, moves, strays, self._root))
-        # What is nowhere has been waited for, and is not once more.
-        returned |= await self._netdevs.returned(one for one in lost if one.vf in strays or self.has(one.vf))
+        found = await self._search.find(self.absent(one.vf for one in lost))
+        if moves := plan.move_out(one for one in lost if one.vf in found):
+            await to_the_end(asyncio.to_thread(orphan_netdevs.move_to_node, moves, found, self._root))
+        # A netdev that is in no namespace was awaited already, and is not awaited again.
+        returned |= await self._netdevs.returned(one for one in lost if one.vf in found or self.has(one.vf))
         renames = plan.rename(attachments, returned)
         await to_the_end(asyncio.to_thread(perform.detach, renames, None))
         return tuple(returned)
 
     def has(self, vf: PciAddress) -> bool:
-        """Tell whether a VF's netdev is on the node."""
+        """Return whether a VF's netdev is on the node."""
         return self._sysfs.netdev(vf) is not None
 
     def absent(self, vfs: Iterable[PciAddress]) -> tuple[PciAddress, ...]:
-        """Give those VFs that have a driver, and no netdev on the node."""
+        """Return those VFs that have a driver, and no netdev on the node."""
         return tuple(vf for vf in vfs if not self.has(vf) and self._netdevs.has_driver(vf))
 
     def missing(self) -> tuple[VirtualFunction, ...]:
-        """Give the free VFs that should have a netdev on the node and have none."""
+        """Return the free VFs that should have a netdev on the node and have none."""
         if seeming := orphans.missing(self._table.inventory, self._table.owned()):
             self._netdevs.refresh(seeming)
         return orphans.missing(self._table.inventory, self._table.owned())
 
-    async def strays(self, vfs: Collection[PciAddress]) -> dict[PciAddress, OrphanNetdev]:
-        """Look for VFs' netdevs in all namespaces of the host.
+    async def find_orphans(self, vfs: Collection[PciAddress]) -> dict[PciAddress, OrphanNetdev]:
+        """Search all namespaces of the host for VFs' netdevs.
 
         Raises:
             OSError: the host's /proc cannot be read.
         """
-        return await self._strays.find(vfs)
+        return await self._search.find(vfs)
 
     async def rename_free(self) -> None:
-        """Give free VFs' netdevs that have a pod's names their own back: the kernel returned them, and no record told.
+        """Rename free VFs' netdevs that have a pod's names: the kernel returned them when their namespace ended.
 
         Raises:
             OSError: what the kernel refused.
@@ -99,7 +102,7 @@ class NodeNetdevs:
         await self.rename(free)
 
     async def rename(self, addresses: Collection[PciAddress]) -> None:
-        """Rename those of these VFs that are misnamed; nobody else is at them.
+        """Rename the netdevs of these VFs that have a pod's name; the caller makes sure that no other work uses these VFs.
 
         Raises:
             OSError: what the kernel refused.
@@ -107,19 +110,19 @@ class NodeNetdevs:
         misnamed = [vf for vf in orphans.misnamed(self._table.inventory, ()) if vf.address in addresses]
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
-            written = await to_the_end(asyncio.to_thread(orphan_netdevs.names_at_home, vfs))
-            steps = orphans.rename_home(self._table.inventory, misnamed, written)
+            written = await to_the_end(asyncio.to_thread(orphan_netdevs.written_names, vfs))
+            steps = orphans.rename_on_node(self._table.inventory, misnamed, written)
             await to_the_end(asyncio.to_thread(perform.detach, steps, None))
             await self._netdevs.renamed(vfs, steps)
             await self._netdevs.reread(vfs)
 
     async def probe_again(self, step: ProbeAgain) -> None:
-        """Bind a free VF's driver anew.
+        """Bind a free VF's driver again; a VF that was claimed meanwhile is left alone.
 
         Raises:
             OSError: the kernel refuses.
         """
         if self._table.owner(step.vf) is None:
-            _log.warning("VF %s has no netdev anywhere: binding %s again", step.vf, step.driver)
+            _log.warning("VF %s has no netdev in any namespace: binding %s again", step.vf, step.driver)
             await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
             await self._netdevs.reread((step.vf,))

@@ -1,4 +1,7 @@
-"""The look into every network namespace for VFs' netdevs that are not on the node. What they are taken for is `vf.orphans`'s."""
+"""The search of all network namespaces for VFs' netdevs that are not on the node, shared by concurrent callers.
+
+What is done about a netdev that is found is decided in `vf.orphans`.
+"""
 
 import asyncio
 from collections.abc import Collection
@@ -11,16 +14,16 @@ from vf.orphans import OrphanNetdev
 
 
 class OrphanSearch:
-    """One look at a time, which takes a millisecond for each namespace; who asks meanwhile shares the next one."""
+    """One search at a time, since it takes a millisecond for each namespace; concurrent callers share the next search."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._wanted: set[PciAddress] = set()
         self._next: asyncio.Task[dict[PciAddress, OrphanNetdev]] | None = None
-        self._looking = asyncio.Lock()
+        self._searching = asyncio.Lock()
 
     async def find(self, vfs: Collection[PciAddress]) -> dict[PciAddress, OrphanNetdev]:
-        """Look for these VFs' netdevs in all namespaces of the host but our own; no look that began earlier will do.
+        """Search all namespaces of the host but the node's own; the search begins after this call.
 
         Raises:
             OSError: the host's /proc cannot be read.
@@ -29,11 +32,11 @@ class OrphanSearch:
             return {}
         self._wanted.update(vfs)
         if self._next is None:
-            self._next = asyncio.create_task(self._look())
+            self._next = asyncio.create_task(self._search())
         found = await to_the_end(self._next)
         return {vf: found[vf] for vf in vfs if vf in found}
 
-    async def _look(self) -> dict[PciAddress, OrphanNetdev]:
-        async with self._looking:
+    async def _search(self) -> dict[PciAddress, OrphanNetdev]:
+        async with self._searching:
             wanted, self._wanted, self._next = self._wanted, set(), None
             return await asyncio.to_thread(orphan_netdevs.find_orphans, wanted, self._root)

@@ -1,8 +1,10 @@
-"""Wait until the ports of a sandbox's VFs can be used: the subnet manager notices a VF in its own time."""
+"""Wait until the ports of a sandbox's VFs can be used: the subnet manager configures them some time after the VFs appear."""
 
 import asyncio
+from collections import deque
 
 from kernel.sysfs import Sysfs
+from kernel.waiting import until_awaited
 from vf.errors import PortInactive, RailnetError, Unusable
 from vf.network import Network, lacks
 from vf.record import Attachment
@@ -12,21 +14,27 @@ _ACTIVE = "4: ACTIVE"  # /sys/class/infiniband/<dev>/ports/1/state
 
 
 async def wait(network: Network, attachments: tuple[Attachment, ...], sysfs: Sysfs) -> None:
-    """Wait for the ports of VFs that have an RDMA device, for all of them as long as the network says.
+    """Wait for the ports of VFs that have an RDMA device; `network.wait` seconds for all of them together.
 
     Raises:
-        PortInactive: one is not active by then. Unusable: one is no member of the network's partition by then.
+        PortInactive: a port is not active by then. Unusable: it is no member of the network's partition by then.
     """
-    give_up = asyncio.get_running_loop().time() + network.wait
-    for one in attachments:
-        # In a thread: each of these files is a command to the card's firmware, and a PKey table has 128.
-        while one.rdma is not None and (wrong := await asyncio.to_thread(_wrong, network, one, sysfs)) is not None:
-            if asyncio.get_running_loop().time() > give_up:
-                raise wrong
-            await asyncio.sleep(_LOOK_SECONDS)
+    left = deque(one for one in attachments if one.rdma is not None)
+    problems: list[RailnetError] = []
+
+    async def all_usable() -> bool:
+        problems.clear()
+        while left and not problems:
+            # In a thread: each of these files is a command to the card's firmware, and a PKey table has 128.
+            problem = await asyncio.to_thread(_problem, network, left[0], sysfs)
+            problems.append(problem) if problem is not None else left.popleft()
+        return not problems
+
+    if not await until_awaited(all_usable, network.wait, _LOOK_SECONDS):
+        raise problems[0]
 
 
-def _wrong(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | None:
+def _problem(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | None:
     port = sysfs.port(one.vf)
     if port is None or port.state != _ACTIVE:
         return PortInactive(

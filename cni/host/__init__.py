@@ -1,5 +1,5 @@
-"""What runs on the host, as container runtimes execute it: the plugin executable, the primary chain, the slow lane.
+"""What container runtimes execute on the host: the plugin executable, the primary chain, and the slow lane without a daemon.
 
-Its contract: it must start in milliseconds on whatever Python a node has. No dataclasses, typing, asyncio or grpc;
-`plugin` and what it imports at its top use only modules built into the interpreter, the rest imports `json` at most.
+The host contract: it starts in milliseconds. No dataclasses, typing, asyncio or grpc. `plugin`, with all that it imports at its
+top, uses only modules that are built into the interpreter; the other modules import `_json` and `json` at most.
 """

@@ -1,7 +1,7 @@
-"""The node's own primary plugins, run as libcni would run them.
+"""Run the plugins of the primary network as libcni would run them.
 
-Each function is a generator: it yields what to execute and takes what came of it, so the daemon (which has the
-executable run it) and the slow lane (which runs it itself) drive the same code.
+Each verb is a generator: it yields an `Exec` and is sent the `Output`. So the daemon, which has the executable run plugins, and
+the slow lane, which runs them itself, use the same code.
 """
 
 from cni.host.errors import (
@@ -13,19 +13,19 @@ from cni.host.errors import (
     DelegateError,
     NotExecuted,
 )
-from cni.host.netconf import load_object
+from cni.host.json_text import dumps, load_object
 from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from cni.host.netconf import JsonObject
+    from cni.host.json_text import JsonObject
 
 OURSELVES = "railnet"
-NEWEST_WITHOUT_LISTS = "1.0.0"  # libcni that knows no `cniVersions` knows no newer version, either
+NEWEST_WITHOUT_LISTS = "1.0.0"  # a libcni that does not know `cniVersions` knows no newer version, either
 _TRY_AGAIN = -11  # -EAGAIN: no process can be made now, or delegates of an earlier request still run
-TIMED_OUT = -110  # -ETIMEDOUT in place of a wait status: it was ended at its deadline
+TIMED_OUT = -110  # -ETIMEDOUT in place of a wait status: the plugin was killed at its deadline
 
 
 class Exec:
@@ -41,13 +41,13 @@ class Exec:
         self.ifname = ifname
 
     def environ(self) -> "dict[bytes, bytes]":
-        """Give what differs from the request's own environment."""
+        """Return what differs from the request's own environment."""
         command = {b"CNI_COMMAND": self.command.encode()}
         return {**command, b"CNI_IFNAME": self.ifname.encode()} if self.ifname else command
 
 
 class Output:
-    """What came of an `Exec`: a wait status (-errno where it was never executed, or `TIMED_OUT`) and two streams."""
+    """The outcome of an `Exec`: a wait status (-errno if the plugin was not executed, or `TIMED_OUT`) and two streams."""
 
     __slots__ = ("status", "stderr", "stdout")
 
@@ -61,7 +61,7 @@ class Output:
 class Primary:
     """A parsed primary configuration: the network's name, the CNI version it is run with, and its plugins in order.
 
-    `disable_check`, `disable_gc`: its author wants no CHECK or GC of it, and to a runtime those succeed.
+    `disable_check`, `disable_gc`: the configuration asks for no CHECK or GC; a runtime that asks gets success.
     """
 
     __slots__ = ("disable_check", "disable_gc", "name", "plugins", "version")
@@ -120,7 +120,7 @@ def _is_file_name(kind: str) -> bool:
 
 
 def _delegate(plugin: "JsonObject") -> object:
-    """Give the type that a plugin like flannel executes in turn, if it names one."""
+    """Return the type of the plugin that a plugin like flannel executes in turn; None if it names none."""
     delegate = plugin.get("delegate")
     return delegate.get("type") if isinstance(delegate, dict) else None
 
@@ -145,7 +145,7 @@ def _port_mappings_absent(conf: "JsonObject") -> bool:
     return "prevResult" in conf and not (isinstance(runtime_config, dict) and runtime_config.get("portMappings"))
 
 
-# Plugins that need not run: (type, condition on what it would get, why the result, the disk and DEL stay the same).
+# Plugins that need not run: (type, condition on their configuration, why the result, the disk and DEL stay the same).
 _OMISSIONS = (
     (
         "portmap",
@@ -156,7 +156,7 @@ _OMISSIONS = (
 
 
 def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, Output, bytes]":
-    """Run ADD through the chain; a failure undoes what ran. Yields `Exec`, takes `Output`, returns the last stdout.
+    """Run ADD through the chain; after a failure, undo what ran. Yields `Exec`, takes `Output`, returns the last stdout.
 
     Raises:
         CniError: code 105 or 106, a delegate broke or took too long. DelegateError: it failed in its own words.
@@ -178,9 +178,9 @@ def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, Outp
 def delete(
     primary: Primary, runtime_config: "JsonObject", prev_result: "JsonObject | None"
 ) -> "Generator[Exec, Output, None]":
-    """Run DEL through the chain, last plugin first; goes on after a failure, then raises the first one.
+    """Run DEL through the chain, last plugin first; go on after a failure, and raise the first one in the end.
 
-    `prev_result` is what ADD answered, where the runtime told it. Yields `Exec`, takes `Output`.
+    `prev_result` is the ADD's result if the runtime passed it. Yields `Exec`, takes `Output`.
 
     Raises:
         CniError: as for `add`.
@@ -204,7 +204,7 @@ def check(
 ) -> "Generator[Exec, Output, None]":
     """Run CHECK through the chain in the order of ADD, each plugin with ADD's last result; the first failure ends it.
 
-    A primary whose version has no CHECK, or whose author disabled it, is not asked. Yields `Exec`, takes `Output`.
+    No plugin runs if the primary's version has no CHECK, or if it is disabled. Yields `Exec`, takes `Output`.
 
     Raises:
         CniError: as for `add`.
@@ -219,7 +219,7 @@ def check(
 
 
 def status(primary: Primary) -> "Generator[Exec, Output, None]":
-    """Run STATUS through the chain, as far as the primary's version has it; the first failure ends it.
+    """Run STATUS through the chain if the primary's version has STATUS; the first failure ends it.
 
     Yields `Exec`, takes `Output`.
 
@@ -231,9 +231,9 @@ def status(primary: Primary) -> "Generator[Exec, Output, None]":
 
 
 def collect(primary: Primary, attachments: "JsonObject") -> "Generator[Exec, Output, None]":
-    """Run GC through the chain, as far as the primary's version has it; goes on after a failure, then raises the first one.
+    """Run GC through the chain if the primary's version has GC; go on after a failure, and raise the first one in the end.
 
-    `attachments` is what the runtime said of those that live, key and list. Yields `Exec`, takes `Output`.
+    `attachments` is the runtime's list of valid attachments, under its key or keys. Yields `Exec`, takes `Output`.
 
     Raises:
         CniError: as for `add`.
@@ -254,12 +254,12 @@ def _has(primary: Primary, since: "tuple[int, ...]") -> bool:
 
 
 def _previous(primary: Primary, prev_result: "JsonObject | None") -> "JsonObject | None":
-    """Give what plugins get as prevResult on DEL and CHECK: nothing before version 0.4.0, else in the primary's version."""
+    """Return the prevResult for DEL and CHECK, in the primary's version; None before version 0.4.0."""
     return None if prev_result is None or not _has(primary, CHECK_SINCE) else result_in(primary.version, prev_result)
 
 
 def _undo(primary: Primary, position: int, runtime_config: "JsonObject") -> "Generator[Exec, Output, None]":
-    """Take back an ADD that failed at `position`, that plugin included; what cannot be undone is the runtime's DEL's."""
+    """Run DEL for the plugins up to the failed one at `position`; if a DEL fails, the runtime's own DEL tries again."""
     started = Primary(primary.name, primary.version, primary.plugins[: position + 1])
     try:
         yield from delete(started, runtime_config, None)
@@ -268,15 +268,13 @@ def _undo(primary: Primary, position: int, runtime_config: "JsonObject") -> "Gen
 
 
 def _exec(plugin: "JsonObject", command: str, conf: "JsonObject") -> Exec:
-    from cni.host import json_text  # loaded only by who runs a chain
-
-    return Exec(plugin["type"], command, json_text.dumps(conf).encode())
+    return Exec(plugin["type"], command, dumps(conf).encode())
 
 
 def _plugin_conf(
     primary: Primary, plugin: "JsonObject", runtime_config: "JsonObject", previous: "JsonObject | None"
 ) -> "JsonObject":
-    """Derive what one plugin gets on stdin (CNI specification 1.1.0, section 3, "Deriving request configuration")."""
+    """Derive the configuration that one plugin gets on stdin (CNI specification 1.1.0, section 3, "Deriving request configuration")."""
     conf = {**plugin, "name": primary.name, "cniVersion": primary.version}
     if previous is not None:
         conf["prevResult"] = previous
@@ -292,10 +290,10 @@ def _omitted(plugin: "JsonObject", conf: "JsonObject") -> bool:
 
 
 def result_of(plugin: str, output: Output) -> bytes:
-    """Give what a plugin printed, a JSON object.
+    """Return what a plugin printed, which is a JSON object.
 
     Raises:
-        CniError: its own error; 105, it printed rubbish or died; 106, it took too long; 7, it cannot be executed.
+        CniError: the plugin's own error; 105, it printed no JSON object or died; 106, it took too long; 7, it cannot be executed.
     """
     check_success(plugin, output)
     try:

@@ -1,4 +1,4 @@
-"""The executable's side of the socket: ask the daemon, and be its hands on the host until it says DONE."""
+"""The executable's end of the socket: send the request, run delegates for the daemon, return the answer of DONE."""
 
 import _socket
 import time
@@ -11,18 +11,18 @@ from cni.host.lock import RUN, Lock
 
 SOCKET = RUN + "/cni.sock"
 HELLO_SECONDS = 1.0
-_GRACE_SECONDS = 1.0  # the daemon keeps its own deadline; who waits for it waits a little longer
+_GRACE_SECONDS = 1.0  # the daemon keeps its own deadline; the executable waits a little longer
 _EAGAIN = 11
 _EINVAL = 22
-_NOT_EXECUTED = 1  # EPERM, for an OSError that carries no number
+_NOT_EXECUTED = 1  # EPERM, for an OSError without a number
 
 
-class Silent(Exception):
+class NoDaemon(Exception):
     """No daemon took the request: the socket is absent or refuses, its peer is not root, or no HELLO came in time."""
 
 
-class Lost(CniError):
-    """The daemon took the request and then went away or fell silent: nobody knows how far it came."""
+class RequestLost(CniError):
+    """The daemon took the request and then ended or sent no more: how far it came is unknown."""
 
     def __init__(self, what: str) -> None:
         super().__init__(TRY_AGAIN, f"Railnet's daemon {what} while it served this request; try again")
@@ -31,13 +31,13 @@ class Lost(CniError):
 def ask(
     environment: Environment, stdin: bytes, netns_fd: int, held: Lock, hello_seconds: float = HELLO_SECONDS
 ) -> tuple[int, bytes]:
-    """Have the daemon serve the request; gives the exit status and what to print.
+    """Have the daemon serve the request. Return the exit status and what to print.
 
-    The netns descriptor (-1: none) and the lock stay the caller's; the lock is taken when the daemon wants the first delegate.
+    The caller owns the netns descriptor (-1: none) and the lock; the lock is taken when the daemon sends the first EXEC.
 
     Raises:
-        Silent: nothing has happened and nothing will.
-        Lost: it was begun.
+        NoDaemon: nothing has happened and nothing will.
+        RequestLost: the daemon began the request.
         CniError: code 11, the daemon speaks another version.
     """
     request = frames.frame(frames.REQUEST, frames.blobs(frames.environ_blob(environment.raw), stdin))
@@ -70,10 +70,10 @@ class _Daemon:
             self._socket.connect(SOCKET)
             credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         except OSError as error:  # also EAGAIN: a stopped daemon whose backlog is full
-            raise Silent(f"{SOCKET}: {error.strerror}") from None
+            raise NoDaemon(f"{SOCKET}: {error.strerror}") from None
         # struct ucred is pid, uid, gid, 32 bits each (include/linux/socket.h); the kernel writes them in host order.
         if credentials[4:8] != b"\0\0\0\0":
-            raise Silent(f"{SOCKET} is not served by root")
+            raise NoDaemon(f"{SOCKET} is not served by root")
 
     def send_with_descriptor(self, request: bytes, fd: int) -> None:
         rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd.to_bytes(4, "little"))] if fd >= 0 else []
@@ -82,10 +82,10 @@ class _Daemon:
             sent = self._socket.sendmsg([request], rights)
             self._socket.sendall(request[sent:])
         except OSError as error:  # TimeoutError included
-            raise Silent(f"{SOCKET}: {error.strerror or error}") from None
+            raise NoDaemon(f"{SOCKET}: {error.strerror or error}") from None
 
     def hello(self) -> float:
-        """Wait for HELLO and answer GO; gives the time when the whole request must be over."""
+        """Receive HELLO and send GO. Return the time when the whole request must be over."""
         try:
             kind, payload = self._receive()
             if kind != frames.HELLO or len(payload) != 4:  # noqa: PLR2004 - a u32
@@ -93,11 +93,11 @@ class _Daemon:
             self._socket.settimeout(HELLO_SECONDS)
             self._socket.sendall(frames.frame(frames.GO))
         except (OSError, EOFError) as error:
-            raise Silent(f"{SOCKET}: no HELLO ({error})") from None
+            raise NoDaemon(f"{SOCKET}: no HELLO ({error})") from None
         return time.monotonic() + int.from_bytes(payload, "big") / 1000 + _GRACE_SECONDS
 
     def serve(self, path: list[str], deadline: float) -> tuple[int, bytes]:
-        """Do what the daemon says until DONE."""
+        """Run what the daemon sends, until DONE."""
         self._deadline = deadline
         try:
             while True:
@@ -106,12 +106,12 @@ class _Daemon:
                     return frames.parse_done(payload)
                 if kind == frames.EXEC:
                     self._send(frames.frame(frames.OUTPUT, self._execute(payload, path)))
-                elif kind != frames.KILL:  # a KILL that crossed the OUTPUT of what it names is late, not wrong
+                elif kind != frames.KILL:  # a KILL may cross the OUTPUT of its delegate: it is late, not wrong
                     raise frames.FrameError(f"frame {kind} makes no sense to the executable")
         except TimeoutError:
-            raise Lost("fell silent") from None
+            raise RequestLost("fell silent") from None
         except (OSError, EOFError):
-            raise Lost("went away") from None
+            raise RequestLost("went away") from None
 
     def _execute(self, payload: bytes, path: list[str]) -> bytes:
         number, (plugin, environ, stdin) = payload[:4], frames.parse_blobs(payload[4:], 3)
@@ -120,7 +120,7 @@ class _Daemon:
         try:
             if b"/" in plugin or b"\0" in plugin:
                 raise OSError(_EINVAL, "a plugin type is a name, never a path")
-            self._lock.take(self._socket.fileno())  # a KILL, or the daemon's end, counts while it waits, too
+            self._lock.take(self._socket.fileno())  # a KILL, or the daemon's end, also ends the wait for the lock
             delegate = Delegate(find(plugin.decode(), path), frames.parse_environ(environ), stdin)
         except CniError as error:
             return number + frames.i32(-_EAGAIN) + frames.blobs(b"", str(error).encode())
@@ -146,18 +146,11 @@ class _Daemon:
         self._socket.sendall(data)
 
     def _receive(self) -> tuple[int, bytes]:
-        kind, length = frames.parse_header(self._read(frames.HEADER_BYTES))
-        return kind, self._read(length)
+        return frames.receive(self._receive_some)
 
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            self._socket.settimeout(self._left())
-            chunk = self._socket.recv(count - len(data))
-            if not chunk:
-                raise EOFError("the connection ended")
-            data += chunk
-        return data
+    def _receive_some(self, count: int) -> bytes:
+        self._socket.settimeout(self._left())
+        return self._socket.recv(count)
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Run one delegate plugin where the runtime itself would have run it: on the host, as a child of the executable."""
+"""Run one delegate plugin as the runtime itself would run it: on the host, as a child of the executable."""
 
 import posix
 import select
@@ -8,7 +8,7 @@ from cni.host import frames
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.flannel import Kept
+    from cni.host.flannel import KeptState
 
 _SIGKILL = 9
 # Python ignores these two at start (Python/pylifecycle.c, init_signals); a delegate expects the default.
@@ -31,16 +31,16 @@ def find(plugin: str, path: list[str]) -> str:
 
 
 class Delegate:
-    """One running plugin: feed it, collect what it prints, end it. Owns its pipes and its process group.
+    """One running plugin: write its stdin, read its output, end it. Owns its pipes and its process group.
 
-    A DEL by flannel's plugin that fails leaves flannel's state as it was, for the next DEL (`cni.host.flannel`).
+    After a failed DEL of flannel's plugin, flannel's state is as before, for the next DEL (`cni.host.flannel`).
     """
 
     def __init__(self, executable: str, environ: dict[bytes, bytes], stdin: bytes) -> None:
-        """Start it, in a process group of its own so that its own children end with it.
+        """Start the plugin in a process group of its own, so that its children end with it.
 
         Raises:
-            OSError: it cannot be executed.
+            OSError: the plugin cannot be executed.
         """
         self.stdout, self.stderr = bytearray(), bytearray()
         self._stdin = memoryview(stdin)
@@ -68,7 +68,7 @@ class Delegate:
             posix.set_blocking(fd, False)
 
     def _opened(self) -> int:
-        """Open a descriptor to wait by; where none can be had it is ended, as one that dies of itself: it has begun."""
+        """Open a descriptor to wait by. If that fails, kill the plugin: it has begun, so it counts as one that died."""
         try:
             return posix.pidfd_open(self._pid)
         except OSError as error:
@@ -77,11 +77,11 @@ class Delegate:
             return -1
 
     def kill(self) -> None:
-        """End it and its children at once."""
+        """Kill the plugin and its children."""
         posix.killpg(self._pid, _SIGKILL)
 
     def wait(self, deadline: float, interrupt_fd: int = -1) -> bool:
-        """Serve its pipes until it has ended; False when the deadline passed or `interrupt_fd` has something to read."""
+        """Serve the pipes until the plugin has ended; False when the deadline passed or `interrupt_fd` has something to read."""
         if self._pidfd < 0:
             return True
         poll = select.poll()
@@ -104,9 +104,9 @@ class Delegate:
                 return False
 
     def end(self) -> int:
-        """Reap it, closing everything it owned. Gives the wait status.
+        """Reap the plugin and close everything that belongs to it. Return the wait status.
 
-        Whether it still runs or has failed, its children end with it: what undoes its work must not race with them.
+        If the plugin still runs or has failed, its children are killed too: the undo of its work must not race with them.
         """
         if self._pidfd >= 0 and not select.select([self._pidfd], (), (), 0)[0]:
             self.kill()
@@ -131,7 +131,7 @@ class Delegate:
     def _feed(self, poll: select.poll) -> None:
         try:
             self._stdin = self._stdin[posix.write(self._in, self._stdin[:_CHUNK]) :]
-        except BrokenPipeError:  # it did not want to read all of it, which is its own business
+        except BrokenPipeError:  # the plugin does not read all of its stdin, which is no failure
             self._stdin = self._stdin[:0]
         except BlockingIOError:
             return
@@ -148,17 +148,17 @@ class Delegate:
                     break
 
     def _outputs(self) -> tuple[tuple[int, bytearray, int], ...]:
-        # One byte more than allowed is kept, so that too much can be told from just enough.
+        # One byte more than allowed is kept: so an output that is too long is known from one that just fits.
         return (self._out, self.stdout, frames.MAX_STDOUT + 1), (self._err, self.stderr, frames.MAX_STDERR)
 
 
-def _state(executable: str, environ: dict[bytes, bytes], stdin: bytes) -> "Kept | None":
-    """Keep flannel's state over a DEL; an ADD does not even load what that takes."""
+def _state(executable: str, environ: dict[bytes, bytes], stdin: bytes) -> "KeptState | None":
+    """Keep flannel's state over a DEL; other commands do not load the module for it."""
     if environ.get(b"CNI_COMMAND") != b"DEL" or not executable.endswith("/flannel"):
         return None
     from cni.host import flannel
 
-    return flannel.kept(environ, stdin)
+    return flannel.keep(environ, stdin)
 
 
 def _collect(fd: int, into: bytearray, limit: int) -> bool:
@@ -172,7 +172,7 @@ def _collect(fd: int, into: bytearray, limit: int) -> bool:
 
 
 def _pipes() -> tuple[list[int], list[int]]:
-    """Make three pipes; gives the delegate's ends and ours, each as stdin, stdout, stderr."""
+    """Make three pipes. Return the delegate's ends and ours, each as stdin, stdout, stderr."""
     (in_read, in_write), (out_read, out_write), (err_read, err_write) = posix.pipe(), posix.pipe(), posix.pipe()
     return [in_read, out_write, err_write], [in_write, out_read, err_read]
 

@@ -1,4 +1,4 @@
-"""The CNI_* environment of one request: what must be there, and what it may look like. Pure."""
+"""Parse and check the CNI_* environment of one request. Pure."""
 
 from cni.host.errors import ENVIRONMENT, CniError
 
@@ -21,15 +21,15 @@ _MAX_IFNAME = 15  # IFNAMSIZ less the NUL, include/uapi/linux/if.h
 
 
 class Environment:
-    """The checked environment of one request. `path` holds folders; `args` is CNI_ARGS as a dict.
+    """The checked environment of one request. `path` is a list of folders; `args` is CNI_ARGS as a dict.
 
-    GC, STATUS and VERSION are of no sandbox: their `container_id` and `ifname` are "".
+    GC, STATUS and VERSION concern no sandbox: their `container_id` and `ifname` are "".
     """
 
     __slots__ = ("args", "command", "container_id", "ifname", "netns", "path", "raw")
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
-        """Check and take apart.
+        """Check and split the variables.
 
         Raises:
             CniError: code 4, naming the variable and what is wrong with it.
@@ -52,23 +52,23 @@ class Environment:
 
     @property
     def key(self) -> str:
-        """Name this attachment: the file name of its lock and of its record."""
+        """The name of this attachment, which is also the file name of its lock and of its record."""
         return f"{self.container_id}@{self.ifname}"
 
     def pod_uid(self) -> str:
-        """Give the pod's UID as the runtime told it; "" if it did not."""
+        """Return the pod's UID as the runtime passed it; "" if it did not."""
         return self.args.get("K8S_POD_UID", "")
 
     def pod_name(self) -> str:
-        """Give the pod's name; "" for a sandbox that is no Kubernetes pod."""
+        """Return the pod's name; "" for a sandbox that is no Kubernetes pod."""
         return self.args.get("K8S_POD_NAME", "")
 
     def pod_namespace(self) -> str:
-        """Give the pod's namespace."""
+        """Return the pod's namespace; "" for a sandbox that is no Kubernetes pod."""
         return self.args.get("K8S_POD_NAMESPACE", "")
 
     def for_delegate(self, command: str) -> dict[bytes, bytes]:
-        """Give the environment of a delegate: the runtime's own, with only the command replaced."""
+        """Return the environment of a delegate: the runtime's own, with only the command replaced."""
         return {**self.raw, b"CNI_COMMAND": command.encode()}
 
 
@@ -77,7 +77,7 @@ def _text(raw: dict[bytes, bytes], name: str) -> str:
 
 
 def is_container_id(text: str) -> bool:
-    """Tell whether a runtime may have called a container so; it is a file name, too."""
+    """Tell whether this may be a container id; such an id is also a file name."""
     return text[:1] in _ALPHANUMERIC and len(text) <= _MAX_ID and _ID_CHARACTERS.issuperset(text)
 
 

@@ -1,4 +1,4 @@
-"""CNI errors: a code, what was wrong and what to do, and the bytes a runtime reads."""
+"""CNI errors: a code, a message, and the bytes that a runtime reads. The codes of the specification, and Railnet's own."""
 
 # CNI specification 1.1.0, section 5, "Error".
 INCOMPATIBLE_VERSION = 1
@@ -19,12 +19,12 @@ DELEGATE_TIMED_OUT = 106
 DIFFERS = 107
 
 _MAX_CHARACTERS = (
-    2000  # of a message, and of its details: runtimes, kubelet and events repeat what others may have written
+    2000  # of a message, and of its details: runtimes, kubelet and events repeat what plugins may have written
 )
 
 
 class CniError(Exception):
-    """A request fails with `code`; `str()` says what was wrong, `details` what helps to find out why."""
+    """A request fails with `code`. `str()` says what happened; `details` helps to find out why."""
 
     def __init__(self, code: int, message: str, details: str = "") -> None:
         super().__init__(_shortened(message))
@@ -32,8 +32,8 @@ class CniError(Exception):
         self.details = _shortened(details)
 
     def stdout(self, version: str = "1.0.0") -> bytes:
-        """Spell the error as the specification's JSON, in the request's version where that is known."""
-        from cni.host import json_text  # only a request that fails pays for it
+        """Encode the error as the specification's JSON, in the request's version if that is known."""
+        from cni.host import json_text  # late: only a request that fails needs it
 
         answer = {"cniVersion": version, "code": self.code, "msg": str(self)}
         if self.details:
@@ -42,18 +42,18 @@ class CniError(Exception):
 
 
 class NotExecuted(CniError):
-    """A delegate could not be executed at all: nothing came of it, so there is nothing to undo."""
+    """A delegate could not be executed: it did nothing, so there is nothing to undo."""
 
 
 class DelegateError(CniError):
-    """A delegate failed as the specification asks: its own JSON is the answer, byte for byte."""
+    """A delegate failed with a CNI error: the answer is that error's own JSON, byte for byte."""
 
     def __init__(self, plugin: str, code: int, message: str, raw: bytes) -> None:
         super().__init__(code, message, plugin)
         self.raw = raw
 
     def stdout(self, version: str = "1.0.0") -> bytes:  # noqa: ARG002 - the delegate chose its version
-        """Give what the delegate printed."""
+        """Return what the delegate printed."""
         return self.raw
 
 

@@ -1,12 +1,12 @@
-"""flannel's own state of a container, kept safe over a DEL.
+"""Keep flannel's state of a container safe over a DEL.
 
-flannel writes down which delegate it ran with which configuration, and deletes that on DEL also when the delegate failed;
-the next DEL then finds nothing, succeeds, and the address stays (flannel-io/cni-plugin v1.2.0 to v1.9.1, flannel_linux.go,
-doCmdDel: `cleanup` never sees the delegate's error). So a second name is given to the file before each DEL, and taken away
-after a good one.
+flannel's plugin writes to a file which delegate it ran with which configuration. A DEL removes that file even if the delegate
+failed. The next DEL finds no file and succeeds, and the address stays reserved (flannel-io/cni-plugin v1.2.0 to v1.9.1,
+flannel_linux.go, doCmdDel: `cleanup` never sees the delegate's error). So the file gets a second name before each DEL, which is
+removed after a DEL that succeeded.
 
-An empty state is of a flannel that was killed between making the file and writing it, which it does before it runs anything.
-Its DEL would fail over it for ever.
+An empty file is left by a plugin that was killed between making the file and writing it, before it ran a delegate. Its DEL would
+fail for ever, so an empty file is removed.
 """
 
 import posix
@@ -16,55 +16,55 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FOLDER = "/var/lib/cni/flannel"
-_KEPT = ".railnet"  # the second name: `.<container id>.railnet`, which is no container id
+_SUFFIX = ".railnet"  # the second name: `.<container id>.railnet`, which is no container id
 
 
-class Kept:
-    """The state of one container over one DEL by flannel's plugin; where there is none, nothing happens."""
+class KeptState:
+    """The state file of one container during one DEL by flannel's plugin; if there is no file, nothing happens."""
 
-    __slots__ = ("_kept", "_path")
+    __slots__ = ("_path", "_second")
 
     def __init__(self, path: str) -> None:
-        """Give the state at `path` its second name; a state that an earlier DEL has lost is put back first."""
+        """Give the state at `path` its second name. A state that an earlier DEL has removed is restored first."""
         folder, _, name = path.rpartition("/")
-        self._path, self._kept = path, f"{folder}/{kept_name(name)}"
-        if not _link(self._kept, self._path):  # there is a state, or nothing is kept
-            _unlink(self._kept)
+        self._path, self._second = path, f"{folder}/{second_name(name)}"
+        if not _link(self._second, self._path):  # a state exists, or no second name does
+            _unlink(self._second)
         if _is_empty(self._path):
             _unlink(self._path)
-        _link(self._path, self._kept)
+        _link(self._path, self._second)
 
     def ended(self, success: bool) -> None:
-        """Put the state back after a DEL that failed; the second name goes."""
+        """Restore the state after a DEL that failed; remove the second name."""
         if not success:
-            _link(self._kept, self._path)
-        _unlink(self._kept)
+            _link(self._second, self._path)
+        _unlink(self._second)
 
 
-def kept(environ: "Mapping[bytes, bytes]", stdin: bytes, root: str = "") -> Kept | None:
-    """Keep the state that flannel's plugin, executed thus for a DEL, is about to delete; None where no container is named.
+def keep(environ: "Mapping[bytes, bytes]", stdin: bytes, root: str = "") -> KeptState | None:
+    """Keep the state that flannel's plugin removes in a DEL with this environment and stdin; None without a container id.
 
     `root` is where the host's files are seen, "" on the host.
     """
     container_id = environ.get(b"CNI_CONTAINERID", b"").decode("utf-8", "backslashreplace")
-    return Kept(f"{root}{_folder(stdin)}/{container_id}") if container_id else None
+    return KeptState(f"{root}{_folder(stdin)}/{container_id}") if container_id else None
 
 
-def kept_name(container_id: str) -> str:
-    """Give the second name of a state."""
-    return f".{container_id}{_KEPT}"
+def second_name(container_id: str) -> str:
+    """Return the second name of a container's state."""
+    return f".{container_id}{_SUFFIX}"
 
 
 def container_of(kept: str) -> str | None:
-    """Give the container whose state's second name this is; None if it is none."""
-    right = kept.startswith(".") and kept.endswith(_KEPT)
-    return kept[1 : -len(_KEPT)] if right else None
+    """Return the container whose state has this second name; None if it is no second name."""
+    right = kept.startswith(".") and kept.endswith(_SUFFIX)
+    return kept[1 : -len(_SUFFIX)] if right else None
 
 
 def _folder(stdin: bytes) -> str:
-    if b'"dataDir"' not in stdin:  # nearly always: then the fast lane need not read JSON
+    if b'"dataDir"' not in stdin:  # nearly always: then the fast lane reads no JSON
         return FOLDER
-    from cni.host.netconf import load_object
+    from cni.host.json_text import load_object
 
     return str(load_object(stdin, "flannel's configuration").get("dataDir") or FOLDER)
 
@@ -72,7 +72,7 @@ def _folder(stdin: bytes) -> str:
 def _link(path: str, name: str) -> bool:
     try:
         posix.link(path, name)
-    except OSError:  # ENOENT: no state; EEXIST: it is there. What else may be wrong is the plugin's to tell
+    except OSError:  # ENOENT: no state; EEXIST: it is there. The plugin itself reports what else is wrong
         return False
     return True
 

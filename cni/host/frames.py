@@ -1,7 +1,11 @@
-"""The frames between the plugin executable and the daemon: bytes in, values out; no sockets.
+"""The frames between the plugin executable and the daemon: bytes in, values out. No sockets: `receive` gets a function.
 
 A frame is `RN`, version u8, type u8, payload length u32 big-endian, payload. A blob is u32 length + bytes.
 """
+
+TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAGIC = b"RN"
 VERSION = 1
@@ -23,7 +27,7 @@ ANSWER = 9  # JSON
 
 
 class FrameError(Exception):
-    """What arrived is no frame of this version."""
+    """The bytes that arrived are no frame of this version."""
 
 
 def frame(kind: int, payload: bytes = b"") -> bytes:
@@ -38,7 +42,7 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def parse_header(header: bytes) -> tuple[int, int]:
-    """Give the type and payload length of a frame from its first eight bytes.
+    """Return the type and payload length of a frame from its first eight bytes.
 
     Raises:
         FrameError: too short, not ours, of another version, or announcing too large a payload.
@@ -55,6 +59,43 @@ def parse_header(header: bytes) -> tuple[int, int]:
     if length > MAX_PAYLOAD:
         raise FrameError(f"a payload of {length} bytes is larger than a frame may carry ({MAX_PAYLOAD})")
     return header[3], length
+
+
+def missing(received: bytes) -> int:
+    """Return how many bytes must still come, at least, until the first frame in `received` is whole; 0 if it is.
+
+    Raises:
+        FrameError: as `parse_header`.
+    """
+    if len(received) < HEADER_BYTES:
+        return HEADER_BYTES - len(received)
+    return max(0, HEADER_BYTES + parse_header(received)[1] - len(received))
+
+
+def first(received: bytes) -> tuple[int, bytes, bytes]:
+    """Return the type and the payload of the first frame in `received`, which is whole, and the bytes after it.
+
+    Raises:
+        FrameError: as `parse_header`.
+    """
+    kind, length = parse_header(received)
+    end = HEADER_BYTES + length
+    return kind, received[HEADER_BYTES:end], received[end:]
+
+
+def receive(receive_some: "Callable[[int], bytes]") -> tuple[int, bytes]:
+    """Receive one frame and not a byte more. `receive_some` takes the largest number of bytes it may return, as `recv`.
+
+    Raises:
+        FrameError: as `parse_header`. EOFError: the connection ended before the frame did.
+    """
+    received = b""
+    while count := missing(received):
+        some = receive_some(count)
+        if not some:
+            raise EOFError("the connection ended")
+        received += some
+    return received[3], received[HEADER_BYTES:]
 
 
 def u32(number: int) -> bytes:

@@ -1,19 +1,23 @@
-"""JSON by the C core of Python's own module, without what the rest of that module imports.
+"""Read and write JSON by the C core of Python's `json`, without what the rest of `json` imports.
 
-`json` compiles regular expressions to find white space: with `re`, `enum` and `functools` it is half of what a request without
-a daemon, or STATUS, would import (docs/decisions/0026). Text and values are the same; only a text that is wrong has it imported,
-for its exception.
+`json` imports `re`, `enum` and `functools` to find white space. That takes as long as all else that a request without a daemon,
+or STATUS, does in the interpreter (docs/decisions/0026). Text and values are the same as `json`'s. Only a text that is no JSON has
+`json` imported, for its exception.
 """
+
+from cni.host.errors import DECODE, CniError
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
     from typing import Any
 
+    JsonObject = dict[str, Any]
+
 _WHITESPACE = " \t\n\r"  # RFC 8259, section 2
 
 
 class _Context:
-    """What the scanner asks its decoder for (Modules/_json.c, scanner_new)."""
+    """The attributes that the scanner reads from its decoder (Modules/_json.c, scanner_new)."""
 
     strict = True
     object_hook = None
@@ -27,7 +31,7 @@ def loads(text: str) -> "Any":
     """Read one JSON value.
 
     Raises:
-        ValueError: it is none, or more follows. RecursionError: it is nested too deeply.
+        ValueError: the text is no JSON value, or more follows it. RecursionError: it is nested too deeply.
     """
     from _json import make_scanner  # not built in
 
@@ -35,7 +39,7 @@ def loads(text: str) -> "Any":
         value, end = make_scanner(_Context)(text, len(text) - len(text.lstrip(_WHITESPACE)))  # type: ignore[arg-type]
     except StopIteration as stop:
         raise ValueError(f"a value should be at character {stop.value}") from None
-    except SystemError:  # json.decoder.JSONDecodeError was wanted, and the module is not there (raise_errmsg)
+    except SystemError:  # the scanner raises json.decoder.JSONDecodeError, and that module is not loaded (raise_errmsg)
         import json
 
         return json.loads(text)
@@ -44,11 +48,28 @@ def loads(text: str) -> "Any":
     return value
 
 
-def dumps(value: object) -> str:
-    """Spell a value of dicts, lists, strings, numbers, booleans and None, as `json.dumps` does.
+def load_object(raw: bytes, what: str, code: int = DECODE) -> "JsonObject":
+    """Read a JSON object.
 
     Raises:
-        TypeError: something else is in it.
+        CniError: `code`, `what` is not JSON, is nested too deeply, or is another value.
+    """
+    try:
+        value = loads(raw.decode())
+    except RecursionError:
+        raise CniError(code, f"{what} is nested too deeply to be read") from None
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise CniError(code, f"{what} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise CniError(code, f"{what} is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def dumps(value: object) -> str:
+    """Write a value of dicts, lists, strings, numbers, booleans and None, as `json.dumps` does.
+
+    Raises:
+        TypeError: the value has something else in it.
     """
     from _json import encode_basestring_ascii, make_encoder  # not built in
 

@@ -1,9 +1,10 @@
-"""The lock of one container's attachment: the delegates of one request at a time, also after the runtime killed an executable.
+"""Locks on files that another process may remove or replace; and the lock of one sandbox's attachment, made of them.
 
-It is taken before the first delegate is started and not before: a DEL reaches the daemon, which ends an ADD, while that
-ADD's delegates still hold it. The descriptor is inheritable on purpose: every delegate a request starts holds it too, so
-whoever comes next waits until nothing of that request runs any more. Delegates whose executable was killed are of no use
-to anybody: who waits for them ends them.
+A request takes its attachment's lock before it starts the first delegate and not earlier: so a DEL reaches the daemon, which
+ends an ADD, while that ADD's delegates still hold the lock. The descriptor is inheritable on purpose: every delegate that a
+request starts holds the lock too, also after the runtime has killed the executable. So the next request waits until nothing
+of the earlier one runs any more. Delegates whose executable was killed serve no request: a request that waits for them ends
+them.
 """
 
 import fcntl
@@ -13,11 +14,15 @@ import time
 
 from cni.host.errors import TRY_AGAIN, CniError
 
+TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 RUN = "/run/railnet"
 FOLDER = RUN + "/lock"
 WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.005
-# How long delegates without their executable may take to end by themselves, as nearly all do, and how often is looked.
+# How long delegates without their executable may take to end by themselves, as nearly all do, and how often that is checked.
 _ORPHAN_SECONDS = 1.0
 _SIGKILL = 9
 
@@ -30,7 +35,7 @@ class Lock:
         self._fd = -1
 
     def take(self, interrupt_fd: int = -1) -> None:
-        """Hold it from now on; every delegate that is started holds it, too. Who waits gives up when the descriptor is readable.
+        """Hold the lock from now on; a second call does nothing. Every delegate that is started later holds it, too.
 
         Raises:
             CniError: as `acquire`.
@@ -39,27 +44,62 @@ class Lock:
             self._fd = acquire(self._path, interrupt_fd=interrupt_fd)
 
     def release(self) -> None:
-        """Release it, if it was taken; delegates that still run go on holding it."""
+        """Release the lock if it was taken; delegates that still run go on holding it."""
         if self._fd >= 0:
             remove(self._path, self._fd)
             self._fd = -1
 
 
-def acquire(
-    path: str, operation: int = fcntl.LOCK_EX, wait_seconds: float = WAIT_SECONDS, interrupt_fd: int = -1
-) -> int:
+def take_now(fd: int) -> bool:
+    """Lock an open file or folder; False if another process holds it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_and_take(fd: int) -> bool:
+    """Lock an open file or folder as soon as no other process holds it. Return True."""
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return True
+
+
+def open_locked(path: str, flags: int, take: "Callable[[int], bool]" = take_now) -> int | None:
+    """Open and lock a file or folder that its holder may remove; the caller owns the descriptor.
+
+    None: `take` did not get the lock, or what it locked is not at the path any more. Then the caller may try again.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = posix.open(path, flags | posix.O_CLOEXEC, 0o600)
+    try:
+        if take(fd) and _is_at(fd, path):
+            return fd
+    except BaseException:
+        posix.close(fd)
+        raise
+    posix.close(fd)
+    return None
+
+
+def acquire(path: str, wait_seconds: float = WAIT_SECONDS, interrupt_fd: int = -1) -> int:
     """Lock a file below `FOLDER`, made if it is absent; the caller owns the inheritable descriptor.
 
     Raises:
         CniError: code 11, another request still holds it after `wait_seconds`, or when `interrupt_fd` has something to read.
     """
     give_up = time.monotonic() + wait_seconds
+
+    def take(fd: int) -> bool:
+        return _take_in_time(fd, give_up, interrupt_fd)
+
     while True:
-        fd = _open(path)
-        if _locked(fd, operation, give_up, interrupt_fd) and is_at(fd, path):
+        fd = _open_or_make(path, take)
+        if fd is not None:
             posix.set_inheritable(fd, True)
             return fd
-        posix.close(fd)
         if time.monotonic() >= give_up or _is_readable(interrupt_fd, 0):
             message = (
                 f"an earlier request still holds {path} after {wait_seconds:g} s: it is not finished yet, try again"
@@ -70,52 +110,50 @@ def acquire(
 def remove(path: str, fd: int) -> None:
     """Release a lock and delete its file; the descriptor is closed."""
     try:
-        posix.unlink(path)  # while it is held: who waits on it finds another file, or none, at the path
+        posix.unlink(
+            path
+        )  # while the lock is held: a process that waits for it then finds another file, or none, at the path
     except FileNotFoundError:
-        return  # somebody tidied up; it is gone, which is all that was wanted
+        return  # another process has deleted it
     finally:
         posix.close(fd)
 
 
-def _open(path: str) -> int:
-    flags = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC
+def _open_or_make(path: str, take: "Callable[[int], bool]") -> int | None:
+    flags = posix.O_RDWR | posix.O_CREAT
     try:
-        return posix.open(path, flags, 0o600)
+        return open_locked(path, flags, take)
     except FileNotFoundError:  # first request since the boot: /run is a tmpfs
         for folder in (RUN, FOLDER):
             try:
                 posix.mkdir(folder, 0o700)
             except FileExistsError:
                 continue
-        return posix.open(path, flags, 0o600)
+        return open_locked(path, flags, take)
 
 
-def _locked(fd: int, operation: int, give_up: float, interrupt_fd: int) -> bool:
-    look_at = time.monotonic() + _ORPHAN_SECONDS
-    while True:
-        try:
-            fcntl.flock(fd, operation | fcntl.LOCK_NB)
-        except BlockingIOError:
-            now = time.monotonic()
-            if now >= give_up:
-                _end_orphans(fd)  # who does not wait for them finds the lock free the next time
-                return False
-            if now >= look_at:
-                _end_orphans(fd)
-                look_at = time.monotonic() + _ORPHAN_SECONDS
-            if _is_readable(interrupt_fd, _POLL_SECONDS):  # flock has no timeout
-                return False
-        else:
-            return True
+def _take_in_time(fd: int, give_up: float, interrupt_fd: int) -> bool:
+    check_at = time.monotonic() + _ORPHAN_SECONDS
+    while not take_now(fd):
+        now = time.monotonic()
+        if now >= give_up:
+            _end_orphans(fd)  # the runtime's next request then finds the lock free
+            return False
+        if now >= check_at:
+            _end_orphans(fd)
+            check_at = time.monotonic() + _ORPHAN_SECONDS
+        if _is_readable(interrupt_fd, _POLL_SECONDS):  # flock has no timeout
+            return False
+    return True
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
-    """Wait for some seconds until there is something to read; -1 is no descriptor."""
+    """Wait until there is something to read, `seconds` at most; -1 is no descriptor."""
     return bool(select.select((fd,) if fd >= 0 else (), (), (), seconds)[0])
 
 
 def _end_orphans(fd: int) -> None:
-    """Kill who holds the lock, if the executable that took it has ended: delegates that nobody waits for."""
+    """Kill the holders of the lock if the executable that took it has ended: they are delegates of no request."""
     name, inode = _name(f"/proc/self/fd/{fd}"), posix.fstat(fd).st_ino
     held = [(pid, taker) for pid in _processes() if (taker := _taker(pid, name, inode)) is not None]
     alive = {pid for pid, _ in held}
@@ -128,7 +166,7 @@ def _end_orphans(fd: int) -> None:
 
 
 def _end(pid: int, name: str, inode: int) -> None:
-    """Kill a process that holds the lock: by a descriptor, since its number may be another's by now, which holds none."""
+    """Kill a process that holds the lock: by a descriptor, since its number may be another process's by now."""
     from _signal import pidfd_send_signal  # type: ignore[import-not-found]  # built in; `signal` is not
 
     pidfd = posix.pidfd_open(pid)
@@ -144,14 +182,14 @@ def _processes() -> list[int]:
 
 
 def _taker(pid: int, name: str, inode: int) -> int | None:
-    """Give who took the lock that a process holds on a file, as a process id; None if it holds none.
+    """Return the id of the process that took the lock which process `pid` holds on a file; None if `pid` holds none.
 
-    A process that only waits for it has the file open, too, but no lock on that opening of it. Files are told apart by
-    what /proc says of them: to ask for the facts of a file whose server is gone (NFS) never returns.
+    A process that only waits for the lock has the file open, too, but no lock on that opening of it. The file is found by
+    its name in /proc: `stat` on a file whose NFS server is gone never returns.
     """
     try:
         opened = posix.listdir(f"/proc/{pid}/fd")
-    except OSError:  # it has ended meanwhile, or this process may not look
+    except OSError:  # it has ended meanwhile, or this process may not read it
         return None
     for number in opened:
         try:
@@ -159,7 +197,7 @@ def _taker(pid: int, name: str, inode: int) -> int | None:
                 taker = _lock_of(f"/proc/{pid}/fdinfo/{number}", inode)
                 if taker is not None:
                     return taker
-        except OSError:  # it has closed that one meanwhile
+        except OSError:  # it has closed that file meanwhile
             continue
     return None
 
@@ -169,9 +207,9 @@ def _name(link: str) -> str:
 
 
 def _lock_of(path: str, inode: int) -> int | None:
-    """Read who took it: `lock: 1: FLOCK ADVISORY WRITE <pid> <major>:<minor>:<inode> …` (fs/locks.c, lock_get_status).
+    """Read which process took it: `lock: 1: FLOCK ADVISORY WRITE <pid> <major>:<minor>:<inode> …` (fs/locks.c, lock_get_status).
 
-    0 where that has ended.
+    0 if that process has ended.
     """
     fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     try:
@@ -185,9 +223,10 @@ def _lock_of(path: str, inode: int) -> int | None:
     return None
 
 
-def is_at(fd: int, path: str) -> bool:
-    """Tell whether the locked file is still the one at its path: its last holder may have deleted it."""
+def _is_at(fd: int, path: str) -> bool:
+    """Tell whether an open file is still the one at its path: its last holder may have removed it."""
     try:
-        return posix.fstat(fd).st_ino == posix.stat(path).st_ino
+        opened, found = posix.fstat(fd), posix.stat(path)
     except FileNotFoundError:
         return False
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)

@@ -1,14 +1,13 @@
-"""Railnet's own network configuration, as the runtime sends it on stdin. Parsed once, checked once."""
+"""Parse and check Railnet's own network configuration, which the runtime sends on stdin."""
 
+from cni.host import json_text
 from cni.host.environment import ADD, CHECK, GC, STATUS
-from cni.host.errors import CONFIGURATION, DECODE, INCOMPATIBLE_VERSION, CniError
+from cni.host.errors import CONFIGURATION, INCOMPATIBLE_VERSION, CniError
 from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, number
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from typing import Any
-
-    JsonObject = dict[str, Any]
+    from cni.host.json_text import JsonObject
 
 SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SINCE = {CHECK: CHECK_SINCE, GC: STATUS_AND_GC_SINCE, STATUS: STATUS_AND_GC_SINCE}
@@ -16,7 +15,7 @@ DEFAULT_RESOURCES = ["rdma/ib_vf"]
 DEFAULT_KUBELET = "/var/lib/kubelet"
 MAX_SECONDS = 3600
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"  # containerd, pkg/cri/annotations; CRI-O takes the same name
-# What GC's list is called: by the specification 1.1.0, and by the first libcni that had it, which newer ones send as well.
+# The keys of GC's list: the specification 1.1.0's, and that of the first libcni with GC, which newer ones send as well.
 _VALID_ATTACHMENTS, _ATTACHMENTS = "cni.dev/valid-attachments", "cni.dev/attachments"
 DEFAULT_SECONDS = {"daemon": 5.0, "delegate": 30.0}
 
@@ -24,10 +23,10 @@ DEFAULT_SECONDS = {"daemon": 5.0, "delegate": 30.0}
 class NetConf:
     """One parsed configuration.
 
-    `primary` is the path of the primary's configuration, `resources` the extended resources whose devices are rails,
-    `seconds` the two limits the slow lane needs, `runtime_config` what the runtime passed for our capabilities,
-    `annotations` the pod's, where the runtime passes them (containerd and CRI-O do). Of GC, `valid` names the attachments
-    that live, as `Environment.key` does, and `attachments` is what says so, to be passed on as it is.
+    `primary` is the path of the primary's configuration. `resources` are the extended resources whose devices are rails.
+    `seconds` has the two time limits that the slow lane needs. `runtime_config` is what the runtime passed for our
+    capabilities. `annotations` are the pod's, if the runtime passes them (containerd and CRI-O do). For GC, `valid` has the
+    keys of the valid attachments (`Environment.key`), and `attachments` the runtime's own list, to be passed on unchanged.
     """
 
     __slots__ = (
@@ -44,7 +43,7 @@ class NetConf:
     )
 
     def __init__(self, version: str, conf: "JsonObject") -> None:
-        """Take what `parse` has checked."""
+        """Trust the arguments; `parse` has checked them."""
         self.version = version
         self.primary = conf["primary"]
         self.resources = conf.get("resources", DEFAULT_RESOURCES)
@@ -57,30 +56,11 @@ class NetConf:
         self.valid = frozenset(f"{one['containerID']}@{one['ifname']}" for one in conf.get(_VALID_ATTACHMENTS) or [])
 
 
-def load_object(raw: bytes, what: str, code: int = DECODE) -> "JsonObject":
-    """Read a JSON object.
-
-    Raises:
-        CniError: `code`, `what` is not JSON, is nested too deeply, or is another value.
-    """
-    from cni.host import json_text  # the executable's fast lane never gets here
-
-    try:
-        value = json_text.loads(raw.decode())
-    except RecursionError:
-        raise CniError(code, f"{what} is nested too deeply to be read") from None
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise CniError(code, f"{what} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise CniError(code, f"{what} is a JSON {type(value).__name__}, not an object")
-    return value
-
-
 def supported_version(conf: "JsonObject") -> str:
-    """Give the configuration's CNI version.
+    """Return the configuration's CNI version.
 
     Raises:
-        CniError: code 1, Railnet does not speak it.
+        CniError: code 1, Railnet does not know this version.
     """
     version: str = conf.get("cniVersion", "0.1.0")  # the specification's value for a missing key
     if version not in SUPPORTED_VERSIONS:
@@ -93,12 +73,13 @@ def supported_version(conf: "JsonObject") -> str:
 
 
 def parse(stdin: bytes, command: str = ADD) -> NetConf:
-    """Read and check the configuration of one request.
+    """Parse and check the configuration of one request.
 
     Raises:
-        CniError: code 6, no JSON object; 1, another CNI version, or one without this command; 7, a key is missing or of the wrong kind.
+        CniError: code 6, no JSON object; 1, an unknown CNI version, or one without this command; 7, a key is missing or of the
+            wrong kind.
     """
-    conf = load_object(stdin, "the configuration on stdin")
+    conf = json_text.load_object(stdin, "the configuration on stdin")
     version = supported_version(conf)
     if number(version) < _SINCE.get(command, ()):
         raise CniError(INCOMPATIBLE_VERSION, f"cniVersion {version} has no {command}")
@@ -123,7 +104,7 @@ def _check(conf: "JsonObject", key: str, right: bool, should_be: str) -> None:
 
 
 def _check_attachments(conf: "JsonObject") -> None:
-    """Check GC's list. null is Go's empty list; a missing one says nothing of what lives, so nothing may be collected."""
+    """Check GC's list. null is Go's empty list. Without the key no attachment is known to be valid or not: GC is refused."""
     if _VALID_ATTACHMENTS not in conf:
         raise CniError(CONFIGURATION, f"GC needs {_VALID_ATTACHMENTS!r}, the list of what is still valid")
     listed = conf[_VALID_ATTACHMENTS]

@@ -1,8 +1,8 @@
-"""The plugin executable: one process per request of the container runtime, as thin as Python can be.
+"""The plugin executable: one process for each request of the container runtime.
 
-Checks the environment, hands the request to the daemon and obeys it (`cni.host.daemon`); where no daemon answers, the
-slow lane serves (`cni.host.without_daemon`). Either takes the container's lock before it starts a delegate. At its top it imports only
-modules built into the interpreter, and its siblings that do the same.
+It checks the environment, sends the request to the daemon and runs delegates for it (`cni.host.daemon`). If no daemon answers, the
+slow lane serves (`cni.host.without_daemon`). Both take the attachment's lock before they start a delegate. At its top this module
+imports only modules that are built into the interpreter, and modules of this package that do the same.
 """
 
 import fcntl
@@ -29,14 +29,14 @@ def main() -> None:
 
 
 def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
-    """Serve one request; gives the exit status and what to print, which is JSON whatever happens."""
+    """Serve one request. Return the exit status and what to print, which is JSON in every case."""
     try:
         environment = Environment(raw)
         stdin = _read_stdin()
         if environment.command == VERSION:
             return 0, _versions(stdin)
         if environment.command == STATUS:
-            from cni.host import without_daemon  # its time is not an ADD's, and the daemon's state must not show in it
+            from cni.host import without_daemon  # late: an ADD need not load it. STATUS does not depend on the daemon
 
             return without_daemon.serve(environment, stdin, _NO_NETNS, lock.Lock(""), time.monotonic())
         if environment.command == GC:
@@ -60,24 +60,24 @@ def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Loc
     began = time.monotonic()
     try:
         return daemon.ask(environment, stdin, netns_fd, held)
-    except daemon.Silent:
+    except daemon.NoDaemon:
         again = False
-    except daemon.Lost:
+    except daemon.RequestLost:
         again = True
-    from cni.host import without_daemon  # the fast lane must not pay for its imports
+    from cni.host import without_daemon  # late: the fast lane does not need its imports
 
     serve = without_daemon.serve_again if again else without_daemon.serve
     return serve(environment, stdin, netns_fd, held, time.monotonic() if again else began)
 
 
 def _open_netns(environment: Environment) -> int:
-    """Open CNI_NETNS; the descriptor lives as long as the process. `_NO_NETNS`: DEL of a sandbox whose namespace is gone.
+    """Open CNI_NETNS; the descriptor lives as long as the process. Only an ADD must have a namespace: else `_NO_NETNS`.
 
     Raises:
-        CniError: code 4, ADD into something that is no network namespace, or into the node's own.
+        CniError: code 4, an ADD's CNI_NETNS is no network namespace, or is the node's own.
     """
     try:
-        # O_NONBLOCK: opening a FIFO somebody put there must not wait.
+        # O_NONBLOCK: the path may be a FIFO, and opening that must not wait.
         fd = posix.open(environment.netns, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except OSError as error:
         return _no_netns(environment, f"cannot be opened: {error.strerror}")
@@ -112,10 +112,14 @@ def _read_stdin() -> bytes:
 
 
 def _versions(stdin: bytes) -> bytes:
-    from cni.host import json_text  # runtimes ask for VERSION once, if ever
-    from cni.host.netconf import SUPPORTED_VERSIONS, load_object
+    from cni.host import json_text  # late: runtimes send VERSION once, if ever
+    from cni.host.netconf import SUPPORTED_VERSIONS
 
-    asked = load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0") if stdin.strip() else "1.0.0"
+    asked = (
+        json_text.load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0")
+        if stdin.strip()
+        else "1.0.0"
+    )
     if not isinstance(asked, str):
         raise CniError(DECODE, f"cniVersion is {asked!r}; it should be a string")
     return json_text.dumps({"cniVersion": asked, "supportedVersions": SUPPORTED_VERSIONS}).encode() + b"\n"

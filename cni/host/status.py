@@ -1,6 +1,7 @@
-"""STATUS, for `eth0` alone: would the primary's ADD work? A runtime that is told no reports the whole node as not ready.
+"""STATUS: check that an ADD of the primary network may work.
 
-So neither Railnet's daemon nor a rail counts here: they show in what the node offers to the scheduler.
+If STATUS fails, a runtime reports the whole node as not ready. So STATUS does not depend on Railnet's daemon or on a rail: those
+show in the devices that the node offers to the scheduler.
 """
 
 from cni.host import chain
@@ -8,7 +9,7 @@ from cni.host.errors import NOT_AVAILABLE, CniError
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.netconf import JsonObject
+    from cni.host.json_text import JsonObject
 
 _SUBNET_FILE = "/run/flannel/subnet.env"  # where the flannel plugin looks unless its configuration says otherwise
 _LEASES = (b"FLANNEL_SUBNET=", b"FLANNEL_IPV6_SUBNET=")

@@ -1,8 +1,8 @@
-"""CNI versions: which one a primary configuration is run with, and results spelled as another version spells them. Pure."""
+"""Choose the CNI version of a primary configuration, and convert results to another version. Pure."""
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.netconf import JsonObject
+    from cni.host.json_text import JsonObject
 
 CHECK_SINCE = (0, 4, 0)  # and prevResult on DEL
 STATUS_AND_GC_SINCE = (1, 1, 0)
@@ -10,35 +10,35 @@ _IPS_WITHOUT_VERSION_SINCE = (1, 0, 0)
 
 
 def number(version: str) -> tuple[int, ...]:
-    """Give a version as numbers that compare as versions do; (), the lowest, for what is none."""
+    """Return a version as numbers that compare as versions do; (), the lowest, for a text that is no version."""
     parts = version.split(".")
-    # Python refuses to read a number of thousands of digits; a version has none of more than a few.
+    # Python refuses to parse a number of thousands of digits; those of a version have a few.
     return tuple(int(part[:9]) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
 
 def chosen(declared: str, listed: "list[str]", asked: str) -> str:
-    """Give the version of a configuration that declares one (`cniVersion`) and may list others (`cniVersions`).
+    """Choose the version of a configuration that declares one (`cniVersion`) and may list others (`cniVersions`).
 
-    As libcni chooses (libcni/conf.go, NetworkConfFromBytes), with `asked`, the version of the runtime's request, in place
-    of the newest that libcni knows: the runtime gets the result it would get without Railnet. Where all are newer than
-    `asked`, it is `asked`.
+    It is the newest version that is not newer than `asked`, the version of the runtime's request; if all are newer, it is
+    `asked`. libcni chooses so, with the newest version that it knows in place of `asked` (libcni/conf.go,
+    NetworkConfFromBytes): the runtime gets the result that it would get without Railnet.
     """
     known = [version for version in (declared, *listed) if number(version) <= number(asked)]
     return max(known, key=number) if known else asked
 
 
 def result_in(version: str, result: "JsonObject") -> "JsonObject":
-    """Spell a result of version 0.3.0 or newer as another such version does: a plugin refuses one of a foreign version.
+    """Convert a result of version 0.3.0 or newer to another such version: a plugin refuses a result of another version.
 
-    A runtime hands a result back in its request's version, which is not always the primary's. Versions differ in what `ips`
-    say; keys that only newer ones have stay, as plugins pass over what they do not know.
+    A runtime passes a result in its request's version, which is not always the primary's. Versions differ in the keys of
+    `ips`. Keys of newer versions stay: plugins ignore keys that they do not know.
     """
     if result.get("cniVersion", version) == version:
         return result
-    spelled = {**result, "cniVersion": version}
+    converted = {**result, "cniVersion": version}
     if isinstance(result.get("ips"), list):
-        spelled["ips"] = [_ip(ip, number(version) < _IPS_WITHOUT_VERSION_SINCE) for ip in result["ips"]]
-    return spelled
+        converted["ips"] = [_ip(ip, number(version) < _IPS_WITHOUT_VERSION_SINCE) for ip in result["ips"]]
+    return converted
 
 
 def _ip(ip: object, with_version: bool) -> object:

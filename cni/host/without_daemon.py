@@ -1,7 +1,7 @@
-"""The slow lane: serve a request with no daemon.
+"""The slow lane: serve a request without a daemon.
 
-A pod without a rail loses nothing: the primary chain runs here. A pod with one waits a little for the daemon and is
-then refused, since a training pod without its rail would fall back to TCP in silence.
+For a pod without a rail, the primary chain runs here. A pod with a rail waits a short time for the daemon and is then refused: a
+training pod without its rail would use TCP, and no error would show it.
 """
 
 import posix
@@ -23,10 +23,10 @@ _RETRY_SECONDS = 0.1
 
 
 def serve(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float) -> tuple[int, bytes]:
-    """Serve a request; gives the exit status and what to print. Of GC it is the primary's part, of STATUS all.
+    """Serve a request. Return the exit status and what to print. GC runs the primary's part only, STATUS all.
 
-    `held` is taken before the chain runs. `began` is when the daemon was first asked (`time.monotonic`): from then on a
-    request that needs it waits for it.
+    `held` is taken before the chain runs. `began` is when the request was first sent to the daemon (`time.monotonic`): the
+    wait for the daemon counts from then.
     """
     version = "1.0.0"
     try:
@@ -43,25 +43,25 @@ def serve(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, beg
 
 
 def serve_again(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float) -> tuple[int, bytes]:
-    """Serve a request that the daemon began and lost: whatever it had the chain do is undone before an ADD is tried."""
+    """Serve a request that the daemon began and lost: what the chain may have done is undone before an ADD."""
     if environment.command == ADD:
         try:
             conf = parse(stdin)
             held.take()
             _drive(chain.delete(chain.load(conf.primary, conf.version), conf.runtime_config, None), environment, conf)
         except CniError:
-            pass  # the ADD that follows, or the runtime's DEL after its failure, tells what is wrong
+            pass  # the ADD that follows, or the runtime's DEL after its failure, reports what is wrong
     return serve(environment, stdin, netns_fd, held, began)
 
 
 def has_rails(environment: Environment, conf: NetConf) -> bool:
     """Tell whether kubelet gave this pod a device of ours, from kubelet's checkpoint.
 
-    A sandbox that is no Kubernetes pod has none. A missing file in kubelet's folder means that kubelet never gave
-    any device to any pod: it writes the file before the first such pod's sandbox exists.
+    A sandbox that is no Kubernetes pod has none. If the checkpoint is missing in kubelet's folder, kubelet never gave a
+    device to a pod: kubelet writes the file before the first such pod's sandbox exists.
 
     Raises:
-        CniError: code 11, it cannot be known.
+        CniError: code 11, it is unknown.
     """
     if not environment.pod_name() and not environment.pod_uid():
         return False
@@ -81,7 +81,7 @@ def has_rails(environment: Environment, conf: NetConf) -> bool:
 
 def _unknown(why: str) -> CniError:
     message = (
-        f"Railnet's daemon does not answer, and whether this pod asked for a rail cannot be told without it: {why}"
+        f"Railnet's daemon does not answer, and without it, it is unknown whether this pod asked for a rail: {why}"
     )
     return CniError(TRY_AGAIN, message)
 
@@ -93,8 +93,8 @@ def _wait_for_daemon(
     while (left := give_up - time.monotonic()) > 0:
         try:
             return daemon.ask(environment, stdin, netns_fd, held, left)
-        except daemon.Silent as silent:
-            why = str(silent)
+        except daemon.NoDaemon as error:
+            why = str(error)
             time.sleep(min(_RETRY_SECONDS, left))
     message = f"this pod asked for {', '.join(conf.resources)}, and Railnet's daemon did not answer within {conf.seconds['daemon']:g} s"
     raise CniError(
@@ -121,7 +121,7 @@ def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.Output, 
 def _drive(
     steps: "Generator[chain.Exec, chain.Output, bytes | None]", environment: Environment, conf: NetConf
 ) -> bytes | None:
-    """Run what the chain yields, here and now."""
+    """Run what the chain yields."""
     try:
         step = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""What dead containers left of the primary network: addresses, flannel's states, cached results, veths.
+"""What dead containers left of the primary network: addresses, flannel's state files, cached results, veths.
 
-`books` reads what there is, `dead` decides, `collector` acts.
+`state_files` parses the files, `liveness` decides which containers are dead, `collector` reclaims what is left of them.
 """

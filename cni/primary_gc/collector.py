@@ -1,4 +1,7 @@
-"""Take back what dead containers left of the primary network: by the primary's own DEL, then what that leaves."""
+"""Reclaim what dead containers left of the primary network: by the primary's own DEL, then what the DEL leaves.
+
+Which containers are dead is decided in `cni.primary_gc.liveness`, and when to look in `railnet.daemon.primary_gc_schedule`.
+"""
 
 import asyncio
 import logging
@@ -7,23 +10,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from cni import host_delegates
 from cni.cancellation import until_stopped
 from cni.events import TookBack, count_nothing
 from cni.host import chain, lock
 from cni.host.chain import Primary
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.primary_gc.liveness import DeadContainer, Facts, dead
-from cni.primary_gc.state_files import Trace, books, read
+from cni.host_delegates import HostDelegates
+from cni.primary_gc import state_files
+from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
+from cni.primary_gc.state_files import StateFile
 from kernel import host_folder, netns_search
 from kernel.boot import boot_time
 from kernel.files import open_below
-from kernel.host_process import Terms
 from kernel.netlink import veth
 from kubelet import cri
 from vf.errors import NotReady
@@ -31,74 +34,79 @@ from vf.record import Pod, Record
 
 _log = logging.getLogger(__name__)
 _CRI_SECONDS = 2.0
-_IFNAME = "eth0"  # what containerd and CRI-O call it, where no book says
-# Where nobody knows whether a container had port mappings. portmap does nothing without any, and else deletes the chains that are
-# named after the container, whatever the mappings are (plugins/meta/portmap/portmap.go, unforwardPorts).
+_IFNAME = "eth0"  # containerd's and CRI-O's name for it, if no state file has one
+# If it is not known whether a container had port mappings. Without any, portmap does nothing; with some it deletes the chains that
+# are named after the container, whatever the mappings are (plugins/meta/portmap/portmap.go, unforwardPorts).
 _ANY_MAPPING = {"portMappings": [{"hostPort": 1, "containerPort": 1, "protocol": "tcp"}]}
 _LOCK = "lock"  # in host-local's folder, plugins/ipam/host-local/backend/disk/lock.go
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Where the host's mount namespace is seen; there, the runtime's socket `cri` and CNI_PATH; how long what may take.
-
-    An ADD and its undo end within `add_seconds`; `locks` is the folder of the executables' locks.
-    """
-
-    root: Path
-    cri: Path
-    path: str
-    delegate_seconds: float
-    add_seconds: float
-    locks: Path = Path(lock.FOLDER)
-
-
 class PrimaryGc:
-    """The primary's leftovers on this node. Runs on the event loop; what blocks goes to threads.
+    """Reclaims on this node. Runs on the event loop; blocking work goes to threads."""
 
-    `records` gives what the journal has: those containers' rails come first.
-    """
-
-    def __init__(
-        self, host: Host, records: Callable[[], Iterable[Record]], took_back: TookBack = count_nothing
+    def __init__(  # noqa: PLR0913 - composed once
+        self,
+        *,
+        root: Path,
+        cri_socket: Path,
+        cni_path: str,
+        add_seconds: float,
+        delegates: HostDelegates,
+        records: Callable[[], Iterable[Record]],
+        took_back: TookBack = count_nothing,
     ) -> None:
-        self._took_back = took_back
-        self._host = host
+        """Compose the collector.
+
+        Args:
+            root: where the host's mount namespace is seen.
+            cri_socket: the runtime's socket, on the host.
+            cni_path: CNI_PATH, on the host.
+            add_seconds: within which an ADD and its undo have ended.
+            delegates: runs the primary's plugins.
+            records: the journal's; rails of these containers are taken back first.
+            took_back: counts each file that is removed.
+        """
+        self._root = root
+        self._cri_socket = cri_socket
+        self._cni_path = cni_path
+        self._add_seconds = add_seconds
+        self._delegates = delegates
         self._records = records
+        self._took_back = took_back
         self._one_at_a_time = asyncio.Lock()
-        self._unlisted = ""  # why the runtime's list was not known the last time, which is said once
+        self._unlisted = ""  # why the runtime's list was not known the last time, which is logged once
 
     async def sweep(self, primary: Primary) -> None:
-        """Take back what containers left that the runtime does not list; what fails is for the next sweep."""
+        """Reclaim what containers left that the runtime does not list; what fails is tried again by the next sweep."""
         async with self._one_at_a_time:
-            traces = await asyncio.to_thread(self._read, primary)
-            listed = await self._listed() if traces else frozenset()
-            await self._take_back(primary, traces, listed)
+            files = await asyncio.to_thread(self._read, primary)
+            listed = await self._listed() if files else frozenset()
+            await self._reclaim_dead(primary, files, listed)
 
     async def collect(self, primary: Primary, valid: frozenset[str]) -> list[str]:
-        """Take back what containers left that have none of the `valid` attachments; gives what failed, in words."""
+        """Reclaim what containers left that have none of the `valid` attachments; return the failures, in words."""
         async with self._one_at_a_time:
-            traces = await asyncio.to_thread(self._read, primary)
-            return await self._take_back(primary, traces, frozenset(key.partition("@")[0] for key in valid))
+            files = await asyncio.to_thread(self._read, primary)
+            return await self._reclaim_dead(primary, files, frozenset(key.partition("@")[0] for key in valid))
 
-    def _read(self, primary: Primary) -> list[Trace]:
+    def _read(self, primary: Primary) -> list[StateFile]:
         try:
             return [
-                trace
-                for book in books(primary)
-                for entry in host_folder.entries(self._host.root, book.folder)
-                if (trace := read(book, entry, primary.name)) is not None
+                file
+                for folder in state_files.state_folders(primary)
+                for entry in host_folder.entries(self._root, folder.path)
+                if (file := state_files.parse(folder, entry, primary.name)) is not None
             ]
         except OSError as error:
-            _log.error("the books of network %s cannot be read: %s", primary.name, error)
+            _log.error("the state files of network %s cannot be read: %s", primary.name, error)
             return []
 
     async def _listed(self) -> frozenset[str] | None:
-        """Ask the runtime for its sandboxes; None where it does not say."""
+        """Ask the runtime for its sandboxes; return None if it does not answer."""
         why, found = "", None
         try:
-            # A path of the host's, whose links lead to where they lead there: the socket is named by a descriptor of it.
-            fd = open_below(self._host.root, str(self._host.cri), os.O_PATH)
+            # Links in the host's path must be followed in the host's root, so the socket is opened there and named by its descriptor.
+            fd = open_below(self._root, str(self._cri_socket), os.O_PATH)
             try:
                 found = await cri.sandboxes(Path(f"/proc/self/fd/{fd}"), _CRI_SECONDS)
             finally:
@@ -109,94 +117,97 @@ class PrimaryGc:
             _log.warning(
                 "host.cri %s: %s; until it answers, only what is older than this machine's start is taken back of "
                 "what dead pods left of the primary network",
-                self._host.cri,
+                self._cri_socket,
                 why,
             )
         self._unlisted = why
         return found
 
-    async def _take_back(self, primary: Primary, traces: list[Trace], listed: frozenset[str] | None) -> list[str]:
-        # Who shares its network with another runtime must not have that one's containers judged by this one's list.
-        facts = Facts(
+    async def _reclaim_dead(self, primary: Primary, files: list[StateFile], listed: frozenset[str] | None) -> list[str]:
+        facts = LivenessFacts(
             time.time(),
             boot_time(),
-            self._host.add_seconds,
+            self._add_seconds,
+            # A primary that is shared with another runtime has containers that this runtime does not list.
             None if primary.disable_gc else listed,
             frozenset(record.container_id for record in self._records()),
         )
         failures = []
         try:
-            found = await asyncio.to_thread(self._without_namespace, traces, facts)
+            found = await asyncio.to_thread(self._without_namespace, files, facts)
         except OSError as error:
-            failures.append(f"who lives on this node cannot be told: {error}")
+            failures.append(f"it is not known which containers are alive: {error}")
             found = ()
-        for one in found:
+        for dead in found:
             try:
-                await until_stopped(partial(self._bury, primary, one))
-            except (OSError, CniError, ValueError) as error:  # ValueError: libcni's file has what no environment can
-                failures.append(f"container {one.container_id}: {error}")
+                await until_stopped(partial(self._reclaim, primary, dead))
+            except (OSError, CniError, ValueError) as error:  # ValueError: a value of libcni's file fits no environment
+                failures.append(f"container {dead.container_id}: {error}")
         for failure in failures:
             _log.error("network %s: %s; it is tried again", primary.name, failure)
         return failures
 
-    def _without_namespace(self, traces: list[Trace], facts: Facts) -> tuple[DeadContainer, ...]:
-        """Judge; only where somebody seems dead are the namespaces looked at."""
-        suspects = dead(traces, facts)
+    def _without_namespace(self, files: list[StateFile], facts: LivenessFacts) -> tuple[DeadContainer, ...]:
+        """Find dead containers; the namespaces are searched only if some container seems dead."""
+        suspects = dead_containers(files, facts)
         if not suspects:
             return ()
-        root = self._host.root
-        cached = [trace.cached for one in suspects for trace in one.traces if trace.cached]
-        bound = frozenset(path for one in cached for path in one.sandboxes if netns_search.is_bound(root, path))
-        return dead(traces, replace(facts, held=netns_search.addresses(root), bound=bound))
+        cached = [file.cached for suspect in suspects for file in suspect.files if file.cached]
+        paths = (path for one in cached for path in one.sandboxes)
+        bound = frozenset(path for path in paths if netns_search.is_bound(self._root, path))
+        return dead_containers(files, replace(facts, held=netns_search.addresses(self._root), bound=bound))
 
-    def _bury(self, primary: Primary, one: DeadContainer, stopped: threading.Event) -> None:
-        """Take back all that there is of a dead container, unless a request is at it.
+    def _reclaim(self, primary: Primary, dead: DeadContainer, stopped: threading.Event) -> None:
+        """Reclaim all that is left of a dead container, unless a request works on it.
 
         Raises:
-            CniError: the primary's DEL failed; what it has not taken back stays as it is. OSError: a file or link stays.
+            CniError: the primary's DEL failed; what it has not reclaimed stays as it is. OSError: a file or link stays.
         """
-        ifnames = sorted({trace.ifname for trace in one.traces} - {""}) or [_IFNAME]
+        ifnames = sorted({file.ifname for file in dead.files} - {""}) or [_IFNAME]
         with ExitStack() as locks:
             held: tuple[int, ...] = ()
-            for ifname in ifnames if one.container_id is not None else ():
-                fd = _locked(str(self._host.locks / f"{one.container_id}@{ifname}"), locks)
+            for ifname in ifnames if dead.container_id is not None else ():
+                fd = _locked(self._delegates.lock_of(f"{dead.container_id}@{ifname}"), locks)
                 if fd is None:
                     return
                 held = (*held, fd)
-            terms = Terms(self._host.delegate_seconds, stopped, held)
-            what = ", ".join(sorted(trace.entry.name for trace in one.traces))
-            of = one.container_id or "somebody"
-            _log.warning("network %s: taking back what container %s left (%s): %s", primary.name, of, what, one.why)
-            for trace in one.traces:
-                if not trace.sure:  # a broken state, which makes flannel's DEL fail or do nothing
-                    self._remove(trace)
-            for ifname in ifnames if one.container_id is not None else ():
-                self._delete(primary, one, ifname, terms)
-            for trace in one.traces:
-                self._remove(trace)
-                self._took_back(trace.book.kind)
+            names = ", ".join(sorted(file.entry.name for file in dead.files))
+            container = dead.container_id or "without an id"
+            _log.warning(
+                "network %s: taking back what container %s left (%s): %s", primary.name, container, names, dead.why
+            )
+            for file in dead.files:
+                if not file.readable:  # it would make flannel's DEL fail or do nothing
+                    self._remove(file)
+            for ifname in ifnames if dead.container_id is not None else ():
+                self._delete(primary, dead, ifname, held, stopped)
+            for file in dead.files:
+                self._remove(file)
+                self._took_back(file.folder.kind)
 
-    def _delete(self, primary: Primary, one: DeadContainer, ifname: str, terms: Terms) -> None:
-        """Run the primary's DEL, as the runtime would with what libcni remembers."""
-        cached = next((trace.cached for trace in one.traces if trace.cached and trace.ifname == ifname), None)
-        of = _Attachment(one.container_id or "", ifname, cached.pod if cached else Pod("", "", ""))
+    def _delete(
+        self, primary: Primary, dead: DeadContainer, ifname: str, held: tuple[int, ...], stopped: threading.Event
+    ) -> None:
+        """Run the primary's DEL as the runtime would run it, with libcni's cached result."""
+        cached = next((file.cached for file in dead.files if file.cached and file.ifname == ifname), None)
+        attachment = _Attachment(dead.container_id or "", ifname, cached.pod if cached else Pod("", "", ""))
         steps = chain.delete(
             primary, cached.runtime_config if cached else _ANY_MAPPING, cached.result if cached else None
         )
         try:
-            host_delegates.drive(steps, of, self._host.path, self._host.root, terms)
+            self._delegates.run(steps, attachment, self._cni_path, held, stopped)
         except CniError as error:
-            if not one.before_boot or error.code == TRY_AGAIN:
+            if not dead.before_boot or error.code == TRY_AGAIN:
                 raise
-            # Of what is older than the boot there are files alone, and those are removed.
-            _log.warning("network %s: DEL of container %s failed: %s", primary.name, one.container_id, error)
+            # Of a container of an older boot only files are left, and those are removed.
+            _log.warning("network %s: DEL of container %s failed: %s", primary.name, dead.container_id, error)
 
-    def _remove(self, trace: Trace) -> None:
-        """Remove what the DEL has left; a file that has changed since it was read is for the next sweep."""
-        for name, address in trace.cached.host_links if trace.cached else ():
+    def _remove(self, file: StateFile) -> None:
+        """Remove what the DEL has left; a file that has changed since it was read is left to the next sweep."""
+        for name, address in file.cached.host_links if file.cached else ():
             veth.delete(name, address)
-        held_by_owner = _LOCK if trace.book.kind == "host-local" else None
-        host_folder.remove(self._host.root, trace.book.folder, trace.entry, held_by_owner)
+        owners_lock = _LOCK if file.folder.kind == "host-local" else None
+        host_folder.remove(self._root, file.folder.path, file.entry, owners_lock)
 
 
 class _Attachment(NamedTuple):
@@ -206,7 +217,7 @@ class _Attachment(NamedTuple):
 
 
 def _locked(path: str, locks: ExitStack) -> int | None:
-    """Lock an attachment for as long as `locks` is open; None where a request, or what it left running, is at it."""
+    """Lock an attachment until `locks` is closed; return None if a request works on it, or a process that it left does."""
     try:
         fd = lock.acquire(path, wait_seconds=0)
     except CniError:

@@ -1,1 +1,1 @@
-"""What dead sandboxes left of rails: which records are stale, what follows from that, and how a lost record is rebuilt."""
+"""Rails that sandboxes left behind: which records are stale and what is done about them, and how a lost record is rebuilt."""

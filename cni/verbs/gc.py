@@ -1,38 +1,26 @@
-"""GC: what sandboxes have that the runtime does not list: rails, the primary's leftovers, then the primary's own GC.
+"""GC: reclaim what belongs to no valid attachment: rails, state of the primary network, then the primary's own GC.
 
-libcni has asked for a DEL of each stale attachment that it remembers before it calls this. IPAM plugins of rails are not
-asked: their books have rails, not attachments, and a record that is taken back has told them.
+Before it calls GC, libcni has asked for a DEL of each stale attachment that it remembers. IPAM plugins of rails get no GC:
+they know rails, not the runtime's attachments, and they get a DEL for each rail whose record is taken back.
 """
 
-from pathlib import Path
-from typing import NamedTuple
-
+from cni import primary_configuration
 from cni.connection import ExecutableConnection
 from cni.host import chain
 from cni.host.errors import IO, CniError
-from cni.primary_gc.collector import PrimaryGc
-from cni.recovery.sweep import Recovery
 from cni.request import Request
+from cni.verbs.parts import Parts
 
 
-class Collectors(NamedTuple):
-    """Who knows the rails of dead sandboxes, and who knows what dead containers left of the primary network."""
-
-    recovery: Recovery
-    leftovers: PrimaryGc
-
-
-async def collect(
-    request: Request, connection: ExecutableConnection, collectors: Collectors, root: Path, younger_than: float
-) -> bytes:
-    """Collect what belongs to no valid attachment; `younger_than` as `Recovery.collect` has it.
+async def collect(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
+    """Reclaim what belongs to no valid attachment, except rails that are younger than `timeouts.add`.
 
     Raises:
-        CniError: of the primary's chain, else code 5 with all that could not be taken back; the rest is done.
+        CniError: of the primary's chain, else code 5 with all that could not be reclaimed; the rest is done.
     """
-    failures = await collectors.recovery.collect(request.conf.valid, younger_than)
-    primary = request.primary(root)
-    failures += await collectors.leftovers.collect(primary, request.conf.valid)
+    failures = await parts.recovery.collect(request.conf.valid, parts.limits.add)
+    primary = primary_configuration.read(request.conf, parts.root)
+    failures += await parts.primary_gc.collect(primary, request.conf.valid)
     await connection.drive(chain.collect(primary, request.conf.attachments))
     if failures:
         raise CniError(IO, "; ".join(failures), "the next GC tries again")

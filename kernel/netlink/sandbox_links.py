@@ -6,13 +6,13 @@ from kernel.netlink.links import Links, links
 from kernel.perform import find
 from vf.address import PciAddress
 from vf.inventory import LinkLayer
-from vf.sandbox_difference import LinkState
+from vf.sandbox_difference import SandboxLink
 
 # include/uapi/linux/if_arp.h; IPoIB netdevs have the second.
 _LINK_LAYERS: dict[int, LinkLayer] = {1: "Ethernet", 32: "InfiniBand"}
 
 
-def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, LinkState]:
+def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, SandboxLink]:
     """Look at the netdevs of some VFs in a network namespace; a VF whose netdev is not there is left out.
 
     The descriptor stays the caller's. May wait for RTNL: not for an event loop's thread.
@@ -40,10 +40,10 @@ def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
         return {ifname: address.hex(":") for ifname, address in addresses.items() if address}
 
 
-def state(sandbox: Links, ifindex: int) -> LinkState:
+def state(sandbox: Links, ifindex: int) -> SandboxLink:
     """Look at one link."""
     facts = sandbox.facts(ifindex)
-    return LinkState(
+    return SandboxLink(
         ifname=facts.ifname,
         link_layer=_LINK_LAYERS.get(facts.hardware_type),
         mtu=facts.mtu,

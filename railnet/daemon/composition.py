@@ -1,4 +1,7 @@
-"""The node daemon, composed: journal → inventory → recover → provision → serve."""
+"""The node daemon from its start to its end: inventory → journal → recover → provision → serve.
+
+What attaches and recovers is composed in `railnet.daemon.node_parts`.
+"""
 
 import asyncio
 import logging
@@ -6,68 +9,62 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from cni.attachment.attachments import Attachments
-from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.delegate_slots import DelegateSlots
+from cni.dispatch import Dispatcher
 from cni.events import Observer
-from cni.host import lock
 from cni.host.daemon import SOCKET
-from cni.host_paths import HostPaths
+from cni.operation import TimeLimits
 from cni.pod_devices import PodDevices
-from cni.primary_gc import collector
-from cni.primary_gc.collector import PrimaryGc
-from cni.recovery.sweep import Recovery
-from cni.server import Limits, Server
-from cni.verbs.gc import Collectors
+from cni.server import Server
+from cni.verbs.parts import Parts
 from deviceplugin.pools import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
-from kernel.boot import boot_id
 from kernel.inventory import inventory
 from kernel.netlink import rdma
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration
-from railnet.daemon import provisioning, vf_holders
+from railnet.daemon import node_parts, provisioning
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Metrics
-from railnet.daemon.periodic import giving_back, resyncing
+from railnet.daemon.node_parts import NodeParts
+from railnet.daemon.periodic import releasing_ipam, resyncing
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.publish import publishing
 from railnet.daemon.single_instance import alone
 from railnet.health import Health
-from railnet.install.installer import EXECUTABLE
 from railnet.install.uninstaller import Leaving
 from railnet.status.report import encode, report
 from vf.errors import Misconfigured, NoAddress
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
-_RUN = Path(lock.RUN)
 _ENDING = (signal.SIGTERM, signal.SIGINT)
-# Executables wait a second for HELLO, and hundreds that start at the same moment want the processors, too. In a container the
-# share of its control group does the same, and the kernel refuses this.
+# Executables wait a second for HELLO, while hundreds that start at the same moment use the processors, too. In a container the
+# kernel refuses this, and the share of its control group has the same effect.
 _NICE = -10
 
 
 class Presence(Protocol):
-    """Railnet in the runtime's configuration: what is done about it while the daemon serves, and what is wrong with it."""
+    """Railnet in the runtime's configuration: kept or taken out while the daemon serves; and why it is not as it should be."""
 
     why_inactive: str | None
     trouble: str | None
 
     async def serve(self, changed: Callable[[], None]) -> None:
-        """Do it; the daemon ends when this returns. `changed` is called when `why_inactive` has."""
+        """Keep it or take it out; the daemon ends when this returns. `changed` is called after a change of `why_inactive`."""
 
 
 async def run(configuration: Configuration, health_port: int) -> None:
-    """Serve until SIGTERM or SIGINT, which change nothing for the runtime: they look alike for upgrade and removal.
+    """Serve until SIGTERM or SIGINT. These leave the runtime's configuration as it is: an upgrade and a removal send the same.
 
     Raises:
         Misconfigured: the configuration does not fit the node. NotReady: VFs do not appear.
@@ -79,11 +76,11 @@ async def run(configuration: Configuration, health_port: int) -> None:
 
 
 async def uninstall(configuration: Configuration, health_port: int, *, stay: bool) -> bool:
-    """Take Railnet away from this node; gives whether nothing is left.
+    """Remove Railnet from this node; return whether all of it is removed.
 
-    The runtime uses the primary at once. The rest goes when the last sandbox that was made through Railnet has ended;
-    until then this serves their DELs, or SIGTERM ends it, and the executable stays. With `stay` it goes on answering
-    for its health when all is done, as a container of a DaemonSet must.
+    The runtime uses the primary at once. The rest is removed when the last sandbox that was made through Railnet has ended.
+    Until then this serves their DELs, and the executable stays; SIGTERM ends it earlier. With `stay` it goes on answering
+    health requests when all is done, as a container of a DaemonSet must.
 
     Raises:
         Misconfigured, NotReady, OSError: as `run`; the runtime uses the primary already.
@@ -103,47 +100,20 @@ async def uninstall(configuration: Configuration, health_port: int, *, stay: boo
 
 
 async def _own(configuration: Configuration, presence: Presence, health: Health) -> None:
-    """Be the daemon, from the journal to the last request."""
+    """Be the daemon that owns this node's VFs, from the journal to the last request."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    health.reasons = lambda: ["it recovers and provisions"]
+    health.reasons = lambda: ["recovering state and provisioning VFs"]
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     table = VfTable(inventory(sysfs))
-    journal = Journal(_RUN / "journal", _RUN / "quarantine")
-    timeouts = configuration.timeouts
-    host = HostPaths(
-        configuration.host.root, configuration.host.flannel, timeouts.daemon, timeouts.delegate, boot=boot_id()
-    )
-    rails = Attachments(table, journal, sysfs, configuration.networks, host)
     metrics = Metrics()
-    recovery = Recovery(rails, lambda: vf_holders.pods(configuration), took_back=metrics.took_back)
-    leftovers = PrimaryGc(_leftovers_host(configuration), rails.records, metrics.took_back)
-    await _recover(rails, recovery)
+    node = node_parts.compose(configuration, sysfs, table, metrics.took_back)
+    await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)
     _check_addresses(configuration, table)
     async with publishing(configuration) as observe:
-        await _serve(configuration, _Node(table, rails, recovery, leftovers, sysfs, observe, metrics), presence, health)
-
-
-def _leftovers_host(configuration: Configuration) -> collector.Host:
-    host, timeouts = configuration.host, configuration.timeouts
-    path = str(Path(EXECUTABLE).parent)
-    # What is undone at the end of an ADD's time is undone after it, by delegates with a limit of their own.
-    return collector.Host(host.root, host.cri, path, timeouts.delegate, timeouts.add + timeouts.delegate)
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """What there is one of on the node, for all who serve it."""
-
-    table: VfTable
-    rails: Attachments
-    recovery: Recovery
-    leftovers: PrimaryGc
-    sysfs: Sysfs
-    observe: Observer
-    metrics: Metrics
+        await _serve(configuration, node, metrics, observe, presence, health)
 
 
 def _check_rdma_netns_mode() -> None:
@@ -154,11 +124,11 @@ def _check_rdma_netns_mode() -> None:
         )
 
 
-async def _recover(rails: Attachments, recovery: Recovery) -> None:
-    """Own what the journal says and take back what was left; nobody is served before."""
-    rails.restore()
-    await recovery.sweep()
-    await recovery.look()
+async def _recover(node: NodeParts) -> None:
+    """Claim the VFs of the journal's records and take back what was left; no request is served before."""
+    node.repair.own_recorded()
+    await node.recovery.sweep()
+    await node.recovery.find_orphans()
 
 
 def _check_addresses(configuration: Configuration, table: VfTable) -> None:
@@ -169,47 +139,33 @@ def _check_addresses(configuration: Configuration, table: VfTable) -> None:
         _log.warning("pods with a rail must wait: %s", error)
 
 
-async def _serve(configuration: Configuration, node: _Node, presence: Presence, health: Health) -> None:
+async def _serve(
+    configuration: Configuration,
+    node: NodeParts,
+    metrics: Metrics,
+    observe: Observer,
+    presence: Presence,
+    health: Health,
+) -> None:
     kubelet, root = configuration.host.kubelet, configuration.host.root
     services = [_service(pool, configuration, node, presence) for pool in configuration.pools]
-    assignment = PodDevices(
+    devices = PodDevices(
         kubelet,
         configuration.resources,
         configuration.timeouts.kubelet,
         lambda: all(service.streams for service in services),
     )
-    limits = Limits(configuration.timeouts.delegate, configuration.timeouts.add)
-    places = DelegateSlots()
-    collectors = Collectors(node.recovery, node.leftovers)
+    limits = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add)
+    slots = DelegateSlots()
+    parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
-    health.reasons = lambda: _reasons(services, registrations, presence)
-    node.metrics.ask(node.table, services, registrations, places)
-    health.metrics = node.metrics.text
-
-    def told() -> bytes:
-        records = ((record, node.rails.age(record)) for record in node.rails.records())
-        return encode(report(node.table.inventory, node.metrics.vfs(), records, places.waiting, health.reasons()))
-
-    server = Server(
-        assignment,
-        node.rails,
-        collectors,
-        root,
-        limits,
-        node.observe,
-        places=places,
-        meter=node.metrics,
-        report=told,
-    )
-
-    def changed() -> None:
-        for service in services:
-            service.changed()
-
-    def port_changed() -> None:
-        for service in services:
-            service.changed(at_once=True)
-
+    health.reasons = partial(_reasons, services, registrations, presence)
+    metrics.ask(node.table, services, registrations, slots)
+    health.metrics = metrics.text
+    answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
+    server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
+    changed, port_changed = partial(_stream_again, services), partial(_stream_again, services, at_once=True)
+    look_again, swept = asyncio.Event(), asyncio.Event()
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
         async with asyncio.TaskGroup() as group:
 
@@ -219,24 +175,33 @@ async def _serve(configuration: Configuration, node: _Node, presence: Presence, 
 
             for registration in registrations:
                 group.create_task(registration.serve())
-            look_again, swept = asyncio.Event(), asyncio.Event()
             group.create_task(resyncing(node.table, node.recovery, node.sysfs, changed, look_again, swept))
             group.create_task(watching_ports(node.table, node.sysfs, port_changed, look_again))
-            group.create_task(giving_back(node.recovery, swept))
-            group.create_task(sweeping(configuration, node.leftovers))
+            group.create_task(releasing_ipam(node.recovery, swept))
+            group.create_task(sweeping(configuration, node.primary_gc))
             group.create_task(server.serve(Path(SOCKET), ready))
     _log.info("stopped; running pods keep their rails")
 
 
-def _service(pool: Pool, configuration: Configuration, node: _Node, presence: Presence) -> PoolService:
+def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:
     checkpoint = CheckpointFile(configuration.host.kubelet)
     return PoolService(
-        pool, configuration.pools, node.table, node.rails.attached, checkpoint, lambda: presence.why_inactive
+        pool, configuration.pools, node.table, node.attachments.attached, checkpoint, lambda: presence.why_inactive
     )
 
 
+def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None:
+    for service in services:
+        service.changed(at_once=at_once)
+
+
+def _answer_to_query(node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health) -> bytes:
+    records = ((record, node.journal.age(record)) for record in node.journal.records())
+    return encode(report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons()))
+
+
 def _reasons(services: list[PoolService], registrations: list[Registration], presence: Presence) -> list[str]:
-    """Say why this node is not served, for /readyz."""
+    """Return the reasons why this node is not ready, for /readyz."""
     unknown = [
         f"kubelet does not watch {registration.resource}"
         for service, registration in zip(services, registrations, strict=True)
@@ -252,7 +217,7 @@ async def _be_present(presence: Presence, changed: Callable[[], None], end: Call
 
 @contextmanager
 def _ended_by_signals() -> Iterator[Callable[[], object]]:
-    """Have SIGTERM and SIGINT cancel the current task; gives what they do."""
+    """Have SIGTERM and SIGINT cancel the current task; yield the function that they call."""
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     if this is None:
         raise RuntimeError("only a task can be ended")
@@ -267,7 +232,7 @@ def _ended_by_signals() -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def _first_failure() -> Iterator[None]:
-    """Raise what ended a group of tasks rather than the group."""
+    """Raise the first error of a group of tasks instead of the group."""
     try:
         yield
     except ExceptionGroup as group:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cni.cancellation import to_the_end
 from kernel.files import below, read_below, write_atomically
 from railnet.configuration import Configuration
 from railnet.daemon import conflist_content
@@ -42,19 +43,11 @@ class ConflistKeeper:
         """
         while True:
             before = self.why_inactive
-            await self._look_to_the_end()
+            # In a thread, since a disk may be slow; and after a cancellation nothing is written any more.
+            await to_the_end(asyncio.to_thread(self.look))
             if self.why_inactive != before:
                 changed()
             await asyncio.sleep(_LOOK_SECONDS)
-
-    async def _look_to_the_end(self) -> None:
-        """Look in a thread, because a disk may be slow. After a cancellation nothing is written."""
-        looking = asyncio.ensure_future(asyncio.to_thread(self.look))
-        try:
-            await asyncio.shield(looking)
-        except asyncio.CancelledError:
-            await asyncio.wait((looking,))
-            raise
 
     def look(self) -> None:
         """Compare once, and write if the content differs. A host that refuses is `trouble`, not an exception."""

@@ -38,10 +38,10 @@ class Metrics:
         self._seconds: dict[Labels, Histogram] = {}
 
     def ask(
-        self, table: VfTable, services: list[PoolService], registrations: list[Registration], places: DelegateSlots
+        self, table: VfTable, services: list[PoolService], registrations: list[Registration], slots: DelegateSlots
     ) -> None:
         """Read the gauges from these objects from now on."""
-        self.queue = lambda: places.waiting
+        self.queue = lambda: slots.waiting
         self.registrations = lambda: {one.resource: one.registrations for one in registrations}
         self.vfs = lambda: {
             service.pool.resource: [(offer, table.owner(offer.vf.address) is not None) for offer in service.offers()]
@@ -49,12 +49,12 @@ class Metrics:
         }
 
     def served(self, verb: str, code: int | None, seconds: float) -> None:
-        """Count a request (`cni.server.Meter`)."""
+        """Count a request (`cni.dispatch.RequestMetrics`)."""
         self._requests[("verb", verb), ("code", _code(code))] += 1
         self.stage(verb, "all", seconds)
 
     def stage(self, verb: str, name: str, seconds: float) -> None:
-        """Count one stage of a request (`cni.server.Meter`)."""
+        """Count one stage of a request (`cni.dispatch.RequestMetrics`)."""
         labels = (("verb", verb), ("stage", name))
         self._seconds.setdefault(labels, Histogram(_BUCKETS)).observe(seconds)
 

@@ -43,7 +43,7 @@ async def resyncing(
             try:
                 await _look_again(table, sysfs)
                 await recovery.sweep()
-                await recovery.look()
+                await recovery.find_orphans()
                 await asyncio.to_thread(remove_unheld, Path(lock.FOLDER))
             except (OSError, ValueError, Misconfigured) as error:
                 _log.error("resync: %s", error)
@@ -51,10 +51,10 @@ async def resyncing(
             tell()
 
 
-async def giving_back(recovery: Recovery, swept: asyncio.Event) -> None:
-    """Tell IPAM plugins at the start and after each sweep, in a task of its own: they may hang."""
+async def releasing_ipam(recovery: Recovery, swept: asyncio.Event) -> None:
+    """Run the IPAM plugins of ended sandboxes at the start and after each sweep, in a task of its own: a plugin may hang."""
     while True:
-        await recovery.give_back()
+        await recovery.release_ipam()
         await swept.wait()
         swept.clear()
 

@@ -16,18 +16,18 @@ _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 60.0
 
 
-async def sweeping(configuration: Configuration, leftovers: PrimaryGc) -> None:
+async def sweeping(configuration: Configuration, primary_gc: PrimaryGc) -> None:
     """Sweep until cancelled. This has a task of its own, because a plugin may hang."""
     while True:
         primary = await asyncio.to_thread(_primary, configuration)
         if primary is not None:
-            await _sweep(leftovers, primary)
+            await _sweep(primary_gc, primary)
         await asyncio.sleep(_SWEEP_SECONDS)
 
 
-async def _sweep(leftovers: PrimaryGc, primary: Primary) -> None:
+async def _sweep(primary_gc: PrimaryGc, primary: Primary) -> None:
     try:
-        await leftovers.sweep(primary)
+        await primary_gc.sweep(primary)
     except Exception:  # noqa: BLE001 - other programs wrote what is read; a failed sweep must not end the daemon
         _log.exception("leftovers of network %s were not reclaimed; the next try is in a minute", primary.name)
 

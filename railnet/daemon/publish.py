@@ -21,7 +21,7 @@ from apiserver.node_transport import NodeTransport
 from apiserver.outbox import Outbox
 from apiserver.service_account import NotInCluster
 from cni import events
-from cni.events import Attached, Observer, Refused
+from cni.events import AddRefused, Observer, RailsAttached
 from cni.host.errors import CniError
 from kernel.netlink.sandbox_links import hardware_addresses
 from kernel.netns import NetnsIdentity, opened
@@ -61,22 +61,22 @@ class Publisher:
         self._outbox, self._publish, self._root = outbox, publish, root
         self._series = Series(node)
 
-    def __call__(self, told: Attached | Refused) -> None:
+    def __call__(self, event: RailsAttached | AddRefused) -> None:
         """Queue the message of one event."""
-        match told:
-            case Attached(record=record) if record.pod.uid and self._publish.network_status:
-                self._outbox.put(NetworkStatus(record.pod, told.static, partial(_elements, told, self._root)))
-            case Refused(pod=pod, error=error) if pod.uid and self._publish.events:
+        match event:
+            case RailsAttached(record=record) if record.pod.uid and self._publish.network_status:
+                self._outbox.put(NetworkStatus(record.pod, event.static, partial(_elements, event, self._root)))
+            case AddRefused(pod=pod, error=error) if pod.uid and self._publish.events:
                 self._outbox.put(self._series.warning(pod, _REASON, _words(error), datetime.now(UTC)))
             case _:
                 pass
 
 
-def _elements(attached: Attached, root: Path) -> list[dict[str, Any]]:
+def _elements(attached: RailsAttached, root: Path) -> list[dict[str, Any]]:
     return network_status.of_pod(attached.record, attached.result, _macs(attached, root))
 
 
-def _macs(attached: Attached, root: Path) -> dict[str, str]:
+def _macs(attached: RailsAttached, root: Path) -> dict[str, str]:
     """Read the hardware addresses of a sandbox's rails; empty if the sandbox is gone."""
     netns = attached.record.netns
     with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:

@@ -1,7 +1,6 @@
 """Being the one daemon that owns this node's VFs."""
 
 import asyncio
-import fcntl
 import logging
 import os
 import time
@@ -34,7 +33,7 @@ async def alone(health: Health) -> AsyncIterator[None]:
 
 
 async def _lock(path: Path) -> int:
-    """Lock a file; the caller owns the descriptor."""
+    """Lock a file, made if it is absent; the caller owns the descriptor."""
     said_at = -_SAY_AGAIN_SECONDS
     while (fd := _try_lock(path)) is None:
         if time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
@@ -45,14 +44,9 @@ async def _lock(path: Path) -> int:
 
 
 def _try_lock(path: Path) -> int | None:
-    """Lock a file, made if it is absent; None if another holds it, or its last holder has deleted it meanwhile."""
     _make_folders()
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(fd), path.stat()):
-            return fd
-    os.close(fd)
+    with suppress(FileNotFoundError):  # the daemon that is uninstalled removes the folder
+        return lock.open_locked(str(path), os.O_RDWR | os.O_CREAT)
     return None
 
 

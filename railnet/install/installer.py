@@ -3,7 +3,6 @@
 Not here: Railnet's CNI configuration, which the daemon writes once it serves (`railnet.daemon.conflist_keeper`).
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cni.host import lock
 from kernel.files import below, sync, sync_tree, write_atomically
 from kernel.host_process import Terms, execute
 from railnet.configuration import Configuration
@@ -71,18 +71,10 @@ def locked(root: Path) -> Iterator[None]:
 def _locked(folder: Path) -> int | None:
     """Lock a folder, made if it is absent; None if its last holder has removed it meanwhile. The caller owns the descriptor."""
     folder.mkdir(mode=0o755, exist_ok=True)
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.path.samestat(os.fstat(fd), folder.stat()):
-            return fd
+        return lock.open_locked(str(folder), os.O_RDONLY | os.O_DIRECTORY, lock.wait_and_take)
     except FileNotFoundError:
-        pass
-    except BaseException:
-        os.close(fd)
-        raise
-    os.close(fd)
-    return None
+        return None
 
 
 def answers(root: Path, executable: str) -> None:

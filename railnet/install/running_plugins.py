@@ -4,11 +4,11 @@ Read from /proc: a request knows its environment's CNI_COMMAND and the script th
 In a pod any process may look like that, so a process with a PID namespace of its own is no request.
 """
 
-import time
 from collections.abc import Collection
 from pathlib import Path
 
 from kernel.files import below
+from kernel.waiting import block_until
 
 _NAME = b"railnet"
 _LOOK_SECONDS = 0.05
@@ -22,10 +22,8 @@ def requests(root: Path) -> frozenset[int]:
 
 def await_end(root: Path, processes: Collection[int], seconds: float) -> frozenset[int]:
     """Wait until they have ended; return those that have not in time."""
-    give_up = time.monotonic() + seconds
-    while (left := requests(root).intersection(processes)) and time.monotonic() < give_up:
-        time.sleep(_LOOK_SECONDS)
-    return left
+    block_until(lambda: requests(root).isdisjoint(processes), seconds, _LOOK_SECONDS)
+    return requests(root).intersection(processes)
 
 
 def _is_request(process: Path) -> bool:

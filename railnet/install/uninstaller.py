@@ -5,24 +5,21 @@ as long as one of those lives. Which do, the runtime's own cache tells: libcni k
 """
 
 import asyncio
-import base64
-import json
 import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+from cni import libcni_cache
 from cni.host import lock
 from cni.host.chain import OURSELVES
+from cni.libcni_cache import CachedAdd
 from kernel.files import below, open_below, sync
 from railnet.daemon import conflist_content
 from railnet.install import host_python, installer, running_plugins
 
 _log = logging.getLogger(__name__)
-# libcni's CacheDir (containerd, CRI-O), and what dockershim and cri-dockerd set (containernetworking/cni, libcni/api.go).
-_CACHES = ("/var/lib/cni/results", "/var/lib/cni/cache/results")
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 30.0
 _NAMED = 3
@@ -92,7 +89,7 @@ class Leaving:
 
 def sandboxes(root: Path) -> list[str]:
     """Name the living sandboxes that the runtime may still DEL through Railnet, by libcni's cache and by the journal."""
-    cached = {name for folder in _CACHES for name in _cached(root, below(root, folder))}
+    cached = {name for folder in libcni_cache.FOLDERS for name in _cached(root, below(root, folder))}
     recorded = {path.stem for path in below(root, f"{lock.RUN}/journal").glob("[!.]*.json")}
     return sorted(cached | {f"sandbox {name}" for name in recorded})
 
@@ -100,23 +97,16 @@ def sandboxes(root: Path) -> list[str]:
 def _cached(root: Path, folder: Path) -> Iterator[str]:
     for path in sorted(folder.glob("*")):
         try:
-            entry = json.loads(path.read_bytes())
-            if _is_ours(entry) and _lives(root, entry):
-                yield f"sandbox {entry['containerId']}@{entry['ifName']}"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            add = libcni_cache.parse(path.read_bytes())
+            if OURSELVES in add.plugins and _lives(root, add):
+                yield f"sandbox {add.container_id}@{add.ifname}"
+        except (OSError, ValueError):
             continue  # no entry of libcni's, or gone by now
 
 
-def _is_ours(entry: dict[str, Any]) -> bool:
-    """Return whether an ADD used Railnet's configuration (containernetworking/cni, libcni/api.go, cachedInfo)."""
-    configuration = json.loads(base64.b64decode(entry["config"]))
-    return any(plugin["type"] == OURSELVES for plugin in configuration.get("plugins", [configuration]))
-
-
-def _lives(root: Path, entry: dict[str, Any]) -> bool:
+def _lives(root: Path, add: CachedAdd) -> bool:
     """Return whether the sandbox's namespace exists; a namespace from before a reboot does not. Unknown counts as yes."""
-    paths = {interface.get("sandbox") for interface in entry["result"].get("interfaces", [])} - {None, ""}
-    return not paths or any(_exists(root, path) for path in paths)
+    return not add.sandboxes or any(_exists(root, path) for path in add.sandboxes)
 
 
 def _exists(root: Path, path: str) -> bool:

@@ -43,24 +43,13 @@ def ask(path: Path, seconds: float = _SECONDS) -> dict[str, Any]:
             connection.settimeout(seconds)
             connection.connect(str(path))
             connection.sendall(frames.frame(frames.QUERY))
-            kind, length = frames.parse_header(_read(connection, frames.HEADER_BYTES))
-            answer = _read(connection, length)
+            kind, answer = frames.receive(connection.recv)
     except PermissionError:
         raise
-    except (OSError, frames.FrameError) as error:
+    except (OSError, EOFError, frames.FrameError) as error:
         why = getattr(error, "strerror", None) or error
         raise Unreachable(f"the daemon does not answer on {path}: {why}; {_WHERE_TO_LOOK}") from None
     if kind != frames.ANSWER:
         raise Unreachable(f"frame {kind} came from {path} in place of an answer: finish the upgrade of Railnet")
     told: dict[str, Any] = json.loads(answer)
     return told
-
-
-def _read(connection: socket.socket, count: int) -> bytes:
-    read = b""
-    while len(read) < count:
-        chunk = connection.recv(count - len(read))
-        if not chunk:
-            raise frames.FrameError("it ended the connection")
-        read += chunk
-    return read

@@ -19,7 +19,7 @@ from simnode.judge import snapshot
 from simnode.judge.snapshot import Snapshot
 from simnode.linux import netns
 from vf.address import PciAddress
-from vf.record import Record, Unreadable, decode
+from vf.record import Record, UnreadableRecord, decode
 
 # Where a node's programs write: what DEL leaves in /run/railnet is left over, too. /sys is judged by what it says of VFs.
 NODE_FOLDERS = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/railnet", "/etc/cni", "/opt/cni/bin", "/dev")
@@ -218,7 +218,7 @@ def _records() -> Iterator[RecordFile]:
             yield RecordFile(path, decode(path.read_bytes()))
         except FileNotFoundError:  # just removed
             continue
-        except (Unreadable, OSError) as error:
+        except (UnreadableRecord, OSError) as error:
             yield RecordFile(path, None, str(error))
 
 

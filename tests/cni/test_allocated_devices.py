@@ -61,7 +61,7 @@ def test_vf_without_an_rdma_device_is_fine_where_its_container_gets_none(root: P
     check(root, an_answer(nodes=()), rail=WITHOUT_RDMA)
 
 
-def test_vf_whose_rdma_device_is_gone_is_told_where_its_container_gets_one(root: Path) -> None:
+def test_vf_without_its_rdma_device_is_refused_if_its_container_gets_one(root: Path) -> None:
     with pytest.raises(Unusable, match=rf"^{OTHER} has no RDMA device now, but its container gets .*/uverbs9: "):
         check(root, an_answer(("uverbs9",)), rail=WITHOUT_RDMA)
 
@@ -73,11 +73,11 @@ def test_vf_whose_rdma_device_is_gone_is_told_where_its_container_gets_one(root:
             an_answer(("uverbs3",)),
             f"{OTHER} has /dev/infiniband/uverbs4 now, but its container gets /dev/infiniband/rdma_cm, /dev/infiniband/uverbs3: ",
         ),
-        (an_answer(hca="=mlx5_3:1"), f"{OTHER} is mlx5_4 now, but its container is told mlx5_3:1: "),
-        (an_answer(hca="=mlx5_44:1"), f"{OTHER} is mlx5_4 now, but its container is told mlx5_44:1: "),
+        (an_answer(hca="=mlx5_3:1"), f"{OTHER} is mlx5_4 now, but its container gets NCCL_IB_HCA=mlx5_3:1: "),
+        (an_answer(hca="=mlx5_44:1"), f"{OTHER} is mlx5_4 now, but its container gets NCCL_IB_HCA=mlx5_44:1: "),
     ],
 )
-def test_other_devices_are_told_with_the_remedy(root: Path, answer: ContainerAllocation, words: str) -> None:
+def test_other_devices_are_refused_with_the_remedy(root: Path, answer: ContainerAllocation, words: str) -> None:
     with pytest.raises(Unusable) as raised:
         check(root, answer)
 
@@ -88,7 +88,7 @@ def test_other_devices_are_told_with_the_remedy(root: Path, answer: ContainerAll
 @pytest.mark.parametrize(
     ("node", "found"), [("/dev/zero", "1:5"), ("/", "no character device"), ("gone", "no character")]
 )
-def test_other_numbers_on_the_host_are_told(root: Path, node: str, found: str) -> None:
+def test_other_numbers_on_the_host_are_refused(root: Path, node: str, found: str) -> None:
     path = root / "dev/infiniband/uverbs4"
     path.unlink()
     path.symlink_to(node)

@@ -1,18 +1,19 @@
-"""The daemon's side of one connection, against an executable that says what it is told to."""
+"""The daemon's end of one connection, against a fake executable."""
 
 import asyncio
 import os
 
 import pytest
 
-from cni import connection as hands_module
+from cni import connection as connection_module
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import chain, frames
 from cni.host.chain import Exec
 from cni.host.frames import FrameError
-from tests.cni.conversation import BRIDGE, converse, executing
-from tests.cni.executable import ENVIRON, FakeExecutable, a_request, output
-from tests.cni.host.plugins import descriptors, left_open
+from tests.cni.connection_pair import BRIDGE, converse, executing
+from tests.cni.fake_executable import ENVIRON, FakeExecutable, a_request, output
+from tests.cni.host.shell_plugins import descriptors, left_open
+from tests.waiting import until_async
 
 REQUEST = a_request()
 
@@ -225,20 +226,20 @@ def test_output_that_is_cut_anywhere_when_the_time_is_over_is_read_whole(cut: in
     assert (came.status, came.stdout, came.stderr) == (chain.TIMED_OUT, b"begun", b"why")
 
 
-def test_executable_that_does_not_end_what_it_was_told_to_kill_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands_module, "_ENDING_SECONDS", 0.05)
+def test_executable_that_does_not_end_a_killed_delegate_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_ENDING_SECONDS", 0.05)
 
     async def play(executable: FakeExecutable) -> None:
         await executable.send(REQUEST)
         await executable.executed()
 
-    with pytest.raises(ExecutableGone, match="does not end what it was told to kill"):
+    with pytest.raises(ExecutableGone, match="has not ended the delegate"):
         converse(executing(BRIDGE), play, delegate_seconds=0.05)
 
 
 def test_executable_that_reads_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
-    monkeypatch.setattr(hands_module, "_ENDING_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "_FRAME_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "_ENDING_SECONDS", 0.05)
 
     async def play(executable: FakeExecutable) -> None:
         await asyncio.sleep(0.2)
@@ -247,15 +248,14 @@ def test_executable_that_reads_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) 
         converse(lambda connection: connection.done(0, b"x" * frames.MAX_STDOUT), play)
 
 
-def test_what_nobody_waits_for_is_not_read_without_end() -> None:
+def test_unexpected_bytes_are_not_read_without_limit() -> None:
     async def play(executable: FakeExecutable) -> None:
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             await executable.send(REQUEST, b"x" * (16 << 20))
 
     async def serve(connection: ExecutableConnection) -> int:
         await connection.request()
-        while connection._reading:  # noqa: ASYNC110 - nobody is told of it
-            await asyncio.sleep(0.001)
+        await until_async(lambda: not connection._reading, 20, "reading stops")
         kept = len(connection._inbox)
         connection.close()
         return kept
@@ -263,17 +263,17 @@ def test_what_nobody_waits_for_is_not_read_without_end() -> None:
     assert converse(serve, play)[0] <= 2 * frames.MAX_PAYLOAD
 
 
-def test_executables_end_is_told_whatever_is_done_for_it() -> None:
+def test_executables_end_is_reported_at_once_and_to_a_later_callback_too() -> None:
     async def play(executable: FakeExecutable) -> None:
         await executable.send(REQUEST)
         executable.close()
 
     async def serve(connection: ExecutableConnection) -> list[str]:
         await connection.request()
-        told, gone = [], asyncio.Event()
+        reported, gone = [], asyncio.Event()
         connection.when_gone(gone.set)
         await gone.wait()
-        connection.when_gone(lambda: told.append("at once, too"))
-        return told
+        connection.when_gone(lambda: reported.append("at once, too"))
+        return reported
 
     assert converse(serve, play)[0] == ["at once, too"]

@@ -1,4 +1,4 @@
-"""A bounded number of delegates at work, those that give something back first, and none that keeps its place by hanging."""
+"""A bounded number of delegates run at once, undo first; a delegate that hangs loses its slot."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,15 +9,15 @@ from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
 
 
 class Log:
-    """Delegates that note when they begin, and work until they are told to end."""
+    """Delegates that log when they begin, and run until `end` is set."""
 
-    def __init__(self, places: DelegateSlots) -> None:
-        self.places = places
+    def __init__(self, slots: DelegateSlots) -> None:
+        self.slots = slots
         self.begun: list[str] = []
         self.end = asyncio.Event()
 
     async def work(self, name: str, urgency: int = NEW) -> None:
-        async with self.places.held(urgency):
+        async with self.slots.slot(urgency):
             self.begun.append(name)
             await self.end.wait()
 
@@ -32,19 +32,19 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_no_more_work_at_once_than_there_are_places_and_the_others_are_counted() -> None:
+def test_no_more_delegates_run_than_there_are_slots_and_the_others_are_counted() -> None:
     async def scenario() -> None:
         log = Log(DelegateSlots(2))
         tasks = await log.start(*"abcd")
-        assert (log.begun, log.places.waiting) == (["a", "b"], 2)
+        assert (log.begun, log.slots.waiting) == (["a", "b"], 2)
         log.end.set()
         await asyncio.gather(*tasks)
-        assert (log.begun, log.places.waiting) == (list("abcd"), 0)
+        assert (log.begun, log.slots.waiting) == (list("abcd"), 0)
 
     run(scenario)
 
 
-def test_what_gives_back_comes_first_then_who_has_begun_then_the_rest_in_order_of_arrival() -> None:
+def test_undo_comes_first_then_requests_that_have_begun_then_new_ones_in_order_of_arrival() -> None:
     async def scenario() -> None:
         log = Log(DelegateSlots(1))
         tasks = await log.start("first")
@@ -58,12 +58,12 @@ def test_what_gives_back_comes_first_then_who_has_begun_then_the_rest_in_order_o
     run(scenario)
 
 
-def test_who_is_at_it_for_long_loses_its_place_and_gives_none_back_at_its_end() -> None:
+def test_delegate_that_runs_for_long_loses_its_slot_and_frees_none_at_its_end() -> None:
     async def scenario() -> None:
-        places = DelegateSlots(1, long_seconds=0.01)
-        log = Log(places)
+        slots = DelegateSlots(1, long_seconds=0.01)
+        log = Log(slots)
         hung = await log.start("hung")
-        async with places.held(NEW):
+        async with slots.slot(NEW):
             pass
         log.end.set()
         await asyncio.gather(*hung)
@@ -76,14 +76,14 @@ def test_who_is_at_it_for_long_loses_its_place_and_gives_none_back_at_its_end() 
     run(scenario)
 
 
-def test_who_is_given_up_while_it_waits_leaves_its_place_to_the_next() -> None:
+def test_cancelled_wait_leaves_its_slot_to_the_next() -> None:
     async def scenario() -> None:
         log = Log(DelegateSlots(1))
         first = await log.start("a")
-        given_up, waiting = await log.start("b", "c")
-        given_up.cancel()
+        cancelled, waiting = await log.start("b", "c")
+        cancelled.cancel()
         await asyncio.sleep(0)
-        assert log.places.waiting == 1
+        assert log.slots.waiting == 1
         log.end.set()
         await asyncio.gather(*first, waiting)
         assert log.begun == ["a", "c"]
@@ -92,10 +92,10 @@ def test_who_is_given_up_while_it_waits_leaves_its_place_to_the_next() -> None:
 
 
 @pytest.mark.parametrize("cancelled_first", [True, False])
-def test_place_that_comes_with_a_cancellation_is_not_lost(cancelled_first: bool) -> None:
+def test_slot_that_is_granted_with_a_cancellation_is_not_lost(cancelled_first: bool) -> None:
     async def scenario() -> None:
-        places = DelegateSlots(1)
-        log = Log(places)
+        slots = DelegateSlots(1)
+        log = Log(slots)
         (first,) = await log.start("a")
         (waiting,) = await log.start("b")
         if cancelled_first:
@@ -106,7 +106,7 @@ def test_place_that_comes_with_a_cancellation_is_not_lost(cancelled_first: bool)
             await asyncio.sleep(0)
             waiting.cancel()
         await asyncio.wait((first, waiting))
-        async with asyncio.timeout(5), places.held(NEW):
-            assert places.waiting == 0
+        async with asyncio.timeout(5), slots.slot(NEW):
+            assert slots.waiting == 0
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""One translation: what is raised, as the codes a runtime is told."""
+"""Exceptions are translated to CNI errors and their codes."""
 
 import pytest
 
@@ -20,14 +20,14 @@ from vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError,
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_error_is_told_with_its_code_and_words(error: Exception, code: int) -> None:
-    told = as_cni_error(error)
+def test_error_keeps_its_words_and_gets_its_code(error: Exception, code: int) -> None:
+    translated = as_cni_error(error)
 
-    assert (told.code, str(told)) == (code, "why")
+    assert (translated.code, str(translated)) == (code, "why")
 
 
 @pytest.mark.parametrize("error", [CniError(104, "x"), DelegateError("flannel", 999, "x", b"{}")], ids=["ours", "its"])
-def test_cni_error_is_told_as_it_is(error: CniError) -> None:
+def test_cni_error_is_not_changed(error: CniError) -> None:
     assert as_cni_error(error) is error
 
 
@@ -40,17 +40,17 @@ def test_kernels_refusal_keeps_its_notes() -> None:
 
 
 def test_refusal_of_a_file_names_it() -> None:
-    told = as_cni_error(OSError(28, "No space left on device", "/run/railnet/journal/c0ffee@eth0.json"))
+    translated = as_cni_error(OSError(28, "No space left on device", "/run/railnet/journal/c0ffee@eth0.json"))
 
-    assert str(told) == "/run/railnet/journal/c0ffee@eth0.json: No space left on device"
+    assert str(translated) == "/run/railnet/journal/c0ffee@eth0.json: No space left on device"
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), RailnetError("odd"), KeyError("odd"), OSError("odd")], ids=repr)
-def test_what_nobody_foresaw_is_told_in_its_own_words(error: Exception) -> None:
-    told = as_cni_error(error)
+def test_unforeseen_error_keeps_its_own_words(error: Exception) -> None:
+    translated = as_cni_error(error)
 
-    assert told.code == 5
-    assert "odd" in str(told)
+    assert translated.code == 5
+    assert "odd" in str(translated)
 
 
 def test_every_error_of_railnet_has_a_code_of_its_own() -> None:

@@ -1,14 +1,14 @@
-"""Who is told what came of an ADD: of pods with rails only, and after the runtime."""
+"""Events of ADDs: only of pods with rails, and after the runtime has its answer."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from cni.events import Attached, Refused
-from cni.server import Limits
-from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request, output
-from tests.cni.node import RAIL, Node
+from cni.events import AddRefused, RailsAttached
+from cni.operation import TimeLimits
+from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
+from tests.cni.server_node import RAIL, Node
 from vf.errors import PortInactive
 from vf.record import Pod
 
@@ -31,115 +31,115 @@ def stdin(**annotations: str) -> bytes:
 
 async def added(executable: FakeExecutable, request: bytes | None = None) -> tuple[int, bytes]:
     """Play a request whose plugins all succeed."""
-    await executable.shaken(request or a_request())
+    await executable.handshake(request or a_request())
     await executable.answer(BYTES)
     return await executable.done()
 
 
 async def failing(executable: FakeExecutable, plugin_answer: bytes = BYTES, status: int = 0) -> tuple[int, bytes]:
     """Play an ADD whose plugin answers so, and which is then undone."""
-    await executable.shaken(a_request())
+    await executable.handshake(a_request())
     number, *_ = await executable.executed()
     await executable.send(output(number, plugin_answer, status))
     await executable.answer(b"")
     return await executable.done()
 
 
-def test_pod_with_rails_is_told_with_its_record_and_the_primarys_result(node: Node) -> None:
+def test_pod_with_rails_is_reported_with_its_record_and_the_primarys_result(node: Node) -> None:
     node.serve(added)
 
-    (told,) = node.told
-    assert isinstance(told, Attached)
-    assert (told.record.pod, told.result, told.static) == (POD, BYTES, False)
-    assert [one.ifname for one in told.record.attachments] == ["net1"]
+    (event,) = node.events
+    assert isinstance(event, RailsAttached)
+    assert (event.record.pod, event.result, event.static) == (POD, BYTES, False)
+    assert [one.ifname for one in event.record.attachments] == ["net1"]
 
 
-def test_rails_whose_answer_cannot_be_delivered_are_taken_back_and_not_told(node: Node) -> None:
+def test_rails_whose_answer_cannot_be_delivered_are_taken_back_and_not_reported(node: Node) -> None:
     async def play(executable: FakeExecutable) -> None:
-        await executable.shaken(a_request())
+        await executable.handshake(a_request())
         await executable.answer(BYTES)
 
     node.serve(play)
 
-    assert node.rails.log[-1] == "take back"
-    assert node.told == []
+    assert node.attachments.log[-1] == "take back"
+    assert node.events == []
 
 
 @pytest.mark.parametrize(("source", "static"), [("file", True), ("http", True), ("api", False)])
-def test_static_pods_are_told_apart_by_kubelets_annotation(node: Node, source: str, static: bool) -> None:
+def test_static_pods_are_known_by_kubelets_annotation(node: Node, source: str, static: bool) -> None:
     request = a_request(stdin=stdin(**{"kubernetes.io/config.source": source}))
 
     node.serve(lambda executable: added(executable, request))
 
-    assert [told.static for told in node.told if isinstance(told, Attached)] == [static]
+    assert [event.static for event in node.events if isinstance(event, RailsAttached)] == [static]
 
 
-def test_pod_without_rails_is_nobodys_business(node: Node) -> None:
+def test_add_of_a_pod_without_rails_is_not_reported(node: Node) -> None:
     node.kubelet_knows()
 
     node.serve(added)
 
-    assert node.told == []
+    assert node.events == []
 
 
-def test_neither_is_a_del(node: Node) -> None:
+def test_del_is_not_reported(node: Node) -> None:
     node.serve(added)
-    node.told.clear()
+    node.events.clear()
 
     node.serve(lambda executable: added(executable, a_request({**ENVIRON, b"CNI_COMMAND": b"DEL"})))
 
-    assert node.told == []
+    assert node.events == []
 
 
-def test_refused_rails_are_told_with_the_error_that_the_runtime_got(node: Node) -> None:
-    node.rails.refuses = PortInactive("the port is not ACTIVE: does a subnet manager run?")
+def test_refused_rails_are_reported_with_the_error_that_the_runtime_got(node: Node) -> None:
+    node.attachments.refuses = PortInactive("the port is not ACTIVE: does a subnet manager run?")
 
     ((_, answer),) = node.serve(failing)
 
-    (told,) = node.told
-    assert isinstance(told, Refused)
-    assert (told.pod, told.error.code) == (POD, 102)
-    assert str(told.error) == json.loads(answer)["msg"] == "the port is not ACTIVE: does a subnet manager run?"
+    (event,) = node.events
+    assert isinstance(event, AddRefused)
+    assert (event.pod, event.error.code) == (POD, 102)
+    assert str(event.error) == json.loads(answer)["msg"] == "the port is not ACTIVE: does a subnet manager run?"
 
 
 @pytest.mark.slow
-def test_time_that_ran_out_is_told(node: Node) -> None:
+def test_add_that_took_too_long_is_reported(node: Node) -> None:
     async def play(executable: FakeExecutable) -> None:
-        await executable.shaken(a_request())
+        await executable.handshake(a_request())
         number, *_ = await executable.executed()
         await executable.receive()
         await executable.send(output(number, b"", 9))
         await executable.answer(b"")
         await executable.done()
 
-    node.serve(play, limits=Limits(20, 1))
+    node.serve(play, limits=TimeLimits(20, 1))
 
-    assert [told.error.code for told in node.told if isinstance(told, Refused)] == [11]
+    assert [event.error.code for event in node.events if isinstance(event, AddRefused)] == [11]
 
 
-def test_device_that_is_none_is_told(node: Node) -> None:
+def test_device_that_is_no_vf_is_reported(node: Node) -> None:
     node.kubelet_knows({**WITH_RAIL, "DeviceIDs": {"0": ["GPU-1"]}})
 
     async def play(executable: FakeExecutable) -> None:
-        await executable.shaken(a_request())
+        await executable.handshake(a_request())
         await executable.done()
 
     node.serve(play)
 
-    assert [told.error.code for told in node.told if isinstance(told, Refused)] == [100]
+    assert [event.error.code for event in node.events if isinstance(event, AddRefused)] == [100]
 
 
-def test_primarys_own_failure_is_its_own(node: Node) -> None:
+def test_failure_of_the_primary_is_not_reported(node: Node) -> None:
     error = json.dumps({"cniVersion": "0.3.1", "code": 102, "msg": "no lease"}).encode()
 
     node.serve(lambda executable: failing(executable, error, 1))
 
-    assert node.told == []
+    assert node.events == []
 
 
-def test_failure_of_a_pod_without_rails_is_nobodys_business(node: Node) -> None:
+def test_failure_of_a_pod_without_rails_is_not_reported(node: Node) -> None:
     node.kubelet_knows()
 
     node.serve(lambda executable: failing(executable, b"rubbish"))
 
-    assert node.told == []
+    assert node.events == []

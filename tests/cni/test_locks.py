@@ -1,7 +1,8 @@
-"""One operation at a time for each key; locks that nobody holds go."""
+"""One operation at a time for each key; lock files that no process holds are removed."""
 
 import asyncio
 import os
+import posix
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_operations_of_two_keys_do_not_wait() -> None:
     assert log.events[:2] == ["1 begins", "2 begins"]
 
 
-def test_nothing_is_kept_of_a_key_that_nobody_holds() -> None:
+def test_nothing_is_kept_of_a_key_that_is_free() -> None:
     log = Log()
 
     locks = run(lambda locks: asyncio.gather(*(log.operate(locks, "a", name) for name in "123")))
@@ -85,7 +86,7 @@ def test_waiting_operation_that_is_given_up_does_not_hold_the_next_up() -> None:
     assert log.events == ["1 begins", "1 ends"]
 
 
-def test_key_is_held_while_somebody_has_its_lock_or_awaits_it() -> None:
+def test_key_is_held_while_a_task_has_its_lock_or_awaits_it() -> None:
     async def main(locks: PerKey) -> None:
         found = [locks.is_held("a")]
         async with locks.held("a"):
@@ -98,7 +99,7 @@ def test_key_is_held_while_somebody_has_its_lock_or_awaits_it() -> None:
 # The executables' locks.
 
 
-def test_locks_that_nobody_holds_are_removed(tmp_path: Path) -> None:
+def test_locks_that_no_process_holds_are_removed(tmp_path: Path) -> None:
     held = lock.acquire(str(tmp_path / "alive@eth0"))
     os.close(lock.acquire(str(tmp_path / "killed@eth0")))
 
@@ -114,7 +115,7 @@ def test_lock_that_another_request_makes_just_then_is_its_own(tmp_path: Path, mo
     taken: list[int] = []
 
     def opened(*arguments: object) -> int:
-        """Open the lock as it is; then it goes, and another request makes and takes one of its own."""
+        """Open the lock; then it is removed, and another request makes and takes a new one."""
         fd = real(*arguments)
         if not taken:
             path.unlink()
@@ -122,8 +123,8 @@ def test_lock_that_another_request_makes_just_then_is_its_own(tmp_path: Path, mo
             taken.append(lock.acquire(str(path)))
         return fd
 
-    real = os.open
-    monkeypatch.setattr(os, "open", opened)
+    real = posix.open
+    monkeypatch.setattr(posix, "open", opened)
     remove_unheld(tmp_path)
 
     assert path.exists()

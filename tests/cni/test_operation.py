@@ -1,4 +1,4 @@
-"""What ends a request early, what it does then, and what is told where the kernel does not let it end."""
+"""What ends a request early, what it does then, and what is raised if a system call does not return."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.operation import Operation, Operations, Unfinished
+from cni.operation import Operation, Operations, TimeLimits, Unfinished
 
 
 class Work:
-    """Works until it is told to end; an interruption is undone until it is told that the undo may end."""
+    """Runs until `end` is set. After an interruption it undoes until `undone` is set."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -37,11 +37,11 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_work_gives_its_result() -> None:
+def test_run_returns_the_result_of_the_work() -> None:
     async def scenario() -> None:
         work = Work()
         work.end.set()
-        assert await Operation(20).outcome(work.do(), 20) == "done"
+        assert await Operation(TimeLimits(20, 20)).run(work.do()) == "done"
 
     run(scenario)
 
@@ -52,15 +52,15 @@ def test_error_of_the_work_is_raised() -> None:
 
     async def scenario() -> None:
         with pytest.raises(OSError, match="odd"):
-            await Operation(20).outcome(fail(), 20)
+            await Operation(TimeLimits(20, 20)).run(fail())
 
     run(scenario)
 
 
 def test_interrupted_work_undoes_and_ends_with_the_reason_and_a_second_interruption_changes_nothing() -> None:
     async def scenario() -> None:
-        work, operation = Work(), Operation(20)
-        outcome = asyncio.create_task(operation.outcome(work.do(), 20))
+        work, operation = Work(), Operation(TimeLimits(20, 20))
+        outcome = asyncio.create_task(operation.run(work.do()))
         await settled()
         operation.interrupt(CniError(TRY_AGAIN, "a DEL came"))
         await settled()
@@ -77,10 +77,10 @@ def test_interrupted_work_undoes_and_ends_with_the_reason_and_a_second_interrupt
 
 def test_work_that_is_interrupted_before_its_turn_never_begins() -> None:
     async def scenario() -> None:
-        work, operation = Work(), Operation(20)
+        work, operation = Work(), Operation(TimeLimits(20, 20))
         operation.interrupt(CniError(TRY_AGAIN, "a DEL came"))
         with pytest.raises(CniError, match="a DEL came"):
-            await operation.outcome(work.do(), 20)
+            await operation.run(work.do())
         assert work.log == []
 
     run(scenario)
@@ -88,9 +88,9 @@ def test_work_that_is_interrupted_before_its_turn_never_begins() -> None:
 
 def test_interruption_after_the_end_changes_nothing() -> None:
     async def scenario() -> None:
-        work, operation = Work(), Operation(20)
+        work, operation = Work(), Operation(TimeLimits(20, 20))
         work.end.set()
-        await operation.outcome(work.do(), 20)
+        await operation.run(work.do())
         operation.interrupt(CniError(TRY_AGAIN, "late"))
         await operation.ended()
 
@@ -99,21 +99,21 @@ def test_interruption_after_the_end_changes_nothing() -> None:
 
 def test_time_counts_from_the_beginning_of_the_wait_for_its_turn() -> None:
     async def scenario() -> None:
-        work, operation = Work(), Operation(0.05)
+        work, operation = Work(), Operation(TimeLimits(20, 0.05))
         work.undone.set()
         await asyncio.sleep(0.06)
         with pytest.raises(CniError, match=r"longer than timeouts\.add \(0\.05 s\)") as raised:
-            await operation.outcome(work.do(), 20)
+            await operation.run(work.do())
         assert raised.value.code == TRY_AGAIN
 
     run(scenario)
 
 
-def test_work_that_does_not_end_is_told_and_awaited() -> None:
+def test_work_that_does_not_end_is_reported_and_awaited() -> None:
     async def scenario() -> None:
-        work, operation = Work(), Operation(0.01)
+        work, operation = Work(), Operation(TimeLimits(0.01, 0.01))
         with pytest.raises(Unfinished, match=r"the kernel has not answered for 0\.02 s"):
-            await operation.outcome(work.do(), 0.01)
+            await operation.run(work.do())
         ended = asyncio.create_task(operation.ended())
         await settled()
         assert not ended.done()
@@ -124,15 +124,15 @@ def test_work_that_does_not_end_is_told_and_awaited() -> None:
     run(scenario)
 
 
-def test_del_interrupts_what_is_done_for_its_sandbox_and_nothing_else() -> None:
+def test_del_interrupts_other_operations_of_its_sandbox_and_no_others() -> None:
     async def scenario() -> None:
         operations, interrupted = Operations(), []
 
         class Noted(Operation):
-            def interrupt(self, why: Exception) -> None:
-                interrupted.append((self, str(why)))
+            def interrupt(self, reason: Exception) -> None:
+                interrupted.append((self, str(reason)))
 
-        add, check, other, earlier, last = (Noted(20) for _ in range(5))
+        add, check, other, earlier, last = (Noted(TimeLimits(20, 20)) for _ in range(5))
         with (
             operations.entered("a", "ADD", add),
             operations.entered("a", "CHECK", check),
@@ -146,6 +146,6 @@ def test_del_interrupts_what_is_done_for_its_sandbox_and_nothing_else() -> None:
             (add, "the runtime asked for a DEL of this sandbox during its ADD"),
             (check, "the runtime asked for a DEL of this sandbox during its CHECK"),
         ]
-        assert operations._at == {}
+        assert operations._of == {}
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""Which VFs a pod has: the checkpoint answers, kubelet is asked only where it cannot."""
+"""Which VFs a pod has: the checkpoint answers; kubelet is asked only if the checkpoint cannot."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 from cni import request as requests
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.pod_devices import PodDevices
-from tests.cni.executable import CONF, ENVIRON
+from tests.cni.fake_executable import CONF, ENVIRON
 from vf.errors import NotOurs
 
 RAIL = "rdma/ib_vf"
@@ -19,7 +19,7 @@ POD = "K8S_POD_NAMESPACE=ml;K8S_POD_NAME=train-0"
 
 
 class Kubelet:
-    """Kubelet's state folder, and a pod-resources socket that counts who connects and answers nobody."""
+    """Kubelet's state folder, and a pod-resources socket that counts connections and answers none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Kubelet:
         async def main() -> list[str]:
             (self.folder / "pod-resources").mkdir()
             async with await asyncio.start_unix_server(self._hang_up, self.folder / "pod-resources/kubelet.sock"):
-                found = await PodDevices(self.folder, frozenset({RAIL}), 0.3).vfs(request)
+                found = await PodDevices(self.folder, frozenset({RAIL}), 0.3).vfs(request.pod)
             return [str(vf) for vf in found]
 
         return asyncio.run(main())
@@ -82,7 +82,7 @@ def test_no_pod_has_a_rail_where_kubelet_never_allocated(kubelet: Kubelet) -> No
     assert (kubelet.vfs(), kubelet.connections) == ([], 0)
 
 
-def test_sandbox_that_is_no_pod_has_no_rail_and_nobody_is_asked(kubelet: Kubelet) -> None:
+def test_sandbox_that_is_no_pod_has_no_rail_and_kubelet_is_not_asked(kubelet: Kubelet) -> None:
     assert (kubelet.vfs(args="IgnoreUnknown=1"), kubelet.connections) == ([], 0)
 
 

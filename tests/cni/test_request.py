@@ -1,15 +1,12 @@
-"""One request as the daemon sees it."""
+"""One request as the daemon has it."""
 
 import os
-from pathlib import Path
 
 import pytest
 
-from cni.host.chain import Primary, parse
 from cni.host.errors import CniError
 from cni.request import parse as parse_request
-from cni.request import primary_as_recorded
-from tests.cni.executable import CONF, ENVIRON, PRIMARY
+from tests.cni.fake_executable import CONF, ENVIRON
 from vf.record import Pod
 
 
@@ -51,40 +48,3 @@ def test_request_that_is_odd_is_refused_with_its_code(environ: dict[bytes, bytes
         parse_request(environ, stdin, None)
 
     assert raised.value.code == code
-
-
-def test_primary_is_recorded_with_what_it_was_run_with() -> None:
-    primary = parse(b'{"cniVersion": "0.4.0", "name": "n", "plugins": [{"type": "bridge", "odd": [1]}]}', "/p")
-
-    recorded = primary_as_recorded(primary, {"portMappings": []})
-
-    assert recorded["runtimeConfig"] == {"portMappings": []}
-    conf = recorded["conf"]
-    again = Primary(conf["name"], conf["cniVersion"], conf["plugins"])
-    assert (again.name, again.version, again.plugins) == (primary.name, primary.version, primary.plugins)
-
-
-def test_primary_is_read_on_the_host_whose_links_lead_to_where_they_lead_there(tmp_path: Path) -> None:
-    (tmp_path / "etc/cni/net.d").mkdir(parents=True)
-    (tmp_path / "elsewhere").write_text('{"name": "n", "cniVersion": "0.4.0", "type": "bridge"}')
-    (tmp_path / PRIMARY.lstrip("/")).symlink_to("/elsewhere")
-
-    assert parse_request(ENVIRON, CONF, None).primary(tmp_path).name == "n"
-
-
-@pytest.mark.parametrize(
-    ("stdin", "words"),
-    [
-        (CONF, "the primary configuration /etc/cni/net.d/10-flannel.conflist cannot be read: No such file"),
-        (CONF.replace(b"10-flannel", b"\\u0000"), "cannot be read: there is a NUL in it"),
-        (CONF.replace(b"/10-flannel.conflist", b""), "cannot be read: Is a directory"),
-    ],
-    ids=["missing", "NUL", "folder"],
-)
-def test_primary_that_cannot_be_read_is_told_with_its_path(tmp_path: Path, stdin: bytes, words: str) -> None:
-    (tmp_path / "etc/cni/net.d").mkdir(parents=True)
-
-    with pytest.raises(CniError, match=words) as raised:
-        parse_request(ENVIRON, stdin, None).primary(tmp_path)
-
-    assert raised.value.code == 7

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cni import connection as hands_module
+from cni import connection as connection_module
 from cni import server
 from cni.host import frames
-from cni.server import Limits
-from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request, output
-from tests.cni.node import RAIL, Node
+from cni.operation import TimeLimits
+from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
+from tests.cni.server_node import RAIL, Node
 
 REQUEST = a_request()
 BYTES = b' {"ips" :[ ]}\n'
@@ -29,14 +29,14 @@ def node(tmp_path: Path) -> Node:
 
 async def added(executable: FakeExecutable) -> tuple[list[str], tuple[int, bytes]]:
     """Play an ADD whose one plugin succeeds."""
-    await executable.shaken(REQUEST)
+    await executable.handshake(REQUEST)
     executed = await executable.answer(BYTES)
     return [executed], await executable.done()
 
 
 async def refused(executable: FakeExecutable) -> tuple[int, int, str]:
     """Play a request that is answered at once."""
-    await executable.shaken(REQUEST)
+    await executable.handshake(REQUEST)
     return error(await executable.done())
 
 
@@ -71,12 +71,12 @@ def test_add_of_a_pod_without_a_rail_answers_the_primarys_bytes(node: Node) -> N
     node.kubelet_knows({"PodUID": "uid-2", "ResourceName": RAIL, "DeviceIDs": {"0": ["0000:03:00.1"]}})
 
     assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
-    assert node.rails.log == []
+    assert node.attachments.log == []
 
 
 def test_del_of_a_pod_without_a_rail_runs_the_primary(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[str, tuple[int, bytes]]:
-        await executable.shaken(a_request({**ENVIRON, b"CNI_COMMAND": b"DEL", b"CNI_NETNS": b""}))
+        await executable.handshake(a_request({**ENVIRON, b"CNI_COMMAND": b"DEL", b"CNI_NETNS": b""}))
         return await executable.answer(b""), await executable.done()
 
     assert node.serve(play) == [("DEL flannel", (0, b""))]
@@ -88,11 +88,11 @@ def test_gc_takes_back_what_is_not_listed_and_asks_nothing_of_an_old_primary(nod
     request = a_request({**ENVIRON, **none, b"CNI_COMMAND": b"GC"}, CONF.replace(b'"0.3.1"', listed))
 
     async def play(executable: FakeExecutable) -> tuple[int, bytes]:
-        await executable.shaken(request)
+        await executable.handshake(request)
         return await executable.done()
 
     assert node.serve(play) == [(0, b"")]
-    assert node.rails.log == ["collect all but a@eth0", "collect of cbr0 all but a@eth0"]
+    assert node.attachments.log == ["collect all but a@eth0", "collect of cbr0 all but a@eth0"]
 
 
 def test_query_is_answered_with_the_report_and_ends_there(node: Node) -> None:
@@ -103,7 +103,7 @@ def test_query_is_answered_with_the_report_and_ends_there(node: Node) -> None:
     assert node.serve(play) == [[(frames.ANSWER, b'{"report": 1}'), (0, b"")]]
 
 
-def test_query_that_cannot_be_answered_is_logged_and_hurts_nobody(node: Node, caplog) -> None:
+def test_query_that_cannot_be_answered_is_logged_and_the_next_request_is_served(node: Node, caplog) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, bytes]:
         await executable.send(frames.frame(frames.QUERY))
         return await executable.receive()
@@ -114,7 +114,7 @@ def test_query_that_cannot_be_answered_is_logged_and_hurts_nobody(node: Node, ca
     assert "a query cannot be answered: FrameError('a payload of 1048577 bytes" in caplog.text
 
 
-def test_query_of_somebody_who_does_not_wait_hurts_nobody(node: Node) -> None:
+def test_request_after_a_query_whose_client_is_gone_is_served(node: Node) -> None:
     async def play(executable: FakeExecutable) -> None:
         await executable.send(frames.frame(frames.QUERY))
 
@@ -148,7 +148,7 @@ ODD = {
 @pytest.mark.parametrize(("request_frame", "code", "words"), ODD.values(), ids=ODD.keys())
 def test_odd_request_is_answered_with_its_code(node: Node, request_frame: bytes, code: int, words: str) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, int, str]:
-        await executable.shaken(request_frame)
+        await executable.handshake(request_frame)
         return error(await executable.done())
 
     ((status, found, message),) = node.serve(play)
@@ -167,39 +167,39 @@ def test_error_is_in_the_version_of_the_request(node: Node) -> None:
     node.has_primary("{")
 
     async def play(executable: FakeExecutable) -> str:
-        await executable.shaken(REQUEST)
+        await executable.handshake(REQUEST)
         return json.loads((await executable.done())[1])["cniVersion"]
 
     assert node.serve(play) == ["0.3.1"]
 
 
 @pytest.mark.slow
-def test_delegate_that_hangs_is_killed_undone_and_told(node: Node) -> None:
+def test_delegate_that_hangs_is_killed_and_undone(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, str, tuple[int, int, str]]:
-        await executable.shaken(REQUEST)
+        await executable.handshake(REQUEST)
         number, *_ = await executable.executed()
         kind, _ = await executable.receive()
         await executable.send(frames.frame(frames.OUTPUT, number + frames.i32(9) + frames.blobs(b"", b"")))
         return kind, await executable.answer(b""), error(await executable.done())
 
-    ((kind, undone, told),) = node.serve(play, limits=Limits(1, 20))
+    ((kind, undone, answer),) = node.serve(play, limits=TimeLimits(1, 20))
 
-    assert (kind, undone, told[:2]) == (frames.KILL, "DEL flannel", (1, 106))
+    assert (kind, undone, answer[:2]) == (frames.KILL, "DEL flannel", (1, 106))
 
 
 @pytest.mark.slow
-def test_request_that_takes_too_long_is_ended_and_told(node: Node) -> None:
+def test_request_that_takes_too_long_is_interrupted_and_undone(node: Node) -> None:
     async def play(executable: FakeExecutable) -> tuple[str, tuple[int, int, str]]:
-        await executable.shaken(REQUEST)
+        await executable.handshake(REQUEST)
         number, *_ = await executable.executed()
         await executable.receive()
         await executable.send(output(number, b"", 9))
         return await executable.answer(b""), error(await executable.done())
 
-    ((undone, told),) = node.serve(play, limits=Limits(20, 1))
+    ((undone, answer),) = node.serve(play, limits=TimeLimits(20, 1))
 
     assert undone == "DEL flannel"
-    assert told == (1, 11, "it took longer than timeouts.add (1 s) and was undone; try again")
+    assert answer == (1, 11, "it took longer than timeouts.add (1 s) and was undone; try again")
 
 
 def test_hello_announces_the_time_for_the_request_and_for_its_undo(node: Node) -> None:
@@ -207,10 +207,10 @@ def test_hello_announces_the_time_for_the_request_and_for_its_undo(node: Node) -
         await executable.send(REQUEST)
         return await executable.receive()
 
-    assert node.serve(play, limits=Limits(delegate=2.5, add=20)) == [(frames.HELLO, frames.u32(22500))]
+    assert node.serve(play, limits=TimeLimits(delegate=2.5, add=20)) == [(frames.HELLO, frames.u32(22500))]
 
 
-def test_server_outlives_a_time_when_no_connection_can_be_taken(
+def test_server_goes_on_after_a_time_when_no_connection_can_be_accepted(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept, refusals = BaseSelectorEventLoop.sock_accept, [OSError(errno.EMFILE, "Too many open files")] * 2
@@ -221,11 +221,11 @@ def test_server_outlives_a_time_when_no_connection_can_be_taken(
         return await accept(loop, listening)
 
     monkeypatch.setattr(BaseSelectorEventLoop, "sock_accept", refusing)
-    monkeypatch.setattr(server, "_BREATH_SECONDS", 0.01)
+    monkeypatch.setattr(server, "_PAUSE_SECONDS", 0.01)
 
     assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
     assert refusals == []
-    assert caplog.text.count("no connection can be taken: [Errno 24] Too many open files") == 2
+    assert caplog.text.count("no connection can be accepted: [Errno 24] Too many open files") == 2
 
 
 # An executable that goes away.
@@ -244,7 +244,7 @@ async def leaving_without_go(executable: FakeExecutable) -> int:
 
 
 async def leaving_while_a_plugin_runs(executable: FakeExecutable) -> None:
-    await executable.shaken(REQUEST)
+    await executable.handshake(REQUEST)
     await executable.executed()
 
 
@@ -262,11 +262,11 @@ async def leaving_while_a_plugin_runs(executable: FakeExecutable) -> None:
 )
 def test_executable_that_goes_away_does_not_disturb_the_next(node: Node, play) -> None:
     assert node.serve(play, added)[1] == (["ADD flannel"], (0, BYTES))
-    assert node.rails.log == []
+    assert node.attachments.log == []
 
 
 def test_nothing_happens_without_go(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.1)
+    monkeypatch.setattr(connection_module, "_FRAME_SECONDS", 0.1)
 
     async def play(executable: FakeExecutable) -> list[int]:
         await executable.send(REQUEST)
@@ -280,7 +280,7 @@ def test_nothing_happens_without_go(node: Node, monkeypatch: pytest.MonkeyPatch)
     [(b"RN\x02" + REQUEST[3:], "frame version 2"), (b"RN\x01\x01\xff\xff\xff\xff", "is larger than a frame")],
     ids=["another version", "too large"],
 )
-def test_frame_that_cannot_be_read_is_told_to_try_again(node: Node, sent: bytes, words: str) -> None:
+def test_frame_that_cannot_be_read_is_answered_with_try_again(node: Node, sent: bytes, words: str) -> None:
     async def play(executable: FakeExecutable) -> tuple[int, int, str]:
         await executable.send(sent[:8])
         return error(await executable.done())
@@ -297,7 +297,7 @@ def test_descriptor_is_closed_when_the_answer_comes(node: Node) -> None:
     async def play(executable: FakeExecutable) -> bytes:
         executable.send_with_descriptors(REQUEST, [writing])
         os.close(writing)
-        await executable.shaken(b"")
+        await executable.handshake(b"")
         await executable.answer(BYTES)
         await executable.done()
         return os.read(reading, 1)  # BlockingIOError while the daemon has the other side
@@ -309,9 +309,9 @@ def test_descriptor_is_closed_when_the_answer_comes(node: Node) -> None:
 def test_requests_of_one_sandbox_wait_for_each_other(node: Node) -> None:
     async def two(first: FakeExecutable) -> list[str]:
         second = await FakeExecutable.connected(node.socket)
-        await first.shaken(REQUEST)
+        await first.handshake(REQUEST)
         number, *_ = await first.executed()
-        await second.shaken(REQUEST)
+        await second.handshake(REQUEST)
         waiting = asyncio.create_task(second.answer(BYTES))
         await asyncio.sleep(0.05)
         early = waiting.done()
@@ -322,3 +322,62 @@ def test_requests_of_one_sandbox_wait_for_each_other(node: Node) -> None:
         return [early, executed]
 
     assert node.serve(two) == [[False, "ADD flannel"]]
+
+
+# Peers that are no executables.
+
+
+def test_connection_of_another_user_is_closed_before_it_is_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = [1000, 1000]
+    monkeypatch.setattr(server, "_peer_uid", lambda _: users.pop() if users else 0)
+
+    async def heard(executable: FakeExecutable) -> int:
+        try:
+            await executable.send(REQUEST)
+            return (await executable.receive())[0]
+        except (BrokenPipeError, ConnectionResetError):
+            return 0
+
+    assert node.serve(heard, heard) == [0, frames.HELLO]
+
+
+def test_user_of_a_peer_is_read_from_the_kernel() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert server._peer_uid(ours) == os.getuid()
+
+
+ODD_BYTES: dict[str, bytes] = {
+    "nothing": b"\0",
+    "half a header": REQUEST[:5],
+    "half a frame": REQUEST[:-1],
+    "a huge length": b"RN\x01\x01\xff\xff\xff\xff",
+    "no frame": b"GET / HTTP/1.1\r\n\r\n",
+    "no REQUEST": frames.frame(frames.GO),
+    "no GO": REQUEST,
+}
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["and leaves", "and stays"])
+@pytest.mark.parametrize("sent", ODD_BYTES.values(), ids=ODD_BYTES.keys())
+def test_connection_of_an_odd_peer_is_closed_with_all_its_descriptors(
+    node: Node, monkeypatch: pytest.MonkeyPatch, sent: bytes, leaves: bool
+) -> None:
+    monkeypatch.setattr(connection_module, "_FRAME_SECONDS", 0.05)
+    reading, writing = os.pipe()
+
+    async def play(executable: FakeExecutable) -> None:
+        executable.send_with_descriptors(sent, [writing] * 10)
+        os.close(writing)
+        if leaves:
+            executable.close()
+        # The end of the pipe: no process has its other side open.
+        assert await asyncio.to_thread(os.read, reading, 1) == b""
+
+    async def served(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.handshake(REQUEST)
+        await executable.answer(BYTES)
+        return await executable.done()
+
+    assert node.serve(play, served) == [None, (0, BYTES)]
+    os.close(reading)

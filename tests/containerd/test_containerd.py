@@ -12,7 +12,8 @@ import grpc
 import pytest
 
 from cni.host.chain import parse
-from cni.primary_gc.state_files import Book, Trace, read
+from cni.primary_gc.state_files import StateFile, StateFolder
+from cni.primary_gc.state_files import parse as parse_state_file
 from kernel.host_folder import entries
 from kubelet import cri
 from simnode.host_files import FlannelLease
@@ -39,10 +40,13 @@ def links(netns: Path) -> set[str]:
     return {line.split(":")[0].strip() for line in lines}
 
 
-def remembered(sandbox: Sandbox) -> Trace:
+def remembered(sandbox: Sandbox) -> StateFile:
     """Give what libcni remembers of a sandbox, as the daemon reads it."""
-    book = Book("libcni", str(RESULTS))
-    found = [read(book, entry, parse(PRIMARY.read_bytes(), "").name) for entry in entries(Path("/"), str(RESULTS))]
+    folder = StateFolder("libcni", str(RESULTS))
+    found = [
+        parse_state_file(folder, entry, parse(PRIMARY.read_bytes(), "").name)
+        for entry in entries(Path("/"), str(RESULTS))
+    ]
     (trace,) = (trace for trace in found if trace is not None and trace.container_id == sandbox.container_id)
     return trace
 

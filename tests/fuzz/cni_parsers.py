@@ -23,7 +23,7 @@ from vf.address_slice import choose
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory, PhysicalFunction
 from vf.network import SliceIpam
-from vf.record import Ipam, Netns, Pod, Record, decode, encode
+from vf.record import Netns, Pod, Record, RecordedIpam, decode, encode
 
 _LONGEST_FILE_NAME = 255 - len(".") - len(".json.XXXXXXXX")  # as `write_atomically` makes it for a while
 
@@ -208,7 +208,7 @@ def json_text_(data: bytes) -> None:
     assert json_text.dumps(found) == json.dumps(found)
 
 
-_IPAM = Ipam(
+_IPAM = RecordedIpam(
     {"cniVersion": "1.0.0", "name": "railnet-x", "ipam": {"type": "host-local"}}, ("net1", "net2"), "/opt/cni/bin"
 )
 
@@ -286,9 +286,9 @@ PARSERS = (
         "netconf",
         network_configuration,
         (CniError,),
-        {CNI + "netconf": (), CNI + "plugin": ("_versions",)},
+        {CNI + "netconf": (), CNI + "json_text": ("load_object",), CNI + "plugin": ("_versions",)},
     ),
-    Parser("request", request, (CniError,), {"cni.request": ("parse", "Request.pod", "Request.static")}),
+    Parser("request", request, (CniError,), {"cni.request": ("parse", "Request.static")}),
     Parser("frames", frame, (FrameError,), {CNI + "frames": ()}),
     Parser("primary", primary, (CniError,), {CNI + "chain": ()}),
     Parser("versions", cni_version, (), {CNI + "versions": ()}),

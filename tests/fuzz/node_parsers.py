@@ -24,7 +24,7 @@ from cni.host.chain import parse as parse_primary
 from cni.host.environment import is_container_id
 from cni.host.errors import CniError
 from cni.primary_gc import state_files
-from cni.primary_gc.state_files import Book
+from cni.primary_gc.state_files import StateFolder
 from kernel.host_folder import Entry
 from kubelet import allocations, checkpoint, podresources
 from kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
@@ -39,7 +39,7 @@ from tests.vf.builders import a_record, an_attachment
 from vf.address_slice import ip_network
 from vf.errors import Misconfigured, NotPermitted
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
-from vf.record import Stage, Unreadable, decode, encode, trace
+from vf.record import Stage, UnreadableRecord, decode, encode, find_lost
 
 _RESOURCES = frozenset({"rdma/ib_vf"})
 _KINDS: dict[bytes, Literal["host-local", "flannel", "libcni"]] = {b"host-local": "host-local", b"flannel": "flannel"}
@@ -110,22 +110,22 @@ def with_digest(data: bytes) -> bytes:
         return data
 
 
-def trace_of_record(data: bytes) -> None:
+def lost_record(data: bytes) -> None:
     """Judge what is read of a record that is unreadable, by its file's name and its bytes."""
     name, _, raw = data.partition(SEPARATOR)
-    found = trace(name.decode(errors="surrogateescape"), raw)
+    found = find_lost(name.decode(errors="surrogateescape"), raw)
     if found is not None:
         assert not set(found.container_id) & set("/\0") and found.container_id[0] != "." and "/" not in found.ifname
         assert found.netns is None or (isinstance(found.netns.path, str) and type(found.netns.inode) is int)
         assert all(isinstance(text, str) for text in found.pod)
 
 
-def primarys_books(data: bytes) -> None:
-    """Judge the books of host-local, flannel and libcni: the folder's kind, a file's name and its content."""
+def primary_state_files(data: bytes) -> None:
+    """Judge the state files of host-local, flannel and libcni: the folder's kind, a file's name and its content."""
     kind, name, content = [*data.split(SEPARATOR, 2), b"", b""][:3]
-    book = Book(_KINDS.get(kind, "libcni"), "/var/lib/cni/x")
+    folder = StateFolder(_KINDS.get(kind, "libcni"), "/var/lib/cni/x")
     entry = Entry(name.decode(errors="surrogateescape"), with_parts(content), 0.0)
-    found = state_files.read(book, entry, "cbr0")
+    found = state_files.parse(folder, entry, "cbr0")
     if found is not None:
         assert found.container_id is None or is_container_id(found.container_id)
         assert isinstance(found.ifname, str) and all(address.version in (4, 6) for address in found.addresses)
@@ -136,7 +136,7 @@ def primarys_books(data: bytes) -> None:
         primary = parse_primary(content, "/p")
     except CniError:
         return
-    assert all(one.folder.startswith("/") and "\0" not in one.folder for one in state_files.books(primary))
+    assert all(one.path.startswith("/") and "\0" not in one.path for one in state_files.state_folders(primary))
     with suppress(CniError):
         flannel._folder(content)
 
@@ -357,13 +357,17 @@ PARSERS = (
     Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocations": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
-    Parser("record", record, (Unreadable,), {"vf.record": _RECORDED}, with_digest),
-    Parser("record-trace", trace_of_record, (), {"vf.record": ("trace", "_part")}),
+    Parser("record", record, (UnreadableRecord,), {"vf.record": _RECORDED}, with_digest),
+    Parser("record-trace", lost_record, (), {"vf.record": ("find_lost", "_part")}),
     Parser(
         "books",
-        primarys_books,
+        primary_state_files,
         (),
-        {"cni.primary_gc.state_files": (), "cni.host.flannel": ("_folder", "container_of", "kept_name")},
+        {
+            "cni.primary_gc.state_files": (),
+            "cni.libcni_cache": (),
+            "cni.host.flannel": ("_folder", "container_of", "second_name"),
+        },
     ),
     Parser("cri", pod_sandboxes, (DecodeError,), {}),
     Parser(

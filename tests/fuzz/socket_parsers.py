@@ -5,14 +5,14 @@ import socket
 import threading
 from functools import cache
 
-from cni.connection import ExecutableConnection, ExecutableGone, Queried
+from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
 from cni.host import chain, daemon, frames
 from cni.host.environment import Environment
 from cni.host.errors import CniError
 from cni.host.frames import FrameError
 from cni.host.lock import Lock
-from tests.cni.executable import CONF, ENVIRON
+from tests.cni.fake_executable import CONF, ENVIRON
 from tests.fuzz.parser import Parser
 
 _MOST_BYTES = 20_000  # what is answered to so many still fits into a socket's buffer, as nobody reads it here
@@ -67,11 +67,14 @@ async def _serve(data: bytes) -> None:
         peer.shutdown(socket.SHUT_WR)
         connection = ExecutableConnection(ours, 5.0, DelegateSlots())
         try:
-            environ, stdin = await connection.request()
+            received = await connection.request()
+            if received is None:  # a QUERY
+                return
+            environ, stdin = received
             assert frames.blobs(frames.environ_blob(environ), stdin)
             for _ in range(len(data) % 4):  # so that its end is seen before, or is not
                 await asyncio.sleep(0)
-            await connection.shake(30.0)
+            await connection.handshake(30.0)
             await connection.done(0, await connection.drive(chain.add(_PRIMARY, {})))
         finally:
             connection.close()
@@ -82,11 +85,9 @@ def from_executable(data: bytes) -> None:
     _loop(threading.get_ident()).run_until_complete(_serve(data))
 
 
-_TALK = ("ask", "_Daemon.hello", "_Daemon.serve", "_Daemon._receive", "_Daemon._read", "_Daemon._left")
-_HEARD = ("Hands.request", "Hands.shake", "Hands._output", "Hands._receive", "Hands._fill", "Hands._end")
+_TALK = ("ask", "_Daemon.hello", "_Daemon.serve", "_Daemon._receive", "_Daemon._receive_some", "_Daemon._left")
+_HEARD = tuple(f"ExecutableConnection.{name}" for name in ("request", "handshake", "_output", "_receive", "_end"))
 PARSERS = (
-    Parser("from-daemon", from_daemon, (daemon.Silent, CniError), {"cni.host.daemon": _TALK}),
-    Parser(
-        "from-executable", from_executable, (FrameError, ExecutableGone, CniError, Queried), {"cni.connection": _HEARD}
-    ),
+    Parser("from-daemon", from_daemon, (daemon.NoDaemon, CniError), {"cni.host.daemon": _TALK}),
+    Parser("from-executable", from_executable, (FrameError, ExecutableGone, CniError), {"cni.connection": _HEARD}),
 )

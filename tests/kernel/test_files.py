@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernel.files import below, open_below, read_below, write_atomically
-from tests.cni.host.plugins import descriptors
+from tests.cni.host.shell_plugins import descriptors
 
 
 def test_file_is_written_with_its_mode(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Plans become changes, on a kernel of two namespaces that is written by hand; the real one is the node tier's."""
+"""Steps become changes of a fake kernel with two namespaces; the real kernel is the node tier's."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def a_link(ifindex: int, ifname: str, alias: str | None = None, parent: str | No
 
 
 class Kernel:
-    """The links of a node and of one sandbox; refuses the operations it is told to."""
+    """The links of a node and of one sandbox; some operations can be refused."""
 
     def __init__(self, node: list[Link], sandbox: list[Link]) -> None:
         self.node = {link.ifindex: link for link in node}
@@ -106,7 +106,7 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
 FOUND = {
     "by its device": a_link(2, "net1", parent=OURS),
     "by its device, renamed by the pod": a_link(2, "other", "anything", OURS),
-    "by our mark, where the kernel tells no device": a_link(2, "net1", MARK),
+    "by the mark, if the kernel reports no device": a_link(2, "net1", MARK),
     "by our mark of before it had the node's name": a_link(2, "net1", f"railnet {VF}"),
     "by our mark, IPoIB": a_link(2, "net1", MARK, kind="ipoib"),
     "by our mark, the simulated node's": a_link(2, "net1", MARK, kind="tun"),
@@ -119,7 +119,7 @@ STRANGERS = {
     "our mark on a link of another device": a_link(2, "net1", MARK, "0000:03:00.2"),
     "our mark on IPoIB of another device": a_link(2, "net1", MARK, "0000:03:00.2", "ipoib"),
     "the mark of another VF": a_link(2, "net1", "railnet 0000:03:00.2 ibs5v1"),
-    "a mark like ours": a_link(2, "net1", f"railnet {VF}0"),
+    "a similar mark": a_link(2, "net1", f"railnet {VF}0"),
     "another device": a_link(2, "net1", parent="0000:83:00.1"),
 }
 
@@ -130,11 +130,11 @@ def test_netdev_of_the_vf_is_found(link: Link) -> None:
 
 
 @pytest.mark.parametrize("link", STRANGERS.values(), ids=STRANGERS.keys())
-def test_link_of_the_pods_own_is_never_the_vfs_whatever_it_has_of_ours(link: Link) -> None:
+def test_link_that_the_pod_made_is_never_taken_for_the_vfs_netdev(link: Link) -> None:
     assert perform.find((link,), VF) is None
 
 
-def test_device_counts_more_than_a_mark() -> None:
+def test_device_is_preferred_to_a_mark() -> None:
     forged, ours = a_link(2, "net1", MARK, kind="tun"), a_link(3, "x", parent=OURS)
 
     assert perform.find((forged, ours), VF) == ours
@@ -153,7 +153,7 @@ def test_device_counts_more_than_a_mark() -> None:
         (None, None),
     ],
 )
-def test_name_on_the_node_is_read_from_the_mark_where_it_can_be_one(alias: str | None, name: str | None) -> None:
+def test_name_on_the_node_is_read_from_the_mark_if_it_is_a_valid_name(alias: str | None, name: str | None) -> None:
     assert perform.host_ifname(a_link(2, "net1", alias), VF) == name
 
 
@@ -171,7 +171,7 @@ def test_attach_marks_moves_and_gives_addresses(a_kernel) -> None:
 
 @pytest.mark.parametrize("operation", ["MTU 4092", "add_address"])
 @pytest.mark.parametrize("parent", [OURS, None], ids=["device known", "by the mark"])
-def test_attach_leaves_the_kernel_as_it_was_when_a_step_is_refused(a_kernel, operation: str, parent) -> None:
+def test_attach_undoes_its_changes_when_a_step_is_refused(a_kernel, operation: str, parent) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0", parent=parent)])
     kernel.refuses = {operation: OSError(errno.EINVAL, "Invalid argument")}
 
@@ -223,7 +223,7 @@ def test_attach_does_not_move_where_the_name_is_taken(a_kernel) -> None:
     assert (kernel.sandbox, kernel.log) == ({2: strangers}, [])
 
 
-def test_attach_leaves_a_link_of_the_pods_alone_when_the_netdev_is_gone(a_kernel) -> None:
+def test_attach_leaves_the_pods_links_alone_when_the_netdev_is_gone(a_kernel) -> None:
     kernel = a_kernel([], [a_link(2, "ibs5v0", MARK, kind="veth")])
 
     with pytest.raises(OSError, match="No such device"):
@@ -235,7 +235,7 @@ def test_attach_leaves_a_link_of_the_pods_alone_when_the_netdev_is_gone(a_kernel
 # Detach.
 
 
-def test_detach_sends_the_netdev_home_under_its_name(a_kernel) -> None:
+def test_detach_moves_the_netdev_to_the_node_with_its_name(a_kernel) -> None:
     kernel = a_kernel(sandbox=[a_link(31, "renamed", MARK)])
 
     perform.detach((OUT,), SANDBOX)
@@ -243,7 +243,7 @@ def test_detach_sends_the_netdev_home_under_its_name(a_kernel) -> None:
     assert (kernel.node, kernel.sandbox) == ({31: a_link(31, "ibs5v0", alias=MARK)}, {})
 
 
-def test_detach_is_content_when_the_nodes_name_is_taken_meanwhile(a_kernel) -> None:
+def test_detach_succeeds_when_the_name_on_the_node_was_taken_meanwhile(a_kernel) -> None:
     kernel = a_kernel([a_link(2, "ibs5v0")], [a_link(31, "net1", parent=OURS)])
 
     perform.detach((OUT,), SANDBOX)
@@ -252,7 +252,7 @@ def test_detach_is_content_when_the_nodes_name_is_taken_meanwhile(a_kernel) -> N
 
 
 @pytest.mark.parametrize("link", STRANGERS.values(), ids=STRANGERS.keys())
-def test_detach_takes_nothing_of_the_pods_own(a_kernel, link: Link) -> None:
+def test_detach_takes_no_link_that_the_pod_made(a_kernel, link: Link) -> None:
     kernel = a_kernel(sandbox=[link])
 
     perform.detach((OUT,), SANDBOX)
@@ -268,7 +268,7 @@ def test_detach_does_nothing_in_a_namespace_that_is_gone(a_kernel) -> None:
     assert kernel.log == []
 
 
-def test_detach_tells_what_the_kernel_refused(a_kernel) -> None:
+def test_detach_raises_what_the_kernel_refused(a_kernel) -> None:
     kernel = a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
     kernel.refuses = {"move out": OSError(errno.EBUSY, "Device or resource busy")}
 
@@ -277,7 +277,9 @@ def test_detach_tells_what_the_kernel_refused(a_kernel) -> None:
 
 
 @pytest.mark.parametrize(("number", "fine"), [(errno.ENODEV, True), (errno.EEXIST, True), (errno.EBUSY, False)])
-def test_rename_of_what_is_gone_or_to_a_name_that_is_taken_is_fine(a_kernel, number: int, fine: bool) -> None:
+def test_rename_of_a_link_that_is_gone_or_to_a_name_that_is_taken_is_no_error(
+    a_kernel, number: int, fine: bool
+) -> None:
     kernel = a_kernel([a_link(31, "net1")])
     kernel.refuses = {"rename": OSError(number, "refused")}
     raised = []

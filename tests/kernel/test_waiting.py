@@ -1,4 +1,4 @@
-"""Waiting for what no event reports: both forms behave alike."""
+"""Waiting for what no event reports: all forms behave alike."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,17 @@ def on_a_loop(look: Callable[[], Found], seconds: float, every: float) -> Found:
     return asyncio.run(waiting.until(look, seconds, every))
 
 
-@pytest.mark.parametrize("wait", [on_a_loop, waiting.block_until])
+def on_a_loop_with_an_awaited_look(look: Callable[[], Found], seconds: float, every: float) -> Found:
+    async def awaited() -> Found:
+        return look()
+
+    return asyncio.run(waiting.until_awaited(awaited, seconds, every))
+
+
+FORMS = [on_a_loop, on_a_loop_with_an_awaited_look, waiting.block_until]
+
+
+@pytest.mark.parametrize("wait", FORMS)
 def test_first_result_that_is_true_is_returned(wait: Wait[str]) -> None:
     results = iter(["", "", "there", "later"])
 
@@ -24,12 +34,12 @@ def test_first_result_that_is_true_is_returned(wait: Wait[str]) -> None:
     assert next(results) == "later"
 
 
-@pytest.mark.parametrize("wait", [on_a_loop, waiting.block_until])
+@pytest.mark.parametrize("wait", FORMS)
 def test_last_result_is_returned_when_the_time_is_over(wait: Wait[list[int]]) -> None:
     assert wait(list, 0.01, 0.001) == []
 
 
-@pytest.mark.parametrize("wait", [on_a_loop, waiting.block_until])
+@pytest.mark.parametrize("wait", FORMS)
 def test_looks_once_when_there_is_no_time(wait: Wait[int]) -> None:
     looks: list[int] = []
 

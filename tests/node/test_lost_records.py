@@ -180,7 +180,7 @@ def test_driver_is_bound_again_for_a_vf_without_a_netdev_anywhere(node: Node) ->
     finally:
         netns.remove(path)
 
-    assert "VF 0000:03:01.0 has no netdev anywhere: binding mlx5_core again" in node.daemon.log()
+    assert "VF 0000:03:01.0 has no netdev in any namespace: binding mlx5_core again" in node.daemon.log()
     assert "ibs5v7" in node_links()
 
 

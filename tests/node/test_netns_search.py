@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel import netns_search, orphan_netdevs
+from kernel import netns_search
 from kernel.netlink import veth
 from simnode.linux import netns
 
@@ -33,7 +33,7 @@ def has(address: str) -> bool:
     return ip_address(address) in netns_search.addresses(ROOT)
 
 
-def test_namespace_that_is_bound_lives_until_it_is_not(bound: Path) -> None:
+def test_namespace_is_found_while_it_is_bound(bound: Path) -> None:
     give(bound, "10.7.7.7/32")
     give(bound, "fd77::7/128")
     assert (has("10.7.7.7"), has("fd77::7"), netns_search.is_bound(ROOT, str(bound))) == (True, True, True)
@@ -46,12 +46,12 @@ def test_namespace_that_is_bound_lives_until_it_is_not(bound: Path) -> None:
 def test_namespace_is_found_by_its_mount_point(bound: Path) -> None:
     inode = bound.stat().st_ino
 
-    found = {one.path: one.inode for one in orphan_netdevs.namespaces(ROOT)}
+    found = {one.path: one.inode for one, _ in netns_search.namespaces(ROOT)}
 
     assert found[str(bound)] == inode
 
 
-def test_namespace_that_a_process_is_in_lives_with_it(bound: Path) -> None:
+def test_namespace_is_found_while_a_process_is_in_it(bound: Path) -> None:
     give(bound, "10.7.7.8/32")
     command = ["nsenter", f"--net={bound}", "sh", "-c", "echo; cat"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

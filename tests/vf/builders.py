@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import DeviceNode
-from vf.record import Attachment, Ipam, Netns, Pod, Record
+from vf.record import Attachment, Netns, Pod, Record, RecordedIpam
 from vf.steps import Route
 
 FIRST = PciAddress.parse("0000:03:00.1")
@@ -64,7 +64,9 @@ records = st.builds(
     primary=st.dictionaries(st.text(), json_values, max_size=3),
     network=st.text(),
     ipam=st.none()
-    | st.builds(Ipam, st.dictionaries(st.text(), json_values, max_size=3), st.lists(st.text()).map(tuple), st.text()),
+    | st.builds(
+        RecordedIpam, st.dictionaries(st.text(), json_values, max_size=3), st.lists(st.text()).map(tuple), st.text()
+    ),
     boot=st.text(),
 )
 

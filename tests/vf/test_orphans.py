@@ -1,4 +1,4 @@
-"""VFs that are not on the node: whose they are, and what is tried to bring them back."""
+"""VFs whose netdev is not on the node: which record is rebuilt, and what is tried to bring the netdev back."""
 
 from dataclasses import replace
 from ipaddress import ip_interface
@@ -10,9 +10,9 @@ from tests.vf.builders import a_record, an_attachment
 from vf import orphans
 from vf.address import PciAddress
 from vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
-from vf.orphans import Absence, Books, OrphanNetdev
-from vf.record import Netns, Pod, Record, Trace
-from vf.sandbox_difference import LinkState
+from vf.orphans import Absence, OrphanNetdev, RebuildSources
+from vf.record import LostRecord, Netns, Pod, Record
+from vf.sandbox_difference import SandboxLink
 from vf.steps import ProbeAgain, RenameLink
 
 NETNS = Netns("/run/netns/cni-1", 4, 4026532300)
@@ -25,15 +25,17 @@ def with_vf(vf: VirtualFunction, **changes: object) -> Inventory:
     return INVENTORY.with_vfs({vf.address: replace(vf, **changes)})
 
 
-def a_stray(ifname: str = "net1", netns: Netns = NETNS, host_ifname: str | None = "ibs5v0") -> OrphanNetdev:
-    return OrphanNetdev(netns, LinkState(ifname, "InfiniBand", 4092, up=True, addresses=ADDRESSES), host_ifname)
+def an_orphan(ifname: str = "net1", netns: Netns = NETNS, host_ifname: str | None = "ibs5v0") -> OrphanNetdev:
+    return OrphanNetdev(netns, SandboxLink(ifname, "InfiniBand", 4092, up=True, addresses=ADDRESSES), host_ifname)
 
 
-def books(*traces: Trace, records: tuple[Record, ...] = (), pods: dict[PciAddress, str] | None = None) -> Books:
-    return Books({record.key: record for record in records}, traces, pods or {}, "boot-1")
+def sources(
+    *lost_records: LostRecord, records: tuple[Record, ...] = (), pods: dict[PciAddress, str] | None = None
+) -> RebuildSources:
+    return RebuildSources({record.key: record for record in records}, lost_records, pods or {}, "boot-1")
 
 
-# Which are missed.
+# Missing netdevs.
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def books(*traces: Trace, records: tuple[Record, ...] = (), pods: dict[PciAddres
         ({"netdev": None, "driver": None}, False),
         ({"netdev": None, "rdma": None, "driver": "vfio-pci"}, False),
     ],
-    ids=["no netdev", "at home", "no RDMA device either", "unbound", "another's driver"],
+    ids=["no netdev", "on the node", "no RDMA device either", "unbound", "another driver"],
 )
 def test_free_vf_whose_driver_makes_netdevs_and_that_has_none_is_missing(changes, is_missing: bool) -> None:
     found = orphans.missing(with_vf(FIRST, **changes), frozenset())
@@ -57,7 +59,7 @@ def test_vf_of_a_sandbox_is_not_missing() -> None:
     assert orphans.missing(with_vf(FIRST, netdev=None), {FIRST.address}) == ()
 
 
-def test_vf_on_no_rail_is_somebody_elses() -> None:
+def test_vf_on_no_rail_is_left_to_other_software() -> None:
     away, returned = with_vf(FIRST, netdev=None), with_vf(FIRST, netdev=Netdev("net1", 31, 1500))
     ethernet = frozenset[LinkLayer]({"Ethernet"})
 
@@ -67,24 +69,24 @@ def test_vf_on_no_rail_is_somebody_elses() -> None:
     assert orphans.misnamed(replace(returned, rail_link_layers=ethernet), ()) == ()
 
 
-# What a namespace without a record gets.
+# Rebuilt records.
 
 
-def test_record_is_made_of_what_the_kernel_shows() -> None:
-    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(pods={FIRST.address: "uid-7"}))
+def test_record_is_rebuilt_from_what_the_kernel_shows() -> None:
+    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(pods={FIRST.address: "uid-7"}))
 
     (one,) = record.attachments
     assert (record.key, record.pod, record.stage) == ("unknown-4026532300@eth0", Pod("", "", "uid-7"), "attached")
-    assert (record.netns, record.boot, record.adopted, record.named) == (NETNS, "boot-1", True, False)
+    assert (record.netns, record.boot, record.rebuilt, record.named) == (NETNS, "boot-1", True, False)
     assert (one.ifname, one.vf, one.rail, one.mtu, one.host_ifname) == ("net1", FIRST.address, 0, 4092, "ibs5v0")
     assert one.addresses == (ip_interface("10.56.3.1/16"),)
     assert (one.rdma, one.guid) == (FIRST.rdma.name, FIRST.rdma.node_guid)
 
 
 def test_vfs_of_one_namespace_are_one_record_in_the_order_of_their_names() -> None:
-    strays = {FIRST.address: a_stray("net2"), SECOND.address: a_stray("net1")}
+    found = {FIRST.address: an_orphan("net2"), SECOND.address: an_orphan("net1")}
 
-    (record,) = orphans.adopt(INVENTORY, strays, books())
+    (record,) = orphans.rebuild(INVENTORY, found, sources())
 
     assert [(one.ifname, one.vf) for one in record.attachments] == [
         ("net1", SECOND.address),
@@ -92,29 +94,29 @@ def test_vfs_of_one_namespace_are_one_record_in_the_order_of_their_names() -> No
     ]
 
 
-TRACE = Trace("c0ffee", "eth0", NETNS, Pod("ml", "train-0", "uid-1"))
+LOST = LostRecord("c0ffee", "eth0", NETNS, Pod("ml", "train-0", "uid-1"))
 
 
 @pytest.mark.parametrize("path", ["/run/netns/cni-1", "/var/run/netns/cni-1"])
-def test_record_has_the_name_and_pod_that_its_unreadable_one_still_tells(path: str) -> None:
-    trace = TRACE._replace(netns=NETNS._replace(path=path))
+def test_rebuilt_record_has_the_name_and_pod_that_are_still_readable_in_the_lost_one(path: str) -> None:
+    lost = LOST._replace(netns=NETNS._replace(path=path))
 
-    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(trace))
+    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(lost))
 
-    assert (record.key, record.pod, record.netns, record.named) == ("c0ffee@eth0", TRACE.pod, NETNS, True)
+    assert (record.key, record.pod, record.netns, record.named) == ("c0ffee@eth0", LOST.pod, NETNS, True)
 
 
 @pytest.mark.parametrize(
-    "trace",
+    "lost",
     [
-        TRACE._replace(netns=None),
-        TRACE._replace(netns=NETNS._replace(inode=1)),
-        TRACE._replace(netns=NETNS._replace(path="/run/netns/cni-2")),
+        LOST._replace(netns=None),
+        LOST._replace(netns=NETNS._replace(inode=1)),
+        LOST._replace(netns=NETNS._replace(path="/run/netns/cni-2")),
     ],
-    ids=["tells none", "another inode", "the inode's last namespace"],
+    ids=["no namespace", "another inode", "an earlier namespace with the same inode"],
 )
-def test_unreadable_record_of_another_namespace_names_nobody(trace: Trace) -> None:
-    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(trace))
+def test_lost_record_of_another_namespace_is_not_used(lost: LostRecord) -> None:
+    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(lost))
 
     assert record.key == "unknown-4026532300@eth0"
 
@@ -122,21 +124,21 @@ def test_unreadable_record_of_another_namespace_names_nobody(trace: Trace) -> No
 def test_name_that_another_record_has_is_not_taken() -> None:
     other = a_record(an_attachment(vf=SECOND.address))
 
-    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(TRACE, records=(other,)))
+    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(LOST, records=(other,)))
 
     assert record.key == "unknown-4026532300@eth0"
 
 
-def test_namespace_whose_made_up_name_is_still_its_predecessors_waits() -> None:
+def test_namespace_waits_while_an_earlier_one_still_has_its_made_up_name() -> None:
     before = a_record(container_id="unknown-4026532300", primary={}, netns=NETNS._replace(path="/run/netns/cni-0"))
 
-    assert orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books(records=(before,))) == ()
+    assert orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(records=(before,))) == ()
 
 
-def test_vf_that_is_found_later_comes_to_its_namespaces_record() -> None:
-    (record,) = orphans.adopt(INVENTORY, {FIRST.address: a_stray()}, books())
+def test_vf_that_is_found_later_is_added_to_its_namespaces_record() -> None:
+    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources())
 
-    (both,) = orphans.adopt(INVENTORY, {SECOND.address: a_stray("net2")}, books(records=(record,)))
+    (both,) = orphans.rebuild(INVENTORY, {SECOND.address: an_orphan("net2")}, sources(records=(record,)))
 
     assert both == replace(record, attachments=both.attachments)
     assert [one.vf for one in both.attachments] == [FIRST.address, SECOND.address]
@@ -145,8 +147,8 @@ def test_vf_that_is_found_later_comes_to_its_namespaces_record() -> None:
 # Names on the node.
 
 
-def at_home(first: str, second: str) -> Inventory:
-    """Give the first PF's two VFs names on the node."""
+def on_node(first: str, second: str) -> Inventory:
+    """Name the netdevs of the first PF's two VFs on the node."""
     named = ((FIRST, first), (SECOND, second))
     return INVENTORY.with_vfs({vf.address: replace(vf, netdev=replace(vf.netdev, name=name)) for vf, name in named})
 
@@ -166,32 +168,34 @@ OWN, OTHER = (f"{INVENTORY.pfs[0].netdev.name}v{vf.index}" for vf in (FIRST, SEC
     ],
     ids=[
         "written on it",
-        "as its like",
-        "the kernel's stopgap",
-        "nobody knows",
-        "given out as that",
-        "perhaps its own",
+        "by udev's scheme",
+        "the kernel's substitute",
+        "not known",
+        "attached under that name",
+        "perhaps its own name",
     ],
 )
-def test_netdev_that_came_back_under_a_pods_name_gets_its_own(written, names, renamed_to: str | None) -> None:
-    inventory = at_home(*names)
+def test_netdev_that_came_back_under_a_pods_name_gets_its_name_on_the_node(
+    written, names, renamed_to: str | None
+) -> None:
+    inventory = on_node(*names)
     misnamed = [vf for vf in orphans.misnamed(inventory, frozenset()) if vf.address == FIRST.address]
 
-    steps = orphans.rename_home(inventory, misnamed, {FIRST.address: written} if written else {})
+    steps = orphans.rename_on_node(inventory, misnamed, {FIRST.address: written} if written else {})
 
     assert steps == ((RenameLink(FIRST.netdev.ifindex, renamed_to),) if renamed_to else ())
 
 
 @pytest.mark.parametrize("name", ["ib0", OTHER + "7", "net", "network1", "net1x"])
-def test_netdev_with_another_name_is_left_as_somebody_called_it(name: str) -> None:
-    assert FIRST.address not in [vf.address for vf in orphans.misnamed(at_home(name, OTHER), frozenset())]
+def test_netdev_with_any_other_name_keeps_it(name: str) -> None:
+    assert FIRST.address not in [vf.address for vf in orphans.misnamed(on_node(name, OTHER), frozenset())]
 
 
 def test_netdev_of_a_sandbox_is_left_alone() -> None:
-    assert orphans.misnamed(at_home("net1", OTHER), {FIRST.address}) == ()
+    assert orphans.misnamed(on_node("net1", OTHER), {FIRST.address}) == ()
 
 
-# Those that are nowhere.
+# Netdevs that are in no namespace.
 
 
 def probed(absence: Absence, now: float, inventory: Inventory = with_vf(FIRST, netdev=None), *, in_use=frozenset()):  # noqa: B008 - never changed
@@ -210,9 +214,9 @@ AGAIN = (ProbeAgain(FIRST.address, FIRST.driver),)
         (Absence(100.0, 1), 116.0, AGAIN),
         (Absence(100.0, 2), 9999.0, ()),
     ],
-    ids=["it may come", "it is lost", "tried just now", "tried once", "tried twice"],
+    ids=["it may still come", "it is gone", "tried just now", "tried once", "tried twice"],
 )
-def test_vf_that_is_nowhere_is_probed_again_after_a_while_and_twice_at_most(absence, now: float, steps) -> None:
+def test_absent_vf_is_probed_again_after_a_while_and_twice_at_most(absence, now: float, steps) -> None:
     assert probed(absence, now) == steps
 
 
@@ -225,7 +229,7 @@ def test_vf_whose_pf_has_no_netdev_either_is_not_probed_again() -> None:
     bare = replace(INVENTORY, pfs=(replace(pf, netdev=None, vfs=(vf, *pf.vfs[1:])), other))
 
     assert probed(Absence(0.0, 0), 60.0, bare) == ()
-    assert "modprobe ib_ipoib" in orphans.reason(bare, vf, Absence(0.0, 0), in_use=False)
+    assert "modprobe ib_ipoib" in orphans.reason_absent(bare, vf, Absence(0.0, 0), in_use=False)
 
 
 @pytest.mark.parametrize(
@@ -237,19 +241,20 @@ def test_vf_whose_pf_has_no_netdev_either_is_not_probed_again() -> None:
     ],
 )
 def test_reason_says_what_is_tried_and_what_to_do(tries: int, in_use: bool, says: str) -> None:
-    assert says in orphans.reason(INVENTORY, FIRST, Absence(0.0, tries), in_use=in_use)
+    assert says in orphans.reason_absent(INVENTORY, FIRST, Absence(0.0, tries), in_use=in_use)
 
 
 @pytest.mark.parametrize(("tries", "in_use", "pending"), [(0, False, True), (2, False, False), (0, True, False)])
-def test_something_is_pending_until_all_was_tried(tries: int, in_use: bool, pending: bool) -> None:
+def test_probing_is_pending_until_all_was_tried(tries: int, in_use: bool, pending: bool) -> None:
     used = {FIRST.address} if in_use else frozenset()
 
     assert orphans.is_pending(INVENTORY, {FIRST.address: Absence(0.0, tries)}, used) is pending
 
 
-def test_stranded_vf_says_where_it_is() -> None:
+def test_vf_in_a_namespace_of_an_unknown_pod_is_reported_with_its_place() -> None:
     record = a_record(an_attachment(vf=FIRST.address), netns=NETNS)
 
-    assert f"VF {FIRST.address} is in network namespace /run/netns/cni-1 (4026532300) as net1" in orphans.stranded(
-        record, FIRST.address
+    assert (
+        f"VF {FIRST.address} is in network namespace /run/netns/cni-1 (4026532300) as net1"
+        in orphans.reason_unnamed(record, FIRST.address)
     )

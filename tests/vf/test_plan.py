@@ -1,4 +1,4 @@
-"""What a sandbox gets, which changes that takes, and which take it back."""
+"""What a sandbox gets, which steps attach it, and which take it back."""
 
 from dataclasses import replace
 from ipaddress import ip_interface
@@ -16,7 +16,7 @@ from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
 MTUS = {FIRST: 4092}
-AT_HOME = {FIRST: Netdev("ibs5v0", 11, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
+ON_NODE = {FIRST: Netdev("ibs5v0", 11, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
 
 
 def names(assigned: tuple[Assigned, ...]) -> list[tuple[str, int, str]]:
@@ -49,24 +49,24 @@ def test_assign_counts_net_from_1_on_whatever_the_rail() -> None:
     assert names(assign(two_rails(), [SECOND])) == [("net1", 1, "0000:83:00.1")]
 
 
-def test_assign_gives_nothing_for_nothing() -> None:
+def test_assign_without_vfs_is_empty() -> None:
     assert assign(two_rails(), []) == ()
 
 
 @pytest.mark.parametrize("text", ["0000:99:00.1", "0000:03:00.0"], ids=["no such function", "the PF"])
-def test_assign_names_what_is_no_vf_of_this_node(text: str) -> None:
+def test_assign_refuses_a_device_that_is_no_vf_of_this_node(text: str) -> None:
     with pytest.raises(NotOurs, match=f"kubelet gave this pod {text}, which is not a VF of this node"):
         assign(two_rails(), [FIRST, PciAddress.parse(text)])
 
 
-def test_assign_names_a_vf_that_is_on_no_rail() -> None:
+def test_assign_refuses_a_vf_that_is_on_no_rail() -> None:
     only_second = replace(two_rails(), named_rails=(SECOND._replace(function=0),))
 
     with pytest.raises(NotOurs, match=f"VF {FIRST}, which is on none of this node's rails"):
         assign(only_second, [FIRST])
 
 
-def test_attachments_say_all_that_is_needed_to_go_back() -> None:
+def test_attachments_have_all_that_taking_back_needs() -> None:
     vf = a_vf("0000:03:00.1", rdma=an_rdma_device(4, node_guid=Guid(7)))
     address = ip_interface("10.56.3.1/16")
 
@@ -78,7 +78,7 @@ def test_attachments_say_all_that_is_needed_to_go_back() -> None:
 
 
 def test_attachments_leave_guid_and_rdma_out_when_the_vf_has_no_rdma_device() -> None:
-    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], AT_HOME, MTUS, {FIRST: Given()})
+    (attachment,) = attachments([Assigned("net1", 0, a_vf(rdma=None))], ON_NODE, MTUS, {FIRST: Given()})
 
     assert (attachment.guid, attachment.rdma, attachment.uverbs) == (None, None, None)
 
@@ -88,11 +88,11 @@ def test_attachments_are_refused_with_the_remedy_when_a_vf_has_no_guid(value: in
     vf = a_vf(rdma=an_rdma_device(1, node_guid=Guid(value)))
 
     with pytest.raises(Unusable, match=r"VF 0000:03:00\.1 has no GUID; let Railnet provision 0000:03:00\.0"):
-        attachments([Assigned("net1", 0, vf)], AT_HOME, MTUS, {FIRST: Given()})
+        attachments([Assigned("net1", 0, vf)], ON_NODE, MTUS, {FIRST: Given()})
 
 
 def test_attach_moves_every_link_before_it_configures_any() -> None:
-    steps = attach([NET1, replace(NET2, mtu=2044)], AT_HOME)
+    steps = attach([NET1, replace(NET2, mtu=2044)], ON_NODE)
 
     assert steps == (
         MoveLinkIn(FIRST, 11, "ibs5v0", "net1", 4092),
@@ -101,7 +101,7 @@ def test_attach_moves_every_link_before_it_configures_any() -> None:
     )
 
 
-def test_move_out_is_asked_for_whatever_is_known_since_what_is_gone_changes_nothing() -> None:
+def test_every_recorded_netdev_is_moved_out_since_an_absent_one_changes_nothing() -> None:
     assert move_out([NET1, NET2]) == (MoveLinkOut(FIRST, "ibs5v0"), MoveLinkOut(SECOND, "ibs6v0"))
 
 
@@ -114,16 +114,16 @@ RETURNED = {
 
 
 @pytest.mark.parametrize(("on_node", "expected"), RETURNED.values(), ids=RETURNED.keys())
-def test_rename_gives_a_netdev_its_name_however_it_came_back(
+def test_rename_restores_the_name_of_a_netdev_however_it_came_back(
     on_node: dict[PciAddress, Netdev], expected: tuple[RenameLink, ...]
 ) -> None:
     assert rename([NET1], on_node) == expected
 
 
-def test_rename_leaves_a_netdev_alone_whose_name_on_the_node_was_never_known() -> None:
-    adopted = replace(NET1, host_ifname=NET1.ifname)
+def test_rename_leaves_a_netdev_alone_if_its_name_on_the_node_is_not_known() -> None:
+    rebuilt = replace(NET1, host_ifname=NET1.ifname)
 
-    assert rename([adopted], {FIRST: Netdev("eth5", 31, 4092)}) == ()
+    assert rename([rebuilt], {FIRST: Netdev("eth5", 31, 4092)}) == ()
 
 
 def test_rename_treats_each_rail_by_itself() -> None:

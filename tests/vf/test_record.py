@@ -1,4 +1,4 @@
-"""The journal's record: what was written is read, and nothing else is taken for it."""
+"""The journal's record: what was written is read back, and any other bytes are refused."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment, records
-from vf.record import Pod, Record, Trace, Unreadable, decode, encode, trace
+from vf.record import LostRecord, Pod, Record, UnreadableRecord, decode, encode, find_lost
 
 RECORD = a_record(
     an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, guid=None, addresses=(), rdma=None, uverbs=None)
@@ -20,7 +20,7 @@ CONTENT = len(WRITTEN.rstrip())  # all but the newline at the end
 
 
 def resealed(body: dict[str, Any]) -> bytes:
-    """Spell a body with the digest it should have, whatever is in it."""
+    """Return a body with the right digest, whatever is in the body."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     return json.dumps({**body, "sha256": digest}).encode()
 
@@ -36,7 +36,7 @@ def test_record_is_read_back_as_it_was_written(record: Record) -> None:
     assert decode(encode(record)) == record
 
 
-def test_record_is_spelled_as_the_design_says() -> None:
+def test_record_has_the_keys_that_are_on_disk() -> None:
     body = json.loads(WRITTEN)
 
     assert list(body) == [
@@ -68,7 +68,7 @@ def test_record_is_spelled_as_the_design_says() -> None:
     }
 
 
-def test_record_of_the_version_before_is_read_for_its_sandboxes_live_over_an_upgrade() -> None:
+def test_record_of_the_version_before_is_read_since_sandboxes_outlive_an_upgrade() -> None:
     body = a_body(version=2)
     del body["boot"]
 
@@ -86,7 +86,7 @@ def test_key_names_container_and_interface() -> None:
 
 @pytest.mark.parametrize("length", range(CONTENT))
 def test_record_is_unreadable_when_it_is_truncated(length: int) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRecord):
         decode(WRITTEN[:length])
 
 
@@ -96,7 +96,7 @@ def test_changed_byte_makes_a_record_unreadable_or_changes_nothing(position: int
 
     try:
         record = decode(changed)
-    except Unreadable:
+    except UnreadableRecord:
         return
     assert record == RECORD  # white space became other white space
 
@@ -115,13 +115,13 @@ def test_changed_byte_makes_a_record_unreadable_or_changes_nothing(position: int
 def test_record_is_unreadable_when_a_value_was_changed(old: bytes, new: bytes) -> None:
     assert old in WRITTEN
 
-    with pytest.raises(Unreadable, match="its SHA-256 is another"):
+    with pytest.raises(UnreadableRecord, match="its SHA-256 is another"):
         decode(WRITTEN.replace(old, new, 1))
 
 
 @pytest.mark.parametrize("version", [0, 1, "2", None, [2]], ids=repr)
 def test_record_of_another_version_is_unreadable_and_says_so(version: object) -> None:
-    with pytest.raises(Unreadable, match=r"version .*; this Railnet reads 2"):
+    with pytest.raises(UnreadableRecord, match=r"version .*; this Railnet reads 2"):
         decode(resealed(a_body(version=version)))
 
 
@@ -148,7 +148,7 @@ MISSHAPED = {
 
 @pytest.mark.parametrize("body", MISSHAPED.values(), ids=MISSHAPED.keys())
 def test_record_is_unreadable_when_its_shape_is_odd(body: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRecord):
         decode(resealed(body))
 
 
@@ -158,24 +158,24 @@ def test_record_is_unreadable_when_its_shape_is_odd(body: dict[str, Any]) -> Non
     ids=lambda raw: repr(raw[:20]),
 )
 def test_record_is_unreadable_when_it_is_something_else(raw: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRecord):
         decode(raw)
 
 
 @given(st.binary())
 def test_decode_raises_nothing_but_unreadable(raw: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRecord):
         decode(raw)
 
 
-# Whose an unreadable record was.
+# What is still readable of an unreadable record.
 
 
 @pytest.mark.parametrize("length", [len(WRITTEN), len(WRITTEN) // 2])
-def test_unreadable_record_tells_whose_it_was(length: int) -> None:
+def test_unreadable_record_still_names_its_sandbox(length: int) -> None:
     raw = WRITTEN[:length].replace(b'"version": 3', b'"version": 9')
 
-    assert trace("c0ffee@eth0.json", raw) == Trace("c0ffee", "eth0", RECORD.netns, RECORD.pod)
+    assert find_lost("c0ffee@eth0.json", raw) == LostRecord("c0ffee", "eth0", RECORD.netns, RECORD.pod)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_unreadable_record_tells_whose_it_was(length: int) -> None:
     ],
     ids=repr,
 )
-def test_name_of_the_file_is_all_that_is_left_of_a_record(raw: bytes) -> None:
-    assert trace("c0ffee@eth0.json", raw) == Trace("c0ffee", "eth0", None, Pod("", "", ""))
+def test_record_of_which_only_the_files_name_is_readable_names_the_container(raw: bytes) -> None:
+    assert find_lost("c0ffee@eth0.json", raw) == LostRecord("c0ffee", "eth0", None, Pod("", "", ""))
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_name_of_the_file_is_all_that_is_left_of_a_record(raw: bytes) -> None:
     ],
     ids=["path", "number", "pod"],
 )
-def test_part_with_values_of_another_kind_tells_nothing(raw: bytes) -> None:
-    found = trace("c0ffee@eth0.json", raw)
+def test_part_with_values_of_another_type_is_not_used(raw: bytes) -> None:
+    found = find_lost("c0ffee@eth0.json", raw)
 
     assert found is not None
     assert None in (found.netns, found.pod.uid or None)
@@ -213,11 +213,11 @@ def test_part_with_values_of_another_kind_tells_nothing(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "name", ["README", "@eth0.json", "a@.json", "../x@eth0.json", "a@b/c.json", "a b@eth0.json", f"a@{'x' * 16}"]
 )
-def test_file_without_a_sandboxs_name_tells_nothing(name: str) -> None:
-    assert trace(name, WRITTEN) is None
+def test_file_whose_name_is_no_container_id_names_no_sandbox(name: str) -> None:
+    assert find_lost(name, WRITTEN) is None
 
 
 @given(st.text(), st.binary())
-def test_trace_raises_nothing(name: str, raw: bytes) -> None:
-    trace(name, raw)
-    trace("c0ffee@eth0.json", b'{"netns": {' + raw)
+def test_find_lost_raises_nothing(name: str, raw: bytes) -> None:
+    find_lost(name, raw)
+    find_lost("c0ffee@eth0.json", b'{"netns": {' + raw)

@@ -10,13 +10,13 @@ from tests.deviceplugin.builders import an_rdma_device
 from tests.vf.builders import a_record, an_attachment
 from vf.guid import Guid
 from vf.record import Netns
-from vf.sandbox_difference import LinkState, of_rail, of_sandbox
+from vf.sandbox_difference import SandboxLink, of_rail, of_sandbox
 
 RECORD = a_record(an_attachment(), stage="attached")
 ADDRESS, OTHER = ip_interface("10.56.3.1/16"), ip_interface("10.56.3.1/24")
 RAIL = an_attachment(addresses=(ADDRESS,))
 RDMA = an_rdma_device(4, node_guid=RAIL.guid)
-LINK = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ADDRESS}))
+LINK = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ADDRESS}))
 
 
 def test_sandbox_that_is_as_recorded_has_no_difference() -> None:
@@ -56,7 +56,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize(("link", "says"), LINKS.values(), ids=LINKS.keys())
-def test_difference_of_the_link_is_named(link: LinkState, says: str) -> None:
+def test_difference_of_the_link_is_named(link: SandboxLink, says: str) -> None:
     assert of_rail(RAIL, link, RDMA) == f"net1 (VF 0000:03:00.1): {says}"
 
 

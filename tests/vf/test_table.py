@@ -1,4 +1,4 @@
-"""The VF table: one owner for each VF, and everybody is told."""
+"""The VF table: one owner for each VF, and observers of every change."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ OTHER = Owner("bad", "eth0", "uid-2")
 
 
 class Observer:
-    """Counts what it is told."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -41,7 +41,7 @@ def test_vf_is_free_at_first(table: VfTable) -> None:
     assert table.owner(FIRST) is None
 
 
-def test_claim_gives_the_vf_to_its_owner_alone(table: VfTable) -> None:
+def test_claimed_vf_has_one_owner(table: VfTable) -> None:
     table.claim(FIRST, OWNER)
 
     assert (table.owner(FIRST), table.owner(SECOND)) == (OWNER, None)
@@ -63,7 +63,7 @@ def test_claim_may_be_repeated_by_the_owner(table: VfTable) -> None:
     ],
     ids=["another sandbox", "another interface of the sandbox"],
 )
-def test_claim_names_the_owner_when_the_vf_is_anothers(table: VfTable, other: Owner, words: str) -> None:
+def test_claim_of_a_vf_with_another_owner_is_refused_with_its_name(table: VfTable, other: Owner, words: str) -> None:
     table.claim(FIRST, OWNER)
 
     with pytest.raises(NotOurs, match=words):
@@ -79,7 +79,7 @@ def test_claim_says_that_a_pod_uid_is_unknown(table: VfTable) -> None:
         table.claim(FIRST, OTHER)
 
 
-def test_release_frees_the_vf_for_the_next(table: VfTable) -> None:
+def test_released_vf_can_be_claimed_again(table: VfTable) -> None:
     table.claim(FIRST, OWNER)
 
     table.release(FIRST, OWNER)
@@ -96,20 +96,20 @@ def test_release_is_ignored_when_it_comes_late_and_the_vf_has_a_new_owner(table:
     assert table.owner(FIRST) == OTHER
 
 
-def test_release_of_a_free_vf_tells_nobody(table: VfTable, observer: Observer) -> None:
+def test_release_of_a_free_vf_calls_no_observer(table: VfTable, observer: Observer) -> None:
     table.release(FIRST, OWNER)
 
     assert observer.told == 0
 
 
-def test_observers_are_told_of_claim_and_release(table: VfTable, observer: Observer) -> None:
+def test_observers_are_called_after_claim_and_release(table: VfTable, observer: Observer) -> None:
     table.claim(FIRST, OWNER)
     table.release(FIRST, OWNER)
 
     assert observer.told == 2
 
 
-def test_observers_are_not_told_of_a_refused_claim(table: VfTable) -> None:
+def test_observers_are_not_called_after_a_refused_claim(table: VfTable) -> None:
     table.claim(FIRST, OWNER)
     observer = Observer()
     table.observe(observer)
@@ -120,7 +120,7 @@ def test_observers_are_not_told_of_a_refused_claim(table: VfTable) -> None:
     assert observer.told == 0
 
 
-def test_observer_is_told_no_more_when_it_ended_that(table: VfTable) -> None:
+def test_observer_that_was_removed_is_not_called(table: VfTable) -> None:
     observer = Observer()
     stop = table.observe(observer)
 
@@ -130,7 +130,7 @@ def test_observer_is_told_no_more_when_it_ended_that(table: VfTable) -> None:
     assert observer.told == 0
 
 
-def test_observer_may_end_itself_while_it_is_told(table: VfTable) -> None:
+def test_observer_may_remove_itself_while_it_is_called(table: VfTable) -> None:
     def once() -> None:
         stop()
 
@@ -146,7 +146,9 @@ def test_observer_may_end_itself_while_it_is_told(table: VfTable) -> None:
 @pytest.mark.parametrize(
     ("inventory", "told"), [(two_rails(), 0), (Inventory(), 1)], ids=["the same facts", "other facts"]
 )
-def test_refresh_tells_of_changes_only(table: VfTable, observer: Observer, inventory: Inventory, told: int) -> None:
+def test_refresh_calls_observers_after_changes_only(
+    table: VfTable, observer: Observer, inventory: Inventory, told: int
+) -> None:
     table.refresh(inventory)
 
     assert observer.told == told
@@ -161,7 +163,7 @@ def test_refresh_keeps_the_owner_of_a_vf_that_is_not_seen(table: VfTable) -> Non
     assert table.owner(FIRST) == OWNER
 
 
-def test_vf_that_was_read_while_all_were_is_kept(table: VfTable) -> None:
+def test_vf_that_was_read_after_the_inventory_began_is_kept(table: VfTable) -> None:
     generation = table.generation
     seen = table.inventory
     unseen = seen.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
@@ -172,7 +174,7 @@ def test_vf_that_was_read_while_all_were_is_kept(table: VfTable) -> None:
     assert table.inventory == seen
 
 
-def test_vf_that_was_read_before_all_were_is_replaced(table: VfTable) -> None:
+def test_vf_that_was_read_before_the_inventory_began_is_replaced(table: VfTable) -> None:
     table.reread({FIRST: known(table, FIRST)})
     unseen = table.inventory.with_vfs({FIRST: replace(known(table, FIRST), netdev=None)})
 
@@ -224,7 +226,7 @@ def known(table: VfTable, vf: PciAddress) -> VirtualFunction:
     return facts
 
 
-def test_withheld_vf_has_its_reason_until_another_is_said(table: VfTable) -> None:
+def test_withheld_vf_has_its_reason_until_the_reasons_are_replaced(table: VfTable) -> None:
     calls = []
     table.observe(lambda: calls.append(1))
 

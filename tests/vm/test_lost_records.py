@@ -79,4 +79,4 @@ def test_vf_whose_netdev_is_nowhere_is_bound_anew(guest: Guest) -> None:
     # Which name a new netdev gets is udev's to say, and there is none here.
     subprocess.run(["ip", "link", "set", netdevs()[vf], "down"], check=True)
     subprocess.run(["ip", "link", "set", netdevs()[vf], "name", name], check=True)
-    assert f"VF {vf} has no netdev anywhere" in guest.daemon.log()
+    assert f"VF {vf} has no netdev in any namespace" in guest.daemon.log()

@@ -1,4 +1,4 @@
-"""Rails from plan to detach: who owns what, and what is written when."""
+"""Attachments from plan to detach: which sandbox owns which VF, and when the record is written."""
 
 import asyncio
 import json
@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from cni import request as requests
-from cni.attachment import attachments as rails_module
+from cni.attachment import attachments as attachments_module
 from cni.attachment.attachments import Attachments
 from kernel import orphan_netdevs
 from kernel.sysfs import Sysfs
-from tests.cni.executable import CONF, ENVIRON
-from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
+from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
+from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import AT_HOME, UNBOUND
 from vf.address import PciAddress
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.inventory import Port
 from vf.network import PluginIpam
 from vf.orphans import OrphanNetdev
-from vf.record import Ipam, Netns, Record
-from vf.sandbox_difference import LinkState
+from vf.record import Netns, Record, RecordedIpam
+from vf.sandbox_difference import SandboxLink
 from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, Route
 from vf.table import Owner
 
@@ -46,37 +46,35 @@ def test_plan_is_written_and_owned_before_anything_is_done(node: Node) -> None:
     assert (node.state, node.kernel.steps) == (("planned", True), [])
 
 
-def test_netdev_with_a_pods_name_gets_its_own_before_it_is_given_out(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.netdev_is("net1")  # a namespace died, and no sweep has been since
-    monkeypatch.setattr(orphan_netdevs, "names_at_home", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+def test_netdev_with_a_pods_name_is_renamed_before_it_is_attached(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.netdev_is("net1")  # a namespace ended, and no sweep has run since
+    monkeypatch.setattr(orphan_netdevs, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
     node.kernel.then = lambda: node.netdev_is("ibs5v0")
 
     record = node.run(planned)
 
-    assert (node.kernel.steps, record.attachments[0].host_ifname) == ([NAMED], "ibs5v0")
+    assert (node.kernel.steps, record.attachments[0].host_ifname) == ([RENAMED], "ibs5v0")
 
 
 def test_new_name_that_sysfs_shows_late_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.netdev_is("net1")
-    monkeypatch.setattr(orphan_netdevs, "names_at_home", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    monkeypatch.setattr(orphan_netdevs, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
 
-    async def main(rails: Attachments, netns_fd: int) -> Record:
+    async def main(attachments: Attachments, netns_fd: int) -> Record:
         asyncio.get_running_loop().call_later(0.03, node.netdev_is, "ibs5v0")
-        return await planned(rails, netns_fd)
+        return await planned(attachments, netns_fd)
 
     assert node.run(main).attachments[0].host_ifname == "ibs5v0"
 
 
 def test_plan_without_a_namespace_is_refused(node: Node) -> None:
     with pytest.raises(NotReady, match="has no network namespace any more"):
-        node.run(lambda rails, _: planned(rails, None))
+        node.run(lambda attachments, _: planned(attachments, None))
 
     assert node.state == (None, False)
 
 
-def test_second_plan_of_a_sandbox_is_refused_and_takes_nothing_from_the_first(node: Node) -> None:
+def test_second_plan_of_a_sandbox_is_refused_and_the_first_stays(node: Node) -> None:
     node.run(planned)
 
     with pytest.raises(NotReady, match="still has a record"):
@@ -87,7 +85,7 @@ def test_second_plan_of_a_sandbox_is_refused_and_takes_nothing_from_the_first(no
 
 def test_plan_that_fails_frees_its_vfs(node: Node) -> None:
     with pytest.raises(Unusable, match=f"VF {UNBOUND} has no netdev"):
-        node.run(lambda rails, netns_fd: planned(rails, netns_fd, VF, NO_DRIVER))
+        node.run(lambda attachments, netns_fd: planned(attachments, netns_fd, VF, NO_DRIVER))
 
     assert node.state == (None, False)
     assert node.table.owner(NO_DRIVER) is None
@@ -97,17 +95,17 @@ def test_plan_waits_for_a_vf_whose_sandbox_is_being_taken_down(node: Node) -> No
     dying = Owner("dying", "eth0", "uid-0")
     node.table.claim(VF, dying)
 
-    async def main(rails: Attachments, netns_fd: int) -> Record:
+    async def main(attachments: Attachments, netns_fd: int) -> Record:
         asyncio.get_running_loop().call_later(0.02, node.table.release, VF, dying)
-        return await planned(rails, netns_fd)
+        return await planned(attachments, netns_fd)
 
     assert node.run(main).container_id == "c0ffee"
 
 
 def test_attach_moves_and_configures_and_the_record_stays_planned(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> object:
-        await rails.attach(await planned(rails, netns_fd), netns_fd)
-        return rails.attached(VF)
+    async def main(attachments: Attachments, netns_fd: int) -> object:
+        await attachments.attach(await planned(attachments, netns_fd), netns_fd)
+        return attachments.attached(VF)
 
     assert node.run(main) is None
     assert node.state == ("planned", True)
@@ -115,8 +113,8 @@ def test_attach_moves_and_configures_and_the_record_stays_planned(node: Node) ->
 
 
 def test_attach_without_a_descriptor_is_refused(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> None:
-        await rails.attach(await planned(rails, netns_fd), None)
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        await attachments.attach(await planned(attachments, netns_fd), None)
 
     with pytest.raises(NotReady, match=f"sandbox {KEY} has no network namespace any more"):
         node.run(main)
@@ -141,15 +139,15 @@ def test_mtu_above_the_pfs_is_misconfigured_and_nothing_is_done(node: Node) -> N
 
 
 def test_confirmed_record_says_that_it_is_attached(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> object:
-        await attached(rails, netns_fd)
-        return rails.attached(VF)
+    async def main(attachments: Attachments, netns_fd: int) -> object:
+        await attached(attachments, netns_fd)
+        return attachments.attached(VF)
 
     assert node.run(main) == Owner("c0ffee", "eth0", "uid-1")
     assert node.state == ("attached", True)
 
 
-def test_netdev_that_goes_away_meanwhile_is_for_another_try(node: Node) -> None:
+def test_netdev_that_goes_away_during_attach_is_tried_again(node: Node) -> None:
     node.kernel.refuses = OSError(ENODEV, "move link 31: No such device")
 
     with pytest.raises(NotReady, match="link 31"):
@@ -157,9 +155,9 @@ def test_netdev_that_goes_away_meanwhile_is_for_another_try(node: Node) -> None:
 
 
 def test_attach_that_is_cancelled_ends_only_when_the_kernel_is_done(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> None:
-        record = await planned(rails, netns_fd)
-        attaching = asyncio.create_task(rails.attach(record, netns_fd))
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        record = await planned(attachments, netns_fd)
+        attaching = asyncio.create_task(attachments.attach(record, netns_fd))
         loop = asyncio.get_running_loop()
         begun = asyncio.Event()
 
@@ -182,51 +180,51 @@ def test_attach_that_is_cancelled_ends_only_when_the_kernel_is_done(node: Node) 
 # Detach.
 
 
-async def detached(rails: Attachments, netns_fd: int | None) -> Record:
-    return await rails.detach(rails.record(KEY), netns_fd)
+async def detached(attachments: Attachments, netns_fd: int | None) -> Record:
+    return await attachments.detach(attachments.record(KEY), netns_fd)
 
 
-OUT, NAMED = MoveLinkOut(VF, "ibs5v0"), RenameLink(31, "ibs5v0")
+OUT, RENAMED = MoveLinkOut(VF, "ibs5v0"), RenameLink(31, "ibs5v0")
 
 
 @pytest.mark.parametrize("by", ["descriptor", "record"])
-@pytest.mark.parametrize(("name", "steps"), [("ibs5v0", [OUT]), ("net1", [OUT, NAMED]), ("dev31", [OUT, NAMED])])
-def test_detach_from_a_living_sandbox_always_moves_out_then_names(node: Node, by, name: str, steps) -> None:
+@pytest.mark.parametrize(("name", "steps"), [("ibs5v0", [OUT]), ("net1", [OUT, RENAMED]), ("dev31", [OUT, RENAMED])])
+def test_detach_from_a_living_sandbox_always_moves_out_then_renames(node: Node, by, name: str, steps) -> None:
     node.run(attached)
     node.kernel.steps.clear()
     node.netdev_is(name)
 
-    left = node.run(lambda rails, netns_fd: detached(rails, netns_fd if by == "descriptor" else None))
+    left = node.run(lambda attachments, netns_fd: detached(attachments, netns_fd if by == "descriptor" else None))
 
     assert node.kernel.steps == steps
     assert left.attachments == ()
     assert node.state == ("detaching", False)
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["no descriptor", "another's descriptor"])
-def test_detach_from_a_namespace_that_is_gone_only_names(node: Node, tmp_path: Path, given: bool) -> None:
+@pytest.mark.parametrize("given", [False, True], ids=["no descriptor", "descriptor of another namespace"])
+def test_detach_from_a_namespace_that_is_gone_only_renames(node: Node, tmp_path: Path, given: bool) -> None:
     node.run(attached)
     node.kernel.steps.clear()
     node.netns.rename(tmp_path / "was")
     node.netns.touch()
     node.netdev_is("net1")
 
-    node.run(lambda rails, netns_fd: detached(rails, netns_fd if given else None))
+    node.run(lambda attachments, netns_fd: detached(attachments, netns_fd if given else None))
 
-    assert (node.kernel.steps, node.state) == ([NAMED], ("detaching", False))
+    assert (node.kernel.steps, node.state) == ([RENAMED], ("detaching", False))
 
 
 def test_detach_waits_for_a_netdev_that_is_coming(node: Node) -> None:
     node.run(attached)
     node.netdev_is(None)
 
-    async def main(rails: Attachments, netns_fd: int) -> None:
+    async def main(attachments: Attachments, netns_fd: int) -> None:
         asyncio.get_running_loop().call_later(0.03, node.netdev_is, "net1")
-        await detached(rails, netns_fd)
+        await detached(attachments, netns_fd)
 
     node.run(main)
 
-    assert node.kernel.steps[-1] == NAMED
+    assert node.kernel.steps[-1] == RENAMED
 
 
 @pytest.mark.parametrize("driver", [True, False], ids=["bound", "unbound"])
@@ -266,7 +264,7 @@ def test_detach_may_be_repeated(node: Node) -> None:
     assert (node.kernel.steps, node.state) == ([], ("detaching", False))
 
 
-def test_detach_leaves_alone_what_another_sandbox_has_by_now(node: Node) -> None:
+def test_detach_leaves_alone_a_vf_that_another_sandbox_has_now(node: Node) -> None:
     record = node.run(attached)
     other = Owner("f00", "eth0", "uid-2")
     node.table.release(VF, Owner("c0ffee", "eth0", "uid-1"))
@@ -280,7 +278,7 @@ def test_detach_leaves_alone_what_another_sandbox_has_by_now(node: Node) -> None
     assert (node.kernel.steps, node.table.owner(VF)) == ([], other)
 
 
-def test_vf_that_nobody_owned_is_given_to_nobody_while_it_is_taken_back(node: Node) -> None:
+def test_vf_without_an_owner_is_claimed_while_it_is_taken_back(node: Node) -> None:
     node.run(attached)
     owner, owners = Owner("c0ffee", "eth0", "uid-1"), []
     node.table.release(VF, owner)  # as after a second record of it had it
@@ -302,24 +300,24 @@ def test_detach_of_a_record_of_an_older_boot_enters_no_namespace(node: Node) -> 
     assert (node.kernel.steps, node.state) == ([], ("detaching", False))
 
 
-def test_detach_finds_a_netdev_that_somebody_moved(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detach_finds_a_netdev_that_another_program_moved(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run(attached)
     node.kernel.steps.clear()
     node.netdev_is(None)
 
-    def take_home(steps: tuple[object, ...], strays: object, root: Path) -> None:
+    def move_to_node(steps: tuple[object, ...], found: object, root: Path) -> None:
         node.kernel.detach(steps, None)
         node.netdev_is("net1")
 
-    stray = OrphanNetdev(Netns("/run/netns/x", 4, 7), NET1, None)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: stray})
-    monkeypatch.setattr(orphan_netdevs, "take_home", take_home)
+    orphan = OrphanNetdev(Netns("/run/netns/x", 4, 7), NET1, None)
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: orphan})
+    monkeypatch.setattr(orphan_netdevs, "move_to_node", move_to_node)
     node.run(detached)
 
-    assert node.kernel.steps == [OUT, OUT, NAMED]
+    assert node.kernel.steps == [OUT, OUT, RENAMED]
 
 
-def test_detach_names_a_netdev_that_comes_while_it_is_looked_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detach_renames_a_netdev_that_comes_back_during_the_search(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run(attached)
     node.kernel.steps.clear()
     node.netdev_is(None)
@@ -327,19 +325,19 @@ def test_detach_names_a_netdev_that_comes_while_it_is_looked_for(node: Node, mon
 
     node.run(detached)
 
-    assert node.kernel.steps == [OUT, NAMED]
+    assert node.kernel.steps == [OUT, RENAMED]
 
 
 # CHECK.
 
 
-async def difference(rails: Attachments, netns_fd: int) -> str | None:
-    record = await attached(rails, netns_fd)
+async def difference(attachments: Attachments, netns_fd: int) -> str | None:
+    record = await attached(attachments, netns_fd)
     netns = requests.parse(ENVIRON, CONF, netns_fd).netns
-    return await rails.difference(rails.record(record.key), netns, netns_fd)
+    return await attachments.difference(attachments.record(record.key), netns, netns_fd)
 
 
-NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
+NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
 
 
 @pytest.mark.parametrize(
@@ -347,28 +345,28 @@ NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
     [(NET1, None), (replace(NET1, mtu=1500), "its MTU is 1500"), (None, "is not in the sandbox")],
     ids=["same", "another MTU", "gone"],
 )
-def test_difference_is_what_the_kernel_says_against_the_record(node: Node, monkeypatch, link, says: str | None) -> None:
-    monkeypatch.setattr(rails_module, "link_states", lambda vfs, netns_fd: {VF: link} if link else {})
+def test_difference_compares_the_kernel_with_the_record(node: Node, monkeypatch, link, says: str | None) -> None:
+    monkeypatch.setattr(attachments_module, "link_states", lambda vfs, netns_fd: {VF: link} if link else {})
 
     found = node.run(difference)
 
     assert found is None if says is None else says in found
 
 
-def test_difference_of_a_namespace_that_is_gone_is_told_without_a_look_into_it(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> str | None:
-        record = await attached(rails, netns_fd)
-        return await rails.difference(rails.record(record.key), None, None)
+def test_difference_of_a_namespace_that_is_gone_is_reported_without_opening_it(node: Node) -> None:
+    async def main(attachments: Attachments, netns_fd: int) -> str | None:
+        record = await attached(attachments, netns_fd)
+        return await attachments.difference(attachments.record(record.key), None, None)
 
     assert "is gone" in node.run(main)
 
 
 def test_difference_names_an_rdma_device_that_is_gone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unbound(vfs: object, netns_fd: int) -> dict[PciAddress, LinkState]:
+    def unbound(vfs: object, netns_fd: int) -> dict[PciAddress, SandboxLink]:
         shutil.rmtree(node.tree.devices / AT_HOME / "infiniband")
         return {VF: NET1}
 
-    monkeypatch.setattr(rails_module, "link_states", unbound)
+    monkeypatch.setattr(attachments_module, "link_states", unbound)
 
     assert "its RDMA device is missing" in node.run(difference)
 
@@ -383,34 +381,36 @@ def annotated(**annotations: str) -> bytes:
 
 def test_network_is_chosen_before_anything_is_claimed(node: Node) -> None:
     with pytest.raises(NotPermitted, match="may not use network 'fast'"):
-        node.run(lambda rails, netns_fd: planned(rails, netns_fd, conf=annotated(network="fast")))
+        node.run(lambda attachments, netns_fd: planned(attachments, netns_fd, conf=annotated(network="fast")))
 
     assert node.state == (None, False)
 
 
-def test_record_names_the_network_and_how_its_ipam_plugin_is_called(node: Node) -> None:
+def test_record_has_the_network_and_the_configuration_of_its_ipam_plugin(node: Node) -> None:
     node.network = replace(node.network, ipam=PluginIpam({"type": "host-local"}))
 
     record = node.run(planned)
 
     conf = {"cniVersion": "1.0.0", "name": "railnet-default", "type": "railnet", "ipam": {"type": "host-local"}}
-    assert (record.network, record.ipam) == ("default", Ipam(conf, ("net1",), "/opt/cni/bin"))
+    assert (record.network, record.ipam) == ("default", RecordedIpam(conf, ("net1",), "/opt/cni/bin"))
 
 
-def test_what_an_ipam_plugin_gave_is_written_down_and_applied(node: Node) -> None:
+def test_addresses_of_an_ipam_plugin_are_recorded_and_configured(node: Node) -> None:
     address, route = ip_interface("10.61.0.2/24"), Route(ip_network("10.0.0.0/8"), None)
 
-    async def main(rails: Attachments, netns_fd: int) -> None:
-        record = rails.address(await planned(rails, netns_fd), {"net1": Given((address,), (route,))})
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        record = attachments.record_addresses(
+            await planned(attachments, netns_fd), {"net1": Given((address,), (route,))}
+        )
         assert node.journal.get(KEY) == record
-        await rails.attach(record, netns_fd)
+        await attachments.attach(record, netns_fd)
 
     node.run(main)
 
     assert node.kernel.steps[-1] == ConfigureLink("net1", (address,), (route,))
 
 
-def test_port_in_the_networks_partition_is_taken(node: Node) -> None:
+def test_port_in_the_networks_partition_is_usable(node: Node) -> None:
     node.network = replace(node.network, pkey=0x8001)
     node.pkeys_are("0xffff", "0x8001")
 
@@ -433,7 +433,9 @@ def test_port_outside_the_networks_partition_is_unusable(node: Node, pkeys: list
         node.run(attached)
 
 
-def test_cards_firmware_is_not_asked_by_the_event_loops_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_firmware_commands_are_not_sent_from_the_event_loops_thread(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[threading.Thread] = []
 
     def port(self: Sysfs, vf: PciAddress) -> Port:
@@ -452,10 +454,10 @@ def test_partition_that_comes_within_the_wait_is_enough(node: Node) -> None:
     node.network = replace(node.network, pkey=0x8001, wait=10.0)
     node.pkeys_are("0xffff")
 
-    async def main(rails: Attachments, netns_fd: int) -> None:
+    async def main(attachments: Attachments, netns_fd: int) -> None:
         loop, moved = asyncio.get_running_loop(), asyncio.Event()
         node.kernel.then = lambda: loop.call_soon_threadsafe(moved.set)  # type: ignore[assignment]
-        attaching = asyncio.create_task(attached(rails, netns_fd))
+        attaching = asyncio.create_task(attached(attachments, netns_fd))
         await moved.wait()
         node.pkeys_are("0x8001")
         await attaching

@@ -1,4 +1,4 @@
-"""Who gets a VF that somebody still has."""
+"""Claims of a VF that another sandbox still has."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -51,14 +51,14 @@ def test_two_sandboxes_that_wait_for_one_vf_do_not_wake_each_other(node: Node) -
     assert node.changes == 0
 
 
-def test_wait_that_is_over_says_who_still_has_what_and_leaves_nothing_claimed(node: Node) -> None:
+def test_claim_that_times_out_names_the_owners_and_claims_nothing(node: Node) -> None:
     with pytest.raises(NotReady, match=f"taken down: {BUSY} by dying; kubelet tries again"):
         node.run(lambda claims: claims.claim((FIRST, BUSY), ONE), 0.05)
 
     assert node.owners(FIRST, BUSY) == [None, DYING]
 
 
-def test_of_two_that_wait_the_first_gets_the_vf_and_the_other_waits_for_that_one(node: Node) -> None:
+def test_first_of_two_waiting_claims_gets_the_vf_and_the_second_waits_for_it(node: Node) -> None:
     async def main(claims: Claims) -> list[Owner | None]:
         one = asyncio.create_task(claims.claim((BUSY,), ONE))
         other = asyncio.create_task(claims.claim((BUSY,), OTHER))
@@ -74,7 +74,7 @@ def test_of_two_that_wait_the_first_gets_the_vf_and_the_other_waits_for_that_one
     assert node.owners(BUSY) == [OTHER]
 
 
-def test_claim_that_is_cancelled_while_it_waits_leaves_nothing_behind(node: Node) -> None:
+def test_claim_that_is_cancelled_while_it_waits_claims_nothing(node: Node) -> None:
     async def main(claims: Claims) -> None:
         waiting = asyncio.create_task(claims.claim((FIRST, BUSY), ONE))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Announcements: when they are made, how often, and what ends them."""
+"""Announcements of addresses: when they are made, how often, and what ends them."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 
 from cni.attachment import gratuitous_arp
 from cni.attachment.attachments import Attachments
-from tests.cni.railway import KEY, Node, a_node, attached
+from tests.cni.attachment_node import KEY, Node, a_node, attached
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 class Wire:
-    """A link that has a carrier from the `carrier_at`-th look on; notes what was announced."""
+    """A link that has a carrier from the `carrier_at`-th look on; notes the announcements."""
 
     def __init__(self, carrier_at: int = 1, then: Callable[[], None] = lambda: None) -> None:
         self.looks = 0
@@ -44,12 +44,12 @@ def announcing(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
         monkeypatch.setattr(gratuitous_arp, "announce", wire.announce)
         monkeypatch.setattr(gratuitous_arp, "_LOOK_SECONDS", 0.001)
 
-        async def main(rails: Attachments, netns_fd: int) -> None:
-            record = await attached(rails, netns_fd)
+        async def main(attachments: Attachments, netns_fd: int) -> None:
+            record = await attached(attachments, netns_fd)
             given = tuple(map(ip_interface, addresses or ("10.56.3.1/16", "2001:db8::1/64")))
             (one,) = record.attachments
-            rails.announce(replace(record, attachments=(replace(one, addresses=given),)))
-            await asyncio.wait(tuple(rails._announcements._running))
+            attachments.announce(replace(record, attachments=(replace(one, addresses=given),)))
+            await asyncio.wait(tuple(attachments._announcements._running))
 
         node.run(main)
 
@@ -89,10 +89,10 @@ def test_announcing_ends_when_no_carrier_comes(announcing: Callable[..., None]) 
     assert wire.announced == []
 
 
-def test_refused_announcement_is_told_and_ends_it(announcing: Callable[..., None], caplog) -> None:
+def test_refused_announcement_is_logged_and_ends_it(announcing: Callable[..., None], caplog) -> None:
     def refuse() -> None:
         raise OSError(19, "No such device")
 
     announcing(Wire(1, refuse))
 
-    assert "its neighbours were not told" in caplog.text
+    assert "were not announced to its neighbours" in caplog.text

@@ -1,4 +1,4 @@
-"""IPAM plugins for rails: what they are asked, and what is understood of their answers."""
+"""IPAM plugins for rails: how they are run, and what is parsed of their results."""
 
 import json
 from ipaddress import ip_address, ip_interface, ip_network
@@ -8,9 +8,9 @@ import pytest
 from cni.attachment import ipam_plugin
 from cni.host.chain import Output
 from cni.host.errors import CniError, NotExecuted
-from tests.cni.host.runner import Runner, printed
+from tests.cni.host.fake_runner import Runner, printed
 from vf.network import PluginIpam
-from vf.record import Ipam
+from vf.record import RecordedIpam
 from vf.steps import Given, Route
 
 CONF = {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}
@@ -18,11 +18,11 @@ IPAM = ipam_plugin.as_recorded("fast", PluginIpam(CONF), "0.4.0", ("net1", "net2
 FAILED = Output(1 << 8, b'{"code": 100, "msg": "no range has a free address"}', b"")
 
 
-def added(answer: object, of: Ipam = IPAM) -> dict[str, Given]:
+def added(answer: object, of: RecordedIpam = IPAM) -> dict[str, Given]:
     return Runner({("host-local", "ADD"): printed(answer)}).drive(ipam_plugin.add(of))
 
 
-def test_plugin_is_asked_for_each_interface_with_a_network_name_that_is_not_the_primarys() -> None:
+def test_plugin_is_run_for_each_interface_with_a_network_name_that_is_not_the_primarys() -> None:
     runner = Runner({("host-local", "ADD"): printed({"ips": []})})
 
     runner.drive(ipam_plugin.add(IPAM))
@@ -37,7 +37,7 @@ def test_plugin_is_asked_for_each_interface_with_a_network_name_that_is_not_the_
     }
 
 
-def test_addresses_and_routes_are_understood() -> None:
+def test_addresses_and_routes_are_parsed() -> None:
     answer = {
         "ips": [
             {"version": "4", "address": "10.61.0.2/24", "gateway": "10.61.0.1"},
@@ -79,7 +79,7 @@ def test_addresses_and_routes_are_understood() -> None:
     ],
     ids=json.dumps,
 )
-def test_rubbish_is_told_with_the_plugins_name(answer: object) -> None:
+def test_output_that_is_no_result_is_reported_with_the_plugins_name(answer: object) -> None:
     with pytest.raises(CniError, match="IPAM plugin 'host-local' printed a result without usable 'ips'") as raised:
         added(answer)
 
@@ -87,7 +87,7 @@ def test_rubbish_is_told_with_the_plugins_name(answer: object) -> None:
     assert json.loads(raised.value.details) == answer
 
 
-def test_plugins_own_error_passes() -> None:
+def test_plugins_own_error_is_raised() -> None:
     with pytest.raises(CniError, match="no range has a free address") as raised:
         Runner({("host-local", "ADD"): FAILED}).drive(ipam_plugin.add(IPAM))
 
@@ -107,7 +107,7 @@ def test_plugin_that_goes_away_between_two_interfaces_has_something_to_undo(ther
     assert isinstance(raised.value, NotExecuted) is not undone
 
 
-def test_delete_tries_every_interface_then_tells_the_first_failure() -> None:
+def test_delete_runs_for_every_interface_then_raises_the_first_failure() -> None:
     runner = Runner({("host-local", "DEL"): FAILED})
 
     with pytest.raises(CniError, match="no range has a free address"):

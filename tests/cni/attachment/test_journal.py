@@ -1,4 +1,4 @@
-"""The journal: memory and disk are the same, and what cannot be read is kept aside."""
+"""The journal: memory and disk are the same, and an unreadable record is moved to quarantine."""
 
 import logging
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 
 from cni.attachment.journal import Journal
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment
-from vf.record import Trace, decode, encode
+from vf.record import LostRecord, decode, encode
 
 RECORD = a_record(an_attachment(addresses=(ip_interface("10.56.3.1/16"), ip_interface("fd56::1/64"))))
 OTHER = a_record(
@@ -30,7 +30,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_journal_makes_its_folders_for_root_alone(folder: Path) -> None:
+def test_journal_makes_its_folders_with_access_for_root_alone(folder: Path) -> None:
     a_journal(folder)
 
     assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent / "quarantine")] == [0o700, 0o700]
@@ -63,7 +63,7 @@ def test_write_replaces_the_record_of_the_same_sandbox(folder: Path) -> None:
     assert journal.get("c0ffee@eth0") == a_journal(folder).get("c0ffee@eth0") == replace(RECORD, stage="attached")
 
 
-def test_remove_forgets_in_memory_and_on_disk(folder: Path) -> None:
+def test_remove_removes_in_memory_and_on_disk(folder: Path) -> None:
     journal = a_journal(folder)
     journal.write(RECORD)
 
@@ -72,11 +72,11 @@ def test_remove_forgets_in_memory_and_on_disk(folder: Path) -> None:
     assert (list(journal.records()), files(folder)) == ([], [])
 
 
-def test_remove_of_what_is_not_there_is_fine(folder: Path) -> None:
+def test_remove_of_a_removed_record_does_nothing(folder: Path) -> None:
     a_journal(folder).remove(RECORD)
 
 
-def test_get_finds_nothing_of_an_unknown_sandbox(folder: Path) -> None:
+def test_get_finds_no_record_of_an_unknown_sandbox(folder: Path) -> None:
     assert a_journal(folder).get("c0ffee@eth0") is None
 
 
@@ -95,7 +95,7 @@ def test_memory_is_as_before_when_the_disk_refuses(folder: Path) -> None:
     [b"", encode(RECORD)[:-20], encode(RECORD).replace(b"planned", b"attached"), b"\0" * 4096],
     ids=["empty", "truncated", "changed", "zeros"],
 )
-def test_record_that_cannot_be_read_is_kept_aside(folder: Path, caplog, content: bytes) -> None:
+def test_unreadable_record_is_moved_to_quarantine(folder: Path, caplog, content: bytes) -> None:
     a_journal(folder).write(OTHER)
     (folder / "c0ffee@eth0.json").write_bytes(content)
 
@@ -108,7 +108,7 @@ def test_record_that_cannot_be_read_is_kept_aside(folder: Path, caplog, content:
     assert "c0ffee@eth0.json cannot be read" in caplog.text
 
 
-def test_copy_of_a_record_is_kept_aside_and_the_record_stays(folder: Path) -> None:
+def test_copy_of_a_record_is_moved_to_quarantine_and_the_record_stays(folder: Path) -> None:
     a_journal(folder).write(RECORD)
     copy = folder / "c0ffee@eth0-before.json"
     copy.write_bytes((folder / "c0ffee@eth0.json").read_bytes())
@@ -144,7 +144,7 @@ def test_holder_is_the_record_with_the_vf(folder: Path, vf, key: str) -> None:
     assert journal.holder(vf).key == key
 
 
-def test_holder_of_a_free_vf_is_nobody(folder: Path) -> None:
+def test_free_vf_has_no_holder(folder: Path) -> None:
     journal = a_journal(folder)
     journal.write(RECORD)
 
@@ -168,24 +168,24 @@ def test_addresses_are_free_again_when_the_record_is_gone(folder: Path) -> None:
     assert journal.addresses() == frozenset()
 
 
-def test_traces_say_whose_the_unreadable_records_are_over_every_restart(folder: Path) -> None:
+def test_lost_records_name_the_sandboxes_of_unreadable_records_over_every_restart(folder: Path) -> None:
     a_journal(folder)
     (folder / "c0ffee@eth0.json").write_bytes(encode(RECORD)[:-20])
 
-    first, second = a_journal(folder).traces, a_journal(folder).traces
+    first, second = a_journal(folder).lost_records, a_journal(folder).lost_records
 
-    assert first == second == (Trace("c0ffee", "eth0", RECORD.netns, RECORD.pod),)
+    assert first == second == (LostRecord("c0ffee", "eth0", RECORD.netns, RECORD.pod),)
 
 
-def test_quarantined_file_without_a_sandboxs_name_is_no_trace(folder: Path) -> None:
+def test_file_in_quarantine_whose_name_is_no_container_id_is_no_lost_record(folder: Path) -> None:
     a_journal(folder)
     (folder.parent / "quarantine/README").touch()
 
-    assert a_journal(folder).traces == ()
+    assert a_journal(folder).lost_records == ()
 
 
-def test_folder_that_somebody_made_in_the_quarantine_is_no_trace(folder: Path) -> None:
+def test_folder_in_quarantine_is_no_lost_record(folder: Path) -> None:
     a_journal(folder)
     (folder.parent / "quarantine/looked-at").mkdir()
 
-    assert a_journal(folder).traces == ()
+    assert a_journal(folder).lost_records == ()

@@ -1,4 +1,4 @@
-"""Addresses for net1, from flannel's file and the journal."""
+"""Addresses for rails, from flannel's file and the journal."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -59,7 +59,7 @@ def routes(of: Network, journal: Journal, vfs: list[PciAddress], node: Inventory
     return [found[vf].routes for vf in vfs]
 
 
-def test_each_rail_gives_from_its_own_prefix(tmp_path: Path, journal: Journal) -> None:
+def test_each_rail_has_addresses_of_its_own_prefix(tmp_path: Path, journal: Journal) -> None:
     # The builder's VFs have the indexes 3 and 2 on rail 0, and 1 and 0 on rail 1.
     assert given(slices(tmp_path), journal, ALL) == [
         "10.56.1.132/17",
@@ -76,7 +76,7 @@ def test_other_rails_are_reached_through_the_first_link(tmp_path: Path, journal:
     assert routes(slices(tmp_path), journal, [ALL[0], ALL[2]]) == [to_all, ()]
 
 
-def test_there_is_no_route_where_there_is_no_other_rail(tmp_path: Path, journal: Journal) -> None:
+def test_there_is_no_route_if_there_is_no_other_rail(tmp_path: Path, journal: Journal) -> None:
     one_rail = Inventory(NODE.pfs[:1])
 
     assert routes(slices(tmp_path), journal, ALL[:2], one_rail) == [(), ()]
@@ -88,7 +88,7 @@ def test_other_rails_may_be_other_nodes_alone(tmp_path: Path, journal: Journal) 
     assert routes(of_two, journal, ALL[:1], Inventory(NODE.pfs[:1])) == [(Route(RANGE, None),)]
 
 
-def test_vf_keeps_its_address_when_nobody_else_has_it(tmp_path: Path, journal: Journal) -> None:
+def test_vf_gets_the_same_address_again_while_it_is_free(tmp_path: Path, journal: Journal) -> None:
     addresses = slices(tmp_path)
 
     assert given(addresses, journal, ALL[:1]) == given(addresses, journal, ALL[:1])
@@ -107,7 +107,7 @@ def test_vfs_of_one_sandbox_do_not_share_an_address(tmp_path: Path, journal: Jou
     assert given(slices(tmp_path), journal, [vf.address for vf in vfs], node) == ["10.56.3.1/16", "10.56.3.2/16"]
 
 
-def test_lease_is_read_anew_for_each_request(tmp_path: Path, journal: Journal) -> None:
+def test_lease_is_read_again_for_each_request(tmp_path: Path, journal: Journal) -> None:
     addresses = slices(tmp_path)
     slices(tmp_path, subnet="10.244.5.1/24")
 
@@ -137,11 +137,11 @@ def test_there_is_no_address_when_flannels_file_is_odd(tmp_path, journal, conten
         given(addresses, journal, ALL)
 
 
-def test_check_is_content_when_every_vf_can_have_an_address(tmp_path: Path) -> None:
+def test_check_passes_when_every_vf_can_have_an_address(tmp_path: Path) -> None:
     slices(tmp_path, ip_network("10.56.0.0/21")).check(NODE)
 
 
-def test_check_refuses_fewer_addresses_than_vfs_with_the_arithmetic(tmp_path: Path) -> None:
+def test_check_refuses_fewer_addresses_than_vfs_with_the_numbers(tmp_path: Path) -> None:
     three = a_pf(*(a_vf(f"0000:83:00.{number}", number) for number in (1, 2, 3)), address="0000:83:00.0")
 
     with pytest.raises(Misconfigured) as raised:
@@ -156,13 +156,13 @@ def test_check_refuses_fewer_addresses_than_vfs_with_the_arithmetic(tmp_path: Pa
 @pytest.mark.parametrize(
     "ipam", [SliceIpam(ip_network("10.56.0.0/21")), SliceIpam(RANGE, rails=1)], ids=["too many VFs", "a rail too many"]
 )
-def test_check_asks_nothing_of_a_card_whose_vfs_no_pod_may_have(tmp_path: Path, ipam: Ipam) -> None:
+def test_check_needs_no_addresses_for_a_card_whose_vfs_no_pool_offers(tmp_path: Path, ipam: Ipam) -> None:
     three = a_pf(*(a_vf(f"0000:83:00.{number}", number) for number in (1, 2, 3)), address="0000:83:00.0")
 
     Network(tmp_path, ipam).check(Inventory((NODE.pfs[0], three)), of=ALL[:2])
 
 
-def test_check_needs_no_lease_where_there_is_no_pf(tmp_path: Path) -> None:
+def test_check_needs_no_lease_if_there_is_no_pf(tmp_path: Path) -> None:
     network = slices(tmp_path)
     (tmp_path / "subnet.env").unlink()
 
@@ -181,7 +181,7 @@ def test_more_rails_than_the_configured_number_are_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ipam", [NoIpam(), PluginIpam({"type": "host-local"})], ids=["none", "plugin"])
-def test_networks_without_addresses_of_ours_give_none_and_need_no_lease(tmp_path, journal, ipam: Ipam) -> None:
+def test_networks_without_local_addresses_give_none_and_need_no_lease(tmp_path, journal, ipam: Ipam) -> None:
     network = Network(tmp_path, ipam)
     (tmp_path / "subnet.env").unlink()
 

@@ -13,7 +13,7 @@ from cni.host.errors import (
     CniError,
     DelegateError,
 )
-from tests.cni.host.runner import Runner, a_primary, printed
+from tests.cni.host.fake_runner import Runner, a_primary, printed
 
 MAPPINGS = {"portMappings": [{"hostPort": 80, "containerPort": 8080}]}
 PORTMAP = {"type": "portmap", "capabilities": {"portMappings": True}}
@@ -339,7 +339,7 @@ def test_disable_check_in_a_single_plugins_configuration_means_nothing() -> None
     assert not single.disable_check
 
 
-def test_check_asks_nothing_of_a_primary_whose_version_has_none() -> None:
+def test_check_runs_no_plugin_of_a_primary_whose_version_has_no_check() -> None:
     runner = Runner()
 
     runner.drive(check(a_primary("bridge", cniVersion="0.3.1"), {}, PREVIOUS))
@@ -347,7 +347,7 @@ def test_check_asks_nothing_of_a_primary_whose_version_has_none() -> None:
     assert runner.calls == []
 
 
-# A result that the runtime hands back in its request's version.
+# A result that the runtime passes in its request's version.
 
 NEWER = {
     "cniVersion": "1.1.0",
@@ -394,7 +394,7 @@ def test_status_and_gc_ask_every_plugin_in_order(verb, command: str) -> None:
 
 @pytest.mark.parametrize(("verb", "command"), VERBS)
 @pytest.mark.parametrize("version", ["0.3.1", "1.0.0"])
-def test_status_and_gc_ask_nothing_of_a_primary_whose_version_has_none(verb, command: str, version: str) -> None:
+def test_status_and_gc_run_no_plugin_of_a_primary_whose_version_has_neither(verb, command: str, version: str) -> None:
     runner = Runner()
 
     runner.drive(verb(newest("bridge", cniVersion=version)))
@@ -410,7 +410,7 @@ def test_gc_passes_name_and_list_on_as_they_are() -> None:
     assert runner.conf("GC bridge") == {"type": "bridge", "name": "n", "cniVersion": "1.1.0", **LIST}
 
 
-def test_gc_of_a_primary_whose_author_disabled_it_asks_nothing() -> None:
+def test_gc_of_a_primary_that_disables_it_runs_no_plugin() -> None:
     runner = Runner()
 
     runner.drive(collect(newest("bridge", disableGC=True), LIST))

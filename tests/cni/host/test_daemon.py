@@ -1,4 +1,4 @@
-"""The executable's side of the socket, against a daemon that says what it is told to."""
+"""The executable's end of the socket, against a fake daemon."""
 
 import _socket
 import errno
@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from cni.host import daemon, frames, lock
-from cni.host.daemon import Lost, Silent, ask
+from cni.host.daemon import NoDaemon, RequestLost, ask
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.host.lock import Lock
-from tests.cni.host.plugins import a_plugin, an_environment
+from tests.cni.host.shell_plugins import a_plugin, an_environment
+from tests.waiting import until
 
 DONE = frames.frame(frames.DONE, b"\0" + frames.blobs(b"{}"))
 HELLO = frames.frame(frames.HELLO, frames.u32(5000))
@@ -108,7 +109,7 @@ def test_daemon_is_silent_when_no_whole_hello_comes(executable: Executable, sent
     executable.peer.close() if ends else None
 
     started = time.monotonic()
-    with pytest.raises(Silent, match="no HELLO"):
+    with pytest.raises(NoDaemon, match="no HELLO"):
         executable.hello()
 
     assert time.monotonic() - started < 15
@@ -201,8 +202,7 @@ def test_kill_ends_the_plugin_and_its_output_is_sent(executable: Executable, tmp
 
     def play(peer: Peer) -> object:
         peer.execute("slow")
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.01)
+        until((tmp_path / "begun").exists, 20, "the plugin has begun")
         peer.send(frames.frame(frames.KILL, frames.u32(7)))
         output = peer.output()
         peer.send(DONE)
@@ -213,7 +213,7 @@ def test_kill_ends_the_plugin_and_its_output_is_sent(executable: Executable, tmp
     assert executable.played == (frames.u32(7), 9, [b"begun\n", b""])
 
 
-def test_kill_reaches_who_still_waits_for_the_lock(executable: Executable, tmp_path: Path) -> None:
+def test_kill_ends_the_wait_for_the_lock(executable: Executable, tmp_path: Path) -> None:
     executable.holds_behind_another(f"{tmp_path}/lock")
     a_plugin(tmp_path, "slow", f"touch {tmp_path}/begun")
 
@@ -254,7 +254,7 @@ def test_daemon_is_lost_when_it_goes_away(executable: Executable, tmp_path: Path
     a_plugin(tmp_path, "slow", "exec sleep 60")
     started = time.monotonic()
 
-    with pytest.raises(Lost, match="Railnet's daemon went away while it served this request") as raised:
+    with pytest.raises(RequestLost, match="Railnet's daemon went away while it served this request") as raised:
         executable.serve(play, tmp_path)
 
     assert raised.value.code == TRY_AGAIN
@@ -262,7 +262,7 @@ def test_daemon_is_lost_when_it_goes_away(executable: Executable, tmp_path: Path
 
 
 def test_daemon_is_lost_when_it_falls_silent(executable: Executable, tmp_path: Path) -> None:
-    with pytest.raises(Lost, match="fell silent"):
+    with pytest.raises(RequestLost, match="fell silent"):
         executable.serve(lambda _: None, tmp_path, seconds=0.2)
 
 
@@ -285,18 +285,18 @@ def test_frame_that_makes_no_sense_is_refused(executable: Executable, tmp_path: 
 def test_ask_finds_no_daemon_when_there_is_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
 
-    with pytest.raises(Silent, match=r"cni\.sock: No such file"):
+    with pytest.raises(NoDaemon, match=r"cni\.sock: No such file"):
         ask(an_environment(tmp_path), b"{}", -1, Lock(""))
 
 
-def test_ask_finds_no_daemon_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ask_finds_no_daemon_when_no_process_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(f"{tmp_path}/cni.sock")
 
-    with pytest.raises(Silent, match="refused"):
+    with pytest.raises(NoDaemon, match="refused"):
         ask(an_environment(tmp_path), b"{}", -1, Lock(""))
 
 
 def test_lost_is_an_error_a_runtime_understands() -> None:
-    assert isinstance(Lost("x"), CniError)
+    assert isinstance(RequestLost("x"), CniError)

@@ -10,17 +10,16 @@ import pytest
 
 from cni.host import frames
 from cni.host.delegate import Delegate, find
-from tests.cni.host.plugins import a_plugin, descriptors
+from kernel.waiting import block_until
+from tests.cni.host.shell_plugins import a_plugin, descriptors
+from tests.waiting import until
 
 ENVIRON = {b"PATH": b"/usr/bin:/bin"}
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process is alive a while later; one that nobody has reaped yet is not."""
-    give_up = time.monotonic() + 20
-    while state(pid) not in "ZX" and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return state(pid) not in "ZX"
+    """Tell whether a process still lives after a while; a zombie does not."""
+    return not block_until(lambda: state(pid) in "ZX", 20, 0.02)
 
 
 def state(pid: int) -> str:
@@ -103,8 +102,7 @@ def test_delegate_is_ended_with_its_children_when_it_takes_too_long(tmp_path: Pa
     executable = a_plugin(tmp_path, "p", f"sleep 600 & echo $! > {tmp_path}/child; echo begun; touch {begun}; wait")
 
     delegate = Delegate(executable, ENVIRON, b"")
-    while not begun.exists():
-        time.sleep(0.01)
+    until(begun.exists, 20, "the plugin has begun")
     in_time = delegate.wait(time.monotonic() + 0.1)
 
     assert (in_time, delegate.end(), bytes(delegate.stdout)) == (False, 9, b"begun\n")
@@ -136,7 +134,7 @@ def test_wait_returns_when_there_is_something_to_read_elsewhere(tmp_path: Path) 
 
 
 def test_delegate_that_cannot_be_waited_for_is_ended_and_has_begun_all_the_same(tmp_path: Path, monkeypatch) -> None:
-    """What it did until then is undone by whoever is told that it died; one that was never executed has done nothing."""
+    """It counts as one that died, so its work is undone; a delegate that was not executed has done nothing."""
     pids = []
 
     def refuse(pid: int) -> int:

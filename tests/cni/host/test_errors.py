@@ -26,7 +26,7 @@ def test_delegates_error_is_its_own_bytes_in_its_own_version() -> None:
     assert DelegateError("flannel", 11, "x", raw).stdout("1.1.0") == raw
 
 
-def test_error_is_told_in_short_whatever_others_have_written() -> None:
+def test_long_messages_are_shortened() -> None:
     error = CniError(7, "x" * 100_000, "\0" * 100_000)
 
     assert len(error.stdout()) < 20_000

@@ -7,7 +7,7 @@ import pytest
 
 from cni.host import flannel
 from cni.host.delegate import Delegate
-from tests.cni.host.plugins import a_plugin
+from tests.cni.host.shell_plugins import a_plugin
 
 STATE = b'{"type": "bridge", "name": "cbr0"}'
 
@@ -71,7 +71,7 @@ def test_nothing_is_left_of_a_del_that_succeeded(node: Node) -> None:
     assert names(node) == []
 
 
-def test_next_del_finds_the_state_that_was_lost_with_whoever_kept_it(node: Node) -> None:
+def test_next_del_finds_the_state_although_the_executable_that_kept_it_was_killed(node: Node) -> None:
     node.run("rm c0ffee; exit 1", end=False)  # its executable is killed before it sees the failure
     assert names(node) == [".c0ffee.railnet"]
 
@@ -123,5 +123,5 @@ def test_another_plugins_files_are_not_touched(node: Node) -> None:
 
 
 def test_second_name_tells_its_container() -> None:
-    assert flannel.container_of(flannel.kept_name("c0ffee")) == "c0ffee"
+    assert flannel.container_of(flannel.second_name("c0ffee")) == "c0ffee"
     assert flannel.container_of("c0ffee") is None

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cni.host import json_text
+from cni.host.errors import CONFIGURATION, CniError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 VALUES = st.recursive(
@@ -69,3 +70,10 @@ def test_module_imports_no_regular_expressions() -> None:
     done = subprocess.run(["/usr/bin/python3", "-ISE", "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_load_object_raises_the_code_it_is_given() -> None:
+    with pytest.raises(CniError, match="a file is not JSON") as raised:
+        json_text.load_object(b"", "a file", CONFIGURATION)
+
+    assert raised.value.code == CONFIGURATION

@@ -1,13 +1,11 @@
-"""The lock of one container's attachment: exclusive, inherited, and gone with its last holder."""
+"""The lock of one container's attachment: exclusive, inherited, and removed by its last holder."""
 
-import fcntl
 import os
 import posix
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import pytest
 
 from cni.host import lock
 from cni.host.errors import TRY_AGAIN, CniError
-from tests.cni.host.plugins import descriptors
+from kernel.waiting import block_until
+from tests.cni.host.shell_plugins import descriptors
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -47,18 +46,6 @@ def test_locks_of_two_containers_do_not_meet(tmp_path: Path) -> None:
     assert len(set(fds)) == 2
     lock.remove(f"{tmp_path}/a", fds[0])
     lock.remove(f"{tmp_path}/b", fds[1])
-
-
-def test_shared_locks_meet_and_keep_an_exclusive_one_out(tmp_path: Path) -> None:
-    path = f"{tmp_path}/a"
-    first, second = (lock.acquire(path, fcntl.LOCK_SH, 0) for _ in range(2))
-
-    with pytest.raises(CniError):
-        lock.acquire(path, wait_seconds=0)
-
-    os.close(first)
-    os.close(second)
-    os.close(lock.acquire(path, wait_seconds=0))
 
 
 def test_remove_deletes_the_file_and_closes_the_descriptor(tmp_path: Path) -> None:
@@ -95,7 +82,7 @@ def test_lock_is_held_until_a_child_that_inherited_it_has_ended(tmp_path: Path) 
 
 
 def killed_with_a_delegate_left(path: str, script: str) -> tuple[subprocess.Popen[bytes], int]:
-    """Have a process take the lock, start a delegate and be killed; gives the delegate's process id."""
+    """Start a process that takes the lock and starts a delegate. Return the process, and the delegate's id."""
     code = (
         f"import sys, posix; sys.path.insert(0, {str(REPOSITORY)!r})\n"
         f"from cni.host import lock; held = lock.Lock({path!r}); held.take()\n"
@@ -112,7 +99,7 @@ def kill(executable: subprocess.Popen[bytes]) -> None:
     executable.stdout.close()
 
 
-def test_delegates_that_hang_without_their_executable_are_ended(tmp_path: Path, monkeypatch) -> None:
+def test_orphaned_delegates_that_hang_are_ended(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lock, "_ORPHAN_SECONDS", 0.05)
     path = f"{tmp_path}/a"
     executable, delegate = killed_with_a_delegate_left(path, "sleep 3600 & exec sleep 3600")
@@ -124,7 +111,7 @@ def test_delegates_that_hang_without_their_executable_are_ended(tmp_path: Path, 
     lock.remove(path, fd)
 
 
-def test_who_does_not_wait_for_delegates_without_their_executable_gets_the_lock_the_next_time(tmp_path: Path) -> None:
+def test_request_that_cannot_wait_ends_orphaned_delegates_for_the_next_one(tmp_path: Path) -> None:
     path = f"{tmp_path}/a"
     executable, delegate = killed_with_a_delegate_left(path, "exec sleep 3600")
     kill(executable)
@@ -168,8 +155,8 @@ def test_delegates_whose_executable_closes_something_just_now_are_left_alone(tmp
     assert alive
 
 
-def test_process_that_has_let_go_of_the_lock_since_it_was_looked_at_is_left_alone(tmp_path: Path, monkeypatch) -> None:
-    """As one that has the number of a delegate that has ended meanwhile."""
+def test_process_that_has_closed_the_lock_meanwhile_is_left_alone(tmp_path: Path, monkeypatch) -> None:
+    """It stands for a process that has the number of a delegate that has ended meanwhile."""
     path = f"{tmp_path}/a"
     lets_go = (
         "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: os.close(3)); [signal.pause() for _ in range(9)]"
@@ -196,7 +183,7 @@ def test_process_that_has_let_go_of_the_lock_since_it_was_looked_at_is_left_alon
     assert alive
 
 
-def test_nobodys_open_file_is_asked_for_its_facts_since_its_server_may_be_gone(tmp_path: Path, monkeypatch) -> None:
+def test_open_files_of_other_processes_are_not_read_since_their_server_may_be_gone(tmp_path: Path, monkeypatch) -> None:
     path = f"{tmp_path}/a"
     executable, _ = killed_with_a_delegate_left(path, "exec sleep 3600")
     kill(executable)
@@ -212,7 +199,7 @@ def test_nobodys_open_file_is_asked_for_its_facts_since_its_server_may_be_gone(t
     lock.remove(path, lock.acquire(path, wait_seconds=20))
 
 
-def test_who_only_waits_for_a_lock_is_not_ended_with_the_delegates(tmp_path: Path, monkeypatch) -> None:
+def test_process_that_only_waits_for_a_lock_is_not_ended_with_the_delegates(tmp_path: Path, monkeypatch) -> None:
     path = f"{tmp_path}/a"
     executable, _ = killed_with_a_delegate_left(path, "exec sleep 3600")
     with (
@@ -252,7 +239,7 @@ def test_lock_is_taken_once_and_gone_when_released(tmp_path: Path) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether a process that is not this one's child has ended; who reaps it may take its time."""
+    """Tell whether a process that is no child of this one has ended; its reaper may take a while."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
     except (FileNotFoundError, ProcessLookupError):  # the latter when it is reaped between opening and reading
@@ -266,13 +253,8 @@ def is_caught(pid: int, number: int) -> bool:
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Tell whether it becomes true within some seconds."""
-    give_up = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.01)
-    return True
+    """Tell whether the condition becomes true within some seconds."""
+    return block_until(condition, seconds, 0.01)
 
 
 def is_ended(pid: int) -> bool:

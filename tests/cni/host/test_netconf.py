@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cni.host.environment import CHECK, GC, STATUS
 from cni.host.errors import CONFIGURATION, DECODE, INCOMPATIBLE_VERSION, CniError
-from cni.host.netconf import SUPPORTED_VERSIONS, NetConf, load_object, parse
+from cni.host.netconf import SUPPORTED_VERSIONS, NetConf, parse
 
 PRIMARY = "/etc/cni/net.d/10-flannel.conflist"
 
@@ -169,13 +169,6 @@ def test_null_is_as_good_as_absent(key: str) -> None:
 
 def test_refusal_of_a_huge_value_is_short() -> None:
     assert len(str(refusal(a_conf(resources="x" * 100_000)))) < 300
-
-
-def test_load_object_raises_the_code_it_is_told() -> None:
-    with pytest.raises(CniError, match="a file is not JSON") as raised:
-        load_object(b"", "a file", CONFIGURATION)
-
-    assert raised.value.code == CONFIGURATION
 
 
 @given(st.binary() | st.dictionaries(st.text(), st.none() | st.text()).map(lambda conf: json.dumps(conf).encode()))

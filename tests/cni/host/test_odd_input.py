@@ -8,7 +8,7 @@ from cni.host import chain, frames
 from cni.host.chain import add
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.frames import FrameError
-from tests.cni.host.runner import Runner, a_primary
+from tests.cni.host.fake_runner import Runner, a_primary
 from tests.cni.host.test_daemon import Executable
 
 

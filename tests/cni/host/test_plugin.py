@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cni.host.plugins import a_plugin
+from tests.cni.host.shell_plugins import a_plugin
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LAUNCHER = """

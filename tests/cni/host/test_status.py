@@ -9,7 +9,7 @@ import pytest
 from cni.host import daemon, plugin, status, without_daemon
 from cni.host.errors import NOT_AVAILABLE, CniError
 from cni.host.lock import Lock
-from tests.cni.host.plugins import a_plugin, an_environment
+from tests.cni.host.shell_plugins import a_plugin, an_environment
 
 LEASE = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\n"
 

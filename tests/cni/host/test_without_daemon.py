@@ -10,7 +10,7 @@ from cni.host import daemon, netconf, plugin, without_daemon
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf
-from tests.cni.host.plugins import a_plugin, an_environment
+from tests.cni.host.shell_plugins import a_plugin, an_environment
 
 RAIL = "rdma/ib_vf"
 FREE = Lock("")
@@ -144,7 +144,7 @@ def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin:
 
 
 @pytest.mark.parametrize(
-    ("failure", "ran"), [(daemon.Silent("absent"), ["ADD"]), (daemon.Lost("went away"), ["DEL", "ADD"])]
+    ("failure", "ran"), [(daemon.NoDaemon("absent"), ["ADD"]), (daemon.RequestLost("went away"), ["DEL", "ADD"])]
 )
 def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkeypatch, failure, ran: list[str]) -> None:
     def ask(*_: object) -> tuple[int, bytes]:

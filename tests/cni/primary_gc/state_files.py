@@ -3,27 +3,27 @@
 import json
 
 from cni.host.chain import Primary
-from cni.primary_gc.state_files import Book, Trace, books, read
+from cni.primary_gc.state_files import StateFile, StateFolder, parse, state_folders
 from kernel.host_folder import Entry
 
 FLANNEL = Primary("cbr0", "0.3.1", [{"type": "flannel", "delegate": {}}, {"type": "portmap"}])
-ADDRESSES = Book("host-local", "/var/lib/cni/networks/cbr0")
-STATES = Book("flannel", "/var/lib/cni/flannel")
-RESULTS = Book("libcni", "/var/lib/cni/results")
+ADDRESSES = StateFolder("host-local", "/var/lib/cni/networks/cbr0")
+STATES = StateFolder("flannel", "/var/lib/cni/flannel")
+RESULTS = StateFolder("libcni", "/var/lib/cni/results")
 NETNS = "/run/netns/cni-1"
 
 
-def an_address(container_id: str = "c0ffee", address: str = "10.244.3.7", modified: float = 0) -> Trace:
+def an_address(container_id: str = "c0ffee", address: str = "10.244.3.7", modified: float = 0) -> StateFile:
     content = f"{container_id}\r\neth0".encode() if container_id else b""
-    return trace_of(ADDRESSES, Entry(address, content, modified))
+    return state_file(ADDRESSES, Entry(address, content, modified))
 
 
-def a_state(container_id: str = "c0ffee", name: str = "cbr0", modified: float = 0) -> Trace:
-    return trace_of(STATES, Entry(container_id, json.dumps({"name": name, "type": "bridge"}).encode(), modified))
+def a_state(container_id: str = "c0ffee", name: str = "cbr0", modified: float = 0) -> StateFile:
+    return state_file(STATES, Entry(container_id, json.dumps({"name": name, "type": "bridge"}).encode(), modified))
 
 
-def a_result(container_id: str = "c0ffee", modified: float = 0, sandbox: str = NETNS) -> Trace:
-    return trace_of(RESULTS, Entry(f"cbr0-{container_id}-eth0", cached(container_id, sandbox=sandbox), modified))
+def a_result(container_id: str = "c0ffee", modified: float = 0, sandbox: str = NETNS) -> StateFile:
+    return state_file(RESULTS, Entry(f"cbr0-{container_id}-eth0", cached(container_id, sandbox=sandbox), modified))
 
 
 def cached(container_id: str = "c0ffee", network: str = "cbr0", sandbox: str = NETNS) -> bytes:
@@ -49,8 +49,8 @@ def cached(container_id: str = "c0ffee", network: str = "cbr0", sandbox: str = N
     return json.dumps(document).encode()
 
 
-def trace_of(book: Book, entry: Entry, primary: Primary = FLANNEL) -> Trace:
-    assert book in books(primary)
-    found = read(book, entry, primary.name)
+def state_file(folder: StateFolder, entry: Entry, primary: Primary = FLANNEL) -> StateFile:
+    assert folder in state_folders(primary)
+    found = parse(folder, entry, primary.name)
     assert found is not None
     return found

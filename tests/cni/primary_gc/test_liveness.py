@@ -1,27 +1,27 @@
-"""The rule for dead: each thing that keeps a container alive, by itself."""
+"""The rule for dead containers: each sign of life, by itself."""
 
 from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
-from cni.primary_gc.liveness import Facts, dead
+from cni.primary_gc.liveness import LivenessFacts, dead_containers
 from kernel.host_folder import Entry
-from tests.cni.primary_gc.state_files import NETNS, STATES, a_result, a_state, an_address, trace_of
+from tests.cni.primary_gc.state_files import NETNS, STATES, a_result, a_state, an_address, state_file
 
 BOOT, NOW, ADD = 10_000.0, 20_000.0, 90.0
 OLD, YOUNG, BEFORE_BOOT = NOW - ADD, NOW - ADD + 1, BOOT - 1
-FACTS = Facts(NOW, BOOT, ADD, listed=frozenset(), recorded=frozenset())
+FACTS = LivenessFacts(NOW, BOOT, ADD, listed=frozenset(), recorded=frozenset())
 ADDRESS = ip_address("10.244.3.7")
 
 
-def ids(*traces, facts: Facts = FACTS) -> set[str | None]:
-    return {one.container_id for one in dead(traces, facts)}
+def ids(*files, facts: LivenessFacts = FACTS) -> set[str | None]:
+    return {one.container_id for one in dead_containers(files, facts)}
 
 
-@pytest.mark.parametrize("a_trace", [an_address, a_state, a_result])
-def test_container_that_nothing_keeps_is_dead(a_trace) -> None:
-    (one,) = dead([a_trace(modified=OLD)], FACTS)
+@pytest.mark.parametrize("a_file", [an_address, a_state, a_result])
+def test_container_without_a_sign_of_life_is_dead_containers(a_file) -> None:
+    (one,) = dead_containers([a_file(modified=OLD)], FACTS)
 
     assert (one.container_id, "does not list it" in one.why, one.before_boot) == ("c0ffee", True, False)
 
@@ -38,24 +38,24 @@ def test_container_that_nothing_keeps_is_dead(a_trace) -> None:
     ids=["listed", "list unknown", "recorded", "has its address", "has its namespace"],
 )
 def test_container_is_left_alone_by_each_sign_of_life(alive) -> None:
-    traces = [an_address(modified=OLD), a_state(modified=OLD), a_result(modified=OLD)]
+    files = [an_address(modified=OLD), a_state(modified=OLD), a_result(modified=OLD)]
 
-    assert ids(*traces) == {"c0ffee"}
-    assert ids(*traces, facts=replace(FACTS, **alive)) == set()
+    assert ids(*files) == {"c0ffee"}
+    assert ids(*files, facts=replace(FACTS, **alive)) == set()
 
 
-def test_container_is_as_young_as_the_youngest_of_its_traces() -> None:
+def test_container_is_as_young_as_the_youngest_of_its_files() -> None:
     assert ids(a_state(modified=OLD), an_address(modified=YOUNG)) == set()
     assert ids(a_state(modified=NOW + 3600)) == set()  # the clock was set back
 
 
-def test_containers_are_judged_each_by_its_own() -> None:
+def test_containers_are_judged_each_by_its_own_files() -> None:
     facts = replace(FACTS, listed=frozenset({"beef"}))
 
     assert ids(an_address("c0ffee", modified=OLD), an_address("beef", modified=OLD), facts=facts) == {"c0ffee"}
 
 
-def test_address_that_another_has_by_now_is_no_sign_of_life() -> None:
+def test_address_that_another_container_has_now_is_no_sign_of_life() -> None:
     facts = replace(FACTS, held=frozenset({ADDRESS}))
 
     assert ids(a_result("c0ffee", modified=OLD), an_address("beef", modified=OLD), facts=facts) == {"c0ffee"}
@@ -65,8 +65,8 @@ def test_address_that_another_has_by_now_is_no_sign_of_life() -> None:
 
 
 @pytest.mark.parametrize("listed", [None, frozenset({"c0ffee"})], ids=["list unknown", "listed"])
-def test_what_is_older_than_the_boot_is_dead_whoever_lists_it(listed) -> None:
-    (one,) = dead([an_address(modified=BEFORE_BOOT)], replace(FACTS, listed=listed))
+def test_container_older_than_the_boot_is_dead_though_the_runtime_lists_it(listed) -> None:
+    (one,) = dead_containers([an_address(modified=BEFORE_BOOT)], replace(FACTS, listed=listed))
 
     assert one.before_boot
 
@@ -80,7 +80,7 @@ def test_what_is_older_than_the_boot_is_dead_whoever_lists_it(listed) -> None:
     ],
     ids=["has its address", "has its namespace", "recorded"],
 )
-def test_what_only_seems_older_than_the_boot_since_a_clock_was_set_is_left_alone(alive) -> None:
+def test_container_that_only_seems_older_than_the_boot_is_left_alone(alive) -> None:
     assert ids(a_result(modified=BEFORE_BOOT), facts=replace(FACTS, **alive)) == set()
 
 
@@ -92,17 +92,17 @@ def test_another_process_of_the_same_number_is_no_sign_of_life_after_a_boot() ->
     assert ids(a_result(modified=OLD, sandbox=path), facts=facts) == set()
 
 
-def test_container_with_traces_of_both_sides_of_the_boot_is_of_this_side() -> None:
+def test_container_with_files_of_both_sides_of_the_boot_is_of_this_boot() -> None:
     facts = replace(FACTS, listed=frozenset({"c0ffee"}))
 
     assert ids(a_state(modified=BEFORE_BOOT), an_address(modified=OLD), facts=facts) == set()
 
 
-# Traces that say less.
+# Files that say less.
 
 
 @pytest.mark.parametrize("modified", [OLD, BEFORE_BOOT])
-def test_address_that_was_reserved_for_nobody_is_dead_when_it_is_old(modified: float) -> None:
+def test_address_reserved_without_an_owner_is_dead_when_it_is_old(modified: float) -> None:
     facts = replace(FACTS, listed=None)
 
     assert ids(an_address("", modified=modified), facts=facts) == {None}
@@ -110,14 +110,14 @@ def test_address_that_was_reserved_for_nobody_is_dead_when_it_is_old(modified: f
     assert ids(an_address("", modified=modified), facts=replace(facts, held=frozenset({ADDRESS}))) == set()
 
 
-def test_addresses_of_nobody_are_judged_one_by_one() -> None:
+def test_addresses_without_an_owner_are_judged_one_by_one() -> None:
     old, young = an_address("", "10.244.3.8", modified=OLD), an_address("", modified=YOUNG)
 
-    assert [one.traces for one in dead([young, old], FACTS)] == [(old,)]
+    assert [one.files for one in dead_containers([young, old], FACTS)] == [(old,)]
 
 
-def test_state_that_cannot_be_read_counts_with_others_or_before_the_boot() -> None:
-    broken, older = (trace_of(STATES, Entry("c0ffee", b"", modified)) for modified in (OLD, BEFORE_BOOT))
+def test_file_that_cannot_be_read_counts_with_others_or_before_the_boot() -> None:
+    broken, older = (state_file(STATES, Entry("c0ffee", b"", modified)) for modified in (OLD, BEFORE_BOOT))
 
     assert ids(broken) == set()
     assert ids(broken, an_address(modified=OLD)) == {"c0ffee"}

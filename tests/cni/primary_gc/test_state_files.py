@@ -1,4 +1,4 @@
-"""Which files are read of a primary, and what is understood of them; nothing of another network's."""
+"""Which state files a primary has, and what is parsed of them; no file of another network."""
 
 import json
 from ipaddress import ip_address
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cni.host.chain import Primary
-from cni.primary_gc.state_files import Book, books, read
+from cni.primary_gc.state_files import StateFolder, parse, state_folders
 from kernel.host_folder import Entry
 from tests.cni.primary_gc.state_files import (
     ADDRESSES,
@@ -25,24 +25,24 @@ from tests.cni.primary_gc.state_files import (
 from vf.record import Pod
 
 
-def books_of(*plugins: dict[str, Any], name: str = "cbr0") -> tuple[Book, ...]:
-    return books(Primary(name, "1.0.0", list(plugins)))
+def folders_of(*plugins: dict[str, Any], name: str = "cbr0") -> tuple[StateFolder, ...]:
+    return state_folders(Primary(name, "1.0.0", list(plugins)))
 
 
-def test_flannels_books_are_its_states_and_host_locals_addresses() -> None:
-    assert books(FLANNEL) == (STATES, ADDRESSES, RESULTS)
+def test_flannel_has_its_own_folder_host_locals_and_libcnis() -> None:
+    assert state_folders(FLANNEL) == (STATES, ADDRESSES, RESULTS)
 
 
 def test_other_folders_are_found_where_the_configuration_says() -> None:
     ipam = {"type": "host-local", "dataDir": "/run/ips"}
 
-    assert books_of({"type": "flannel", "dataDir": "/run/flannel-states/", "ipam": ipam}) == (
-        Book("flannel", "/run/flannel-states"),
-        Book("host-local", "/run/ips/cbr0"),
+    assert folders_of({"type": "flannel", "dataDir": "/run/flannel-states/", "ipam": ipam}) == (
+        StateFolder("flannel", "/run/flannel-states"),
+        StateFolder("host-local", "/run/ips/cbr0"),
         RESULTS,
     )
-    assert books_of({"type": "bridge", "ipam": ipam}, {"type": "tuning"}) == (
-        Book("host-local", "/run/ips/cbr0"),
+    assert folders_of({"type": "bridge", "ipam": ipam}, {"type": "tuning"}) == (
+        StateFolder("host-local", "/run/ips/cbr0"),
         RESULTS,
     )
 
@@ -57,53 +57,53 @@ def test_other_folders_are_found_where_the_configuration_says() -> None:
     ],
     ids=["dhcp", "no ipam", "odd ipam", "relative"],
 )
-def test_who_keeps_no_books_has_none_but_libcnis(plugin: dict[str, Any]) -> None:
-    assert books_of(plugin) == (RESULTS,)
+def test_plugin_without_state_files_has_libcnis_folder_alone(plugin: dict[str, Any]) -> None:
+    assert folders_of(plugin) == (RESULTS,)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../networks/other", "a/b"])
-def test_network_whose_name_is_no_folder_has_no_books(name: str) -> None:
-    assert books_of({"type": "flannel"}, name=name) == ()
+def test_network_whose_name_is_no_folders_name_has_no_folders(name: str) -> None:
+    assert folders_of({"type": "flannel"}, name=name) == ()
 
 
-def test_address_says_container_and_interface() -> None:
+def test_address_file_names_container_and_interface() -> None:
     found = an_address("c0ffee", "10.244.3.7")
 
     assert (found.container_id, found.ifname, found.addresses) == ("c0ffee", "eth0", (ip_address("10.244.3.7"),))
 
 
-def test_address_of_an_old_host_local_says_the_container_alone() -> None:
-    found = read(ADDRESSES, Entry("10.244.3.7", b"c0ffee\n", 0), "cbr0")
+def test_address_file_of_an_old_host_local_names_the_container_alone() -> None:
+    found = parse(ADDRESSES, Entry("10.244.3.7", b"c0ffee\n", 0), "cbr0")
 
     assert found is not None
     assert (found.container_id, found.ifname) == ("c0ffee", "")
 
 
-def test_address_reserved_by_who_died_is_nobodys() -> None:
+def test_empty_address_file_names_no_container() -> None:
     assert an_address("").container_id is None
 
 
-def test_state_says_its_network_and_container() -> None:
-    assert (a_state().container_id, a_state().sure) == ("c0ffee", True)
-    assert read(STATES, Entry("c0ffee", b'{"name": "other"}', 0), "cbr0") is None
+def test_flannel_state_names_its_network_and_container() -> None:
+    assert (a_state().container_id, a_state().readable) == ("c0ffee", True)
+    assert parse(STATES, Entry("c0ffee", b'{"name": "other"}', 0), "cbr0") is None
 
 
-def test_states_second_name_is_of_the_same_container() -> None:
-    found = read(STATES, Entry(".c0ffee.railnet", b'{"name": "cbr0"}', 0), "cbr0")
+def test_second_name_of_a_flannel_state_is_of_the_same_container() -> None:
+    found = parse(STATES, Entry(".c0ffee.railnet", b'{"name": "cbr0"}', 0), "cbr0")
 
     assert found is not None
     assert found.container_id == "c0ffee"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"na', b"[]", b"\xff", b"{}"])
-def test_state_that_cannot_be_read_is_not_sure_to_be_of_this_network(content: bytes) -> None:
-    found = read(STATES, Entry("c0ffee", content, 0), "cbr0")
+def test_flannel_state_that_cannot_be_read_is_not_readable(content: bytes) -> None:
+    found = parse(STATES, Entry("c0ffee", content, 0), "cbr0")
 
     assert found is not None
-    assert (found.container_id, found.sure) == ("c0ffee", False)
+    assert (found.container_id, found.readable) == ("c0ffee", False)
 
 
-def test_cached_result_says_all_that_a_del_takes() -> None:
+def test_cached_result_has_all_that_a_del_needs() -> None:
     found = a_result()
 
     assert found.cached is not None
@@ -115,7 +115,7 @@ def test_cached_result_says_all_that_a_del_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("book", "name", "content"),
+    ("folder", "name", "content"),
     [
         (ADDRESSES, "last_reserved_ip.0", b"10.244.3.7"),
         (ADDRESSES, "lock", b""),
@@ -133,8 +133,8 @@ def test_cached_result_says_all_that_a_del_takes() -> None:
         (RESULTS, "cbr0-c0ffee-eth0", cached().replace(b"10.244.3.7/24", b"odd")),
     ],
 )
-def test_what_is_no_book_of_this_network_is_passed_over(book: Book, name: str, content: bytes) -> None:
-    assert read(book, Entry(name, content, 0), "cbr0") is None
+def test_other_file_or_file_of_another_network_is_passed_over(folder: StateFolder, name: str, content: bytes) -> None:
+    assert parse(folder, Entry(name, content, 0), "cbr0") is None
 
 
 JSON = st.recursive(
@@ -156,9 +156,9 @@ KEYS = (
 )
 
 
-@given(st.sampled_from(books(FLANNEL)), st.text(), st.binary())
-def test_no_file_is_odd_enough_to_be_an_error(book: Book, name: str, content: bytes) -> None:
-    read(book, Entry(name, content, 0), "cbr0")
+@given(st.sampled_from(state_folders(FLANNEL)), st.text(), st.binary())
+def test_no_file_is_odd_enough_to_be_an_error(folder: StateFolder, name: str, content: bytes) -> None:
+    parse(folder, Entry(name, content, 0), "cbr0")
 
 
 @given(st.booleans(), st.sampled_from(KEYS), JSON)
@@ -169,8 +169,8 @@ def test_no_value_in_a_result_is_odd_enough_to_be_an_error(inside: bool, key: st
     document = json.loads(cached())
     (document["result"] if inside else document)[key] = value
 
-    trace = read(RESULTS, Entry("cbr0-c0ffee-eth0", json.dumps(document).encode(), 0), "cbr0")
+    file = parse(RESULTS, Entry("cbr0-c0ffee-eth0", json.dumps(document).encode(), 0), "cbr0")
 
-    if trace is not None and trace.cached is not None:
-        assert all(trace.cached.sandboxes)
-        assert all(len(link) == 2 for link in trace.cached.host_links)
+    if file is not None and file.cached is not None:
+        assert all(file.cached.sandboxes)
+        assert all(len(link) == 2 for link in file.cached.host_links)

@@ -1,4 +1,4 @@
-"""GC of rails: who is taken back, and who may have come after the runtime made its list."""
+"""GC of rails: which sandboxes are taken back, and which may have begun after the runtime made its list."""
 
 import asyncio
 from dataclasses import replace
@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from cni.attachment.attachments import Attachments
-from cni.recovery.sweep import Recovery
-from tests.cni.railway import KEY, VF, Node, a_node, attached, planned
+from tests.cni.attachment_node import KEY, VF, Node, a_node, attached, planned
 from vf.table import Owner
 
-OLD, YOUNG = 0.0, 3600.0  # an ADD may take so long: then every record is old, or none
+OLD, YOUNG = 0.0, 3600.0  # how long an ADD may take: with these every record is old, or none
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def collect(node: Node, *valid: str, younger_than: float = OLD) -> list[str]:
-    return asyncio.run(asyncio.wait_for(Recovery(node.rails()).collect(frozenset(valid), younger_than), 20))
+    return asyncio.run(asyncio.wait_for(node.daemon().recovery.collect(frozenset(valid), younger_than), 20))
 
 
 @pytest.mark.parametrize("play", [planned, attached], ids=["planned", "attached"])
@@ -40,7 +39,9 @@ def test_sandbox_that_is_listed_keeps_its_rails_even_without_a_namespace(node: N
 
 
 @pytest.mark.parametrize(("alive", "state"), [(True, ("attached", True)), (False, (None, False))])
-def test_young_sandbox_may_have_come_after_the_list_unless_it_has_died(node: Node, alive: bool, state) -> None:
+def test_young_sandbox_may_have_begun_after_the_list_unless_its_namespace_is_gone(
+    node: Node, alive: bool, state
+) -> None:
     node.run(attached)
     if not alive:
         node.netns.unlink()
@@ -50,7 +51,7 @@ def test_young_sandbox_may_have_come_after_the_list_unless_it_has_died(node: Nod
 
 
 @pytest.mark.parametrize(("alive", "state"), [(True, ("attached", True)), (False, (None, False))])
-def test_sandbox_whose_name_nobody_knows_lives_as_long_as_its_namespace(node: Node, alive: bool, state) -> None:
+def test_sandbox_without_a_known_name_stays_while_its_namespace_is_alive(node: Node, alive: bool, state) -> None:
     owner = Owner("c0ffee", "eth0", "uid-1")
     record = replace(node.run(attached), stage="attached", primary={}, container_id="unknown-1")
     node.table.release(VF, owner)
@@ -65,18 +66,18 @@ def test_sandbox_whose_name_nobody_knows_lives_as_long_as_its_namespace(node: No
     assert (None if left is None else left.stage, node.table.owner(VF) is not None) == state
 
 
-def test_sandbox_that_a_request_is_at_is_neither_touched_nor_waited_for(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> None:
-        await attached(rails, netns_fd)
-        async with rails.one_at_a_time.held(KEY):
-            assert await asyncio.wait_for(Recovery(rails).collect(frozenset(), OLD), 1) == []
+def test_sandbox_with_a_request_is_neither_changed_nor_awaited(node: Node) -> None:
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        await attached(attachments, netns_fd)
+        async with node.sandboxes.held(KEY):
+            assert await asyncio.wait_for(node.daemon().recovery.collect(frozenset(), OLD), 1) == []
 
     node.run(main)
 
     assert node.state == ("attached", True)
 
 
-def test_failure_is_told_and_the_record_stays_for_another_try(node: Node) -> None:
+def test_failure_is_reported_and_the_record_stays_for_another_try(node: Node) -> None:
     node.run(attached)
     node.kernel.refuses = OSError(16, "Device or resource busy")
 

@@ -1,4 +1,4 @@
-"""IPAM plugins that are told late of rails whose sandbox has died: on which terms, and what stays until they were."""
+"""Late releases of addresses: how the IPAM plugin of an ended sandbox is run, and what stays until it has succeeded."""
 
 import asyncio
 import fcntl
@@ -13,10 +13,9 @@ import pytest
 from cni import host_delegates
 from cni.attachment.attachments import Attachments
 from cni.host import lock
-from cni.recovery.sweep import Recovery
 from kernel import host_process
 from kernel.files import below
-from tests.cni.railway import KEY, Node, a_node, attached
+from tests.cni.attachment_node import KEY, Node, a_node, attached
 from vf.network import PluginIpam
 
 
@@ -26,8 +25,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 @pytest.fixture
-def dead_with_an_address(node: Node, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A sandbox whose namespace has died, and its IPAM plugin, which can be put where this path says."""
+def plugin_of_ended_sandbox(node: Node, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path for the IPAM plugin of a sandbox whose namespace is gone."""
     plugin = node.folder / "bin/stub-ipam"
 
     def execute(root: Path, program: str, *rest: Any) -> host_process.Ended:
@@ -37,8 +36,8 @@ def dead_with_an_address(node: Node, monkeypatch: pytest.MonkeyPatch) -> Path:
     plugin.parent.mkdir()
     node.network = replace(node.network, ipam=PluginIpam({"type": "stub-ipam"}))
 
-    async def main(rails: Attachments, netns_fd: int) -> None:
-        record = await attached(rails, netns_fd)
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        record = await attached(attachments, netns_fd)
         node.journal.write(replace(record, stage="attached", ipam=record.ipam._replace(path="/elsewhere:/bin")))
 
     node.run(main)
@@ -58,8 +57,8 @@ def until_there(path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_sweep_has_the_ipam_plugin_take_its_address_back(node: Node, dead_with_an_address: Path) -> None:
-    is_a_script(dead_with_an_address, f'cat > {node.folder}/stdin; env > {node.folder}/env; test "$CNI_NETNS" = ""')
+def test_sweep_runs_the_del_of_the_ipam_plugin(node: Node, plugin_of_ended_sandbox: Path) -> None:
+    is_a_script(plugin_of_ended_sandbox, f'cat > {node.folder}/stdin; env > {node.folder}/env; test "$CNI_NETNS" = ""')
 
     node.sweep()
 
@@ -79,9 +78,9 @@ def test_sweep_has_the_ipam_plugin_take_its_address_back(node: Node, dead_with_a
     ],
     ids=["missing", "failing", "hanging"],
 )
-def test_record_stays_until_the_ipam_plugin_has_taken_its_address_back(
+def test_record_stays_until_the_ipam_plugin_has_succeeded(
     node: Node,
-    dead_with_an_address: Path,
+    plugin_of_ended_sandbox: Path,
     caplog: pytest.LogCaptureFixture,
     script: str | None,
     seconds: float,
@@ -89,11 +88,11 @@ def test_record_stays_until_the_ipam_plugin_has_taken_its_address_back(
 ) -> None:
     node.delegate_seconds = seconds
     if script is not None:
-        is_a_script(dead_with_an_address, script)
+        is_a_script(plugin_of_ended_sandbox, script)
 
     node.sweep()
     before = node.state
-    is_a_script(dead_with_an_address, "true")
+    is_a_script(plugin_of_ended_sandbox, "true")
     node.delegate_seconds = 20.0
     node.sweep()
 
@@ -101,11 +100,13 @@ def test_record_stays_until_the_ipam_plugin_has_taken_its_address_back(
     assert (before, node.state) == (("detaching", False), (None, False))
 
 
-def test_start_takes_the_vf_back_and_does_not_wait_for_the_ipam_plugin(node: Node, dead_with_an_address: Path) -> None:
-    is_a_script(dead_with_an_address, f"touch {node.folder}/called")
+def test_first_sweep_takes_the_vf_back_and_does_not_run_the_ipam_plugin(
+    node: Node, plugin_of_ended_sandbox: Path
+) -> None:
+    is_a_script(plugin_of_ended_sandbox, f"touch {node.folder}/called")
 
     async def main() -> None:
-        await Recovery(node.rails()).sweep()
+        await node.daemon().recovery.sweep()
 
     asyncio.run(main())
 
@@ -113,16 +114,16 @@ def test_start_takes_the_vf_back_and_does_not_wait_for_the_ipam_plugin(node: Nod
     assert not (node.folder / "called").exists()
 
 
-def test_ipam_plugin_holds_the_lock_of_its_sandbox_too(node: Node, dead_with_an_address: Path) -> None:
-    is_a_script(dead_with_an_address, f"readlink /proc/$$/fd/* > {node.folder}/opened")
+def test_ipam_plugin_holds_the_lock_of_its_sandbox_too(node: Node, plugin_of_ended_sandbox: Path) -> None:
+    is_a_script(plugin_of_ended_sandbox, f"readlink /proc/$$/fd/* > {node.folder}/opened")
 
     node.sweep()
 
     assert str(node.locks / KEY) in (node.folder / "opened").read_text().split()
 
 
-def test_ipam_plugin_that_hangs_is_ended_with_the_daemon_and_told_again_by_the_next(
-    node: Node, dead_with_an_address: Path, monkeypatch: pytest.MonkeyPatch
+def test_ipam_plugin_that_hangs_is_ended_with_the_daemon_and_run_again_by_the_next(
+    node: Node, plugin_of_ended_sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.delegate_seconds = 20.0
     ends, execute = [], host_delegates.execute
@@ -135,30 +136,30 @@ def test_ipam_plugin_that_hangs_is_ended_with_the_daemon_and_told_again_by_the_n
             raise
 
     begun = node.folder / "begun"
-    is_a_script(dead_with_an_address, f"touch {begun}; exec sleep 60")
+    is_a_script(plugin_of_ended_sandbox, f"touch {begun}; exec sleep 60")
 
     async def main() -> None:
-        recovery = Recovery(node.rails())
+        recovery = node.daemon().recovery
         await recovery.sweep()
         monkeypatch.setattr(host_delegates, "execute", noted)
-        giving_back = asyncio.create_task(recovery.give_back())
+        releasing = asyncio.create_task(recovery.release_ipam())
         await asyncio.to_thread(until_there, begun)
-        giving_back.cancel()
-        await asyncio.gather(giving_back, return_exceptions=True)
+        releasing.cancel()
+        await asyncio.gather(releasing, return_exceptions=True)
 
     asyncio.run(main())
     before = node.state
-    is_a_script(dead_with_an_address, "true")
+    is_a_script(plugin_of_ended_sandbox, "true")
     node.sweep()
 
-    assert ends == [f"{dead_with_an_address} was ended"]  # long before its time limit
+    assert ends == [f"{plugin_of_ended_sandbox} was ended"]  # long before its time limit
     assert (before, node.state, list(node.locks.iterdir())) == (("detaching", False), (None, False), [])
 
 
-def test_address_is_given_back_only_when_nothing_that_was_begun_for_its_sandbox_runs(
-    node: Node, dead_with_an_address: Path
+def test_address_is_released_only_when_no_process_of_its_sandboxs_executable_runs(
+    node: Node, plugin_of_ended_sandbox: Path
 ) -> None:
-    is_a_script(dead_with_an_address, f"touch {node.folder}/called")
+    is_a_script(plugin_of_ended_sandbox, f"touch {node.folder}/called")
     node.locks.mkdir(exist_ok=True)
     with (node.locks / KEY).open("w") as orphan:  # an IPAM plugin's ADD whose executable was killed
         fcntl.flock(orphan, fcntl.LOCK_EX)
@@ -172,10 +173,10 @@ def test_address_is_given_back_only_when_nothing_that_was_begun_for_its_sandbox_
     assert list(node.locks.iterdir()) == []
 
 
-def test_holders_of_a_lock_are_not_looked_for_by_the_event_loops_thread(
-    node: Node, dead_with_an_address: Path, monkeypatch: pytest.MonkeyPatch
+def test_holders_of_a_lock_are_not_searched_on_the_event_loops_thread(
+    node: Node, plugin_of_ended_sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_a_script(dead_with_an_address, "true")
+    is_a_script(plugin_of_ended_sandbox, "true")
     threads = []
     acquire = lock.acquire
 

@@ -1,4 +1,4 @@
-"""VFs that are free and not on the node: owned again, bound anew, or withheld with a reason."""
+"""Free VFs whose netdev is not on the node: the record is rebuilt, the driver bound again, or the VF withheld with a reason."""
 
 import asyncio
 import shutil
@@ -9,47 +9,56 @@ from pathlib import Path
 
 import pytest
 
-from cni.recovery.sweep import Recovery
 from kernel import orphan_netdevs
-from tests.cni.railway import VF, Node, a_node, attached
+from tests.cni.attachment_node import VF, Node, a_node, attached
 from tests.kernel.tree import PF
 from vf.orphans import OrphanNetdev
 from vf.record import Netns
-from vf.sandbox_difference import LinkState
+from vf.sandbox_difference import SandboxLink
 from vf.steps import ProbeAgain, RenameLink
 from vf.table import Owner
 
 NETNS = Netns("/run/netns/cni-9", 4, 4026532399)
-NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ip_interface("10.56.3.1/16")}))
-STRAY = {VF: OrphanNetdev(NETNS, NET1, "ibs5v0")}
+NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ip_interface("10.56.3.1/16")}))
+ORPHAN = {VF: OrphanNetdev(NETNS, NET1, "ibs5v0")}
 
 
-class Daemon:
+class Searching:
     """A daemon that has run for a while, on a node whose namespaces and clock are the test's."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.looks = 0
-        self.strays: dict[object, OrphanNetdev] = {}
+        self.searches = 0
+        self.orphans: dict[object, OrphanNetdev] = {}
         self.pods: dict[object, str] | None = {}
         self.now = 1000.0
-        self.rails = node.rails()
-        self._recovery = Recovery(self.rails, lambda: self.pods, lambda: self.now)
+        self._daemon = node.daemon(pods=lambda: self.pods, now=lambda: self.now)
+        self.attachments, self.claims, self.recovery = (
+            self._daemon.attachments,
+            self._daemon.claims,
+            self._daemon.recovery,
+        )
         self.others = frozenset(vf.address for vf in node.table.inventory.vfs()) - {VF}
         for number, other in enumerate(sorted(self.others)):
             node.table.claim(other, Owner(f"other-{number}", "eth0", ""))
 
     def find_orphans(self, vfs: object, root: Path) -> dict[object, OrphanNetdev]:
-        self.looks += 1
-        return self.strays
+        self.searches += 1
+        return self.orphans
 
-    def look(self, seconds: float = 10.0) -> None:
-        """Let some seconds pass, then look."""
+    def find(self, seconds: float = 10.0) -> None:
+        """Let some seconds pass, then find orphans."""
         self.now += seconds
-        asyncio.run(asyncio.wait_for(self._recovery.look(), 20))
+        asyncio.run(asyncio.wait_for(self.recovery.find_orphans(), 20))
+
+    def was_taken_back(self) -> None:
+        """Have the VF taken back from an ended sandbox whose pod kubelet may still list."""
+        owner = Owner("ended", "eth0", "")
+        self.node.table.claim(VF, owner)
+        self.claims.release_ended((VF,), owner)
 
     def sweep(self) -> None:
-        asyncio.run(asyncio.wait_for(self._recovery.sweep(), 20))
+        asyncio.run(asyncio.wait_for(self.recovery.sweep(), 20))
 
     @property
     def reason(self) -> str | None:
@@ -62,8 +71,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 @pytest.fixture
-def daemon(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    daemon = Daemon(node)
+def daemon(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
+    daemon = Searching(node)
     monkeypatch.setattr(orphan_netdevs, "find_orphans", daemon.find_orphans)
     node.netdev_is(None)
     node.table.refresh(node.sysfs.inventory())
@@ -71,48 +80,48 @@ def daemon(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     assert daemon.others <= node.table.owned()  # whatever happens to one VF
 
 
-def test_nothing_is_looked_for_while_every_free_vf_is_at_home(daemon: Daemon) -> None:
+def test_no_search_begins_while_every_free_vf_is_on_the_node(daemon: Searching) -> None:
     daemon.node.netdev_is("ibs5v0")
 
-    daemon.look()
+    daemon.find()
 
-    assert (daemon.looks, daemon.reason) == (0, None)
+    assert (daemon.searches, daemon.reason) == (0, None)
 
 
-def test_vf_in_a_namespace_without_a_record_is_owned_and_written_down_with_its_address(daemon: Daemon) -> None:
-    daemon.strays, daemon.pods = STRAY, {VF: "uid-7"}
+def test_record_of_a_namespace_without_one_is_rebuilt_with_its_address_and_owns_the_vf(daemon: Searching) -> None:
+    daemon.orphans, daemon.pods = ORPHAN, {VF: "uid-7"}
 
-    daemon.look()
+    daemon.find()
 
     record = daemon.node.journal.holder(VF)
     assert record.netns == NETNS
-    assert daemon.rails.attached(VF) == Owner("unknown-4026532399", "eth0", "uid-7")
+    assert daemon.attachments.attached(VF) == Owner("unknown-4026532399", "eth0", "uid-7")
     assert ip_interface("10.56.3.1/16").ip in daemon.node.journal.addresses()
-    assert (daemon.rails.adopted(NETNS, "eth0"), daemon.reason) == (record, None)
-    assert daemon.rails.adopted(NETNS, "other") is None
+    assert (daemon.attachments.rebuilt(NETNS, "eth0"), daemon.reason) == (record, None)
+    assert daemon.attachments.rebuilt(NETNS, "other") is None
 
 
-def test_vf_in_a_namespace_that_kubelet_knows_no_pod_of_is_withheld_until_it_is_back(daemon: Daemon) -> None:
-    daemon.strays = STRAY
+def test_vf_in_a_namespace_of_an_unknown_pod_is_withheld_until_it_is_back(daemon: Searching) -> None:
+    daemon.orphans = ORPHAN
     alive = NETNS._replace(path="/run/netns/cni-1", **identity_of(daemon.node))
-    daemon.strays = {VF: OrphanNetdev(alive, NET1, None)}
-    daemon.look()
+    daemon.orphans = {VF: OrphanNetdev(alive, NET1, None)}
+    daemon.find()
     said = daemon.reason
 
     daemon.node.netdev_is("ibs5v0")
     daemon.sweep()
-    daemon.look()
+    daemon.find()
 
     assert "is in network namespace /run/netns/cni-1" in said
     assert (daemon.node.journal.holder(VF), daemon.node.table.owner(VF), daemon.reason) == (None, None, None)
 
 
-def test_vf_that_came_back_while_it_was_taken_back_from_a_namespace_of_nobodys_is_free_and_nothing_is_done_to_it(
-    daemon: Daemon,
+def test_vf_that_came_back_while_it_was_taken_back_from_an_unknown_pod_is_free_and_not_changed(
+    daemon: Searching,
 ) -> None:
     alive = NETNS._replace(path="/run/netns/cni-1", **identity_of(daemon.node))
-    daemon.strays = {VF: OrphanNetdev(alive, NET1, None)}
-    daemon.look()
+    daemon.orphans = {VF: OrphanNetdev(alive, NET1, None)}
+    daemon.find()
     daemon.node.journal.write(replace(daemon.node.journal.holder(VF), stage="detaching"))  # a DEL that failed
 
     daemon.node.netdev_is("ibs5v0")
@@ -122,66 +131,66 @@ def test_vf_that_came_back_while_it_was_taken_back_from_a_namespace_of_nobodys_i
     assert daemon.node.kernel.steps == []
 
 
-def test_pod_that_kubelet_still_lists_for_a_vf_that_was_taken_back_is_not_its_holder(daemon: Daemon) -> None:
-    daemon.rails.taken_back.add(VF)
-    daemon.strays, daemon.pods = STRAY, {VF: "uid-of-the-dead"}
+def test_pod_that_kubelet_still_lists_for_a_vf_that_was_taken_back_does_not_own_it(daemon: Searching) -> None:
+    daemon.was_taken_back()
+    daemon.orphans, daemon.pods = ORPHAN, {VF: "uid-of-the-dead"}
 
-    daemon.look()
+    daemon.find()
 
     assert daemon.node.table.owner(VF).pod_uid == ""
-    assert "neither a record nor kubelet knows for whom" in daemon.reason
+    assert "neither a record nor kubelet names its pod" in daemon.reason
 
 
 @pytest.mark.parametrize("meanwhile", ["claimed", "back"])
-def test_vf_that_a_request_has_claimed_or_that_is_back_meanwhile_is_no_stray(
-    daemon: Daemon, monkeypatch, meanwhile: str
+def test_vf_that_was_claimed_or_came_back_during_the_search_is_no_orphan(
+    daemon: Searching, monkeypatch, meanwhile: str
 ) -> None:
     taker = Owner("f00", "eth0", "uid-2")
 
     def find_orphans(vfs: object, root: Path) -> dict[object, OrphanNetdev]:
         daemon.node.table.claim(VF, taker) if meanwhile == "claimed" else daemon.node.netdev_is("ibs5v0")
-        return STRAY
+        return ORPHAN
 
     monkeypatch.setattr(orphan_netdevs, "find_orphans", find_orphans)
-    daemon.look()
+    daemon.find()
 
     assert daemon.node.journal.holder(VF) is None
     assert daemon.node.table.owner(VF) == (taker if meanwhile == "claimed" else None)
 
 
-def test_record_that_a_request_is_at_is_not_made_again_by_then(daemon: Daemon) -> None:
-    daemon.strays = STRAY
+def test_record_of_a_sandbox_with_a_request_is_not_rebuilt(daemon: Searching) -> None:
+    daemon.orphans = ORPHAN
 
     async def main() -> None:
-        async with daemon.rails.one_at_a_time.held("unknown-4026532399@eth0"):
-            await Recovery(daemon.rails).look()
+        async with daemon.node.sandboxes.held("unknown-4026532399@eth0"):
+            await daemon.recovery.find_orphans()
 
     asyncio.run(main())
 
     assert daemon.node.journal.holder(VF) is None
 
 
-def test_namespace_that_has_a_vf_more_than_its_record_gets_it_though_another_of_that_record_is_somebody_elses(
-    daemon: Daemon, caplog: pytest.LogCaptureFixture
+def test_vf_that_a_rebuilt_record_lacks_is_added_though_another_vf_of_it_has_another_owner(
+    daemon: Searching, caplog: pytest.LogCaptureFixture
 ) -> None:
-    daemon.strays = STRAY
-    daemon.look()
+    daemon.orphans = ORPHAN
+    daemon.find()
     (record,) = daemon.node.journal.records()
-    twice = min(daemon.others)  # of two records, the other one was read first
+    twice = min(daemon.others)  # a VF of two records: the other record was read first
     daemon.node.journal.write(replace(record, attachments=(replace(record.attachments[0], vf=twice),)))
     daemon.node.table.release(VF, Owner(record.container_id, "eth0", ""))
 
-    daemon.look()
+    daemon.find()
 
     assert daemon.node.table.owner(VF).container_id == record.container_id
     assert f"VF {twice} belongs to sandbox other-0" in caplog.text
 
 
-def test_vf_that_is_nowhere_is_bound_anew_once_it_cannot_be_on_its_way(daemon: Daemon) -> None:
-    daemon.look()
+def test_absent_vf_is_bound_again_once_it_cannot_be_on_its_way(daemon: Searching) -> None:
+    daemon.find()
     first = list(daemon.node.kernel.steps), daemon.reason
     daemon.node.kernel.then = lambda: daemon.node.netdev_is("ibs5v0")
-    daemon.look()
+    daemon.find()
 
     assert first[0] == []
     assert "is bound again in a few seconds" in first[1]
@@ -189,88 +198,88 @@ def test_vf_that_is_nowhere_is_bound_anew_once_it_cannot_be_on_its_way(daemon: D
     assert (daemon.reason, daemon.node.table.inventory.vf(VF).netdev is not None) == (None, True)
 
 
-def test_vf_that_stays_away_is_bound_anew_twice_then_says_so_and_is_looked_for_once_a_minute(daemon: Daemon) -> None:
+def test_vf_that_stays_absent_is_bound_again_twice_then_withheld_and_searched_once_a_minute(daemon: Searching) -> None:
     for _ in range(4):
-        daemon.look()
-    looks = daemon.looks
+        daemon.find()
+    searches = daemon.searches
     for _ in range(5):
-        daemon.look()
+        daemon.find()
 
     assert daemon.node.kernel.steps == [ProbeAgain(VF, "mlx5_core")] * 2
     assert "was bound again 2 times: dmesg says why" in daemon.reason
-    assert daemon.looks - looks <= 1
+    assert daemon.searches - searches <= 1
 
 
-def test_vf_whose_pf_has_no_netdev_either_is_looked_for_once_a_minute(daemon: Daemon) -> None:
+def test_vf_whose_pf_has_no_netdev_either_is_searched_once_a_minute(daemon: Searching) -> None:
     shutil.rmtree(daemon.node.tree.devices / PF / "net")
     daemon.node.table.refresh(daemon.node.sysfs.inventory())
 
     for _ in range(9):
-        daemon.look()
+        daemon.find()
 
     assert daemon.node.kernel.steps == []
     assert "neither has its PF: modprobe ib_ipoib" in str(daemon.reason)
-    assert daemon.looks <= 3
+    assert daemon.searches <= 3
 
 
-def test_bind_that_is_refused_counts_as_a_try_and_the_daemon_goes_on(daemon: Daemon) -> None:
+def test_bind_that_is_refused_counts_as_a_try_and_the_daemon_goes_on(daemon: Searching) -> None:
     daemon.node.kernel.refuses = OSError(16, "busy")
 
     for _ in range(5):
-        daemon.look()
+        daemon.find()
 
     assert "was bound again 2 times" in daemon.reason
 
 
-@pytest.mark.parametrize("pods", [{VF: "uid-7"}, None], ids=["kubelet lists it", "nobody knows"])
-def test_vf_that_a_pod_may_use_is_never_bound_anew(daemon: Daemon, pods) -> None:
+@pytest.mark.parametrize("pods", [{VF: "uid-7"}, None], ids=["kubelet lists it", "not known"])
+def test_vf_that_a_pod_may_use_is_never_bound_again(daemon: Searching, pods) -> None:
     daemon.pods = pods
 
     for _ in range(9):
-        daemon.look()
+        daemon.find()
 
     assert daemon.node.kernel.steps == []
-    assert daemon.looks <= 3
+    assert daemon.searches <= 3
 
 
-def test_vf_whose_pod_has_surely_ended_is_bound_anew_though_kubelet_lists_it(daemon: Daemon) -> None:
+def test_vf_whose_pod_has_surely_ended_is_bound_again_though_kubelet_lists_it(daemon: Searching) -> None:
     daemon.pods = {VF: "uid-7"}
-    daemon.rails.taken_back.add(VF)
+    daemon.was_taken_back()
 
-    daemon.look()
-    daemon.look()
+    daemon.find()
+    daemon.find()
 
     assert daemon.node.kernel.steps == [ProbeAgain(VF, "mlx5_core")]
 
 
-def test_look_that_the_kernel_refuses_is_told_and_tried_again(daemon: Daemon, monkeypatch, caplog) -> None:
+def test_search_that_the_kernel_refuses_is_logged_and_tried_again(daemon: Searching, monkeypatch, caplog) -> None:
     def find_orphans(vfs: object, root: Path) -> dict[object, OrphanNetdev]:
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as refused:
         refused.setattr(orphan_netdevs, "find_orphans", find_orphans)
-        daemon.look()
-    daemon.strays = STRAY
-    daemon.look()
+        daemon.find()
+    daemon.orphans = ORPHAN
+    daemon.find()
 
-    assert "cannot be looked for" in caplog.text
+    assert "the search for VFs that are not on the node failed" in caplog.text
     assert daemon.node.table.owner(VF) is not None
 
 
 @pytest.mark.parametrize(("written", "steps"), [({VF: "ibs5v0"}, [RenameLink(31, "ibs5v0")]), ({}, [])])
-def test_free_netdev_under_a_pods_name_gets_the_one_that_is_written_on_it(
-    daemon: Daemon, monkeypatch, written, steps
+def test_free_netdev_with_a_pods_name_gets_the_name_that_is_written_on_it(
+    daemon: Searching, monkeypatch, written, steps
 ) -> None:
-    monkeypatch.setattr(orphan_netdevs, "names_at_home", lambda vfs: written)
+    monkeypatch.setattr(orphan_netdevs, "written_names", lambda vfs: written)
     daemon.node.netdev_is("net1")
     daemon.node.table.refresh(daemon.node.sysfs.inventory())
 
-    daemon.look()
+    daemon.find()
 
     assert daemon.node.kernel.steps == steps
 
 
-def test_record_that_add_wrote_is_never_let_go_for_a_netdev_that_is_back(node: Node) -> None:
+def test_record_that_add_wrote_keeps_a_vf_whose_netdev_is_on_the_node(node: Node) -> None:
     record = replace(node.run(attached), stage="attached")
     node.netdev_is("net1")
 

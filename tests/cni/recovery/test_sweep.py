@@ -1,4 +1,4 @@
-"""What was left behind: owned again at start, and taken back by the sweep."""
+"""What sandboxes left behind: owned again at start, and taken back by the sweep."""
 
 import asyncio
 import logging
@@ -9,20 +9,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from cni.attachment import netdev_lookup
 from cni.attachment.attachments import Attachments
-from cni.recovery.sweep import Recovery
-from kernel import orphan_netdevs
-from tests.cni.railway import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
+from kernel import orphan_netdevs, waiting
+from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import IN_POD
 from tests.vf.builders import an_attachment
 from vf.address import PciAddress
 from vf.orphans import OrphanNetdev
-from vf.sandbox_difference import LinkState
+from vf.sandbox_difference import SandboxLink
 from vf.steps import RenameLink
 from vf.table import Owner, VfTable
 
-NET1 = LinkState("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
+NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
 
 
 @pytest.fixture
@@ -30,27 +28,27 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return a_node(tmp_path, monkeypatch)
 
 
-def test_restore_owns_what_the_journal_says(node: Node) -> None:
+def test_start_claims_the_vfs_of_the_journal(node: Node) -> None:
     node.run(attached)
     node.table = VfTable(node.sysfs.inventory())
 
-    async def main(rails: Attachments, _: int) -> None:
-        rails.restore()
+    async def main(attachments: Attachments, _: int) -> None:
+        node.daemon().repair.own_recorded()
 
     node.run(main)
 
     assert node.table.owner(VF) == Owner("c0ffee", "eth0", "uid-1")
 
 
-def test_restore_goes_on_when_two_records_name_one_vf(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_start_goes_on_when_two_records_name_one_vf(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     first = node.run(planned)
     node.journal.write(
         replace(first, container_id="f00", attachments=(*first.attachments, an_attachment(vf=NO_DRIVER)))
     )
     node.table = VfTable(node.sysfs.inventory())
 
-    async def main(rails: Attachments, _: int) -> None:
-        rails.restore()
+    async def main(attachments: Attachments, _: int) -> None:
+        node.daemon().repair.own_recorded()
 
     node.run(main)
 
@@ -61,7 +59,9 @@ def test_restore_goes_on_when_two_records_name_one_vf(node: Node, caplog: pytest
 
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "gone"])
 @pytest.mark.parametrize("stage", ["planned", "attached", "detaching"])
-def test_sweep_takes_what_no_sandbox_has_and_what_was_not_finished(node: Node, stage: str, alive: bool) -> None:
+def test_sweep_takes_back_what_ended_sandboxes_and_unfinished_requests_left(
+    node: Node, stage: str, alive: bool
+) -> None:
     node.journal.write(replace(node.run(attached), stage=stage))
     if not alive:
         node.netns.unlink()
@@ -73,7 +73,7 @@ def test_sweep_takes_what_no_sandbox_has_and_what_was_not_finished(node: Node, s
     assert node.state == (expected if alive else (None, False))
 
 
-def test_record_of_a_living_namespace_stays_without_rails_for_its_del(node: Node) -> None:
+def test_record_of_an_unfinished_add_stays_without_rails_for_the_runtimes_del(node: Node) -> None:
     node.run(planned)
     node.sweep()
     node.kernel.steps.clear()
@@ -92,13 +92,13 @@ def test_what_a_sandbox_left_is_counted_once(node: Node) -> None:
     node.run(planned)
 
     for _ in range(2):
-        asyncio.run(Recovery(node.rails(), took_back=counted.append).sweep())
+        asyncio.run(node.daemon(took_back=counted.append).recovery.sweep())
         node.netns.unlink(missing_ok=True)
 
     assert (node.state, counted) == ((None, False), ["rails"])
 
 
-def test_record_of_an_older_boot_is_nobodys_though_a_namespace_has_its_number_again(node: Node) -> None:
+def test_record_of_an_older_boot_is_taken_back_though_a_namespace_has_its_number_again(node: Node) -> None:
     node.run(attached)
     node.boot = "boot-2"
 
@@ -108,7 +108,7 @@ def test_record_of_an_older_boot_is_nobodys_though_a_namespace_has_its_number_ag
 
 
 @pytest.mark.parametrize(("recorded", "now"), [("", "boot-2"), ("boot-1", "")])
-def test_record_of_an_unknown_boot_lives_as_long_as_its_namespace(node: Node, recorded: str, now: str) -> None:
+def test_record_of_an_unknown_boot_stays_while_its_namespace_is_alive(node: Node, recorded: str, now: str) -> None:
     node.boot = recorded
     node.run(attached)
     node.boot = now
@@ -118,7 +118,7 @@ def test_record_of_an_unknown_boot_lives_as_long_as_its_namespace(node: Node, re
     assert node.state == ("attached", True)
 
 
-def test_namespace_that_is_bound_nowhere_any_more_lives_on_where_its_vf_is_found(node: Node, monkeypatch) -> None:
+def test_record_follows_its_namespace_to_the_path_where_its_vf_is_found(node: Node, monkeypatch) -> None:
     record = node.run(attached)
     node.netns.unlink()
     node.netdev_is(None)
@@ -130,13 +130,13 @@ def test_namespace_that_is_bound_nowhere_any_more_lives_on_where_its_vf_is_found
     assert node.journal.get(KEY) == replace(record, stage="attached", netns=by_process)
 
 
-def test_vf_that_was_moved_before_its_namespace_died_is_taken_home(node: Node, monkeypatch) -> None:
+def test_vf_that_was_moved_before_its_namespace_ended_is_moved_to_the_node(node: Node, monkeypatch) -> None:
     record = node.run(attached)
     node.netns.unlink()
     node.netdev_is(None)
-    strangers = record.netns._replace(path="/run/netns/x", inode=7)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(strangers, NET1, None)})
-    monkeypatch.setattr(orphan_netdevs, "take_home", lambda steps, strays, root: node.netdev_is("net1"))
+    elsewhere = record.netns._replace(path="/run/netns/x", inode=7)
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(elsewhere, NET1, None)})
+    monkeypatch.setattr(orphan_netdevs, "move_to_node", lambda steps, found, root: node.netdev_is("net1"))
 
     node.sweep()
 
@@ -145,12 +145,12 @@ def test_vf_that_was_moved_before_its_namespace_died_is_taken_home(node: Node, m
 
 
 class Clock:
-    """The time that waits for netdevs take: it passes when somebody sleeps, and then at once."""
+    """The time of waits for netdevs: it passes only in a sleep, and then at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         loop = SimpleNamespace(time=lambda: self.now)
-        monkeypatch.setattr(netdev_lookup, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
+        monkeypatch.setattr(waiting, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
 
     async def _sleep(self, seconds: float) -> None:
         until = self.now + seconds
@@ -160,18 +160,18 @@ class Clock:
 
 @pytest.fixture
 def lost(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Two sandboxes that have died, and the netdev of neither's VF is anywhere; gives how many VFs each look was for."""
-    looks = []
+    """Two ended sandboxes; the netdevs of their VFs are in no namespace; returns how many VFs each search was for."""
+    searches: list[int] = []
     record = node.run(attached)
     node.netns.unlink()
     node.netdev_is(None)
     other = an_attachment(vf=PciAddress.parse(IN_POD))
     node.journal.write(replace(record, stage="attached", container_id="f00", attachments=(other,)))
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: looks.append(len(vfs)) or {})
-    return looks
+    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: searches.append(len(vfs)) or {})
+    return searches
 
 
-def test_netdevs_that_never_return_are_waited_for_once_and_all_at_once(
+def test_netdevs_that_never_return_are_awaited_once_and_all_together(
     node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
@@ -182,21 +182,21 @@ def test_netdevs_that_never_return_are_waited_for_once_and_all_at_once(
     assert 0.1 <= clock.now < 0.2
 
 
-def test_namespaces_are_looked_into_once_for_all_that_is_missing_at_a_time(
+def test_concurrent_searches_of_the_namespaces_are_one_search(
     node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Clock(monkeypatch)
 
     node.sweep()
 
-    assert lost == [2, 2]  # whose namespace lives by its processes, and whose VF is in another's
+    assert lost == [2, 2]  # for a namespace at another path; for netdevs in another namespace
 
 
-def test_sweep_does_not_wait_for_a_sandbox_that_a_request_is_at(node: Node) -> None:
-    async def main(rails: Attachments, netns_fd: int) -> None:
-        await planned(rails, netns_fd)
-        async with rails.one_at_a_time.held(KEY):
-            await asyncio.wait_for(Recovery(rails).sweep(), 1)
+def test_sweep_does_not_wait_for_a_sandbox_with_a_request(node: Node) -> None:
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        await planned(attachments, netns_fd)
+        async with node.sandboxes.held(KEY):
+            await asyncio.wait_for(node.daemon().recovery.sweep(), 1)
 
     node.run(main)
 

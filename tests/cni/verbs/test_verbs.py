@@ -1,7 +1,7 @@
-"""ADD and DEL as their stages: what is done in which order, and what is taken back when a stage fails."""
+"""The stages of ADD, CHECK, DEL and GC: their order, and what is undone when a stage fails."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from ipaddress import ip_interface
 from pathlib import Path
@@ -9,24 +9,27 @@ from typing import TypeVar
 
 import pytest
 
+from cni import primary_configuration
 from cni import request as requests
 from cni.attachment.ipam_plugin import Given
 from cni.host.chain import Exec, Output, Primary
 from cni.host.errors import CniError
 from cni.locks import PerKey
-from cni.request import Request, primary_as_recorded
+from cni.operation import TimeLimits
+from cni.request import Request
 from cni.verbs import add, check, delete, gc
+from cni.verbs.parts import Parts
 from kubelet.allocations import ContainerAllocation
-from tests.cni.executable import CONF, ENVIRON, PRIMARY
-from tests.cni.host.runner import Runner
+from tests.cni.fake_executable import CONF, ENVIRON, PRIMARY
+from tests.cni.host.fake_runner import Runner
 from tests.vf.builders import FIRST, a_record, an_attachment
 from vf.address import PciAddress
 from vf.errors import Differs, NoAddress, NotPermitted, Unusable
-from vf.record import Ipam, Netns, Pod, Record
+from vf.record import Netns, Pod, Record, RecordedIpam
 
 Result = TypeVar("Result")
 BYTES = b' {"ips" :[ ]}\n'
-IPAM = Ipam({"name": "railnet-x", "ipam": {"type": "host-local"}}, ("net1",), "/opt/cni/bin")
+IPAM = RecordedIpam({"name": "railnet-x", "ipam": {"type": "host-local"}}, ("net1",), "/opt/cni/bin")
 FAILED = Output(1 << 8, b'{"code": 999, "msg": "no lease"}', b"")
 
 
@@ -39,34 +42,39 @@ RECORD = a_record(an_attachment(), primary={"conf": a_conf(), "runtimeConfig": {
 
 
 class Sandbox:
-    """Executes nothing and attaches nothing; notes what is asked for, and fails where it is told to."""
+    """Executes nothing and attaches nothing; logs each call, and fails in those that `fails` names."""
 
     def __init__(self, vfs: tuple[PciAddress, ...] = (), fails: dict[str, Exception] | None = None) -> None:
         self.log: list[str] = []
         self.netns_fd: int | None = None
         self.runner = Runner({("flannel", "ADD"): Output(0, BYTES, b"")})
         self.journal: dict[str, Record] = {}
-        self.one_at_a_time = PerKey()
-        self.ipam: Ipam | None = None
+        self.sandboxes = PerKey()
+        self.ipam: RecordedIpam | None = None
         self.answered: tuple[ContainerAllocation, ...] = ()
         self.differs: str | None = None
         self.uncollected: list[str] = []
         self._vfs = vfs
         self._fails = fails or {}
 
-    async def vfs(self, request: Request) -> tuple[PciAddress, ...]:
+    def parts(self, root: Path) -> Parts:
+        """Be each of the parts that verbs call."""
+        limits = TimeLimits(delegate=20, add=60)
+        return Parts(self, self, self.sandboxes, self, PrimaryGc(self), root, limits)
+
+    async def vfs(self, pod: Pod) -> tuple[PciAddress, ...]:
         return self._vfs
 
-    async def devices(self, request: Request) -> list[tuple[str, str]]:
+    async def of(self, pod: Pod) -> list[tuple[str, str]]:
         return [("rdma/ib_vf", str(vf)) for vf in self._vfs]
 
     async def until_watched(self) -> None:
         pass
 
-    def refuse_others(self, vfs: tuple[PciAddress, ...], holder: Callable[[PciAddress], str | None]) -> None:
+    def refuse_held_by_other_pods(self, pod: Pod, holders: Mapping[PciAddress, str]) -> None:
         pass
 
-    def answers(self, request: Request) -> tuple[ContainerAllocation, ...]:
+    def allocations(self, pod: Pod) -> tuple[ContainerAllocation, ...]:
         return self.answered
 
     async def drive(self, steps: Generator[Exec, Output, Result]) -> Result:
@@ -82,9 +90,9 @@ class Sandbox:
 
     async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         self._do("plan")
-        return replace(RECORD, primary=primary_as_recorded(primary, {}), ipam=self.ipam)
+        return replace(RECORD, primary=primary_configuration.as_recorded(primary, {}), ipam=self.ipam)
 
-    def address(self, record: Record, given: dict[str, Given]) -> Record:
+    def record_addresses(self, record: Record, given: dict[str, Given]) -> Record:
         self._do("address")
         return replace(record, attachments=(replace(record.attachments[0], addresses=given["net1"].addresses),))
 
@@ -105,11 +113,14 @@ class Sandbox:
     def forget(self, record: Record) -> None:
         self._do("forget")
 
+    def attached(self, vf: PciAddress) -> None:
+        return None
+
     def record(self, key: str) -> Record | None:
         return self.journal.get(key)
 
-    def adopted(self, netns: Netns | None, ifname: str) -> Record | None:
-        return next((record for record in self.journal.values() if record.adopted and record.ifname == ifname), None)
+    def rebuilt(self, netns: Netns | None, ifname: str) -> Record | None:
+        return next((record for record in self.journal.values() if record.rebuilt and record.ifname == ifname), None)
 
     async def difference(self, record: Record, netns: Netns | None, netns_fd: int | None) -> str | None:
         self._do("difference")
@@ -135,18 +146,18 @@ def root(tmp_path: Path) -> Path:
 
 def run_add(sandbox: Sandbox, root: Path) -> bytes:
     request = requests.parse(ENVIRON, CONF, None)
-    return asyncio.run(add.add(request, sandbox, sandbox, sandbox, root))
+    return asyncio.run(add.add(request, sandbox, sandbox.parts(root)))
 
 
 def run_check(sandbox: Sandbox, root: Path) -> bytes:
     stdin = CONF.replace(b'"0.3.1"', b'"1.0.0"')
     request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"CHECK"}, stdin, None)
-    return asyncio.run(check.check(request, sandbox, sandbox, sandbox, root))
+    return asyncio.run(check.check(request, sandbox, sandbox.parts(root)))
 
 
 def run_delete(sandbox: Sandbox, root: Path, ifname: str = "eth0") -> bytes:
     request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"DEL", b"CNI_IFNAME": ifname.encode()}, CONF, None)
-    return asyncio.run(delete.delete(request, sandbox, sandbox, root))
+    return asyncio.run(delete.delete(request, sandbox, sandbox.parts(root)))
 
 
 def test_pod_without_a_rail_gets_the_primarys_bytes_and_nothing_is_written(root: Path) -> None:
@@ -247,7 +258,7 @@ def test_add_that_fails_gives_the_ipam_plugins_addresses_back(root: Path, fails:
     assert sandbox.log[begun + 1 :] == ["DEL flannel", "detach", "DEL host-local net1", "forget"]
 
 
-def test_rail_whose_container_would_get_other_devices_is_taken_back_before_anything_runs(root: Path) -> None:
+def test_rail_whose_container_would_get_other_devices_is_taken_back_before_a_plugin_runs(root: Path) -> None:
     sandbox = Sandbox((FIRST,))
     sandbox.answered = (ContainerAllocation(frozenset({str(FIRST)}), frozenset({"/dev/infiniband/uverbs9"}), {}),)
 
@@ -309,7 +320,7 @@ def test_del_takes_rails_back_then_runs_the_primary_as_it_was_then_forgets(root:
     assert sandbox.log == ["detach", "DEL bridge", "forget"]
 
 
-def test_del_of_a_sandbox_whose_record_was_lost_takes_back_what_was_found_in_its_namespace(root: Path) -> None:
+def test_del_of_a_sandbox_whose_record_was_lost_uses_the_rebuilt_record(root: Path) -> None:
     sandbox = Sandbox()
     sandbox.journal["unknown-1@eth0"] = replace(RECORD, container_id="unknown-1", primary={})
 
@@ -327,14 +338,14 @@ def test_del_of_another_interface_of_that_sandbox_leaves_what_was_found_to_its_o
     assert sandbox.log == ["DEL flannel"]
 
 
-def test_del_waits_for_whoever_is_at_the_record_that_was_found(root: Path) -> None:
+def test_del_waits_for_the_lock_of_a_rebuilt_record(root: Path) -> None:
     sandbox = Sandbox()
     sandbox.journal["unknown-1@eth0"] = replace(RECORD, container_id="unknown-1", primary={})
     request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"DEL"}, CONF, None)
 
     async def main() -> list[str]:
-        async with sandbox.one_at_a_time.held("unknown-1@eth0"):
-            deleting = asyncio.create_task(delete.delete(request, sandbox, sandbox, root))
+        async with sandbox.sandboxes.held("unknown-1@eth0"):
+            deleting = asyncio.create_task(delete.delete(request, sandbox, sandbox.parts(root)))
             await asyncio.sleep(0)
             meanwhile = list(sandbox.log)
             del sandbox.journal["unknown-1@eth0"]
@@ -430,7 +441,7 @@ def run_gc(sandbox: Sandbox, root: Path) -> bytes:
     primary.write_text('{"cniVersion": "1.1.0", "name": "cbr0", "plugins": [{"type": "flannel"}]}')
     stdin = CONF.replace(b'"0.3.1"', b'"1.1.0", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]')
     request = requests.parse({**ENVIRON, b"CNI_COMMAND": b"GC"}, stdin, None)
-    return asyncio.run(gc.collect(request, sandbox, gc.Collectors(sandbox, PrimaryGc(sandbox)), root, 60))
+    return asyncio.run(gc.collect(request, sandbox, sandbox.parts(root)))
 
 
 class PrimaryGc:

@@ -10,7 +10,7 @@ import pytest
 
 from apiserver import service_account
 from apiserver.network_status import ANNOTATION
-from cni.events import Attached, Observer, Refused, ignore
+from cni.events import AddRefused, Observer, RailsAttached, ignore
 from cni.host.errors import CniError
 from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import publish as publish_module
@@ -21,8 +21,8 @@ from vf.record import Pod
 
 POD = Pod("ml", "train-0", "uid-1")
 RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}}, network="default")
-ATTACHED = Attached(RECORD, b"{}", static=False)
-REFUSED = Refused(POD, CniError(102, "the port is not ACTIVE", "mlx5_4"))
+ATTACHED = RailsAttached(RECORD, b"{}", static=False)
+REFUSED = AddRefused(POD, CniError(102, "the port is not ACTIVE", "mlx5_4"))
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def configuration(tmp_path: Path) -> Configuration:
     return Configuration(host=HostConfiguration(root=tmp_path))
 
 
-def tell(configuration: Configuration, *told: Attached | Refused, then: Callable[[], object] = lambda: None) -> None:
+def tell(
+    configuration: Configuration, *told: RailsAttached | AddRefused, then: Callable[[], object] = lambda: None
+) -> None:
     """Publish outcomes as a daemon that then ends."""
 
     async def whole() -> None:
@@ -108,7 +110,7 @@ def test_static_pod_is_written_to_its_own_mirror_only(
 ) -> None:
     cluster.add_pod("ml", "train-0", "another-uid", {"kubernetes.io/config.mirror": mirrored})
 
-    tell(configuration, Attached(RECORD, b"{}", static=True))
+    tell(configuration, RailsAttached(RECORD, b"{}", static=True))
 
     assert statuses(cluster) == written
     assert cluster.annotations("ml", "train-0")["kubernetes.io/config.mirror"] == mirrored
@@ -160,7 +162,9 @@ def test_configuration_chooses_the_messages_that_are_sent(
 def test_pod_without_a_uid_gets_no_message(cluster: ApiServer, configuration: Configuration) -> None:
     anonymous = POD._replace(uid="")
 
-    tell(configuration, Refused(anonymous, REFUSED.error), Attached(a_record(pod=anonymous), b"{}", static=False))
+    tell(
+        configuration, AddRefused(anonymous, REFUSED.error), RailsAttached(a_record(pod=anonymous), b"{}", static=False)
+    )
 
     assert cluster.received == []
 

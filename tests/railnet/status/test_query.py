@@ -107,9 +107,9 @@ def test_silent_daemon_is_an_error_after_a_time(tmp_path: Path) -> None:
 
 
 ODD = {
-    "nothing": ((), "it ended the connection"),
-    "half a header": ((b"RN\x01",), "it ended the connection"),
-    "half an answer": ((answer(TOLD)[:-1],), "it ended the connection"),
+    "nothing": ((), "the connection ended"),
+    "half a header": ((b"RN\x01",), "the connection ended"),
+    "half an answer": ((answer(TOLD)[:-1],), "the connection ended"),
     "no frame": ((b"HTTP/1.1 200",), "does not begin a frame"),
     "an older daemon's DONE": (
         (frames.frame(frames.DONE, b"\1" + frames.blobs(b"{}")),),

@@ -1,4 +1,4 @@
-"""The daemon's end of a connection and an executable's, talking to each other."""
+"""The daemon's end of a connection and a fake executable's end, connected to each other."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from cni.connection import ExecutableConnection
 from cni.delegate_slots import DelegateSlots
 from cni.host.chain import Exec, Output
-from tests.cni.executable import FakeExecutable
+from tests.cni.fake_executable import FakeExecutable
 
 Play = Callable[[FakeExecutable], Awaitable[object]]
 
@@ -15,7 +15,7 @@ Play = Callable[[FakeExecutable], Awaitable[object]]
 def converse(
     serve: Callable[[ExecutableConnection], Awaitable[object]], play: Play, delegate_seconds: float = 20
 ) -> list[object]:
-    """Have the two ends talk; gives what each gave, or raises what the daemon's end raised."""
+    """Run both ends. Return what each returned, or raise what the daemon's end raised."""
 
     async def main() -> list[object]:
         ours, theirs = socket.socketpair()
@@ -31,7 +31,7 @@ def converse(
 
 
 def executing(*steps: Exec) -> Callable[[ExecutableConnection], Awaitable[list[Output]]]:
-    """Give a daemon's end that has each step executed."""
+    """Return a daemon's end that has each step executed."""
 
     def generator() -> Generator[Exec, Output, list[Output]]:
         outputs = []

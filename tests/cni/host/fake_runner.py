@@ -1,4 +1,4 @@
-"""A runner of chains: executes nothing, answers as told, and remembers what it was asked for."""
+"""A fake runner of chains: it executes nothing, answers from a table, and logs each `Exec`."""
 
 import json
 from collections.abc import Generator
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 class Runner:
-    """Answers each `Exec` by plugin type and command; what it was not told about succeeds with a result."""
+    """Answers each `Exec` by plugin type and command; those that are not in the table succeed with a result."""
 
     def __init__(self, outputs: dict[tuple[str, str], Output] | None = None) -> None:
         self.executed: list[Exec] = []
@@ -30,7 +30,7 @@ class Runner:
         return [f"{step.command} {step.plugin} {step.ifname}".rstrip() for step in self.executed]
 
     def conf(self, call: str) -> dict[str, Any]:
-        """Give what one call got on stdin."""
+        """Return the configuration that one call got on stdin."""
         return json.loads(self.executed[self.calls.index(call)].stdin)
 
 
@@ -39,7 +39,7 @@ def printed(value: object) -> Output:
 
 
 def a_primary(*plugins: str | dict[str, Any], **changes: object) -> Primary:
-    """Give a chain of plugins, each a type or a whole configuration."""
+    """Return a chain of plugins, each a type or a whole configuration."""
     listed = [{"type": plugin} if isinstance(plugin, str) else plugin for plugin in plugins]
     conflist = {"cniVersion": "1.0.0", "name": "cbr0", "plugins": listed, **changes}
     return parse(json.dumps(conflist).encode(), "/etc/cni/net.d/10-flannel.conflist")

@@ -1,13 +1,13 @@
 """Plugins made of a line of shell, an environment that finds them, and the descriptors that running them may leak."""
 
-import time
 from pathlib import Path
 
 from cni.host.environment import Environment
+from kernel.waiting import block_until
 
 
 def a_plugin(folder: Path, name: str, script: str) -> str:
-    """Write an executable; gives its path."""
+    """Write an executable. Return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -16,7 +16,7 @@ def a_plugin(folder: Path, name: str, script: str) -> str:
 
 
 def an_environment(path: Path, command: str = "ADD", **changes: str) -> Environment:
-    """Give a request's environment with `path` as CNI_PATH."""
+    """Return a request's environment with `path` as CNI_PATH."""
     raw = {
         "CNI_COMMAND": command,
         "CNI_CONTAINERID": "c0ffee",
@@ -35,8 +35,6 @@ def descriptors() -> list[str]:
 
 
 def left_open(before: list[str]) -> set[str]:
-    """Tell which descriptors are open that were not, a while later: gRPC's threads open and close some of their own."""
-    give_up = time.monotonic() + 20
-    while (left := set(descriptors()) - set(before)) and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return left
+    """Return the descriptors that are open and were not, after a while: gRPC's threads open and close some of their own."""
+    block_until(lambda: not set(descriptors()) - set(before), 20, 0.02)
+    return set(descriptors()) - set(before)

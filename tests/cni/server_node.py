@@ -1,4 +1,4 @@
-"""A node's files with the daemon's server among them, for executables to connect to; its rails attach nothing."""
+"""A node's files with the daemon's server among them, for fake executables to connect to; its attachments change no kernel."""
 
 import asyncio
 import json
@@ -6,33 +6,35 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from cni import primary_configuration
 from cni.delegate_slots import DelegateSlots
-from cni.events import Attached, Refused
+from cni.dispatch import Dispatcher
+from cni.events import AddRefused, RailsAttached
 from cni.host.chain import Primary
 from cni.locks import PerKey
+from cni.operation import TimeLimits
 from cni.pod_devices import PodDevices
-from cni.request import Request, primary_as_recorded
-from cni.server import Limits, Server
-from cni.verbs.gc import Collectors
-from tests.cni.executable import PRIMARY, FakeExecutable
+from cni.request import Request
+from cni.server import Server
+from cni.verbs.parts import Parts
+from tests.cni.fake_executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
 from vf.address import PciAddress
 from vf.record import Netns, Pod, Record
 from vf.table import Owner
 
 RAIL = "rdma/ib_vf"
-PATIENT = Limits(delegate=20, add=20)
+PATIENT = TimeLimits(delegate=20, add=20)
 
 
 async def _at_once() -> None:
     pass
 
 
-class FakeRails:
-    """Attaches nothing; notes what it was asked to do, and fails to attach where it is told to."""
+class FakeAttachments:
+    """Attaches nothing; logs each call. `refuses` is what `attach` raises."""
 
     def __init__(self) -> None:
-        self.one_at_a_time = PerKey()
         self.log: list[str] = []
         self.refuses: Exception | None = None
         self.owner: Owner | None = None
@@ -45,7 +47,7 @@ class FakeRails:
     def record(self, key: str) -> Record | None:
         return self._record
 
-    def adopted(self, netns: Netns | None, ifname: str) -> None:
+    def rebuilt(self, netns: Netns | None, ifname: str) -> None:
         return None
 
     def permit(self, pod: Pod, resources: Collection[str]) -> None:
@@ -53,7 +55,7 @@ class FakeRails:
 
     async def plan(self, request: Request, vfs: tuple[object, ...], primary: Primary) -> Record:
         self.log.append("plan")
-        self._record = a_record(an_attachment(vf=FIRST), primary=primary_as_recorded(primary, {}))
+        self._record = a_record(an_attachment(vf=FIRST), primary=primary_configuration.as_recorded(primary, {}))
         return self._record
 
     async def attach(self, record: Record, netns_fd: int | None) -> None:
@@ -85,8 +87,8 @@ class FakeRails:
         self._record = None
 
 
-class FakeLeftovers:
-    """Takes nothing back; notes what it was asked to."""
+class FakePrimaryGc:
+    """Reclaims nothing; logs each call."""
 
     def __init__(self, log: list[str]) -> None:
         self._log = log
@@ -96,8 +98,8 @@ class FakeLeftovers:
         return []
 
 
-class Counted:
-    """A meter that keeps what it is told, without the times."""
+class CountedRequests:
+    """Metrics that keep what is reported, without the times."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, int | None]] = []
@@ -116,11 +118,11 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = folder / "run/cni.sock"
-        self.rails = FakeRails()
-        self.leftovers = FakeLeftovers(self.rails.log)
-        self.told: list[Attached | Refused] = []
-        self.places = DelegateSlots()
-        self.meter = Counted()
+        self.attachments = FakeAttachments()
+        self.primary_gc = FakePrimaryGc(self.attachments.log)
+        self.events: list[RailsAttached | AddRefused] = []
+        self.slots = DelegateSlots()
+        self.metrics = CountedRequests()
         self.report = b'{"report": 1}'
         self.kubelet = folder / "kubelet"
         self.kubelet_knows()
@@ -136,8 +138,10 @@ class Node:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"Data": {"PodDeviceEntries": entries}}))
 
-    def serve(self, *plays: Callable[[FakeExecutable], Awaitable[object]], limits: Limits = PATIENT) -> list[object]:
-        """Serve while executables play; gives what each gave."""
+    def serve(
+        self, *plays: Callable[[FakeExecutable], Awaitable[object]], limits: TimeLimits = PATIENT
+    ) -> list[object]:
+        """Serve while fake executables play one after another. Return what each of them returned."""
 
         async def play_on_a_connection(play: Callable[[FakeExecutable], Awaitable[object]]) -> object:
             executable = await FakeExecutable.connected(self.socket)
@@ -149,23 +153,14 @@ class Node:
         async def main() -> list[object]:
             ready = asyncio.Event()
 
-            async def tell() -> None:
+            async def set_ready() -> None:
                 ready.set()
 
-            assignment = PodDevices(self.kubelet, frozenset({RAIL}), 0.3)
-            collectors = Collectors(self.rails, self.leftovers)
-            server = Server(
-                assignment,
-                self.rails,
-                collectors,
-                self.folder,
-                limits,
-                self.told.append,
-                places=self.places,
-                meter=self.meter,
-                report=lambda: self.report,
-            )
-            serving = asyncio.create_task(server.serve(self.socket, tell))
+            devices, attachments = PodDevices(self.kubelet, frozenset({RAIL}), 0.3), self.attachments
+            parts = Parts(devices, attachments, PerKey(), attachments, self.primary_gc, self.folder, limits)
+            dispatcher = Dispatcher(parts, self.events.append, self.metrics)
+            server = Server(dispatcher, limits, self.slots, lambda: self.report)
+            serving = asyncio.create_task(server.serve(self.socket, set_ready))
             await ready.wait()
             try:
                 return [await play_on_a_connection(play) for play in plays]

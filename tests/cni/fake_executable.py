@@ -1,4 +1,4 @@
-"""A plugin executable's end of the connection: says and hears whole frames, or any bytes."""
+"""A fake plugin executable: sends and receives whole frames, or any bytes."""
 
 import asyncio
 import json
@@ -59,8 +59,8 @@ class FakeExecutable:
         kind, length = frames.parse_header(header)
         return kind, await self._read(length)
 
-    async def shaken(self, request: bytes) -> None:
-        """Send a request, wait for HELLO and say GO."""
+    async def handshake(self, request: bytes) -> None:
+        """Send a request, receive HELLO and send GO."""
         await self.send(request)
         kind, _ = await self.receive()
         assert kind == frames.HELLO
@@ -74,7 +74,7 @@ class FakeExecutable:
         return payload[:4], plugin.decode(), frames.parse_environ(environ)[b"CNI_COMMAND"].decode(), stdin
 
     async def answer(self, stdout: bytes, status: int = 0, stderr: bytes = b"") -> str:
-        """Receive an EXEC and answer it; gives its command and plugin."""
+        """Receive an EXEC and answer it. Return its command and plugin."""
         number, plugin, command, _ = await self.executed()
         await self.send(output(number, stdout, status, stderr))
         return f"{command} {plugin}"

@@ -1,8 +1,9 @@
-"""A node's sysfs tree, journal and one sandbox, with a kernel that only notes its steps: what rails need, and no more."""
+"""A node's sysfs tree, its journal and one sandbox, with a kernel that only notes its steps: what attachments need."""
 
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
@@ -12,12 +13,22 @@ import pytest
 from cni import request as requests
 from cni.attachment import attachments, netdev_return
 from cni.attachment.attachments import Attachments
+from cni.attachment.claims import Claims
+from cni.attachment.ipam_release import IpamRelease
 from cni.attachment.journal import Journal
+from cni.attachment.local_ipam import LocalIpam
+from cni.attachment.netdev_lookup import NetdevLookup
+from cni.attachment.netdev_return import NodeNetdevs
+from cni.events import TookBack, count_nothing
 from cni.host.chain import Primary
-from cni.host_paths import HostPaths
+from cni.host_delegates import HostDelegates
+from cni.locks import PerKey
+from cni.recovery.orphan_vfs import OrphanVfs, Pods
+from cni.recovery.record_repair import RecordRepair
+from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from kernel.sysfs import Sysfs
-from tests.cni.executable import CONF, ENVIRON
+from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import AT_HOME, UNBOUND, Tree, netdev
 from vf.address import PciAddress
 from vf.network import DEFAULT, Network, Networks, NoIpam
@@ -58,11 +69,10 @@ class Kernel:
 
 
 def a_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Node":
-    """Make a node, on whose kernel alone everything is done, and where no netdev is waited for for long."""
+    """Make a node whose kernel notes the steps that it is asked for."""
     kernel = Kernel()
     for module in (netdev_return, attachments):
         monkeypatch.setattr(module, "perform", kernel)
-    monkeypatch.setattr(attachments, "_NETDEV_SECONDS", 0.1)
     return Node(folder, kernel)
 
 
@@ -89,33 +99,38 @@ class Node:
         self.folder = folder
         self.locks = folder / "lock"
         self.boot = "boot-1"
+        self.sandboxes = PerKey()
 
-    def rails(self) -> Attachments:
-        """Build rails, as a daemon that starts does."""
+    def daemon(
+        self,
+        took_back: TookBack = count_nothing,
+        pods: Pods = dict,
+        now: Callable[[], float] = time.monotonic,
+    ) -> "Daemon":
+        """Compose what attaches and recovers, as a daemon that starts does; it awaits netdevs and VFs for 0.1 s."""
         self.locks.mkdir(exist_ok=True)
-        host = HostPaths(self.folder, self.folder / "subnet.env", 0.1, self.delegate_seconds, self.locks, self.boot)
-        return Attachments(self.table, self.journal, self.sysfs, Networks({DEFAULT: self.network}), host)
+        return Daemon(self, took_back, pods, now)
 
     def run(self, main: Callable[[Attachments, int], Awaitable[Result]]) -> Result:
-        """Run with rails and the sandbox's descriptor."""
+        """Run with a new daemon's attachments and the sandbox's descriptor."""
 
         async def whole() -> Result:
             netns_fd = os.open(self.folder / NETNS, os.O_RDONLY)
             try:
-                return await asyncio.wait_for(main(self.rails(), netns_fd), 20)
+                return await asyncio.wait_for(main(self.daemon().attachments, netns_fd), 20)
             finally:
                 os.close(netns_fd)
 
         return asyncio.run(whole())
 
     def sweep(self) -> None:
-        """Sweep as a daemon that has run for a while, the sandbox's namespace being there or not; tell IPAM plugins."""
+        """Start a daemon, sweep, and run the IPAM plugins that the sweep left."""
 
         async def sweep(recovery: Recovery) -> None:
             await recovery.sweep()
-            await recovery.give_back()
+            await recovery.release_ipam()
 
-        asyncio.run(asyncio.wait_for(sweep(Recovery(self.rails())), 20))
+        asyncio.run(asyncio.wait_for(sweep(self.daemon().recovery), 20))
 
     def netdev_is(self, name: str | None) -> None:
         """Show the VF's netdev under a name, or not at all."""
@@ -133,17 +148,67 @@ class Node:
 
     @property
     def state(self) -> tuple[str | None, bool]:
-        """Give the record's stage and whether the VF has an owner."""
+        """The record's stage, and whether the VF has an owner."""
         record = self.journal.get(KEY)
         return None if record is None else record.stage, self.table.owner(VF) is not None
 
 
-async def planned(rails: Attachments, netns_fd: int | None, *vfs: PciAddress, conf: bytes = CONF) -> Record:
-    return await rails.plan(requests.parse(ENVIRON, conf, netns_fd), vfs or (VF,), PRIMARY)
+class Daemon:
+    """What attaches and recovers, composed as `railnet.daemon.composition` does it."""
+
+    def __init__(self, node: Node, took_back: TookBack, pods: Pods, now: Callable[[], float]) -> None:
+        table, journal, root, sandboxes = node.table, node.journal, node.folder, node.sandboxes
+        self.claims = claims = Claims(table, 0.1)
+        netdevs = NetdevLookup(table, node.sysfs, 0.1)
+        node_netdevs = NodeNetdevs(table, node.sysfs, netdevs, root)
+        ipam_release = IpamRelease(journal, HostDelegates(root, node.delegate_seconds, node.locks))
+        self.attachments = Attachments(
+            table=table,
+            journal=journal,
+            networks=Networks({DEFAULT: node.network}),
+            claims=claims,
+            netdevs=netdevs,
+            node_netdevs=node_netdevs,
+            local_ipam=LocalIpam(root / "subnet.env"),
+            ipam_release=ipam_release,
+            sysfs=node.sysfs,
+            root=root,
+            boot=node.boot,
+        )
+        self.repair = RecordRepair(
+            table=table,
+            journal=journal,
+            claims=claims,
+            node_netdevs=node_netdevs,
+            sandboxes=sandboxes,
+            boot=node.boot,
+        )
+        self.recovery = Recovery(
+            journal=journal,
+            sandboxes=sandboxes,
+            namespaces=SandboxNamespaces(root, node.boot, node_netdevs),
+            attachments=self.attachments,
+            ipam_release=ipam_release,
+            repair=self.repair,
+            orphan_vfs=OrphanVfs(
+                table=table,
+                journal=journal,
+                claims=claims,
+                node_netdevs=node_netdevs,
+                repair=self.repair,
+                pods=pods,
+                now=now,
+            ),
+            took_back=took_back,
+        )
 
 
-async def attached(rails: Attachments, netns_fd: int) -> Record:
-    record = await planned(rails, netns_fd)
-    await rails.attach(record, netns_fd)
-    rails.confirm(record)
+async def planned(attachments: Attachments, netns_fd: int | None, *vfs: PciAddress, conf: bytes = CONF) -> Record:
+    return await attachments.plan(requests.parse(ENVIRON, conf, netns_fd), vfs or (VF,), PRIMARY)
+
+
+async def attached(attachments: Attachments, netns_fd: int) -> Record:
+    record = await planned(attachments, netns_fd)
+    await attachments.attach(record, netns_fd)
+    attachments.confirm(record)
     return record

@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from cni import connection as hands_module
+from cni import connection as connection_module
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import frames
 from cni.host.frames import FrameError
-from tests.cni.conversation import converse
-from tests.cni.executable import CONF, ENVIRON, FakeExecutable, a_request
-from tests.cni.host.plugins import descriptors, left_open
+from tests.cni.connection_pair import converse
+from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request
+from tests.cni.host.shell_plugins import descriptors, left_open
 
 REQUEST = a_request()
 
@@ -108,7 +108,7 @@ def test_request_that_is_cut_off_is_the_end_of_the_connection(length: int) -> No
 
 
 def test_request_that_stops_halfway_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "_FRAME_SECONDS", 0.05)
 
     with pytest.raises(TimeoutError):
         converse(receiving, lambda executable: executable.send(REQUEST[:-1]))
@@ -131,7 +131,7 @@ def test_hello_says_the_milliseconds_a_request_may_take() -> None:
         await executable.send(frames.frame(frames.GO))
         return hello
 
-    assert converse(lambda connection: connection.shake(61.5), play)[1] == (frames.HELLO, frames.u32(61500))
+    assert converse(lambda connection: connection.handshake(61.5), play)[1] == (frames.HELLO, frames.u32(61500))
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_hello_says_the_milliseconds_a_request_may_take() -> None:
     ids=["gone", "silent", "another frame"],
 )
 def test_hello_without_go_is_the_end(monkeypatch: pytest.MonkeyPatch, sent: bytes | None, error: type) -> None:
-    monkeypatch.setattr(hands_module, "_FRAME_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "_FRAME_SECONDS", 0.05)
 
     async def play(executable: FakeExecutable) -> None:
         await executable.receive()
         await executable.send(sent) if sent is not None else executable.close()
 
     with pytest.raises(error):
-        converse(lambda connection: connection.shake(60), play)
+        converse(lambda connection: connection.handshake(60), play)
 
 
 def test_descriptor_is_not_inherited_by_children() -> None:

@@ -1,4 +1,4 @@
-"""A chain that is cut short, by a cancellation or by what cannot be sent, undoes what ran."""
+"""A chain that is cancelled, or that yields too large a step, undoes what ran."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,9 +8,9 @@ import pytest
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import chain, frames
 from cni.host.errors import DELEGATE_BROKE, CniError
-from tests.cni.conversation import converse
-from tests.cni.executable import FakeExecutable, a_request, output
-from tests.cni.host.runner import a_primary
+from tests.cni.connection_pair import converse
+from tests.cni.fake_executable import FakeExecutable, a_request, output
+from tests.cni.host.fake_runner import a_primary
 
 REQUEST = a_request()
 
@@ -18,7 +18,7 @@ REQUEST = a_request()
 def adding(
     primary: chain.Primary, cancelled: asyncio.Event | None = None
 ) -> Callable[[ExecutableConnection], Awaitable[object]]:
-    """Give a daemon's end that runs ADD through a chain, and is cancelled when the event is set."""
+    """Return a daemon's end that runs ADD through a chain, and is cancelled when the event is set."""
 
     async def serve(connection: ExecutableConnection) -> object:
         await connection.request()
@@ -67,7 +67,7 @@ def test_chain_that_is_cancelled_is_cancelled_also_when_its_undo_fails() -> None
     assert converse(adding(a_primary("bridge"), cancelled), play) == ["cancelled", "DEL bridge"]
 
 
-def test_executable_that_goes_while_a_cancelled_chain_is_undone_is_gone() -> None:
+def test_executable_that_ends_during_the_undo_of_a_cancelled_chain_is_gone() -> None:
     cancelled = asyncio.Event()
 
     async def play(executable: FakeExecutable) -> None:

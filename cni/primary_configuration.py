@@ -1,0 +1,52 @@
+"""The primary network's configuration: read from the host for an ADD, kept in a record, decoded from it for CHECK and DEL.
+
+What a configuration may say is checked by `cni.host.chain`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from cni.host import chain
+from cni.host.chain import Primary
+from cni.host.errors import CONFIGURATION, CniError
+from cni.host.netconf import NetConf
+from kernel.files import read_below
+from vf.record import Record
+
+
+def read(conf: NetConf, root: Path) -> Primary:
+    """Read the primary configuration from the host, whose mount namespace is seen at `root`.
+
+    Raises:
+        CniError: code 7, it is missing, unreadable, broken, or names Railnet itself.
+    """
+    path = conf.primary
+    try:
+        return chain.parse(read_below(root, path), path, conf.version)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = getattr(error, "strerror", None) or error
+        raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
+
+
+def as_recorded(primary: Primary, runtime_config: dict[str, object]) -> dict[str, object]:
+    """Encode the primary for a record, so that CHECK and DEL run what ADD ran although the file may have changed."""
+    conf = {
+        "name": primary.name,
+        "cniVersion": primary.version,
+        "plugins": primary.plugins,
+        "disableCheck": primary.disable_check,
+    }
+    return {"conf": conf, "runtimeConfig": runtime_config}
+
+
+def at_add(record: Record, conf: NetConf, root: Path) -> tuple[Primary, dict[str, Any]]:
+    """Return the primary that a sandbox's ADD ran, with its `runtimeConfig`; today's primary if the record was rebuilt.
+
+    Raises:
+        CniError: as `read`.
+    """
+    if record.rebuilt:
+        return read(conf, root), conf.runtime_config
+    recorded = record.primary["conf"]
+    primary = Primary(recorded["name"], recorded["cniVersion"], recorded["plugins"], recorded["disableCheck"])
+    return primary, record.primary["runtimeConfig"]

@@ -1,0 +1,109 @@
+"""Free VFs whose netdev is not on the node: search for it, then rebuild a record, bind the driver again, or withhold the VF.
+
+Which of these is done is decided in `vf.orphans`.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from cni.attachment.claims import Claims
+from cni.attachment.journal import Journal
+from cni.attachment.netdev_return import NodeNetdevs
+from cni.recovery.record_repair import RecordRepair
+from vf import orphans
+from vf.address import PciAddress
+from vf.orphans import Absence
+from vf.steps import ProbeAgain
+from vf.table import VfTable
+
+_log = logging.getLogger(__name__)
+_SEARCH_AGAIN_SECONDS = 60.0  # a search of all namespaces takes a millisecond for each of them
+
+Pods = Callable[[], Mapping[PciAddress, str] | None]
+
+
+class OrphanVfs:
+    """Keeps since when each VF is absent.
+
+    `pods` returns the UIDs of the pods that kubelet gave VFs to, None if that is not known.
+    """
+
+    def __init__(  # noqa: PLR0913 - composed once
+        self,
+        *,
+        table: VfTable,
+        journal: Journal,
+        claims: Claims,
+        node_netdevs: NodeNetdevs,
+        repair: RecordRepair,
+        pods: Pods,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._journal = journal
+        self._claims = claims
+        self._node_netdevs = node_netdevs
+        self._repair = repair
+        self._pods = pods
+        self._now = now
+        self._absent: dict[PciAddress, Absence] = {}
+        self._searched: tuple[frozenset[PciAddress], float] = (frozenset(), 0.0)
+
+    async def find(self) -> None:
+        """Find free VFs whose netdev is not on the node: it is in a sandbox without a record, or in no namespace.
+
+        In the first case the record is rebuilt from what the kernel shows, and the VF is given to no other pod while that
+        namespace is alive. In the second case the VF's driver is bound again, a few times.
+        """
+        try:
+            await self._find()
+        except OSError as error:
+            _log.error("the search for VFs that are not on the node failed: %s", error)
+
+    async def _find(self) -> None:
+        await self._node_netdevs.rename_free()
+        now, pods = self._now(), self._pods()
+        missing = {vf.address: vf for vf in self._node_netdevs.missing()}
+        # kubelet's checkpoint may still list a pod for a VF that was taken back from it.
+        known = {vf: uid for vf, uid in (pods or {}).items() if not self._claims.has_ended(vf)}
+        # If it is not known which pod has which VF, any pod may use any VF: then no driver is bound again.
+        in_use = missing.keys() if pods is None else known.keys()
+        self._absent = {vf: self._absent.get(vf, Absence(now, 0)) for vf in missing}
+        if missing and self._is_due(now, in_use):
+            self._searched = frozenset(missing), now
+            found = await self._node_netdevs.find_orphans(missing)
+            self._repair.rebuild(found, known)
+            self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in found}
+            for step in orphans.probe(self._table.inventory, self._absent, in_use, now):
+                await self._probe_again(step)
+            still = {vf.address for vf in self._node_netdevs.missing()}
+            self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
+        self._table.withhold(self._reasons(in_use, known))
+
+    def _is_due(self, now: float, in_use: Collection[PciAddress]) -> bool:
+        """Return whether a search may find something else than the last one, or a driver is still to be bound again."""
+        vfs, searched_at = self._searched
+        if vfs != self._absent.keys() or now - searched_at >= _SEARCH_AGAIN_SECONDS:
+            return True
+        return orphans.is_pending(self._table.inventory, self._absent, in_use)
+
+    async def _probe_again(self, step: ProbeAgain) -> None:
+        absence = self._absent[step.vf]
+        self._absent[step.vf] = absence._replace(tries=absence.tries + 1)
+        try:
+            await self._node_netdevs.probe_again(step)
+        except OSError as error:
+            _log.error("VF %s: %s was not bound again: %s", step.vf, step.driver, error)
+
+    def _reasons(self, in_use: Collection[PciAddress], pods: Mapping[PciAddress, str]) -> dict[PciAddress, str]:
+        inventory = self._table.inventory
+        absent = {
+            vf: orphans.reason_absent(inventory, found, absence, in_use=vf in in_use)
+            for vf, absence in self._absent.items()
+            if (found := inventory.vf(vf)) is not None
+        }
+        unnamed = [
+            (record, one.vf) for record in self._journal.records() if not record.named for one in record.attachments
+        ]
+        return absent | {vf: orphans.reason_unnamed(record, vf) for record, vf in unnamed if vf not in pods}

@@ -1,0 +1,48 @@
+"""The primary configuration: read from the host, and kept in a record."""
+
+from pathlib import Path
+
+import pytest
+
+from cni import primary_configuration
+from cni.host import netconf
+from cni.host.chain import Primary, parse
+from cni.host.errors import CniError
+from tests.cni.fake_executable import CONF, PRIMARY
+
+
+def test_primary_is_recorded_with_its_runtime_config() -> None:
+    primary = parse(b'{"cniVersion": "0.4.0", "name": "n", "plugins": [{"type": "bridge", "odd": [1]}]}', "/p")
+
+    recorded = primary_configuration.as_recorded(primary, {"portMappings": []})
+
+    assert recorded["runtimeConfig"] == {"portMappings": []}
+    conf = recorded["conf"]
+    again = Primary(conf["name"], conf["cniVersion"], conf["plugins"])
+    assert (again.name, again.version, again.plugins) == (primary.name, primary.version, primary.plugins)
+
+
+def test_links_on_the_host_are_followed_below_the_hosts_root(tmp_path: Path) -> None:
+    (tmp_path / "etc/cni/net.d").mkdir(parents=True)
+    (tmp_path / "elsewhere").write_text('{"name": "n", "cniVersion": "0.4.0", "type": "bridge"}')
+    (tmp_path / PRIMARY.lstrip("/")).symlink_to("/elsewhere")
+
+    assert primary_configuration.read(netconf.parse(CONF), tmp_path).name == "n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        (CONF, "the primary configuration /etc/cni/net.d/10-flannel.conflist cannot be read: No such file"),
+        (CONF.replace(b"10-flannel", b"\\u0000"), "cannot be read: there is a NUL in it"),
+        (CONF.replace(b"/10-flannel.conflist", b""), "cannot be read: Is a directory"),
+    ],
+    ids=["missing", "NUL", "folder"],
+)
+def test_primary_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path, stdin: bytes, words: str) -> None:
+    (tmp_path / "etc/cni/net.d").mkdir(parents=True)
+
+    with pytest.raises(CniError, match=words) as raised:
+        primary_configuration.read(netconf.parse(stdin), tmp_path)
+
+    assert raised.value.code == 7
