@@ -1,6 +1,6 @@
-"""Kubernetes nodes without the hardware, for the `node` test tier and `railnet demo`.
+"""Simulated Kubernetes nodes without the hardware, for the test tiers and `scripts/demo`.
 
-Everything stands at its real path and speaks the real protocol, so that the product needs no branch for it: a sysfs
-tree kept true as the kernel would, InfiniBand-typed netdevs with a fabric behind them, a kubelet, a container runtime.
-What Railnet itself does on a node does not belong here.
+Each part stands at its real path and speaks the real protocol, so that the product needs no branch for tests: a sysfs
+tree that is kept up to date as the kernel would do it, netdevs of type InfiniBand with a fabric behind them, a kubelet,
+a container runtime. Code of Railnet itself does not belong here.
 """

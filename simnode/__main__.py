@@ -1,6 +1,6 @@
 """`python -m simnode exec [--cgroups] -- COMMAND…`: run a command in the namespaces of a simulated node.
 
-Only the command line; the namespaces are made in `namespaces`.
+This module is only the command line; `linux.namespaces` makes the namespaces.
 """
 
 import sys
@@ -11,7 +11,7 @@ _USAGE = "usage: python -m simnode exec [--cgroups] -- COMMAND [ARGUMENT…]\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command and return its exit status; 2 for wrong usage, 4 where the kernel refuses namespaces."""
+    """Run the command and return its exit status; 2 for wrong usage, 4 if the kernel refuses namespaces."""
     match arguments:
         case ["exec", "--", *command] if command:
             cgroups = False

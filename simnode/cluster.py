@@ -1,6 +1,6 @@
-"""Several nodes: an Ethernet joins them for `eth0`, and for each rail a fabric joins their fabrics.
+"""A cluster of simulated nodes: an Ethernet connects their `eth0`, and one fabric for each rail connects their fabrics.
 
-What runs on them is their user's.
+The caller decides what runs on the nodes.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from simnode.host_files import FlannelLease
 from simnode.linux import namespaces
 from simnode.node import Node
 from simnode.node_network import HostRoute
-from simnode.remote import NodePlan, RemoteNode
+from simnode.remote_node import NodePlan, RemoteNode
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -30,10 +30,10 @@ class Machine:
     """One node of a cluster.
 
     Attributes:
-        name: at most 15 characters, the name of its port on the Ethernet, too.
-        address: on the Ethernet.
-        subnet: the subnet that flannel leased to it, with the address of its bridge.
-        pfs: one for each rail.
+        name: at most 15 characters; it is also the name of the node's port on the Ethernet.
+        address: the node's address on the Ethernet.
+        subnet: the subnet that flannel leased to the node, with the address of the node's bridge.
+        pfs: one PF for each rail.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Machine:
 
 
 class Cluster:
-    """Nodes inside `simnode exec`; a context manager that leaves nothing behind.
+    """Several nodes inside `simnode exec`; a context manager that leaves nothing behind.
 
     Attributes:
         nodes: in the order of the machines.
-        fabrics: what joins the nodes, by rail; packets within a node do not pass here.
+        fabrics: the fabrics between the nodes, by rail; packets within one node do not pass here.
     """
 
     def __init__(self, plugins: Path, machines: Iterable[Machine], vfs: int = 8) -> None:
@@ -58,7 +58,10 @@ class Cluster:
 
     def __enter__(self) -> Self:
         if not namespaces.inside():
-            raise RuntimeError("a cluster makes links: start this by `python -m simnode exec -- COMMAND`")
+            raise RuntimeError(
+                "this process is not in the namespaces of a simulated node, and a cluster makes links: "
+                "start it by `python -m simnode exec -- COMMAND`"
+            )
         with contextlib.ExitStack() as made:
             rails = max(len(machine.pfs) for machine in self._machines)
             self.fabrics = tuple(made.enter_context(Fabric()) for _ in range(rails))
@@ -79,7 +82,7 @@ class Cluster:
     def everywhere(
         self, function: Callable[Concatenate[Node, _P], _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> list[_T]:
-        """Call a function on all nodes at once; see `RemoteNode.call`. Gives the results in the order of the nodes."""
+        """Call a function on all nodes at once and return the results in the order of the nodes; see `RemoteNode.call`."""
         for node in self.nodes:
             node.begin(function, *args, **kwargs)
         return [cast(_T, node.wait()) for node in self.nodes]
@@ -87,20 +90,20 @@ class Cluster:
     def _start(self, machine: Machine, made: contextlib.ExitStack) -> RemoteNode:
         lease = FlannelLease(machine.subnet, node_network.MTU)  # host-gw does not encapsulate
         plan = NodePlan(self._plugins, machine.pfs, self._vfs, lease)
-        with contextlib.ExitStack() as theirs:
-            ends = [theirs.enter_context(self._cabled(fabric, made)) for fabric in self.fabrics[: len(machine.pfs)]]
+        with contextlib.ExitStack() as node_ends:  # the node has copies of its own
+            ends = [node_ends.enter_context(self._cabled(fabric, made)) for fabric in self.fabrics[: len(machine.pfs)]]
             node = RemoteNode(machine.name, plan, ends)
         made.callback(node.close)
         return node
 
     def _cabled(self, fabric: Fabric, made: contextlib.ExitStack) -> socket.socket:
-        """Plug a cable into a fabric and give its other end."""
-        ours, theirs = cable()
-        port = Uplink(ours)
+        """Plug a cable into a fabric and return the cable's other end, which the caller closes."""
+        fabric_end, node_end = cable()
+        port = Uplink(fabric_end)
         made.callback(port.close)
         fabric.join(port)
         made.callback(fabric.leave, port)
-        return theirs
+        return node_end
 
     def _configure(self) -> None:
         for machine, node in zip(self._machines, self.nodes, strict=True):

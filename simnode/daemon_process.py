@@ -1,6 +1,6 @@
-"""Railnet's daemon as a process of its own, started and ended as a DaemonSet's container would be.
+"""Railnet's daemon as a separate process, which is started and ended like the container of a DaemonSet.
 
-Waiting for what it does is its user's.
+The caller waits for the effects of a start or an end.
 """
 
 import os
@@ -17,16 +17,16 @@ _STOP_SECONDS = 10.0
 
 
 class DaemonFailed(RuntimeError):
-    """Railnet's daemon ended or did not get ready; the message has the end of its log."""
+    """Railnet's daemon ended or did not become ready; the message has the end of the daemon's log."""
 
 
 class Daemon:
-    """At most one daemon process; its log goes on over restarts.
+    """At most one daemon process; a restarted daemon appends to the same log.
 
     Attributes:
-        environment: what kubelet would give it; nothing of the cluster that this machine may be a pod of.
-        starter: a command that becomes the daemon, such as a tracer.
-        source: the source tree whose `railnet` runs, for a test of two versions; None is the one that this process runs from.
+        environment: variables that kubelet would set. Those of the cluster in which this machine may be a pod are removed.
+        starter: a command that executes the daemon, such as a tracer.
+        source: the source tree whose `railnet` runs, for a test of two versions; None is the tree that this process runs from.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Daemon:
         """Run `railnet install`.
 
         Raises:
-            subprocess.CalledProcessError: it failed; its stderr is in the note.
+            subprocess.CalledProcessError: the command failed; its stderr is in the error's note.
         """
         try:
             subprocess.run(
@@ -52,7 +52,7 @@ class Daemon:
     def start(self) -> None:
         """Start `railnet node`."""
         if self.process is not None and self.process.poll() is None:
-            raise RuntimeError("the daemon runs already: stop it first")
+            raise RuntimeError("cannot start the daemon: it runs already; stop it first")
         with open(_LOG, "ab") as log:
             environment = {
                 key: value for key, value in self._environment().items() if not key.startswith("KUBERNETES_")
@@ -71,12 +71,12 @@ class Daemon:
         return dict(os.environ) if self.source is None else {**os.environ, "PYTHONPATH": str(self.source)}
 
     def end(self, how: signal.Signals) -> int | None:
-        """End it by a signal, and by SIGKILL when that does not; its status, None if there is none."""
+        """End the daemon by a signal, and by SIGKILL if it goes on; return its exit status, or None if there is no daemon."""
         daemon, self.process = self.process, None
         if daemon is None:
             return None
         daemon.send_signal(how)
-        daemon.send_signal(signal.SIGCONT)  # a stopped one must wake to be ended
+        daemon.send_signal(signal.SIGCONT)  # a stopped process handles no other signal than SIGKILL
         try:
             return daemon.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -84,12 +84,12 @@ class Daemon:
             return daemon.wait()
 
     def failure(self, what: object) -> DaemonFailed:
-        """Say what failed, with the daemon's status and the end of its log."""
+        """Return an error that names what failed, with the daemon's status and the end of its log."""
         status = None if self.process is None else self.process.poll()
         return DaemonFailed(f"{what}; the daemon's status is {status}; its log ends:\n{self.log()[-4000:]}")
 
     def log(self) -> str:
-        """Return all that it has said."""
+        """Return the whole log of all daemons on this node."""
         return _LOG.read_text(errors="replace") if _LOG.exists() else ""
 
 

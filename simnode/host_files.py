@@ -1,6 +1,6 @@
-"""The files a node has before Railnet comes: flannel's lease and configuration, the CNI plugins, the node configuration.
+"""Files that a node has before Railnet is installed: flannel's lease and configuration, the CNI plugins, the node configuration.
 
-Their content only; which paths are private to the node is `namespaces`'.
+This module has their content only; `linux.namespaces` knows which paths are private to the node.
 """
 
 import json
@@ -20,14 +20,14 @@ _PLUGINS = Path("/opt/cni/bin")
 
 
 class FlannelLease(NamedTuple):
-    """What flanneld leased to the node, as it writes it to subnet.env; the defaults are of its vxlan backend."""
+    """The subnet that flanneld leased to the node, as written to subnet.env; the defaults are those of the vxlan backend."""
 
     subnet: IPv4Interface = IPv4Interface("10.244.3.1/24")
     mtu: int = 1450
 
     @property
     def env(self) -> str:
-        """The file."""
+        """The content of subnet.env."""
         return (
             f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={self.subnet}\n"
             f"FLANNEL_MTU={self.mtu}\nFLANNEL_IPMASQ=true\n"
@@ -67,9 +67,9 @@ def write(
     sysfs: Path = Path("/sys"),
     cri: Path = SOCKET,
 ) -> None:
-    """Write them all; `plugins` is the folder of the real CNI plugins, which are copied, `sysfs` the simulated tree's.
+    """Write all these files; copy the real CNI plugins from the folder `plugins`.
 
-    `cri` is the runtime's socket.
+    `sysfs` is the root of the simulated tree, `cri` the container runtime's socket.
     """
     for plugin in plugins.iterdir():
         shutil.copy2(plugin, _PLUGINS / plugin.name)

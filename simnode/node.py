@@ -1,6 +1,6 @@
-"""A whole node: HCA, fabric, kubelet, runtime, flannel's files, and Railnet's daemon as a process of its own.
+"""One simulated node: HCA, fabric, kubelet, container runtime, flannel's files, and Railnet's daemon as a separate process.
 
-It only starts the parts and orders a pod's life as kubelet does; what each part does stands in its module.
+This module starts the parts, and runs and removes pods in the order that kubelet has; each part has its own module.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from simnode.hardware.fabric import Fabric, Uplink
 from simnode.hardware.hardware_model import SimulatedPf
 from simnode.hardware.hca import Hca
 from simnode.host_files import FlannelLease
-from simnode.judge import facts
-from simnode.judge.facts import Facts
-from simnode.judge.invariants import Living
+from simnode.judge import node_state
+from simnode.judge.invariants import LiveSandbox
+from simnode.judge.node_state import NodeState
 from simnode.kubernetes.cri import SOCKET, CriEndpoint
 from simnode.kubernetes.kubelet import Kubelet, PodIdentity
 from simnode.kubernetes.runtime import Added, Runtime, Sandbox
@@ -40,7 +40,7 @@ _VXLAN_LEASE = FlannelLease()
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A running pod: its sandbox, what ADD answered, and what its container would be given."""
+    """A running pod: its sandbox, the result of ADD, and the devices and variables that its container would get."""
 
     identity: PodIdentity
     sandbox: Sandbox
@@ -61,43 +61,43 @@ class Pod:
 
     @property
     def container_id(self) -> str:
-        """The sandbox's id, CNI_CONTAINERID."""
+        """The id of the sandbox, CNI_CONTAINERID."""
         return self.sandbox.container_id
 
     @property
     def netns(self) -> Path:
-        """The path of its network namespace."""
+        """The path of the pod's network namespace."""
         return self.sandbox.netns
 
     @property
-    def living(self) -> Living:
-        """The pod as `invariants` knows it."""
-        return Living(self.container_id, self.netns, frozenset(map(PciAddress.parse, self.device_ids)))
+    def live_sandbox(self) -> LiveSandbox:
+        """The sandbox as `judge.invariants` knows it."""
+        return LiveSandbox(self.container_id, self.netns, frozenset(map(PciAddress.parse, self.device_ids)))
 
     @property
     def result(self) -> bytes:
-        """ADD's answer, byte for byte."""
+        """The result that ADD printed, byte for byte."""
         return self.added.result
 
     @property
     def add_ms(self) -> float:
-        """What ADD took."""
+        """The time that ADD took, in milliseconds."""
         return self.added.milliseconds
 
 
 class Node:
-    """A node inside `simnode exec`; a context manager that leaves nothing behind.
+    """One node inside `simnode exec`; a context manager that leaves nothing behind.
 
     Args:
         plugins: the folder of the real CNI plugins.
-        pfs: the HCA's physical functions; each is cabled to a fabric of its own, as rails are.
-        vfs: how many VFs the node configuration asks of each PF.
-        lease: what flannel leased to the node.
-        sysfs: where the simulated tree stands; elsewhere than /sys where a real runtime needs the kernel's own there.
-        cri: the socket of that real runtime; by default the simulated runtime's own is served.
+        pfs: the HCA's physical functions; each is cabled to a separate fabric, as rails are.
+        vfs: the number of VFs that the node configuration asks of each PF.
+        lease: the subnet that flannel leased to the node.
+        sysfs: the root of the simulated tree. A real container runtime needs the kernel's /sys, and then the tree is elsewhere.
+        cri: the socket of a real container runtime; by default the simulated runtime serves its own.
 
     Attributes:
-        fabrics: by rail, that is in the PCI order of the PFs.
+        fabrics: by rail, which is the order of the PFs' PCI addresses.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Node:
         cri: Path | None = None,
     ) -> None:
         self._plugins, self.vfs, self._lease, self._sysfs, self._cri = plugins, vfs, lease, sysfs, cri
-        kernels_own = {Path("/sys")} - {sysfs}
-        self._folders = [folder for folder in namespaces.PRIVATE_FOLDERS if folder not in kernels_own]
+        real_sysfs = {Path("/sys")} - {sysfs}
+        self._folders = [folder for folder in namespaces.PRIVATE_FOLDERS if folder not in real_sysfs]
         self._pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
         self.fabrics: tuple[Fabric, ...] = ()
         self.hca: Hca
@@ -123,7 +123,8 @@ class Node:
     def __enter__(self) -> Self:
         if not namespaces.inside():
             raise RuntimeError(
-                "a node writes to /sys, /run and /etc: start this by `python -m simnode exec -- COMMAND`"
+                "this process is not in the namespaces of a simulated node, and a node writes to /sys, /run and /etc: "
+                "start it by `python -m simnode exec -- COMMAND`"
             )
         with contextlib.ExitStack() as made:
             made.callback(_delete_files, self._folders, frozenset(_files(self._folders)))
@@ -147,17 +148,17 @@ class Node:
         self._made.close()
 
     def install(self) -> None:
-        """Install the executable and its configuration list as the DaemonSet does."""
+        """Install Railnet's executable and its configuration list as the DaemonSet does."""
         self.daemon.install()
 
     def start_daemon(self, *, wait: bool = True) -> None:
         """Start the daemon; by default wait until all VFs are registered and healthy.
 
         Raises:
-            DaemonFailed: it ended, or did not get so far in time.
+            DaemonFailed: the daemon ended, or its VFs were not healthy in time.
         """
         try:
-            self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # it has noticed the end of the last daemon
+            self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # kubelet has noticed the last daemon's end
             self.daemon.start()
             if wait:
                 self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self._pfs), _START_SECONDS)
@@ -165,15 +166,15 @@ class Node:
             raise self.daemon.failure(error) from None
 
     def stop_daemon(self) -> int | None:
-        """End the daemon by SIGTERM, and by SIGKILL when it does not; its status, None if there is none."""
+        """End the daemon by SIGTERM, and by SIGKILL if it goes on; return its exit status, or None if there is no daemon."""
         return self.daemon.end(signal.SIGTERM)
 
     def kill_daemon(self) -> int | None:
-        """End the daemon by SIGKILL."""
+        """End the daemon by SIGKILL; return its exit status, or None if there is no daemon."""
         return self.daemon.end(signal.SIGKILL)
 
     def uplink(self, rail: int, end: socket.socket) -> None:
-        """Cable the fabric of a rail to another fabric; the end of the cable is the node's from now on."""
+        """Cable the fabric of a rail to another fabric; the node owns this end of the cable from now on."""
         port = Uplink(end)
         self._made.callback(port.close)
         self.fabrics[rail].join(port)
@@ -182,12 +183,12 @@ class Node:
     def run_pod(
         self, name: str, vfs: int = 0, namespace: str = "default", capability_args: Mapping[str, Any] | None = None
     ) -> Pod:
-        """Run a pod: allocate, make its sandbox, ADD, PreStartContainer.
+        """Run a pod: allocate its devices, make its sandbox, run ADD, call PreStartContainer.
 
         Raises:
             UnexpectedAdmissionError: there are not enough devices.
-            CniFailed: ADD failed, DEL was run; the pod holds its devices until `forget_pod`, as for kubelet's next attempt.
-            grpc.RpcError: Allocate or PreStartContainer was refused.
+            CniFailed: ADD failed and DEL was run. The pod keeps its devices, as it does for kubelet's next attempt.
+            grpc.RpcError: the daemon refused Allocate or PreStartContainer.
         """
         identity = PodIdentity(name, namespace, str(uuid.uuid4()))
         if vfs:
@@ -195,7 +196,7 @@ class Node:
         return self.run_sandbox(identity, capability_args)
 
     def run_sandbox(self, identity: PodIdentity, capability_args: Mapping[str, Any] | None = None) -> Pod:
-        """Do all that follows admission; called again for a pod whose first attempt failed."""
+        """Run the steps that follow a pod's admission; call it again for a pod whose first attempt failed."""
         arguments = {"io.kubernetes.cri.pod-annotations": _ANNOTATIONS, **(capability_args or {})}
         sandbox = self.runtime.create_sandbox(identity.namespace, identity.name, identity.uid, arguments)
         added = self.runtime.set_up(sandbox)
@@ -212,27 +213,27 @@ class Node:
         )
 
     def ping(self, pod: Pod, address: str, ifname: str) -> bool:
-        """Return whether an address answers one ping out of a pod's interface."""
+        """Return whether an address answers one ping through a pod's interface."""
         return ping(pod.netns, address, ifname=ifname)
 
-    def look(self) -> Facts:
-        """Look at all that is on the node, by kernel and disk, for `invariants` to judge."""
+    def look(self) -> NodeState:
+        """Return the state of the whole node as kernel and disk show it, for `judge.invariants`."""
         daemon = self.daemon.process
         self.hca.settle()
         with self.kubelet.still():
-            return facts.of_node(None if daemon is None else daemon.pid, self.hca.places(), self._sysfs)
+            return node_state.of_node(None if daemon is None else daemon.pid, self.hca.places(), self._sysfs)
 
-    def look_at(self, netns_paths: Collection[Path]) -> Facts:
-        """Look only at these sandboxes, while others may come and go."""
-        return facts.of_sandboxes(netns_paths, self.hca.places(), self._sysfs)
+    def look_at(self, netns_paths: Collection[Path]) -> NodeState:
+        """Return the state of these sandboxes only; other sandboxes may come and go meanwhile."""
+        return node_state.of_sandboxes(netns_paths, self.hca.places(), self._sysfs)
 
     def remove_pod(self, pod: Pod) -> None:
-        """End a pod: kubelet frees its devices, then DEL, then its network namespace goes."""
+        """Remove a pod: kubelet frees its devices, DEL runs, the network namespace is removed."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
 
     def destroy_netns(self, pod: Pod) -> None:
-        """Let a pod's network namespace die without DEL; its devices stay its own until `remove_pod`."""
+        """Remove a pod's network namespace without DEL; the pod keeps its devices until `remove_pod`."""
         self.runtime.remove_sandbox(pod.sandbox)
 
 
@@ -242,16 +243,16 @@ def _link_names() -> frozenset[str]:
 
 
 def _delete_links(kept: frozenset[str]) -> None:
-    """Delete what plugins made and leave on a node for good, like the bridge cni0."""
+    """Delete the links that plugins leave on a node for good, such as the bridge cni0."""
     with IPRoute() as route:
         for link in route.get_links():
             if link.get_attr("IFLA_IFNAME") not in kept:
-                with contextlib.suppress(Exception):  # a veth's other end is gone with it
+                with contextlib.suppress(Exception):  # the link was a veth, and its other end was deleted before
                     route.link("del", index=link["index"])
 
 
 def _files(roots: Iterable[Path]) -> Iterator[str]:
-    """Give everything below the node's private folders, children before their parents."""
+    """Yield each path below the node's private folders, children before their parents."""
     for root in roots:
         for folder, folders, files in os.walk(root, topdown=False):
             for name in (*files, *folders):

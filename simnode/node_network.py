@@ -1,6 +1,6 @@
-"""The network between nodes, and the routes that flanneld's host-gw backend sets on each.
+"""The Ethernet between simulated nodes, and the routes that flanneld's host-gw backend sets on each node.
 
-A bridge in the network namespace of the calling thread, and a veth pair to each node, where its end is `eth0`.
+The Ethernet is a bridge in the network namespace of the calling thread, with a veth pair to `eth0` of each node.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 class HostRoute(NamedTuple):
-    """Another node: its pods' subnet, and the address at which it forwards to them."""
+    """A route to the pods of another node: their subnet, and the address of the node that forwards to them."""
 
     subnet: IPv4Network
     gateway: IPv4Address
 
 
 def connect(nodes: Iterable[tuple[str, int]]) -> None:
-    """Make the bridge with a port for each node, given by name and a process in its network namespace."""
+    """Make the bridge with a port for each node; a node is its name and the id of a process in its network namespace."""
     with IPRoute() as route:
         route.link("add", ifname=_BRIDGE, kind="bridge")
         (bridge,) = route.link_lookup(ifname=_BRIDGE)
@@ -38,13 +38,13 @@ def connect(nodes: Iterable[tuple[str, int]]) -> None:
 
 
 def disconnect() -> None:
-    """Delete the bridge; the ports go with their nodes."""
+    """Delete the bridge; the kernel deletes each port with its node."""
     with IPRoute() as route:
         route.link("del", ifname=_BRIDGE)
 
 
 def configure(_node: Node, address: IPv4Interface, routes: Iterable[HostRoute]) -> None:
-    """Do on a node what its administrator and flanneld do: address, routes to the pods of other nodes, forwarding."""
+    """Configure a node as its administrator and flanneld do: address, routes to the pods of other nodes, IP forwarding."""
     _FORWARD.write_text("1")
     with IPRoute() as route:
         (index,) = route.link_lookup(ifname=_ETH0)

@@ -1,4 +1,4 @@
-"""One ping from a pod's network namespace, in bounded time."""
+"""One ping from a pod's network namespace, with a time limit."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,7 @@ _GRACE_SECONDS = 2
 
 
 def ping(netns: Path, address: str, *, ifname: str | None = None) -> bool:
-    """Return whether `address` answers a single echo request, sent over `ifname` if given."""
+    """Return whether `address` answers one echo request, which is sent through `ifname` if that is given."""
     through = ["-I", ifname] if ifname else []
     command = ["nsenter", f"--net={netns}", "ping", "-c", "1", "-W", str(_ANSWER_SECONDS), "-q", *through, address]
     try:

@@ -1,6 +1,6 @@
-"""Pods come and go on a node while things die; then nothing may be left. `python -m simnode.chaos.churn`, inside `simnode exec`.
+"""The churn: pods come and go on a node while processes are killed, and nothing may be left over. `scripts/churn` runs it.
 
-What happens is decided in `lives`, done and judged by `operations`, counted in `tally`.
+`churn_schedule` decides what happens, `churn_operations` does and judges it, `churn_statistics` counts it.
 """
 
 import argparse
@@ -15,14 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from kernel.waiting import block_until
 from simnode.chaos import churn_schedule
-from simnode.chaos.churn_schedule import Block, Fate, Hit, Life, NodeFate
-from simnode.chaos.interference import Meddling
-from simnode.chaos.operations import ADD_SECONDS, Operations, Stuck
-from simnode.chaos.tally import RAIL_ADD, Tally, rendered
+from simnode.chaos.churn_operations import ADD_SECONDS, ChurnOperations, Stuck
+from simnode.chaos.churn_schedule import Block, Fault, NodeEvent, PodPlan, Step
+from simnode.chaos.churn_statistics import RAIL_ADD, ChurnStatistics, rendered
+from simnode.chaos.plugin_faults import DelayedFault
 from simnode.hardware.hardware_model import SimulatedPf
 from simnode.host_files import CONFIGURATION
-from simnode.judge.facts import Facts
+from simnode.judge.node_state import NodeState
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import Sandbox
 from simnode.linux import raise_priority
@@ -34,37 +35,37 @@ PFS = tuple(
     SimulatedPf(PciAddress(0, 3 + 0x10 * rail, 0, 0), Guid(0xB8599F0300F98F00 + 0x10 * rail), f"ibs{rail}")
     for rail in range(8)
 )
-VFS = 8  # of each PF
+VFS = 8  # on each PF
 _PRIMARY = Path("/etc/cni/net.d/10-flannel.conflist")
-_RESIDENTS = (1, 0, 2, 1)  # pods that stay from beginning to end, with so many VFs
+_RESIDENTS = (1, 0, 2, 1)  # numbers of VFs of the pods that run from the beginning to the end
 _WARM_AT_ONCE = 8
 _PATIENCE_SECONDS = 60.0
-_SWITCH_SECONDS = 0.0005  # the HCA's thread, which is the kernel's part, is among all those that wait for plugins
-_LATEST = 1000  # lives after which no DEL comes any more
+_SWITCH_SECONDS = 0.0005  # the HCA's thread simulates the kernel, and all threads that wait for plugins compete with it
+_LATEST = 1000  # more steps than any late DEL is late
 
 
 class Churn:
-    """One run on a node whose daemon serves."""
+    """One churn, on a node whose daemon serves."""
 
-    def __init__(self, node: Node, tally: Tally, seed: int, at_once: int) -> None:
-        self._node, self._tally, self._seed, self._at_once = node, tally, seed, at_once
-        self._operations = Operations(node, tally)
+    def __init__(self, node: Node, statistics: ChurnStatistics, seed: int, at_once: int) -> None:
+        self._node, self._statistics, self._seed, self._at_once = node, statistics, seed, at_once
+        self._operations = ChurnOperations(node, statistics)
         self._late_lock = threading.Lock()
         self._late: list[tuple[int, Sandbox]] = []
-        self._before: Facts
+        self._before: NodeState
 
     def run(self, operations: int) -> None:
-        """Go on until there were so many operations, or something is wrong."""
+        """Run blocks of steps until there were `operations` operations, or a violation is found."""
         self._warm()
         self._before = self._node.look()
         residents = [self._resident(number, vfs) for number, vfs in enumerate(_RESIDENTS)]
         first = number = 0
-        while self._tally.operations < operations and not self._operations.is_over:
+        while self._statistics.operations < operations and not self._operations.is_over:
             block = churn_schedule.block(self._seed, number, first, self._at_once)
-            self._live(block)
+            self._run_block(block)
             self._rest(*(sandbox for _, sandbox in residents))
-            first, number = first + len(block.lives), number + 1
-            self._say(block)
+            first, number = first + len(block.steps), number + 1
+            self._print_progress(block)
         if self._operations.is_over:
             return
         for identity, sandbox in residents:
@@ -74,7 +75,7 @@ class Churn:
         self._operations.look_until_collected(self._before)
 
     def _warm(self) -> None:
-        """Have everything made that pods leave for good: the bridge, chains of iptables, the daemon's threads."""
+        """Run pods, so that all that pods leave for good exists: the bridge, chains of iptables, the daemon's threads."""
 
         def pod(number: int) -> None:
             identity, sandbox = self._resident(number, 1, host_port=20000)
@@ -90,76 +91,84 @@ class Churn:
         self._operations.admit(identity, vfs)
         return identity, self._bring_up(identity, host_port)
 
-    def _live(self, block: Block) -> None:
+    def _run_block(self, block: Block) -> None:
         with ThreadPoolExecutor(block.at_once, initializer=raise_priority.raise_own) as pool:
-            list(pool.map(self._life, block.lives))
+            list(pool.map(self._step, block.steps))
 
-    def _life(self, life: Life) -> None:
+    def _step(self, step: Step) -> None:
         if self._operations.is_over:
             return
         try:
-            if isinstance(life.fate, Fate):
-                self._pod(life, life.fate)
+            if isinstance(step.plan, PodPlan):
+                self._pod(step, step.plan)
             else:
-                self._node_fate(life, life.fate)
-            self._late_deletes(life.number)
+                self._node_event(step, step.plan)
+            self._late_deletes(step.number)
         except Stuck as stuck:
             if not self._operations.is_over:
-                self._operations.wrong(f"life {life.number} ({life.fate}): {stuck}")
+                self._operations.report(f"step {step.number} ({step.plan}): {stuck}")
         except Exception:  # noqa: BLE001 - reported with the seed
-            self._operations.wrong(f"life {life.number} ({life.fate}): {traceback.format_exc()}")
+            self._operations.report(f"step {step.number} ({step.plan}): {traceback.format_exc()}")
 
-    def _node_fate(self, life: Life, fate: NodeFate) -> None:
-        match fate:
+    def _node_event(self, step: Step, plan: NodeEvent) -> None:
+        match plan:
             case "GC":
                 self._operations.collect()
             case "daemon killed":
-                self._operations.kill_daemon(life.moment)
+                self._operations.kill_daemon(step.moment)
             case "daemon restarted":
                 self._operations.restart_daemon()
 
-    def _pod(self, life: Life, fate: Fate) -> None:
-        identity = PodIdentity(f"life-{life.number}", "default", str(uuid.uuid4()))
-        self._operations.admit(identity, life.vfs)
-        sandbox = self._first_sandbox(life, fate, identity) or self._bring_up(identity, life.host_port)
-        self._stay(fate, sandbox)
-        self._node.kubelet.remove(identity)  # its devices may be another pod's before its DEL, as on a real node
-        if fate.end.startswith("DEL"):
-            hit = None if fate.delete is None else self._hit(fate.delete, "DEL", life, sandbox)
-            self._operations.tear_down(sandbox, hit)
-        if fate.end == "DEL twice":
+    def _pod(self, step: Step, plan: PodPlan) -> None:
+        identity = PodIdentity(f"pod-{step.number}", "default", str(uuid.uuid4()))
+        self._operations.admit(identity, step.vfs)
+        sandbox = self._first_sandbox(step, plan, identity) or self._bring_up(identity, step.host_port)
+        self._run_between(plan, sandbox)
+        self._node.kubelet.remove(identity)  # another pod may have the devices before this pod's DEL, as on a real node
+        if plan.end.startswith("DEL"):
+            fault = None if plan.delete is None else self._delayed_fault(plan.delete, "DEL", step, sandbox)
+            self._operations.tear_down(sandbox, fault)
+        if plan.end == "DEL twice":
             self._operations.delete(sandbox)
-        elif "late" in fate.end:
+        elif "late" in plan.end:
             with self._late_lock:
-                self._late.append((life.number + life.late, sandbox))
+                self._late.append((step.number + step.late, sandbox))
 
-    def _first_sandbox(self, life: Life, fate: Fate, identity: PodIdentity) -> Sandbox | None:
-        """Make the sandbox whose ADD is hit; None if it has no networks then, as if nothing was to hit it."""
-        if fate.add is None:
+    def _first_sandbox(self, step: Step, plan: PodPlan, identity: PodIdentity) -> Sandbox | None:
+        """Make the sandbox whose ADD has a fault; return None if it has no networks then, or if there is no fault to inject."""
+        if plan.add is None:
             return None
-        sandbox = self._operations.make_sandbox(identity, life.host_port)
-        meddling = self._hit(fate.add, "ADD", life, sandbox)
-        if self._operations.add(sandbox, meddling) and not meddling.happened:
+        sandbox = self._operations.make_sandbox(identity, step.host_port)
+        fault = self._delayed_fault(plan.add, "ADD", step, sandbox)
+        if self._operations.add(sandbox, fault) and not fault.happened:
             if self._operations.pre_start(identity, sandbox):
                 return sandbox
-        elif fate.forgotten:
+        elif plan.forgotten:
             self._operations.forget(sandbox)
             return None
-        self._operations.tear_down(sandbox)  # also where it has succeeded: what hit it has taken it away
+        # Also after a successful ADD, because the fault may have removed the networks.
+        self._operations.tear_down(sandbox)
         return None
 
     def _bring_up(self, identity: PodIdentity, host_port: int | None) -> Sandbox:
         """Make sandboxes until one has its networks, as kubelet does."""
-        give_up = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < give_up and not self._operations.is_over:
-            sandbox = self._operations.make_sandbox(identity, host_port)
-            if self._operations.add(sandbox) and self._operations.pre_start(identity, sandbox):
-                return sandbox
-            self._operations.tear_down(sandbox)
-        raise Stuck(f"no sandbox of pod {identity.name} gets its networks")
+        sandbox = block_until(lambda: self._try_sandbox(identity, host_port), _PATIENCE_SECONDS, every=0)
+        if sandbox is None:
+            raise Stuck(f"no sandbox of pod {identity.name} gets its networks within {_PATIENCE_SECONDS} s")
+        return sandbox
 
-    def _stay(self, fate: Fate, sandbox: Sandbox) -> None:
-        match fate.stay:
+    def _try_sandbox(self, identity: PodIdentity, host_port: int | None) -> Sandbox | None:
+        """Make a sandbox and run ADD; on failure run DEL and return None."""
+        if self._operations.is_over:
+            raise Stuck(f"pod {identity.name} gets no sandbox, because the churn ends")
+        sandbox = self._operations.make_sandbox(identity, host_port)
+        if self._operations.add(sandbox) and self._operations.pre_start(identity, sandbox):
+            return sandbox
+        self._operations.tear_down(sandbox)
+        return None
+
+    def _run_between(self, plan: PodPlan, sandbox: Sandbox) -> None:
+        match plan.between:
             case "CHECK":
                 self._operations.check(sandbox)
             case "look":
@@ -169,10 +178,12 @@ class Churn:
             case None:
                 pass
 
-    def _hit(self, what: Hit, verb: str, life: Life, sandbox: Sandbox) -> Meddling:
-        """Return what hits an operation in this life."""
-        usual = self._operations.usual(RAIL_ADD if verb == "ADD" else verb)
-        return Meddling(life.moment * usual, lambda process: self._operations.hit(what, life.pick, process, sandbox))
+    def _delayed_fault(self, fault: Fault, verb: str, step: Step, sandbox: Sandbox) -> DelayedFault:
+        """Return a fault that comes at the step's moment of an ADD or DEL."""
+        usual = self._operations.usual_seconds(RAIL_ADD if verb == "ADD" else verb)
+        return DelayedFault(
+            step.moment * usual, lambda process: self._operations.inject(fault, step.pick, process, sandbox)
+        )
 
     def _late_deletes(self, number: int) -> None:
         with self._late_lock:
@@ -182,7 +193,7 @@ class Churn:
             self._operations.tear_down(sandbox)
 
     def _rest(self, *residents: Sandbox) -> None:
-        """Look at the node while only residents are on it; what was never deleted is collected first."""
+        """Judge the node while only the residents are on it, after a GC of the sandboxes that had no DEL."""
         if self._operations.is_over:
             return
         self._operations.collect()
@@ -190,33 +201,38 @@ class Churn:
             self._operations.check(sandbox)
         self._operations.look(self._before, *residents)
 
-    def _say(self, block: Block) -> None:
-        done = self._tally.operations
-        sys.stderr.write(f"  {done} operations, the last {len(block.lives)} lives with {block.at_once} at once …\n")
+    def _print_progress(self, block: Block) -> None:
+        done = self._statistics.operations
+        sys.stderr.write(f"  {done} operations, the last {len(block.steps)} steps with {block.at_once} at once …\n")
         sys.stderr.flush()
 
 
 def run(plugins: Path, seed: int, operations: int, at_once: int) -> dict[str, Any]:
-    """Make a node, churn, and give the summary; inside `simnode exec` only."""
+    """Make a node, churn on it, and return the summary; only inside `simnode exec`."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    tally, began = Tally(seed), time.monotonic()
+    statistics, began = ChurnStatistics(seed), time.monotonic()
     with Node(plugins, PFS, VFS) as node:
-        # kube-flannel writes 0.3.1, which has no CHECK; its plugin knows this version.
+        # kube-flannel writes version 0.3.1, which has no CHECK; its plugin knows version 0.4.0, too.
         _PRIMARY.write_text(_PRIMARY.read_text().replace('"cniVersion": "0.3.1"', '"cniVersion": "0.4.0"'))
         configuration = json.loads(CONFIGURATION.read_text())
         CONFIGURATION.write_text(json.dumps({**configuration, "timeouts": {"add": f"{ADD_SECONDS}s"}}))
         node.install()
         node.start_daemon()
-        Churn(node, tally, seed, at_once).run(operations)
-    return tally.summary(time.monotonic() - began)
+        Churn(node, statistics, seed, at_once).run(operations)
+    return statistics.summary(time.monotonic() - began)
 
 
 def main(arguments: list[str]) -> int:
-    """Churn and print; gives 1 if something is left over or was wrong."""
+    """Churn and print the summary; return 1 if there was a violation."""
     parser = argparse.ArgumentParser(prog="scripts/churn", description=__doc__)
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"), help="repeat a churn")
-    parser.add_argument("--operations", type=int, default=10_000, help="go on until there were so many (10000)")
-    parser.add_argument("--parallel", type=int, default=32, help="lives at once, at most (32)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=int.from_bytes(os.urandom(4), "big"),
+        help="the schedule; the same seed repeats it (random)",
+    )
+    parser.add_argument("--operations", type=int, default=10_000, help="the number of operations (10000)")
+    parser.add_argument("--parallel", type=int, default=32, help="the largest number of steps at once (32)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     asked = parser.parse_args(arguments)
     sys.stderr.write(f"  seed {asked.seed} …\n")

@@ -1,7 +1,7 @@
-"""Who is asked before each state-changing system call of supervised processes: counts them, and interferes with one.
+"""The supervisor of processes under a seccomp filter: decides on each state-changing system call, counts them, injects a fault in one.
 
-A point is one such call. The whole process has one count, whatever its threads do (docs/testing.md says why that is not
-strace's). What happens to nodes before and after belongs to whoever watches.
+A point is one such call. A process has one count for all its threads (docs/testing.md says why strace does not do). The
+caller prepares the node and judges it.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _SYS_PIDFD_GETFD = 438
 _PATH_BYTES = 4096
 _OWN_SOCKET = "/run/railnet/"
 _NOT_STATE = ("anon_inode:", "/dev/null", "/run/simnode/")
-_NAMES = (  # what differs from run to run
+_NAMES = (  # parts of operands that differ from run to run, and their replacements
     (r"\.\w{8}$", ".TEMPORARY"),
     (r"[0-9a-f]{64}", "CONTAINER"),
     (r"cni-[-0-9a-f]{36}", "NETNS"),
@@ -42,7 +42,7 @@ _NAMES = (  # what differs from run to run
 
 
 class Point(NamedTuple):
-    """One call: of which process (`daemon`, `executable`, or `delegate NAME`), and what it is about."""
+    """One call: its process (`daemon`, `executable`, or `delegate NAME`), its name, and its operand."""
 
     process: str
     call: str
@@ -53,26 +53,27 @@ class Point(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A call that waits to be made: the point, the process, and the processes that were introduced by name."""
+    """A call that waits for the supervisor's decision: the point, the process id, and the ids of all introduced processes by name."""
 
     point: Point
     pid: int
     introduced: dict[str, int]
 
 
-# What is done at a moment. It gives 0 for the call to be made now, or the errno that it fails with instead; None leaves
-# it waiting: its process is dead or dies with it.
+# A fault at a moment. It returns 0 if the kernel is to make the call, or the errno with which the call fails. None leaves
+# the call without an answer, because its process is dead or dies.
 Interference = Callable[[Moment], int | None]
 
 
-class Watch:
-    """What was seen since the watch began, and what is to be done at one of the points.
+class CallWatch:
+    """The points seen since the watch began, and the fault that is injected at one of them.
 
     Args:
-        process: whose point it is; `delegate` means all delegates.
-        number: which of its points, from 1.
-        interfere: what to do there.
-        counts: which points there are; others are as if they were not. A new thread is one only for who has it fail.
+        process: the process of the fault; `delegate` means all delegates.
+        number: the number of the point among those of the process, from 1.
+        interfere: the fault.
+        counts: returns whether a call is a point; other calls are made without a count. By default, the start of a
+            thread is no point.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Watch:
         return [point for point in self.points if point.process.split()[0] == process]
 
     def see(self, moment: Moment) -> int | None:
-        """Count a call, and interfere with it if it is the one."""
+        """Count a call and return the decision about it; inject the fault if the call is the chosen point."""
         if not self._counts(moment.point):
             return 0
         self.points.append(moment.point)
@@ -104,13 +105,13 @@ class Watch:
 
 
 class Supervisor:
-    """Serves `path`, where processes introduce themselves (`supervised`), in a thread of its own; a context manager."""
+    """A thread that serves the socket `path`, where processes introduce themselves (`under_seccomp`); a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._watch: Watch | None = None
+        self._watch: CallWatch | None = None
         self._introduced: dict[str, int] = {}
-        self._names: dict[int, tuple[str, int]] = {}  # by listener
+        self._names: dict[int, tuple[str, int]] = {}  # seccomp listener → name and id of the process
         self._lock = threading.Lock()
         self._made = contextlib.ExitStack()
 
@@ -132,12 +133,12 @@ class Supervisor:
         self._made.close()
 
     def command(self, name: str, python: str) -> tuple[str, ...]:
-        """Return what to put before a command so that it is supervised under this name."""
+        """Return the words to put before a command, so that it is supervised under this name."""
         return (python, "-ISE", str(Path(__file__).with_name("under_seccomp.py")), str(self._path), name)
 
     @contextlib.contextmanager
-    def watching(self, watch: Watch) -> Iterator[Watch]:
-        """Show a watch all calls until this ends; one at a time."""
+    def watching(self, watch: CallWatch) -> Iterator[CallWatch]:
+        """Give all calls to a watch inside this block; only one watch at a time."""
         with self._lock:
             self._watch = watch
         try:
@@ -158,7 +159,7 @@ class Supervisor:
                     poll.register(self._introduce(), select.POLLIN)
                 elif event & select.POLLIN:
                     self._answer(fd)
-                else:  # POLLHUP: the last supervised process of this one has ended
+                else:  # POLLHUP: the last process under this filter has ended
                     poll.unregister(fd)
                     del self._names[fd]
                     os.close(fd)
@@ -181,7 +182,7 @@ class Supervisor:
         buffer = bytearray(_NOTIFICATION.size)
         try:
             fcntl.ioctl(listener, _RECV, buffer)
-        except OSError:  # ENOENT: it was killed meanwhile
+        except OSError:  # ENOENT: the calling process was killed meanwhile
             return
         id_, thread, _, number, _, _, *arguments = _NOTIFICATION.unpack(buffer)
         error: int | None = 0
@@ -191,13 +192,13 @@ class Supervisor:
         if error is None:
             return
         response = _RESPONSE.pack(id_, 0, -error, 0 if error else _CONTINUE)
-        with contextlib.suppress(OSError):  # ENOENT: it was killed meanwhile
+        with contextlib.suppress(OSError):  # ENOENT: the calling process was killed meanwhile
             fcntl.ioctl(listener, _SEND, response)
 
-    def _judge(self, watch: Watch, listener: int, thread: int, call: str, arguments: list[int]) -> int | None:
+    def _judge(self, watch: CallWatch, listener: int, thread: int, call: str, arguments: list[int]) -> int | None:
         try:
             point, pid = self._point(listener, thread, call, arguments)
-        except (OSError, ValueError):  # it was killed meanwhile, which may show at any look at it
+        except (OSError, ValueError):  # the process was killed meanwhile, and any read of /proc may fail
             return 0
         return 0 if point is None else watch.see(Moment(point, pid, dict(self._introduced)))
 
@@ -209,9 +210,9 @@ class Supervisor:
         name, root = self._names[listener]
         if pid != root:
             if operand == THREAD:
-                return None, pid  # Go's runtime makes its threads when it likes
-            who = operand if call == "execve" else os.readlink(f"/proc/{pid}/exe")
-            name = f"delegate {os.path.basename(who)}"
+                return None, pid  # Go's runtime makes threads at random moments
+            program = operand if call == "execve" else os.readlink(f"/proc/{pid}/exe")
+            name = f"delegate {os.path.basename(program)}"
         return Point(name, call, _masked(operand)), pid
 
 
@@ -223,7 +224,7 @@ def _process_of(thread: int) -> int:
 
 
 def _operand(thread: int, call: str, arguments: list[int]) -> str | None:
-    """Name what a call is about; None if it is no state that anybody else sees, such as a process's own wake-up."""
+    """Return the operand of a call; None if no other process can observe the call, such as a process's own wake-up."""
     if call in ("bind", "connect"):
         return _address(thread, arguments[1])
     if call in ("clone", "clone3"):
@@ -245,7 +246,7 @@ def _descriptor(thread: int, fd: int) -> str | None:
 
 
 def _socket(thread: int, fd: int) -> str | None:
-    """Name a socket that leads to the kernel or to the other side of a request; others are gRPC's or asyncio's own."""
+    """Return a name for a socket to the kernel or to Railnet's other process; None for sockets of gRPC and asyncio."""
     libc = ctypes.CDLL(None, use_errno=True)
     pidfd = os.pidfd_open(_process_of(thread))
     try:
@@ -267,9 +268,9 @@ def _socket(thread: int, fd: int) -> str | None:
 
 
 def _address(thread: int, address: int) -> str | None:
-    """Read a socket address: a family, and for AF_UNIX a path (unix(7))."""
+    """Return the path of an AF_UNIX socket address in the process's memory (unix(7)); None for other addresses."""
     if int.from_bytes(_memory(thread, address, 2), sys.byteorder) != socket.AF_UNIX:
-        return None  # a netlink socket's number is its owner's own business
+        return None  # the number of a netlink socket is no state
     path = _text(thread, address + 2)
     return path if path.startswith(_OWN_SOCKET) else None
 
@@ -281,7 +282,7 @@ def _memory(thread: int, address: int, length: int) -> bytes:
 
 
 def _text(thread: int, address: int) -> str:
-    """Read a string out of a process's memory; it may end within a page, so page by page."""
+    """Read a string from a process's memory, page by page, because the next page may not be mapped."""
     text = b""
     while b"\0" not in text and len(text) < _PATH_BYTES:
         text += _memory(thread, address + len(text), _PATH_BYTES - (address + len(text)) % _PATH_BYTES)

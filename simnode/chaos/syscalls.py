@@ -1,8 +1,8 @@
-"""Which system calls change state that outlives the process, or that another process sees: where faults are injected.
+"""The system calls that change state which outlives the process or which another process sees: the points of fault injection.
 
-Left out are calls that change only the caller. A process that dies closes its descriptors, is reaped and gives its memory
-back, so `close`, `wait4`, `mmap` and the making of sockets and pipes are no moments of their own: to die before one is to
-die after the call before it. The same holds for thread signals (Go's scheduler sends itself some) and for reads.
+Calls that change only the caller are left out. The kernel closes the descriptors of a dead process and frees its memory. So
+death before `close`, `wait4`, `mmap`, `socket` or `pipe` has the same effect as death after the call before it. The same
+is true for signals between threads (Go's scheduler sends them) and for reads.
 """
 
 import platform
@@ -11,7 +11,7 @@ from errno import EAGAIN, EINTR, EIO, ENOBUFS, ENOLCK, ENOMEM, ENOSPC
 if platform.machine() != "x86_64":
     raise ImportError(f"system call numbers are known of x86_64, this is {platform.machine()}")
 
-# arch/x86/entry/syscalls/syscall_64.tbl, and the error that the call is made to fail with: one that it may really give.
+# Number (arch/x86/entry/syscalls/syscall_64.tbl) → name, and the error with which the call fails: one that the kernel may return.
 CALLS = {
     1: ("write", ENOSPC),
     18: ("pwrite64", ENOSPC),
@@ -65,11 +65,11 @@ CALLS = {
     424: ("pidfd_send_signal", EINTR),
     435: ("clone3", EAGAIN),
 }
-# Those that count only where they make or empty a file: the number → where in its arguments the flags are.
+# Calls that count only if they create or truncate a file: number → index of the flags among the arguments.
 OPENS = {257: 2}
 O_CREAT_OR_TRUNC = 0o100 | 0o1000  # include/uapi/asm-generic/fcntl.h
 
-# How to find what a call is about: by the descriptor that is its first argument, or the path that is this argument.
+# The operand of a call: DESCRIPTORS have it in the first argument, PATHS in the argument with this index.
 DESCRIPTORS = frozenset(
     (
         "write",

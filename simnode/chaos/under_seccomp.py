@@ -1,7 +1,8 @@
-"""Begin to be supervised: from here on the kernel asks a supervisor before each state-changing system call.
+"""Install a seccomp filter in this process, so that the kernel asks a supervisor before each state-changing system call.
 
-`python supervised.py SOCKET NAME COMMAND…` begins and becomes the command; all that it starts is supervised with it. The
-kernel's side is seccomp's user notification (seccomp(2), seccomp_unotify(2)); what is done about a call is `supervisor`'s.
+`python under_seccomp.py SOCKET NAME COMMAND…` installs the filter and executes the command; the filter also holds for all
+descendants. The kernel's mechanism is user notification (seccomp(2), seccomp_unotify(2)); `syscall_supervisor` decides
+on the calls.
 """
 
 import ctypes
@@ -14,14 +15,14 @@ from pathlib import Path
 
 sys.path[:0] = [] if __package__ else [str(Path(__file__).parents[2])]
 
-from simnode.chaos.syscalls import CALLS, O_CREAT_OR_TRUNC, OPENS  # noqa: E402 - as a program it has no package around it
+from simnode.chaos.syscalls import CALLS, O_CREAT_OR_TRUNC, OPENS  # noqa: E402 - a program needs the path above first
 
 _SECCOMP = 317  # arch/x86/entry/syscalls/syscall_64.tbl
 # include/uapi/linux/seccomp.h
 _SET_MODE_FILTER = 1
 _NEW_LISTENER, _WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 _RET_USER_NOTIF, _RET_ALLOW = 0x7FC00000, 0x7FFF0000
-_NR, _ARGS = 0, 16  # offsets in struct seccomp_data; only the low word of an argument is looked at
+_NR, _ARGS = 0, 16  # offsets in struct seccomp_data; the filter reads only the low word of an argument
 # include/uapi/linux/bpf_common.h, filter.h
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _INSTRUCTION = struct.Struct("=HBBI")
@@ -32,10 +33,10 @@ class _Program(ctypes.Structure):
 
 
 def begin(path: str, name: str) -> None:
-    """Have the calling thread, and all that it starts, supervised by who listens on `path`; for it this process is `name`.
+    """Install the filter in the calling thread and its descendants, and introduce this process as `name` to the supervisor at `path`.
 
     Raises:
-        OSError: nobody listens, or the kernel refuses the filter (EBUSY: it is supervised already).
+        OSError: no supervisor listens, or the kernel refuses the filter (EBUSY: the process has a supervisor already).
     """
     listeners: list[int] = []
     made = threading.Event()
@@ -47,7 +48,7 @@ def begin(path: str, name: str) -> None:
             if listeners:
                 socket.send_fds(connection, [name.encode()], listeners)
 
-        # A thread from before the filter, so that nobody has to allow the call by which the supervisor comes to be.
+        # This thread starts before the filter, because the supervisor cannot permit the call that gives it the listener.
         messenger = threading.Thread(target=introduce, daemon=True)
         messenger.start()
         try:
@@ -63,7 +64,7 @@ def _listener() -> int:
     instructions = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // _INSTRUCTION.size, ctypes.addressof(instructions))
     libc = ctypes.CDLL(None, use_errno=True)
-    # Killable: a signal that is handled must not have a call that the supervisor has seen come to it again.
+    # Killable: without it, a handled signal restarts a call, and the supervisor would see the same call twice.
     flags = _NEW_LISTENER | _WAIT_KILLABLE_RECV
     fd: int = libc.syscall(_SECCOMP, _SET_MODE_FILTER, flags, ctypes.byref(described))
     if fd < 0:
@@ -73,10 +74,10 @@ def _listener() -> int:
 
 
 def _filter() -> bytes:
-    """Assemble the filter: calls of `CALLS` are notified, those of `OPENS` by their flags."""
+    """Assemble the filter: the supervisor is notified of the calls in `CALLS`, and of those in `OPENS` by their flags."""
     always = sorted(set(CALLS) - set(OPENS))
     code = [(_LOAD, 0, 0, _NR)]
-    for number, argument in OPENS.items():  # not equal: over the next three
+    for number, argument in OPENS.items():  # another number: skip the next four instructions
         flags = [(_LOAD, 0, 0, _ARGS + 8 * argument), (_JUMP_SET, 0, 1, O_CREAT_OR_TRUNC)]
         code += [(_JUMP_EQUAL, 0, 4, number), *flags, (_RETURN, 0, 0, _RET_USER_NOTIF), (_RETURN, 0, 0, _RET_ALLOW)]
     for left, number in zip(range(len(always), 0, -1), always, strict=True):

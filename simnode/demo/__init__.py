@@ -1,1 +1,1 @@
-"""`scripts/demo`: pods on two simulated nodes, pings over every network, and what is left over at the end."""
+"""`scripts/demo`: pods on two simulated nodes, pings over each network, and a list of what is left over at the end."""

@@ -1,4 +1,7 @@
-"""`python -m simnode.demo [--json]`, which `scripts/demo` runs. Exit status: 0 all held, 1 something did not, 3 no CNI plugins."""
+"""`python -m simnode.demo [--json]`, which `scripts/demo` runs.
+
+Exit status: 0 if all checks passed, 1 if a check failed or something is left over, 3 if the CNI plugins are missing.
+"""
 
 import argparse
 import sys
@@ -16,7 +19,7 @@ def main() -> int:
         description="Run pods on two simulated nodes, ping over every network, and show what is left over.",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    # The half that runs in the namespaces of the simulated nodes.
+    # The part that runs in the namespaces of the simulated nodes.
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     try:

@@ -1,22 +1,22 @@
-"""The demo: pods on two simulated nodes, pings over every network, and what is left over when all is taken down.
+"""The program of the demo: start the scenario, compare the machine before and after it, and print the result.
 
-The nodes run in namespaces of their own (`simnode`), below a child process that gives its findings as JSON
-(`scenario`). This process looks at the machine before and after, and judges; `table` renders.
+The nodes run in separate namespaces below a child process, which prints its findings as JSON (`scenario`). `table`
+renders the findings.
 """
 
 import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
 from simnode.demo import scenario
 from simnode.demo.scenario import Findings
 from simnode.demo.table import rendered
-from simnode.judge.snapshot import Snapshot, difference
+from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.linux import libc
+from simnode.waiting import until_empty
 from vf.errors import Misconfigured
 
 _PLUGINS = "RAILNET_CNI_PLUGINS"
@@ -29,20 +29,21 @@ _MACHINE_FOLDERS = (
     "/opt/cni",
     "/dev/infiniband",
 )
-_LOOKS, _LOOK_SECONDS = 5, 0.5
+_SECONDS, _LOOK_SECONDS = 3.0, 0.5
 
 
 def run(*, as_json: bool) -> int:
-    """Run the demo and print it; gives 0 if everything held, 1 if not.
+    """Run the demo and print its result; return 0 if all checks passed and nothing is left over, else 1.
 
     Raises:
-        Misconfigured: the CNI plugins are not there.
+        Misconfigured: the folder of the CNI plugins is not configured.
     """
     if not os.environ.get(_PLUGINS):
         raise Misconfigured(
-            f"{_PLUGINS} should be a folder with flannel, bridge, host-local, …; `scripts/demo` sets it"
+            f"the demo has no CNI plugins, because {_PLUGINS} is not set: run `scripts/demo`, or set it to a folder "
+            "with flannel, bridge, host-local and portmap"
         )
-    libc.adopt_orphans()  # whatever the demo starts stays below this process, and can be told from others' programs
+    libc.adopt_orphans()  # all processes of the demo stay below this process, so that other programs do not count
     before = _look()
     nodes = subprocess.run(
         [sys.executable, "-m", "simnode", "exec", "--", sys.executable, "-m", "simnode.demo", "--inside"],
@@ -59,18 +60,14 @@ def run(*, as_json: bool) -> int:
 
 
 def run_inside() -> int:
-    """Run the scenario below this process, which must be inside `simnode exec`; prints findings as JSON."""
+    """Run the scenario in this process, which must be inside `simnode exec`, and print its findings as JSON."""
     json.dump(asdict(scenario.play(Path(os.environ[_PLUGINS]))), sys.stdout)
     return 0
 
 
 def _left_over(before: Snapshot) -> list[str]:
-    """Say what is new on the machine, and stays: others write files and make links meanwhile, too."""
-    for _ in range(_LOOKS):
-        if not difference(before, _look()):
-            return []
-        time.sleep(_LOOK_SECONDS)
-    return difference(before, _look())
+    """Return what is new on the machine and stays for some seconds; other programs may make files and links, too."""
+    return until_empty(lambda: difference(before, _look()), _SECONDS, _LOOK_SECONDS)
 
 
 def _look() -> Snapshot:

@@ -1,6 +1,6 @@
-"""What the demo does on its two nodes, and what it finds; `program` starts it and judges.
+"""The scenario of the demo on its two nodes, and its findings; `program` starts it.
 
-A function whose first argument is `node` runs on that node, in its process; what it gives is sent back.
+A function whose first argument is `node` runs in the process of that node, and its result is sent back.
 """
 
 import json
@@ -15,17 +15,17 @@ from typing import Any
 
 from simnode.cluster import Cluster, Machine
 from simnode.hardware.hardware_model import SimulatedPf
-from simnode.judge.facts import NODE_FOLDERS
-from simnode.judge.snapshot import Snapshot, difference
+from simnode.judge.machine_snapshot import Snapshot, difference
+from simnode.judge.node_state import NODE_FOLDERS
 from simnode.node import Node, Pod
-from simnode.remote import RemoteNode
+from simnode.remote_node import RemoteNode
 from vf.address import PciAddress
 from vf.guid import Guid
 from vf.record import Attachment, decode
 
 _JOURNAL = Path("/run/railnet/journal")
-_KINDS = (("plain", 0), ("train", 1), ("wide", 2))  # each node has a pod of each kind, with so many VFs
-_QUIET_ATTEMPTS = 5  # IPv6 neighbour discovery may speak on eth0 at any moment
+_KINDS = (("plain", 0), ("train", 1), ("wide", 2))  # kind of pod, and its VFs; each node has a pod of each kind
+_QUIET_ATTEMPTS = 5  # IPv6 neighbour discovery may send on eth0 at any moment
 _PING_BYTES = 2 * 84  # request and reply: IPv4 header, ICMP header, and ping's 56 bytes
 
 
@@ -43,7 +43,7 @@ MACHINES = (
 
 @dataclass(slots=True)
 class Findings:
-    """What the nodes showed, in the form of `railnet demo --json`."""
+    """The findings of the scenario, in the form of `scripts/demo --json`."""
 
     pods: list[dict[str, Any]] = field(default_factory=list)
     pings: list[dict[str, Any]] = field(default_factory=list)
@@ -53,18 +53,18 @@ class Findings:
     left_over_items: list[str] = field(default_factory=list)
 
     def check(self, what: str, ok: bool) -> None:
-        """Note what was looked at, and whether it was as it should be."""
+        """Record a check and its result."""
         self.checks.append({"what": what, "ok": ok})
 
     @property
     def held(self) -> bool:
-        """Whether everything was as it should be."""
+        """Whether all checks and pings passed and nothing is left over."""
         return all(entry["ok"] for entry in (*self.pings, *self.checks)) and not self.left_over_items
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A pod that runs on a node, with its rails."""
+    """A running pod, the node on which it runs, and its rails."""
 
     node: RemoteNode
     pod: Pod
@@ -77,15 +77,15 @@ class Running:
         return str(self.rail(ifname).addresses[0].ip)
 
     def rail(self, ifname: str) -> Attachment:
-        """Return what is attached under a name."""
+        """Return the rail with an interface name."""
         return next(one for one in self.rails if one.ifname == ifname)
 
     def reaches(self, target: "Running", ifname: str) -> bool:
-        """Ping another pod, on the same network."""
+        """Return whether another pod answers a ping through the same network."""
         return self.node.call(Node.ping, self.pod, target.address(ifname), ifname)
 
     def described(self) -> dict[str, Any]:
-        """Describe it as JSON."""
+        """Return the pod in the form of `scripts/demo --json`."""
         rails = [
             {
                 "ifname": one.ifname,
@@ -101,7 +101,7 @@ class Running:
 
 
 def play(plugins: Path) -> Findings:
-    """Start the nodes, run pods on them, ping, and take everything down; inside `simnode exec` only."""
+    """Start the nodes, run pods on them, ping, and remove everything; only inside `simnode exec`."""
     findings = Findings()
     with _progress("starting two nodes"), Cluster(plugins, MACHINES) as cluster:
         with _progress("installing Railnet, starting its daemon, making 16 VFs on each"):
@@ -123,16 +123,16 @@ def play(plugins: Path) -> Findings:
 
 
 def snapshot(folders: Iterable[str], *options: str) -> Snapshot:
-    """Look at the machine by a process that shares nothing with this one."""
+    """Return a snapshot of the machine, taken by a process that shares nothing with this process."""
     roots = [argument for folder in folders for argument in ("--root", folder)]
-    command = [sys.executable, "-m", "simnode.judge.snapshot", *options, *roots]
+    command = [sys.executable, "-m", "simnode.judge.machine_snapshot", *options, *roots]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     taken: Snapshot = json.loads(done.stdout)
     return taken
 
 
 def _prepare(node: Node) -> None:
-    """Run a pod on flannel alone, so that its bridge exists; then install Railnet and start its daemon."""
+    """Run a pod with flannel only, so that flannel's bridge exists; then install Railnet and start its daemon."""
     node.remove_pod(node.run_pod("before-railnet"))
     node.install()
     node.start_daemon()
@@ -155,7 +155,7 @@ def _run_pods(cluster: Cluster) -> dict[str, Running]:
 
 
 def _run_pod(node: Node, name: str, vfs: int) -> tuple[Pod, tuple[Attachment, ...]]:
-    """Run a pod; what Railnet attached is in its record, and a pod without a rail has none."""
+    """Run a pod; return it with its rails, which are in Railnet's record. A pod without a rail has no record."""
     pod = node.run_pod(name, vfs)
     record = _JOURNAL / f"{pod.container_id}@eth0.json"
     return pod, decode(record.read_bytes()).attachments if record.exists() else ()
@@ -168,7 +168,7 @@ def _ping_eth0(pods: dict[str, Running], findings: Findings) -> None:
 
 
 def _ping_rails(cluster: Cluster, pods: dict[str, Running], findings: Findings) -> None:
-    """Ping over each rail from node to node, and look where the packets went."""
+    """Ping over each rail from node to node, and check which fabric carried the packets."""
     own_rail, flat = True, True
     for kind, ifname in (("train", "net1"), ("wide", "net1"), ("wide", "net2")):
         source, target = pods[f"{kind}-0"], pods[f"{kind}-1"]
@@ -186,7 +186,7 @@ def _ping_rails(cluster: Cluster, pods: dict[str, Running], findings: Findings) 
 
 
 def _quiet_ping(cluster: Cluster, source: Running, target: Running, ifname: str) -> tuple[bool, list[int], bool]:
-    """Ping once; return whether it was answered, the bytes on each rail meanwhile, and whether eth0 was silent."""
+    """Ping once; return whether the target answered, the bytes on each rail meanwhile, and whether eth0 was silent."""
     for attempt in range(_QUIET_ATTEMPTS):
         rails, eth0 = [fabric.counters.bytes for fabric in cluster.fabrics], _eth0_counters(source, target)
         ok = source.reaches(target, ifname)
@@ -201,7 +201,7 @@ def _eth0_counters(*pods: Running) -> list[str]:
     return [running.node.call(_counters, running.pod) for running in pods]
 
 
-def _counters(node: Node, pod: Pod) -> str:  # noqa: ARG001 - it runs there
+def _counters(node: Node, pod: Pod) -> str:  # noqa: ARG001 - it runs on the node
     """Return the line of eth0 in the pod's /proc/net/dev."""
     command = ["nsenter", f"--net={pod.netns}", "cat", "/proc/net/dev"]
     lines = subprocess.run(command, capture_output=True, check=True).stdout.decode().splitlines()
@@ -209,7 +209,7 @@ def _counters(node: Node, pod: Pod) -> str:  # noqa: ARG001 - it runs there
 
 
 def _stop_rails(cluster: Cluster, source: Running, target: Running, findings: Findings) -> None:
-    """Stop the fabric of each rail in turn: its network fails, the other one's does not."""
+    """Stop the fabric of each rail in turn, and check that only this rail's network fails."""
     for stopped in source.rails:
         cluster.fabrics[stopped.rail].stop()
         reached = {one.ifname: source.reaches(target, one.ifname) for one in source.rails}

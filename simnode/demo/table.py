@@ -1,4 +1,4 @@
-"""What the demo prints for people: a line for each pod and each further rail of it, then what was looked at."""
+"""The demo's output as a table: a line for each pod and each further rail of it, then the checks."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ _COLUMNS = (
 
 
 def rendered(findings: Findings) -> Iterator[str]:
-    """Return the lines."""
+    """Yield the lines."""
     yield ""
     yield from (f"  {line}" for line in aligned(_COLUMNS, list(_rows(findings.pods)), rule="─"))
     yield ""

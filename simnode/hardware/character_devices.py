@@ -1,6 +1,6 @@
-"""Character devices of an RDMA device: their numbers, their sysfs entries, their nodes in /dev/infiniband.
+"""The character devices of an RDMA device: their numbers, their sysfs entries, their nodes in /dev/infiniband.
 
-No driver stands behind the nodes: opening one answers ENXIO.
+The nodes have no driver: open(2) of a node fails with ENXIO.
 """
 
 import os
@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from simnode.hardware.sysfs_content import Link, Tree
+from simnode.hardware.sysfs_content import Symlink, Tree
 
 # drivers/infiniband/core/uverbs_main.c: IB_UVERBS_{MAJOR,BASE_MINOR,NUM_FIXED_MINOR}
 _IB_MAJOR = 231
@@ -25,7 +25,7 @@ _MAD_ABI = 5  # include/uapi/rdma/ib_user_mad.h
 
 
 class CharDevice(NamedTuple):
-    """One character device: its class in sysfs, its name there and in /dev/infiniband, its numbers and mode."""
+    """One character device: its class in sysfs, its name in sysfs and in /dev/infiniband, its numbers and its mode."""
 
     subsystem: str
     name: str
@@ -35,7 +35,7 @@ class CharDevice(NamedTuple):
 
 
 def of_rdma_device(number: int) -> tuple[CharDevice, ...]:
-    """Give uverbs, umad and issm of the RDMA device with this number."""
+    """Return uverbs, umad and issm of the RDMA device with this number."""
     return (_uverbs(number), *_mad(number))
 
 
@@ -60,30 +60,30 @@ RDMA_CM = CharDevice("misc", "rdma_cm", *_RDMA_CM, 0o666)
 
 
 def entries(device: CharDevice, ibdev: str, function: str) -> Tree:
-    """Describe the sysfs directory of a character device of a function whose directory is `function`."""
+    """Return the sysfs directory of a character device; `function` is the directory of its PCI function."""
     own: Tree = {"abi_version": "1\n"} if device.subsystem == "infiniband_verbs" else {"port": "1\n"}
     return own | {
         "ibdev": f"{ibdev}\n",
         "dev": f"{device.major}:{device.minor}\n",
         "uevent": f"MAJOR={device.major}\nMINOR={device.minor}\nDEVNAME=infiniband/{device.name}\n",
-        "device": Link(function),
-        "subsystem": Link(f"/class/{device.subsystem}"),
+        "device": Symlink(function),
+        "subsystem": Symlink(f"/class/{device.subsystem}"),
     }
 
 
 def class_entries() -> Tree:
-    """Describe what the classes have of their own, below the sysfs root."""
+    """Return the files that belong to a class and not to a device, below the sysfs root."""
     return {
         "class/infiniband_verbs/abi_version": f"{_VERBS_ABI}\n",
         "class/infiniband_mad/abi_version": f"{_MAD_ABI}\n",
-        "class/misc/rdma_cm": Link("/devices/virtual/misc/rdma_cm"),
+        "class/misc/rdma_cm": Symlink("/devices/virtual/misc/rdma_cm"),
         "devices/virtual/misc/rdma_cm/dev": f"{RDMA_CM.major}:{RDMA_CM.minor}\n",
         "devices/virtual/misc/rdma_cm/abi_version": "3\n",
     }
 
 
 def make_node(folder: Path, device: CharDevice) -> None:
-    """Make the device node; a plain file where the kernel allows no nodes, as in a user namespace."""
+    """Make the device node; make a regular file if the kernel allows no nodes, as in a user namespace."""
     node = folder / device.name
     try:
         os.mknod(node, stat.S_IFCHR | device.mode, os.makedev(device.major, device.minor))

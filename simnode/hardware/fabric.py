@@ -1,6 +1,6 @@
-"""The fabric: carries IP packets between its ports, learning which address is behind which.
+"""A simulated InfiniBand fabric: forwards IP packets between its ports, and learns which address is behind which port.
 
-A port is whatever receives and sends packets: a VF's netdev, or an uplink to another fabric, as between switches.
+A port is the netdev of a PF or VF, or an uplink to another fabric, as a cable between two switches.
 """
 
 import os
@@ -14,40 +14,40 @@ from typing import NamedTuple, Protocol, Self
 # (offset of the source address, offset of the destination, length) by IP version: RFC 791 §3.1, RFC 8200 §3
 _ADDRESSES = {4: (12, 16, 4), 6: (8, 24, 16)}
 _PACKET_BYTES = 65535
-_BURST = 32  # packets taken from one port before the others get their turn
+_BURST = 32  # packets that are taken from one port before the other ports have their turn
 
 
-class Port(Protocol):
-    """One end of the fabric."""
+class FabricPort(Protocol):
+    """A source and destination of packets at the fabric."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a packet can be received."""
         ...
 
     def receive(self) -> bytes | None:
-        """Take a packet; None if there is none at the moment; OSError if the port is gone."""
+        """Return a packet; None if there is none at the moment; raise OSError if the port is gone."""
         ...
 
     def send(self, packet: bytes) -> bool:
-        """Send a packet; False if it was dropped."""
+        """Send a packet; return False if it was dropped."""
         ...
 
 
 class Uplink:
     """One end of a cable between two fabrics; it owns its socket.
 
-    Fabrics and cables must make a tree: a fabric sends a packet for an unknown address everywhere but back.
+    Fabrics and cables must form a tree: a fabric floods a packet for an unknown address to all ports but its source.
     """
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
     def fileno(self) -> int:
-        """Return the descriptor for a selector; it stays this object's."""
+        """Return the descriptor for a selector; this object still owns it."""
         return self._end.fileno()
 
     def receive(self) -> bytes | None:
-        """Take a packet; None if there is none.
+        """Return a packet; None if there is none.
 
         Raises:
             ConnectionResetError: the other end was closed.
@@ -61,7 +61,7 @@ class Uplink:
         return packet
 
     def send(self, packet: bytes) -> bool:
-        """Send a packet; False if the cable is full or its other end closed."""
+        """Send a packet; return False if the cable is full or its other end is closed."""
         try:
             self._end.send(packet)
         except OSError:
@@ -69,17 +69,17 @@ class Uplink:
         return True
 
     def close(self) -> None:
-        """Pull this end out."""
+        """Unplug this end."""
         self._end.close()
 
 
 def cable() -> tuple[socket.socket, socket.socket]:
-    """Make both ends of a cable, each to become an `Uplink` of one fabric, also of one in another process."""
+    """Make both ends of a cable; each becomes an `Uplink` of one fabric, which may be in another process."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
 
 
 class Counters(NamedTuple):
-    """What the fabric has carried: a packet counts once however many ports it was flooded to."""
+    """The packets that the fabric has carried; a packet that is flooded to several ports counts once."""
 
     packets: int
     bytes: int
@@ -87,12 +87,12 @@ class Counters(NamedTuple):
 
 
 class Fabric:
-    """A switch in a thread of its own; a context manager, or `close` ends it. The ports stay their owners'."""
+    """A switch with a thread; a context manager, or `close` ends it. The fabric does not own its ports."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gone: dict[Port, Callable[[], None]] = {}
-        self._behind: dict[bytes, Port] = {}
+        self._on_gone: dict[FabricPort, Callable[[], None]] = {}
+        self._behind: dict[bytes, FabricPort] = {}
         self._counters = Counters(0, 0, 0)
         self._carrying = True
         self._selector = selectors.DefaultSelector()
@@ -112,23 +112,23 @@ class Fabric:
 
     @property
     def counters(self) -> Counters:
-        """What has been carried so far."""
+        """The packets carried so far."""
         return self._counters
 
-    def join(self, port: Port, gone: Callable[[], None] = lambda: None) -> None:
-        """Carry a port's packets; `gone` is called, in the fabric's thread, when the port can no longer be read."""
+    def join(self, port: FabricPort, gone: Callable[[], None] = lambda: None) -> None:
+        """Carry a port's packets; call `gone`, in the fabric's thread, when the port can no longer be read."""
         with self._lock:
-            self._gone[port] = gone
+            self._on_gone[port] = gone
             self._selector.register(port.fileno(), selectors.EVENT_READ, port)
         self._wake()
 
-    def leave(self, port: Port) -> None:
-        """Stop carrying a port's packets; afterwards its descriptor may be closed."""
+    def leave(self, port: FabricPort) -> None:
+        """Stop carrying a port's packets; the caller may close the port's descriptor afterwards."""
         with self._lock:
             self._forget(port)
 
     def stop(self) -> None:
-        """Drop every packet from now on, as when all cables are pulled."""
+        """Drop each packet from now on, as if all cables were unplugged."""
         self._carrying = False
 
     def start(self) -> None:
@@ -154,10 +154,10 @@ class Fabric:
                 else:
                     self._serve(key.data)
 
-    def _serve(self, port: Port) -> None:
+    def _serve(self, port: FabricPort) -> None:
         with self._lock:
-            gone = self._gone.get(port)
-            if gone is None:  # it left after select had returned
+            gone = self._on_gone.get(port)
+            if gone is None:  # `leave` was called after select had returned
                 return
             try:
                 self._drain(port)
@@ -167,14 +167,14 @@ class Fabric:
                 return
         gone()
 
-    def _drain(self, port: Port) -> None:
+    def _drain(self, port: FabricPort) -> None:
         for _ in range(_BURST):
             packet = port.receive()
             if packet is None:
                 return
             self._switch(port, packet)
 
-    def _switch(self, source: Port, packet: bytes) -> None:
+    def _switch(self, source: FabricPort, packet: bytes) -> None:
         offsets = _ADDRESSES.get(packet[0] >> 4) if packet else None
         if offsets is None or not self._carrying:
             self._count(packet, carried=False)
@@ -182,9 +182,9 @@ class Fabric:
         at_source, at_destination, length = offsets
         self._behind[packet[at_source : at_source + length]] = source
         known = self._behind.get(packet[at_destination : at_destination + length])
-        targets = [known] if known is not None else [port for port in self._gone if port is not source]
+        targets = [known] if known is not None else [port for port in self._on_gone if port is not source]
         targets = [target for target in targets if target is not source]
-        self._count(packet, carried=bool(targets))  # first: whoever sees the packet arrive finds it counted
+        self._count(packet, carried=bool(targets))  # first: when the packet arrives, it is counted already
         for target in targets:
             target.send(packet)
 
@@ -195,8 +195,8 @@ class Fabric:
         else:
             self._counters = Counters(packets, octets, dropped + 1)
 
-    def _forget(self, port: Port) -> None:
-        if self._gone.pop(port, None) is None:
+    def _forget(self, port: FabricPort) -> None:
+        if self._on_gone.pop(port, None) is None:
             return
         self._selector.unregister(port.fileno())
         self._behind = {address: behind for address, behind in self._behind.items() if behind is not port}

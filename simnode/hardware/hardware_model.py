@@ -1,6 +1,6 @@
-"""What a simulated PF is and where PCI puts it and its VFs: ConnectX-7 unless told otherwise.
+"""The properties of a simulated PF, and the PCI addresses of the PF and its VFs; the defaults are those of a ConnectX-7.
 
-Pure values; their files in sysfs are described in `sysfs`, their behaviour is in `hca`.
+This module has only values; `sysfs_content` has their files, `hca` and `pf` have their behaviour.
 """
 
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from vf.address import PciAddress
 from vf.guid import Guid
 
-_BUSES_PER_ROOT = 0x20  # our choice: one host bridge for 32 buses, as large machines have one per socket or quadrant
+_BUSES_PER_ROOT = 0x20  # arbitrary: one host bridge for 32 buses, as large machines have one per socket or quadrant
 
 
 class Model(NamedTuple):
-    """The identity of an HCA's function: PCI's device id, and what its RDMA device calls itself."""
+    """The model of an HCA's function: the PCI device id, and the `hca_type` of its RDMA device."""
 
     device: int
     hca_type: str
@@ -28,14 +28,15 @@ class SimulatedPf:
     """A PF as the machine has it at boot.
 
     Attributes:
-        address: where PCI finds it.
-        guid: its node and port GUID.
-        netdev: the name of its IPoIB netdev; its VFs' names have `v0`, `v1`… appended.
-        numa_node: -1 where firmware names none.
-        numvfs: how many VFs are enabled (and bound, without GUIDs) at the start.
+        address: its PCI address.
+        guid: its node GUID and port GUID.
+        netdev: the name of its IPoIB netdev; the netdevs of its VFs have `v0`, `v1`… appended.
+        numa_node: -1 if the firmware names none.
+        totalvfs: the number of VFs that can be enabled.
+        numvfs: the number of VFs that are enabled (and bound, without GUIDs) at boot.
         offset: First VF Offset of the SR-IOV capability.
         stride: VF Stride of the SR-IOV capability.
-        ofed: whether the driver is MLNX_OFED's, with `sriov/<n>/{node,port,policy}`.
+        ofed: True for the driver of MLNX_OFED, which has `sriov/<n>/{node,port,policy}`.
     """
 
     address: PciAddress = PciAddress(0, 3, 0, 0)
@@ -56,7 +57,7 @@ class SimulatedPf:
 
 
 def bridges(address: PciAddress) -> str:
-    """Return the devices above a function, below /sys/devices: host bridge, root port, switch upstream, switch downstream."""
+    """Return the path below /sys/devices above a function: host bridge, root port, upstream and downstream port of a switch."""
     domain, bus = f"{address.domain:04x}", address.bus
     root = bus - bus % _BUSES_PER_ROOT
     upstream, downstream = max(bus - 2, root), max(bus - 1, root)

@@ -1,8 +1,8 @@
-"""The kernel's and the HCA's side of a node: obeys what is written to sysfs and keeps the tree true.
+"""The simulated HCA and its driver: executes the writes to sysfs, and updates sysfs when links change.
 
-A thread of its own holds every PF and VF. It hears of writes by inotify (and by FIFOs where several writers may be at
-it at once), of link changes by rtnetlink, of a netdev's death by its descriptor. What the files look like is in
-`sysfs`, what a bound function has is in `bound`.
+One thread has all PFs and VFs. inotify reports writes to files to it, FIFOs report them where several writers may write
+at the same time; rtnetlink reports changed links, and a netdev's descriptor reports its death. `sysfs_content` has the
+content of the files, `pf` the behaviour of the functions.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from simnode.hardware import character_devices
-from simnode.hardware.bound_function import Surroundings
+from simnode.hardware.bound_pci_function import FunctionContext
 from simnode.hardware.fabric import Fabric
 from simnode.hardware.hardware_model import SimulatedPf
-from simnode.hardware.pf import Numbers, PhysicalFunction, VirtualFunction
+from simnode.hardware.pf import PhysicalFunction, RdmaNumbers, VirtualFunction
 from simnode.hardware.sysfs_content import DRIVER
 from simnode.hardware.sysfs_tree import SysfsTree
-from simnode.hardware.tun import Place
+from simnode.hardware.tun import NetdevPlace
 from simnode.linux import netns, raise_priority
-from simnode.linux.inotify import IN_CLOSE_WRITE, Watch
+from simnode.linux.inotify import IN_CLOSE_WRITE, DirectoryWatch
 from vf.address import PciAddress
 
 _NETLINK_ROUTE = 0  # include/uapi/linux/netlink.h
@@ -37,7 +37,7 @@ _FIFO_BYTES = 65536
 _LOOK_SECONDS = 1.0
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _DRIVER_DIRECTORY = f"/bus/pci/drivers/{DRIVER}"
-# Files that are written only; as FIFOs they lose no writer's word, where a plain file keeps the last one's.
+# Files that are only written. A FIFO keeps what each writer wrote; a regular file would keep only the last write.
 _FIFOS = {
     f"{_DRIVER_DIRECTORY}/bind": "bind",
     f"{_DRIVER_DIRECTORY}/unbind": "unbind",
@@ -46,14 +46,14 @@ _FIFOS = {
 
 
 class Hca:
-    """Simulated PFs in the network namespace of the thread that makes this; `close` takes everything away.
+    """Simulated PFs in the network namespace of the thread that makes this object; `close` removes everything.
 
-    The tree may be read as soon as this is made.
+    The sysfs tree is complete when the constructor returns.
 
     Args:
-        cables: each PF, with the fabric its port is cabled to; its VFs share the port.
-        sysfs: where the tree is to be.
-        dev: below which `infiniband` has the device nodes.
+        cables: each PF with the fabric to which its port is cabled; the PF's VFs share the port.
+        sysfs: the root of the sysfs tree.
+        dev: the folder whose subfolder `infiniband` has the device nodes.
     """
 
     def __init__(self, cables: Mapping[SimulatedPf, Fabric], sysfs: Path, dev: Path) -> None:
@@ -61,11 +61,11 @@ class Hca:
         self._dev = dev / "infiniband"
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._closing = False
-        self._one_died = threading.Event()
+        self._netdev_died = threading.Event()
         with contextlib.ExitStack() as made:
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             made.callback(os.close, self._wake_fd)
-            self._watch = Watch()
+            self._watch = DirectoryWatch()
             made.callback(self._watch.close)
             self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETLINK_ROUTE)
             made.enter_context(self._links)
@@ -84,10 +84,10 @@ class Hca:
         character_devices.make_node(self._dev, character_devices.RDMA_CM)
         made.callback((self._dev / character_devices.RDMA_CM.name).unlink)
         self._tree.path(_DRIVER_DIRECTORY).mkdir(parents=True)
-        numbers = Numbers()
+        numbers = RdmaNumbers()
         booted = []
         for pf, fabric in cables.items():
-            node = Surroundings(self._tree, self._dev, fabric, self.wake, netns.inode())
+            node = FunctionContext(self._tree, self._dev, fabric, self.wake, netns.inode())
             function = PhysicalFunction(pf, node, self._watch_files, numbers)
             made.callback(function.remove)
             booted.append(function)
@@ -97,7 +97,8 @@ class Hca:
         fifos = {}
         for path, command in _FIFOS.items():
             os.mkfifo(self._tree.path(path), 0o200)
-            fd = os.open(self._tree.path(path), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: never at end of file
+            # O_RDWR, because a FIFO that is open for reading only is at its end when a writer closes it.
+            fd = os.open(self._tree.path(path), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             made.callback(os.close, fd)
             fifos[fd] = command
         return fifos
@@ -106,54 +107,56 @@ class Hca:
         self._watch.add(self._tree.path(directory), IN_CLOSE_WRITE)
 
     def wake(self) -> None:
-        """Have the thread look at every link again: one has died, and nothing says which."""
-        self._one_died.set()
+        """Make the thread read each link again: a netdev has died, and no event names it."""
+        self._netdev_died.set()
         os.eventfd_write(self._wake_fd, 1)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Run a function in the HCA's thread, after all that was written before, and wait for it."""
+        """Run a function in the HCA's thread after all earlier writes are executed, and wait for its end."""
         done = threading.Event()
         self._calls.put(function)
         self._calls.put(done.set)
         os.eventfd_write(self._wake_fd, 1)
         while not done.wait(_LOOK_SECONDS):
             if not self._thread.is_alive():
-                raise RuntimeError("the HCA's thread has ended; its traceback is on stderr")
+                raise RuntimeError(
+                    "the simulated HCA does not answer, its thread has ended: read its traceback on stderr"
+                )
 
     def settle(self) -> None:
-        """Wait until all that was written or moved before has had its effect."""
+        """Wait until all earlier writes and link changes have had their effect."""
         self.call(self._settle_links)
 
-    def places(self) -> dict[PciAddress, Place]:
-        """Tell where each bound VF's netdev is, by its descriptor; one that is dying with its namespace is left out."""
-        found: dict[PciAddress, Place] = {}
+    def places(self) -> dict[PciAddress, NetdevPlace]:
+        """Return the place of each bound VF's netdev, by the netdev's descriptor; a dying netdev is left out."""
+        found: dict[PciAddress, NetdevPlace] = {}
         self.call(lambda: found.update(self._places()))
         return found
 
     def set_port(self, address: PciAddress, *, active: bool) -> None:
-        """Pull or plug the cable of a PF, or have the subnet manager drop or bring up a VF's port."""
+        """Set a port down or up: a PF's as by its cable, a VF's as by the subnet manager."""
         self.call(lambda: self._function(address).set_port(active=active))
 
     def close(self) -> None:
-        """Remove every VF and PF, and empty the tree."""
+        """Remove all VFs and PFs, and empty the sysfs tree."""
         self._closing = True
         self.wake()
         self._thread.join()
         self._owned.close()
 
     def _run(self) -> None:
-        raise_priority.raise_own()  # a kernel does not fall behind those who use it
+        raise_priority.raise_own()  # a kernel does not lag behind the processes that use it
         poll = select.poll()
         for fd in (self._wake_fd, self._watch.fileno(), self._links.fileno(), *self._fifos):
             poll.register(fd, select.POLLIN)
         while not self._closing:
             poll.poll()
             self._drain_wakes()
-            changed = self._changed_links()  # before the calls are taken: a call put later then wakes the next round
-            calls = self._take_calls()  # before the files are obeyed: what was written before a call counts for it
-            self._obey_files()
+            changed = self._changed_links()  # before the calls are taken: a call that is put later wakes the next round
+            calls = self._take_calls()  # before the files are read: a call sees the effect of all earlier writes
+            self._store_files()
             for fd in self._fifos:
-                self._obey_fifo(fd)
+                self._store_fifo(fd)
             self._settle_links(changed)
             for call in calls:
                 call()
@@ -163,34 +166,37 @@ class Hca:
             os.eventfd_read(self._wake_fd)
 
     def _changed_links(self) -> frozenset[int] | None:
-        """Return the ifindexes that rtnetlink has named since it was last asked; None if any link may have changed."""
+        """Return the ifindexes that rtnetlink has reported since the last call; None if any link may have changed."""
         changed: set[int] = set()
         try:
             while True:
                 changed.update(_named_links(self._links.recv(_FIFO_BYTES)))
         except BlockingIOError:
             pass
-        except OSError:  # ENOBUFS: messages were lost
-            self._one_died.set()
-        if self._one_died.is_set():
-            self._one_died.clear()
+        except OSError:  # ENOBUFS: the kernel dropped messages
+            self._netdev_died.set()
+        if self._netdev_died.is_set():
+            self._netdev_died.clear()
             return None
         return frozenset(changed)
 
-    def _obey_files(self) -> None:
+    def _store_files(self) -> None:
         for event in self._watch.events():
             for pf in self._pfs:
-                pf.obey(event.path)
+                pf.store_file(event.path)
 
-    def _obey_fifo(self, fd: int) -> None:
+    def _store_fifo(self, fd: int) -> None:
         try:
             text = os.read(fd, _FIFO_BYTES).decode(errors="replace")
         except BlockingIOError:
             return
-        self._obey_files()  # a GUID written before the bind must count
-        for other, command in self._fifos.items():  # as must an unbind, for which the kernel's writer waits
+        self._store_files()  # the bind must read a GUID that was written before it
+        for (
+            other,
+            command,
+        ) in self._fifos.items():  # an unbind comes first: on a real kernel, write(2) waits for its end
             if self._fifos[fd] == "bind" and command == "unbind":
-                self._obey_fifo(other)
+                self._store_fifo(other)
         for found in _ADDRESS.findall(text):
             vf = self._find_vf(PciAddress.parse(found))
             if vf is not None:
@@ -200,7 +206,7 @@ class Hca:
         for pf in self._pfs if changed is None or changed else ():
             pf.settle(changed)
 
-    def _places(self) -> Iterator[tuple[PciAddress, Place]]:
+    def _places(self) -> Iterator[tuple[PciAddress, NetdevPlace]]:
         for vf in (vf for pf in self._pfs for vf in pf.vfs):
             if vf.bound is not None and (place := vf.bound.place()) is not None:
                 yield vf.address, place
@@ -216,15 +222,17 @@ class Hca:
         return next((vf for pf in self._pfs for vf in pf.vfs if vf.address == address), None)
 
     def _function(self, address: PciAddress) -> PhysicalFunction | VirtualFunction:
-        pf = next((pf for pf in self._pfs if pf.facts.address == address), None)
+        pf = next((pf for pf in self._pfs if pf.properties.address == address), None)
         found = pf or self._find_vf(address)
         if found is None:
-            raise LookupError(f"the node has no function {address}")
+            raise LookupError(
+                f"the simulated node has no PF or VF {address}: give the address of one of its PFs or VFs"
+            )
         return found
 
 
 def _named_links(messages: bytes) -> Iterator[int]:
-    """Return the ifindex of each rtnetlink message about a link."""
+    """Yield the ifindex of each rtnetlink message about a link."""
     at = 0
     while at < len(messages):
         length, kind, *_ = _HEADER.unpack_from(messages, at)

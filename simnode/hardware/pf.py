@@ -1,6 +1,6 @@
-"""A PF, its VFs, and the files by which they are commanded: numvfs, autoprobe, MLNX_OFED's GUID files.
+"""A PF and its VFs, and the sysfs files that command them: sriov_numvfs, autoprobe, MLNX_OFED's GUID files.
 
-Events come from `hca`; what a bound function has is in `bound`.
+`hca` calls this module for each written file; `bound_pci_function` has the devices of a bound function.
 """
 
 import contextlib
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simnode.hardware import sysfs_content
-from simnode.hardware.bound_function import BoundFunction, Surroundings
+from simnode.hardware.bound_pci_function import BoundFunction, FunctionContext
 from simnode.hardware.hardware_model import PF_MODEL, VF_MODEL, Model, SimulatedPf
-from simnode.hardware.sysfs_content import DRIVER, RdmaFacts
+from simnode.hardware.sysfs_content import DRIVER, RdmaAttributes
 from vf.address import PciAddress
 from vf.guid import Guid
 
@@ -20,120 +20,128 @@ _POLICIES = ("Down", "Up", "Follow")
 _NO_OVERRIDE = ("(null)", "")
 
 
-class Numbers:
-    """The lowest free numbers of RDMA devices, as the kernel gives them."""
+class RdmaNumbers:
+    """The numbers of RDMA devices; a new device has the lowest free number, as in the kernel."""
 
     def __init__(self) -> None:
         self._taken: set[int] = set()
 
     def take(self) -> int:
-        """Take the lowest free number."""
+        """Reserve and return the lowest free number."""
         number = next(number for number in range(len(self._taken) + 1) if number not in self._taken)
         self._taken.add(number)
         return number
 
-    def give_back(self, number: int) -> None:
-        """Make a number free."""
+    def release(self, number: int) -> None:
+        """Free a number."""
         self._taken.discard(number)
 
 
 @dataclass(slots=True)
-class Admin:
-    """What the PF was told of one VF; it lasts as long as the PF's driver, longer than the VF (`vfs_ctx` in mlx5)."""
+class VfAdminState:
+    """The GUIDs and the policy that were set for one VF; the PF's driver keeps them when the VF is gone (`vfs_ctx` in mlx5)."""
 
     node: Guid = Guid(0)
     port: Guid = Guid(0)
     policy: str = "Follow"
 
 
-class Function:
-    """What binding and unbinding mean for PFs and VFs alike."""
+class PciFunction:
+    """A PCI function that can be bound and unbound: the common part of PF and VF."""
 
-    def __init__(self, node: Surroundings, numbers: Numbers, directory: str, address: PciAddress, model: Model) -> None:
+    def __init__(
+        self, node: FunctionContext, numbers: RdmaNumbers, directory: str, address: PciAddress, model: Model
+    ) -> None:
         self._node, self._numbers = node, numbers
         self.directory, self.address, self._model = directory, address, model
         self.bound: BoundFunction | None = None
 
-    def probe(self, netdev_name: str, admin: Admin) -> None:
-        """Bind the driver, which reads the GUIDs now."""
+    def probe(self, netdev_name: str, admin: VfAdminState) -> None:
+        """Bind the driver, which reads the GUIDs at this moment."""
         tree = self._node.tree
         number = self._numbers.take()
         active = admin.port.usable and admin.policy != "Down"
-        rdma = RdmaFacts(f"mlx5_{number}", number, self._model, admin.node, admin.port, active, _FIRST_LID + number)
+        rdma = RdmaAttributes(
+            f"mlx5_{number}", number, self._model, admin.node, admin.port, active, _FIRST_LID + number
+        )
         tree.link(f"{self.directory}/driver", f"/bus/pci/drivers/{DRIVER}")
         tree.link(f"/bus/pci/drivers/{DRIVER}/{self.address}", self.directory)
         tree.replace(f"{self.directory}/uevent", sysfs_content.uevent(self.address, self._model, DRIVER))
         self.bound = BoundFunction(self._node, self.directory, netdev_name, rdma)
 
     def unbind(self) -> None:
-        """Unbind the driver; a function without one is left alone."""
+        """Unbind the driver; do nothing if no driver is bound."""
         if self.bound is None:
             return
         number = self.bound.rdma.number
         self.bound.unbind()
         self.bound = None
-        self._numbers.give_back(number)
+        self._numbers.release(number)
         tree = self._node.tree
         tree.remove(f"{self.directory}/driver")
         tree.remove(f"/bus/pci/drivers/{DRIVER}/{self.address}")
         tree.replace(f"{self.directory}/uevent", sysfs_content.uevent(self.address, self._model, None))
 
     def settle(self, changed: frozenset[int] | None = None) -> None:
-        """Make sysfs tell where the netdev is; see `BoundFunction.settle`."""
+        """Update sysfs to the netdev's place and state; see `BoundFunction.settle`."""
         if self.bound is not None:
             self.bound.settle(changed)
 
     def set_port(self, *, active: bool) -> None:
-        """Bring the port up or down."""
+        """Set the port up or down."""
         if self.bound is not None:
             self.bound.set_active(self.bound.rdma._replace(active=active))
 
 
-class VirtualFunction(Function):
+class VirtualFunction(PciFunction):
     """One enabled VF."""
 
     def __init__(self, pf: "PhysicalFunction", index: int) -> None:
-        address = pf.facts.vf_address(index)
-        directory = sysfs_content.device_path(pf.facts, address)
+        address = pf.properties.vf_address(index)
+        directory = sysfs_content.device_path(pf.properties, address)
         super().__init__(pf.node, pf.numbers, directory, address, VF_MODEL)
         self._pf, self.index = pf, index
-        entries = sysfs_content.pci_function(address, VF_MODEL, pf.facts.numa_node)
-        entries |= {"physfn": sysfs_content.Link(pf.directory), "sriov_vf_msix_count": "0\n"}
+        entries = sysfs_content.pci_function(address, VF_MODEL, pf.properties.numa_node)
+        entries |= {"physfn": sysfs_content.Symlink(pf.directory), "sriov_vf_msix_count": "0\n"}
         pf.node.tree.add(directory, entries)
         pf.node.tree.link(f"/bus/pci/devices/{address}", directory)
         pf.node.tree.link(f"{pf.directory}/virtfn{index}", directory)
 
     def bind(self) -> None:
-        """Bind the driver unless the kernel would refuse: bound already, or not to be probed (pci_device_can_probe)."""
+        """Bind the driver; do nothing if it is bound, or if the kernel would refuse a probe (pci_device_can_probe)."""
         override = self._node.tree.read(f"{self.directory}/driver_override") not in _NO_OVERRIDE
         if self.bound is None and (self._pf.autoprobe or override):
-            self.probe(f"{self._pf.facts.netdev}v{self.index}", self._pf.admin[self.index])
+            self.probe(f"{self._pf.properties.netdev}v{self.index}", self._pf.admin[self.index])
 
     def remove(self) -> None:
-        """Take the VF off the bus."""
+        """Remove the VF from the PCI bus."""
         self.unbind()
         self._node.tree.remove(f"{self._pf.directory}/virtfn{self.index}")
         self._node.tree.remove(f"/bus/pci/devices/{self.address}")
         self._node.tree.remove(self.directory)
 
 
-class PhysicalFunction(Function):
+class PhysicalFunction(PciFunction):
     """One PF with its driver bound, and its VFs in index order."""
 
-    def __init__(self, facts: SimulatedPf, node: Surroundings, watch: Callable[[str], None], numbers: Numbers) -> None:
-        super().__init__(node, numbers, sysfs_content.device_path(facts, facts.address), facts.address, PF_MODEL)
-        self.facts, self.node, self.numbers, self._watch = facts, node, numbers, watch
-        self.autoprobe = True
-        self.admin = [Admin() for _ in range(facts.totalvfs)]
-        self.vfs: list[VirtualFunction] = []
-        entries = sysfs_content.pci_function(facts.address, PF_MODEL, facts.numa_node) | sysfs_content.pf_sriov(
-            facts, VF_MODEL
+    def __init__(
+        self, properties: SimulatedPf, node: FunctionContext, watch: Callable[[str], None], numbers: RdmaNumbers
+    ) -> None:
+        super().__init__(
+            node, numbers, sysfs_content.device_path(properties, properties.address), properties.address, PF_MODEL
         )
+        self.properties, self.node, self.numbers, self._watch = properties, node, numbers, watch
+        self.autoprobe = True
+        self.admin = [VfAdminState() for _ in range(properties.totalvfs)]
+        self.vfs: list[VirtualFunction] = []
+        entries = sysfs_content.pci_function(
+            properties.address, PF_MODEL, properties.numa_node
+        ) | sysfs_content.pf_sriov(properties, VF_MODEL)
         node.tree.add(self.directory, entries)
-        node.tree.link(f"/bus/pci/devices/{facts.address}", self.directory)
-        self.probe(facts.netdev, Admin(facts.guid, facts.guid))
+        node.tree.link(f"/bus/pci/devices/{properties.address}", self.directory)
+        self.probe(properties.netdev, VfAdminState(properties.guid, properties.guid))
         watch(self.directory)
-        self._enable(facts.numvfs)
+        self._enable(properties.numvfs)
 
     def set_port(self, *, active: bool) -> None:
         """Bring the port up or down; the netdev's carrier follows, as IPoIB's does."""
@@ -141,53 +149,53 @@ class PhysicalFunction(Function):
         if self.bound is not None:
             self.bound.set_carrier(active)
 
-    def obey(self, path: Path) -> None:
-        """Do what writing this file means; a file of another function is none of ours."""
+    def store_file(self, path: Path) -> None:
+        """Execute the command that was written to this file; ignore a file of another PF."""
         own = self.node.tree.path(self.directory)
         if not path.is_relative_to(own):
             return
         try:
             text = path.read_text(errors="replace").strip()
-        except FileNotFoundError:  # written just before its VF was disabled
+        except FileNotFoundError:  # the VF was disabled after the write
             return
         match path.relative_to(own).parts:
             case ("sriov_numvfs",):
-                self._obey_numvfs(text)
+                self._store_numvfs(text)
             case ("sriov_drivers_autoprobe",):
-                self._obey_autoprobe(text)
+                self._store_autoprobe(text)
             case ("sriov", index, _) if index.isdigit() and int(index) < len(self.vfs):
-                self._obey_admin(self.admin[int(index)], path, text)
+                self._store_vf_admin(self.admin[int(index)], path, text)
             case _:
                 pass
 
     def settle(self, changed: frozenset[int] | None = None) -> None:
-        """Make sysfs tell where every netdev is."""
+        """Update sysfs to the places and states of the netdevs of the PF and its VFs."""
         super().settle(changed)
         for vf in self.vfs:
             vf.settle(changed)
 
     def remove(self) -> None:
-        """Take the PF and its VFs away."""
+        """Remove the PF and its VFs."""
         self._disable()
         self.unbind()
         self.node.tree.remove(self.directory)
 
-    def _obey_numvfs(self, text: str) -> None:
-        """Enable or disable VFs; what sriov_numvfs_store refuses (ERANGE, EBUSY, EINVAL) leaves the old number."""
+    def _store_numvfs(self, text: str) -> None:
+        """Enable or disable VFs; keep the old number if sriov_numvfs_store would refuse the new one (ERANGE, EBUSY, EINVAL)."""
         wanted = int(text) if text.isascii() and text.isdigit() else -1
         if wanted == 0:
             self._disable()
-        elif not self.vfs and 0 < wanted <= self.facts.totalvfs:
+        elif not self.vfs and 0 < wanted <= self.properties.totalvfs:
             self._enable(wanted)
         self.node.tree.replace(f"{self.directory}/sriov_numvfs", f"{len(self.vfs)}\n")
 
-    def _obey_autoprobe(self, text: str) -> None:
+    def _store_autoprobe(self, text: str) -> None:
         if text in ("0", "1"):
             self.autoprobe = text == "1"
         self.node.tree.replace(f"{self.directory}/sriov_drivers_autoprobe", f"{int(self.autoprobe)}\n")
 
-    def _obey_admin(self, admin: Admin, path: Path, text: str) -> None:
-        """Take a GUID or a policy; the file then shows what counts."""
+    def _store_vf_admin(self, admin: VfAdminState, path: Path, text: str) -> None:
+        """Set a GUID or a policy, and write the value that is in force back to the file."""
         if path.name in ("node", "port"):
             with contextlib.suppress(ValueError):
                 setattr(admin, path.name, Guid.parse(text.lower()))
@@ -205,7 +213,7 @@ class PhysicalFunction(Function):
             vf.bind()
 
     def _add_ofed_files(self, index: int) -> None:
-        if not self.facts.ofed:
+        if not self.properties.ofed:
             return
         admin, directory = self.admin[index], f"{self.directory}/sriov/{index}"
         self.node.tree.add(directory, sysfs_content.ofed_vf(admin.node, admin.port, admin.policy))

@@ -1,8 +1,8 @@
-"""What the kernel shows of an HCA in sysfs: which files, with which exact content.
+"""The files that the kernel has for an HCA in sysfs, with their exact content.
 
-Pure: a tree is a mapping from a path, below the directory described, to a file's text or a `Link`. Writing it is
-`tree`'s, keeping it true is `hca`'s. Formats: Documentation/ABI/{testing/sysfs-bus-pci,stable/sysfs-class-infiniband},
-and dumps of ConnectX-7 nodes.
+Pure: a tree is a mapping from a path, below the described directory, to a file's text or a `Symlink`. `sysfs_tree` writes
+it to disk, `hca` updates it. Formats: Documentation/ABI/{testing/sysfs-bus-pci,stable/sysfs-class-infiniband}, and dumps
+of ConnectX-7 nodes.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ _PKEYS = 16
 _COUNTERS = ("link_downed", "link_error_recovery", "port_rcv_data", "port_rcv_errors", "port_xmit_data", "symbol_error")
 
 
-class Link(NamedTuple):
-    """A symbolic link to an absolute path below the sysfs root, `/devices/…`; it is written as sysfs does."""
+class Symlink(NamedTuple):
+    """A symbolic link to an absolute path below the sysfs root, `/devices/…`; on disk it is relative, as in sysfs."""
 
     target: str
 
 
-Tree = dict[str, "str | Link"]
+Tree = dict[str, "str | Symlink"]
 
 
-class NetdevFacts(NamedTuple):
-    """What the kernel says of a netdev; `mtu` in bytes, `flags` are IFF_*."""
+class NetdevAttributes(NamedTuple):
+    """A netdev as the kernel shows it; `mtu` in bytes, `flags` are IFF_*."""
 
     name: str
     ifindex: int
@@ -44,8 +44,8 @@ class NetdevFacts(NamedTuple):
     flags: int
 
 
-class RdmaFacts(NamedTuple):
-    """An RDMA device: its name, the number of its character devices, its GUIDs and what its port does."""
+class RdmaAttributes(NamedTuple):
+    """An RDMA device: its name, the number of its character devices, its GUIDs and the state of its port."""
 
     name: str
     number: int
@@ -57,12 +57,12 @@ class RdmaFacts(NamedTuple):
 
 
 def device_path(pf: SimulatedPf, address: PciAddress) -> str:
-    """Return the directory of a PF, or of one of its VFs, below the sysfs root."""
+    """Return the directory, below the sysfs root, of the function with this address: the PF or one of its VFs."""
     return f"/devices/{bridges(pf.address)}/{address}"
 
 
 def relative(target: str, link: str) -> str:
-    """Write a link's target as kernfs does: up to the directory that holds both, and down (kernfs_get_target_path)."""
+    """Return a link's target as kernfs writes it: up to the common directory, then down (kernfs_get_target_path)."""
     target_parents, link_parents = PurePosixPath(target).parent.parts, PurePosixPath(link).parent.parts
     shared = sum(1 for _ in _common(target_parents, link_parents))
     down = PurePosixPath(target).parts[shared:]
@@ -81,7 +81,7 @@ def _lines(**values: object) -> Tree:
 
 
 def pci_function(address: PciAddress, model: Model, numa_node: int) -> Tree:
-    """Describe what PFs and VFs have in common, without a driver."""
+    """Return the files that both PFs and VFs have, without a driver."""
     modalias = (
         f"pci:v{_MELLANOX:08X}d{model.device:08X}sv{_MELLANOX:08X}sd{_SUBSYSTEM:08X}"
         f"bc{_CLASS_INFINIBAND >> 16:02X}sc{_CLASS_INFINIBAND >> 8 & 0xFF:02X}i{_CLASS_INFINIBAND & 0xFF:02X}"
@@ -103,13 +103,13 @@ def pci_function(address: PciAddress, model: Model, numa_node: int) -> Tree:
         max_link_width=16,
     ) | {
         "class": f"{_CLASS_INFINIBAND:#08x}\n",
-        "subsystem": Link("/bus/pci"),
+        "subsystem": Symlink("/bus/pci"),
         "uevent": uevent(address, model, driver=None),
     }
 
 
 def uevent(address: PciAddress, model: Model, driver: str | None) -> str:
-    """Describe a function's `uevent` file; a function without a driver has no first line."""
+    """Return the content of a function's `uevent` file; without a driver, the line DRIVER is missing."""
     return (f"DRIVER={driver}\n" if driver else "") + (
         f"PCI_CLASS={_CLASS_INFINIBAND:X}\nPCI_ID={_MELLANOX:04X}:{model.device:04X}\n"
         f"PCI_SUBSYS_ID={_MELLANOX:04X}:{_SUBSYSTEM:04X}\nPCI_SLOT_NAME={address}\n"
@@ -118,7 +118,7 @@ def uevent(address: PciAddress, model: Model, driver: str | None) -> str:
 
 
 def pf_sriov(pf: SimulatedPf, vf_model: Model) -> Tree:
-    """Describe what a PF has for its SR-IOV capability, with no VF enabled."""
+    """Return the files of a PF's SR-IOV capability, with no VF enabled."""
     return _lines(
         sriov_totalvfs=pf.totalvfs,
         sriov_numvfs=0,
@@ -131,24 +131,24 @@ def pf_sriov(pf: SimulatedPf, vf_model: Model) -> Tree:
 
 
 def ofed_vf(node: Guid, port: Guid, policy: str) -> Tree:
-    """Describe MLNX_OFED's `sriov/<n>` of one VF."""
+    """Return the folder `sriov/<n>` that MLNX_OFED has for one VF."""
     return _lines(node=node, port=port, policy=policy)
 
 
 def ipoib_address(port_guid: Guid, ifindex: int) -> str:
-    """Return an IPoIB hardware address: a flags byte, a queue pair (another at each bind), subnet prefix, port GUID."""
+    """Return an IPoIB hardware address: a flags byte, a queue pair (a new one at each bind), subnet prefix, port GUID."""
     return f"00:{(0x100 + ifindex).to_bytes(3, 'big').hex(':')}:fe:80:00:00:00:00:00:00:{port_guid}"
 
 
-def netdev(facts: NetdevFacts, port_guid: Guid, device: str, *, active: bool) -> Tree:
-    """Describe `net/<name>` of a function whose directory is `device`."""
-    return netdev_state(facts, active=active) | {
+def netdev(attributes: NetdevAttributes, port_guid: Guid, device: str, *, active: bool) -> Tree:
+    """Return the folder `net/<name>` of a function whose directory is `device`."""
+    return netdev_state(attributes, active=active) | {
         **_lines(
-            ifindex=facts.ifindex,
-            iflink=facts.ifindex,
+            ifindex=attributes.ifindex,
+            iflink=attributes.ifindex,
             type=_ARPHRD_INFINIBAND,
             addr_len=20,
-            address=ipoib_address(port_guid, facts.ifindex),
+            address=ipoib_address(port_guid, attributes.ifindex),
             broadcast=_IPOIB_BROADCAST,
             tx_queue_len=256,
             dev_id="0x0",
@@ -158,47 +158,47 @@ def netdev(facts: NetdevFacts, port_guid: Guid, device: str, *, active: bool) ->
             umcast=0,
             name_assign_type=4,
         ),
-        "device": Link(device),
-        "subsystem": Link("/class/net"),
-        "uevent": f"INTERFACE={facts.name}\nIFINDEX={facts.ifindex}\n",
+        "device": Symlink(device),
+        "subsystem": Symlink("/class/net"),
+        "uevent": f"INTERFACE={attributes.name}\nIFINDEX={attributes.ifindex}\n",
     }
 
 
-def netdev_state(facts: NetdevFacts, *, active: bool) -> Tree:
-    """Describe the files of a netdev that change during its life; `carrier` and `speed` can be read while it is up."""
-    up = bool(facts.flags & 1)
+def netdev_state(attributes: NetdevAttributes, *, active: bool) -> Tree:
+    """Return the files of a netdev that change; `carrier` and `speed` can be read only while the netdev is up."""
+    up = bool(attributes.flags & 1)
     carrier = _lines(carrier=int(active), speed=400000 if active else -1) if up else {}
     return carrier | _lines(
-        mtu=facts.mtu,
-        flags=f"{facts.flags:#x}",
+        mtu=attributes.mtu,
+        flags=f"{attributes.flags:#x}",
         operstate="up" if up and active else "down",
     )
 
 
-def rdma_device(facts: RdmaFacts, device: str) -> Tree:
-    """Describe `infiniband/<name>` of a function whose directory is `device`."""
+def rdma_device(attributes: RdmaAttributes, device: str) -> Tree:
+    """Return the folder `infiniband/<name>` of a function whose directory is `device`."""
     return {
         **_lines(
-            node_guid=facts.node_guid.quads,
-            sys_image_guid=facts.node_guid.quads,
+            node_guid=attributes.node_guid.quads,
+            sys_image_guid=attributes.node_guid.quads,
             node_type="1: CA",
-            node_desc=f"simnode {facts.name}",
+            node_desc=f"simnode {attributes.name}",
             fw_ver="28.39.1002",
-            hca_type=facts.model.hca_type,
+            hca_type=attributes.model.hca_type,
             board_id="MT_0000000838",
             hw_rev=0,
         ),
-        "device": Link(device),
-        "subsystem": Link("/class/infiniband"),
-        **{f"ports/1/{name}": entry for name, entry in port(facts).items()},
+        "device": Symlink(device),
+        "subsystem": Symlink("/class/infiniband"),
+        **{f"ports/1/{name}": entry for name, entry in port(attributes).items()},
     }
 
 
-def port(facts: RdmaFacts) -> Tree:
-    """Describe `ports/1` of an RDMA device."""
-    gid = f"{_LINK_LOCAL_PREFIX}:{facts.port_guid.quads}"
+def port(attributes: RdmaAttributes) -> Tree:
+    """Return the folder `ports/1` of an RDMA device."""
+    gid = f"{_LINK_LOCAL_PREFIX}:{attributes.port_guid.quads}"
     return {
-        **port_state(facts),
+        **port_state(attributes),
         **_lines(
             link_layer="InfiniBand", sm_lid="0x2", sm_sl=0, lid_mask_count=0, cap_mask="0xa651e848", cap_mask2="0x0000"
         ),
@@ -210,10 +210,12 @@ def port(facts: RdmaFacts) -> Tree:
     }
 
 
-def port_state(facts: RdmaFacts) -> Tree:
-    """Describe the files of a port that change when the subnet manager brings it up or the cable is pulled."""
-    if facts.active:
-        state = _lines(state="4: ACTIVE", phys_state="5: LinkUp", rate="400 Gb/sec (4X NDR)", lid=f"{facts.lid:#x}")
+def port_state(attributes: RdmaAttributes) -> Tree:
+    """Return the files of a port that change when the subnet manager sets the port up or the cable is unplugged."""
+    if attributes.active:
+        state = _lines(
+            state="4: ACTIVE", phys_state="5: LinkUp", rate="400 Gb/sec (4X NDR)", lid=f"{attributes.lid:#x}"
+        )
     else:
         state = _lines(state="1: DOWN", phys_state="3: Disabled", rate="10 Gb/sec (4X SDR)", lid="0x0")
     return state

@@ -1,6 +1,6 @@
-"""Writing a sysfs tree so that a reader never meets half of it: a directory appears and goes in one rename.
+"""A sysfs tree on disk, of which a reader never sees a half-written part: a directory appears and disappears by one rename.
 
-What stands in the tree is described by `sysfs`; this module only puts it on disk.
+`sysfs_content` has the content; this module only writes it.
 """
 
 import itertools
@@ -8,11 +8,11 @@ import os
 import shutil
 from pathlib import Path
 
-from simnode.hardware.sysfs_content import Link, Tree, relative
+from simnode.hardware.sysfs_content import Symlink, Tree, relative
 
 
 class SysfsTree:
-    """A sysfs root directory; every path given is absolute within it, `/devices/…`."""
+    """A sysfs root directory; each path argument is absolute within it, `/devices/…`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -25,7 +25,7 @@ class SysfsTree:
         return self.root / inside.lstrip("/")
 
     def add(self, directory: str, entries: Tree) -> None:
-        """Make a directory appear with all its entries at once."""
+        """Make a directory appear at once with all its entries."""
         staged = self._staged()
         staged.mkdir()
         self._write(staged, directory, entries)
@@ -34,11 +34,11 @@ class SysfsTree:
         staged.rename(final)
 
     def fill(self, directory: str, entries: Tree) -> None:
-        """Add entries one by one to a directory that may exist."""
+        """Add entries one after the other to a directory that may exist."""
         self._write(self.path(directory), directory, entries)
 
     def replace(self, path: str, text: str) -> None:
-        """Write new content to a file; leave a file that has the content already, with what another program writes meanwhile."""
+        """Write new content to a file; do not touch a file that has this content, so that another program's write is kept."""
         if self.path(path).exists() and self.path(path).read_text(errors="replace") == text:
             return
         staged = self._staged()
@@ -46,20 +46,20 @@ class SysfsTree:
         staged.rename(self.path(path))
 
     def read(self, path: str) -> str:
-        """Read a file without the newline at its end."""
+        """Return a file's content without the newline at its end."""
         return self.path(path).read_text().rstrip("\n")
 
     def link(self, path: str, target: str) -> None:
-        """Make a symbolic link, its target written relative as sysfs does."""
+        """Make a symbolic link; its target is relative, as in sysfs."""
         self.path(path).parent.mkdir(parents=True, exist_ok=True)
         self.path(path).symlink_to(relative(target, path))
 
     def leads_to(self, path: str, directory: str) -> bool:
-        """Return whether a symbolic link leads below a directory of the tree."""
+        """Return whether a symbolic link leads into a directory of the tree."""
         return self.path(path).resolve().is_relative_to(self.path(directory).resolve())
 
     def remove(self, path: str) -> None:
-        """Make a file, link or whole directory go at once; nothing there is success."""
+        """Remove a file, a link or a whole directory at once; a missing path is success."""
         staged = self._staged()
         try:
             self.path(path).rename(staged)
@@ -70,12 +70,8 @@ class SysfsTree:
         else:
             staged.unlink()
 
-    def rename(self, old: str, new: str) -> None:
-        """Rename a directory."""
-        self.path(old).rename(self.path(new))
-
     def empty(self) -> None:
-        """Remove everything in the root."""
+        """Remove all entries of the root."""
         for child in self.root.iterdir():
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
 
@@ -86,7 +82,7 @@ class SysfsTree:
         for name, entry in entries.items():
             path = disk / name
             os.makedirs(path.parent, exist_ok=True)
-            if isinstance(entry, Link):
+            if isinstance(entry, Symlink):
                 path.symlink_to(relative(entry.target, f"{directory}/{name}"))
             else:
                 path.write_text(entry)

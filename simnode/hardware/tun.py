@@ -1,6 +1,6 @@
-"""A netdev whose link type is InfiniBand, made from TUN: it moves between network namespaces and carries IP packets.
+"""A TUN netdev whose link type is InfiniBand: it can move between network namespaces and carries IP packets.
 
-Who it belongs to and where its packets go is not known here.
+`bound_pci_function` owns the netdevs, `fabric` carries their packets.
 """
 
 import errno
@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from simnode.hardware.sysfs_content import NetdevFacts
+from simnode.hardware.sysfs_content import NetdevAttributes
 
 # include/uapi/linux/if_tun.h
 _TUNSETIFF = 0x400454CA
@@ -31,21 +31,22 @@ _PACKET_BYTES = 65535
 _IFREQ_NAME = "16s24x"  # struct ifreq on 64-bit machines (include/uapi/linux/if.h)
 _IFREQ_INT = "16si20x"
 _IFREQ_SHORT = "16sH22x"
-_DYING = 0  # no namespace has this inode
+_DYING = 0  # no network namespace has this inode
 _GONE = (errno.EBADFD, errno.ENODEV)
 
 
-class Place(NamedTuple):
-    """Where a netdev is: the inode of its network namespace, and its name there."""
+class NetdevPlace(NamedTuple):
+    """The place of a netdev: the inode of its network namespace, and its name there."""
 
     netns: int
     name: str
 
 
 class InfinibandTun:
-    """One netdev; it owns the descriptor that keeps the netdev alive. A port of the fabric.
+    """One netdev, which is a port of the fabric; this object owns the descriptor that keeps the netdev alive.
 
-    Made in the calling thread's network namespace, down, under `name`, or the kernel's choice where that is taken.
+    The netdev is made in the calling thread's network namespace and is down. Its name is `name`, or the kernel's choice
+    if that name is taken.
     """
 
     def __init__(self, name: str, mtu: int) -> None:
@@ -67,14 +68,14 @@ class InfinibandTun:
             except OSError as error:
                 if error.errno not in (errno.EBUSY, errno.EEXIST, errno.EINVAL) or wanted != name:
                     raise
-        raise AssertionError("the kernel gives every dev%d a number")
+        raise AssertionError("the kernel finds a free number for dev%d")
 
     def fileno(self) -> int:
-        """Return the descriptor for a selector; it stays this object's."""
+        """Return the descriptor for a selector; this object still owns it."""
         return self._fd
 
     def receive(self) -> bytes | None:
-        """Take a packet the netdev sent; None if there is none.
+        """Return a packet that the netdev sent; None if there is none.
 
         Raises:
             OSError: the netdev is gone.
@@ -85,18 +86,18 @@ class InfinibandTun:
             return None
 
     def send(self, packet: bytes) -> bool:
-        """Hand the netdev a packet; False if it cannot take one (down, or its queue is full)."""
+        """Deliver a packet to the netdev; return False if the netdev is down or its queue is full."""
         try:
             os.write(self._fd, packet)
         except OSError:
             return False
         return True
 
-    def place(self) -> Place | None:
-        """Tell where the netdev is; None if it died with its network namespace."""
+    def place(self) -> NetdevPlace | None:
+        """Return the place of the netdev; None if the netdev died with its network namespace."""
         try:
             name = _text(fcntl.ioctl(self._fd, _TUNGETIFF, struct.pack(_IFREQ_NAME, b"")))
-            return Place(self._netns(), name)
+            return NetdevPlace(self._netns(), name)
         except OSError as error:
             if error.errno in _GONE:
                 return None
@@ -106,7 +107,7 @@ class InfinibandTun:
         try:
             netns_fd = fcntl.ioctl(self._fd, _TUNGETDEVNETNS)
         except OSError as error:
-            if error.errno == errno.EINVAL:  # the namespace is dying (get_net_ns), and will take the netdev with it
+            if error.errno == errno.EINVAL:  # the namespace is dying (get_net_ns), and the netdev dies with it
                 return _DYING
             raise
         try:
@@ -119,7 +120,7 @@ class InfinibandTun:
         fcntl.ioctl(self._fd, _TUNSETCARRIER, struct.pack("i", carrier))
 
     def close(self) -> None:
-        """Delete the netdev, wherever it is."""
+        """Delete the netdev, in whichever network namespace it is."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -129,7 +130,9 @@ def _open_tun() -> int:
     try:
         return os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:
-        error.add_note("simulated VFs are TUN netdevs: run as root, or let this user open /dev/net/tun (mode 0666)")
+        error.add_note(
+            "simulated VFs are TUN netdevs: run as root, or permit this user to open /dev/net/tun (mode 0666)"
+        )
         raise
 
 
@@ -137,8 +140,8 @@ def _text(ifreq: bytes) -> str:
     return ifreq[:16].rstrip(b"\0").decode()
 
 
-def read_netdev(name: str) -> NetdevFacts | None:
-    """Read a netdev of the calling thread's network namespace; None if it just went."""
+def read_netdev(name: str) -> NetdevAttributes | None:
+    """Read a netdev of the calling thread's network namespace; return None if there is no such netdev."""
     request = struct.pack(_IFREQ_NAME, name.encode())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         try:
@@ -149,4 +152,4 @@ def read_netdev(name: str) -> NetdevFacts | None:
             if error.errno == errno.ENODEV:
                 return None
             raise
-    return NetdevFacts(name, ifindex, mtu, flags)
+    return NetdevAttributes(name, ifindex, mtu, flags)

@@ -1,1 +1,1 @@
-"""What a node has, what must hold of a node, and what two snapshots of a machine differ in."""
+"""The judge of a node after faults: the state of a node, the invariants that it must satisfy, and snapshots of the whole machine."""

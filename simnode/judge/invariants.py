@@ -1,8 +1,8 @@
-"""What must hold of a node, whatever has died on it. Pure: `facts` go in, violations come out.
+"""The invariants that a node must satisfy after any fault. Pure: they compare two states of a node and return violations.
 
-Compared are a node at rest, before any of the sandboxes that are judged, and the node now. Of Railnet nothing is believed: a
-record is one witness, the kernel another, the IPAM plugins' files a third, and they must agree with what the runtime and kubelet
-know, which is `Living`.
+One state is the node at rest, before any of the judged sandboxes; the other is the node now. Railnet's record is not
+trusted: records, the kernel, and the files of the IPAM plugins must agree with each other and with `LiveSandbox`, which
+is what container runtime and kubelet know.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from simnode.judge.facts import NETNS_DESCRIPTOR, Facts, Link, RecordFile, Reservation
-from simnode.judge.snapshot import difference
+from simnode.judge.machine_snapshot import difference
+from simnode.judge.node_state import NETNS_DESCRIPTOR, Link, NodeState, RecordFile, Reservation
 from vf.address import PciAddress
 from vf.record import Attachment, Record
 
@@ -20,7 +20,7 @@ _IPOIB_ADDRESS = 20 * 3 - 1
 
 
 class Violation(NamedTuple):
-    """Something that must not be; `kind` is one of few words, `what` names it."""
+    """A violated invariant; `kind` is one of a few texts, `what` names the object."""
 
     kind: str
     what: str
@@ -30,12 +30,12 @@ class Violation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Living:
-    """A sandbox whose ADD has succeeded and whose DEL has not begun, as runtime and kubelet know it.
+class LiveSandbox:
+    """A sandbox whose ADD has succeeded and whose DEL has not begun, as container runtime and kubelet know it.
 
     Attributes:
-        vfs: what kubelet gave to its pod.
-        reserved: whether its eth0 has the address that host-local keeps for it.
+        vfs: the VFs that kubelet has allocated to its pod.
+        reserved: True if host-local has reserved the address of its eth0.
     """
 
     container_id: str
@@ -45,26 +45,26 @@ class Living:
     reserved: bool = True
 
 
-def violations(before: Facts, now: Facts, living: Collection[Living] = ()) -> list[Violation]:
-    """Judge a node on which nothing is being done just now: of the sandboxes only `living` are left."""
+def violations(before: NodeState, now: NodeState, living: Collection[LiveSandbox] = ()) -> list[Violation]:
+    """Judge a node on which no operation runs and which has no other sandboxes than `living`."""
     by_id = {one.container_id: one for one in living}
     return [
         *of_sandboxes(before, now, living),
         *_free_vfs(before, now, by_id),
-        *_books(now, by_id),
+        *_records_and_reservations(now, by_id),
         *_links(before, now, living),
-        *_things(before, now, living),
+        *_objects(before, now, living),
         *_rules(before, now, living),
         *_descriptors(before, now),
     ]
 
 
-def of_sandboxes(before: Facts, now: Facts, resting: Collection[Living]) -> list[Violation]:
-    """Judge only these sandboxes, and that nothing is owned twice; others may come and go meanwhile."""
-    return [*_twice(now, resting), *(found for one in resting for found in _sandbox(before, now, one))]
+def of_sandboxes(before: NodeState, now: NodeState, resting: Collection[LiveSandbox]) -> list[Violation]:
+    """Judge only these sandboxes, and that no VF and no address has two owners; other sandboxes may come and go meanwhile."""
+    return [*_owned_twice(now, resting), *(found for one in resting for found in _sandbox(before, now, one))]
 
 
-def _twice(now: Facts, resting: Iterable[Living]) -> Iterator[Violation]:
+def _owned_twice(now: NodeState, resting: Iterable[LiveSandbox]) -> Iterator[Violation]:
     records = [file.record for file in now.records if file.record is not None]
     yield from _repeated("VF owned twice", ((one.vf, r.key) for r in records for one in r.attachments))
     on_rails = ((a, f"{r.key} as {one.ifname}") for r in records for one in r.attachments for a in one.addresses)
@@ -88,7 +88,7 @@ def _repeated(kind: str, owned: Iterable[tuple[object, str]]) -> Iterator[Violat
             yield Violation(kind, f"{thing} by {' and '.join(several)}")
 
 
-def _sandbox(before: Facts, now: Facts, one: Living) -> Iterator[Violation]:
+def _sandbox(before: NodeState, now: NodeState, one: LiveSandbox) -> Iterator[Violation]:
     inode = now.named.get(str(one.netns))
     if inode is None or inode not in now.links:
         yield Violation("network namespace missing", f"{one.netns} of sandbox {one.container_id}")
@@ -105,12 +105,12 @@ def _sandbox(before: Facts, now: Facts, one: Living) -> Iterator[Violation]:
         yield Violation("link left over", f"{ifname} in sandbox {one.container_id}")
 
 
-def _record_of(now: Facts, one: Living) -> Record | None:
+def _record_of(now: NodeState, one: LiveSandbox) -> Record | None:
     records = (file.record for file in now.records if file.record is not None)
     return next((record for record in records if record.container_id == one.container_id), None)
 
 
-def _recorded(one: Living, record: Record | None) -> Iterator[Violation]:
+def _recorded(one: LiveSandbox, record: Record | None) -> Iterator[Violation]:
     recorded = frozenset() if record is None else frozenset(attachment.vf for attachment in record.attachments)
     if recorded != one.vfs:
         yield Violation("record wrong", f"sandbox {one.container_id} has {_list(one.vfs)}, recorded {_list(recorded)}")
@@ -120,7 +120,7 @@ def _recorded(one: Living, record: Record | None) -> Iterator[Violation]:
         yield Violation("record wrong", f"sandbox {one.container_id} is in {one.netns}, recorded {record.netns.path}")
 
 
-def _eth0(now: Facts, one: Living, links: Mapping[str, Link]) -> Iterator[Violation]:
+def _eth0(now: NodeState, one: LiveSandbox, links: Mapping[str, Link]) -> Iterator[Violation]:
     link = links.get(one.ifname)
     if link is None:
         yield Violation("link missing", f"{one.ifname} of sandbox {one.container_id}")
@@ -134,12 +134,12 @@ def _eth0(now: Facts, one: Living, links: Mapping[str, Link]) -> Iterator[Violat
         yield Violation("address wrong", what)
 
 
-def _is_of(reservation: Reservation, one: Living) -> bool:
+def _is_of(reservation: Reservation, one: LiveSandbox) -> bool:
     return reservation.container_id == one.container_id and reservation.ifname in ("", one.ifname)
 
 
 def _rail(
-    before: Facts, now: Facts, one: Living, attachment: Attachment, link: Link | None, inode: int
+    before: NodeState, now: NodeState, one: LiveSandbox, attachment: Attachment, link: Link | None, inode: int
 ) -> Iterator[Violation]:
     name = f"{attachment.ifname} (VF {attachment.vf}) of sandbox {one.container_id}"
     vf = now.vfs.get(attachment.vf)
@@ -159,8 +159,8 @@ def _rail(
     yield from _guids(before, now, attachment.vf)
 
 
-def _guids(before: Facts, now: Facts, address: PciAddress) -> Iterator[Violation]:
-    """Compare GUIDs, MAC and driver of a VF with those it had at rest."""
+def _guids(before: NodeState, now: NodeState, address: PciAddress) -> Iterator[Violation]:
+    """Compare GUIDs, MAC and driver of a VF with those at rest."""
     at_rest, vf = before.vfs.get(address), now.vfs.get(address)
     if at_rest is None or vf is None:
         return
@@ -173,21 +173,21 @@ def _guids(before: Facts, now: Facts, address: PciAddress) -> Iterator[Violation
         yield Violation("driver wrong", f"VF {address} has {vf.driver}, at rest {at_rest.driver}")
 
 
-def _hardware(facts: Facts, address: PciAddress) -> str | None:
-    """Return the part of a VF's hardware address that lasts: of IPoIB's the port GUID, since the queue pair changes."""
-    link = _netdev(facts, address)
+def _hardware(state: NodeState, address: PciAddress) -> str | None:
+    """Return the constant part of a VF's hardware address: of an IPoIB address the port GUID, because the queue pair changes."""
+    link = _netdev(state, address)
     if link is None or link.hardware is None:
         return None
     return link.hardware[-_HEX_GUID:] if len(link.hardware) == _IPOIB_ADDRESS else link.hardware
 
 
-def _netdev(facts: Facts, address: PciAddress) -> Link | None:
-    place = facts.vfs[address].place
-    links = () if place is None else facts.links.get(place.netns, ())
+def _netdev(state: NodeState, address: PciAddress) -> Link | None:
+    place = state.vfs[address].place
+    links = () if place is None else state.links.get(place.netns, ())
     return next((link for link in links if place is not None and link.ifname == place.name), None)
 
 
-def _free_vfs(before: Facts, now: Facts, living: Mapping[str, Living]) -> Iterator[Violation]:
+def _free_vfs(before: NodeState, now: NodeState, living: Mapping[str, LiveSandbox]) -> Iterator[Violation]:
     owned = {vf for one in living.values() for vf in one.vfs}
     for address in sorted(before.vfs.keys() | now.vfs.keys()):
         if address not in now.vfs or address not in before.vfs:
@@ -196,7 +196,7 @@ def _free_vfs(before: Facts, now: Facts, living: Mapping[str, Living]) -> Iterat
             yield from _free(before, now, address)
 
 
-def _free(before: Facts, now: Facts, address: PciAddress) -> Iterator[Violation]:
+def _free(before: NodeState, now: NodeState, address: PciAddress) -> Iterator[Violation]:
     at_rest, vf = before.vfs[address], now.vfs[address]
     if vf.place != at_rest.place:
         yield Violation("VF misplaced", f"{address} is free and at {vf.place}, at rest {at_rest.place}")
@@ -208,19 +208,19 @@ def _free(before: Facts, now: Facts, address: PciAddress) -> Iterator[Violation]
     yield from _guids(before, now, address)
 
 
-def _books(now: Facts, living: Mapping[str, Living]) -> Iterator[Violation]:
-    """Look for records and reservations of sandboxes that do not live."""
+def _records_and_reservations(now: NodeState, living: Mapping[str, LiveSandbox]) -> Iterator[Violation]:
+    """Find records and reservations without a live sandbox."""
     for file in now.records:
         if file.record is None:
             yield Violation("record unreadable", f"{file.path}: {file.problem}")
         elif file.record.container_id not in living or file.path.stem != file.record.key:
             yield Violation("record left over", f"{file.path} ({file.record.stage})")
     for reservation in now.reservations:
-        if not _lives(reservation, living, now.records):
+        if not _has_live_owner(reservation, living, now.records):
             yield Violation("address left over", f"{reservation.network}'s {reservation.address} of {reservation[2:]}")
 
 
-def _lives(reservation: Reservation, living: Mapping[str, Living], records: Iterable[RecordFile]) -> bool:
+def _has_live_owner(reservation: Reservation, living: Mapping[str, LiveSandbox], records: Iterable[RecordFile]) -> bool:
     one = living.get(reservation.container_id)
     if one is None:
         return False
@@ -234,8 +234,8 @@ def _lives(reservation: Reservation, living: Mapping[str, Living], records: Iter
     )
 
 
-def _links(before: Facts, now: Facts, living: Iterable[Living]) -> Iterator[Violation]:
-    """Look for links in the node's own namespace that were not there and are no living sandbox's veth."""
+def _links(before: NodeState, now: NodeState, living: Iterable[LiveSandbox]) -> Iterator[Violation]:
+    """Find new links in the node's own namespace that are not the veth of a live sandbox."""
     known = {link.ifname for link in before.links[before.own]}
     inodes = (now.named.get(str(one.netns), 0) for one in living)
     peers = {link.peer for inode in inodes for link in now.links.get(inode, ()) if link.peer is not None}
@@ -244,35 +244,36 @@ def _links(before: Facts, now: Facts, living: Iterable[Living]) -> Iterator[Viol
             yield Violation("link left over", f"{link.ifname} ({link.kind}) in the node's own network namespace")
 
 
-def _things(before: Facts, now: Facts, living: Collection[Living]) -> Iterator[Violation]:
-    """Compare files, mounts, processes and network namespaces; what is of a living sandbox is named after it."""
+def _objects(before: NodeState, now: NodeState, living: Collection[LiveSandbox]) -> Iterator[Violation]:
+    """Compare files, mounts, processes and network namespaces; the names of a live sandbox's objects contain its id or path."""
     inodes = {str(now.named.get(str(one.netns), 0)) for one in living}
-    reserved = {f"/{r.network}/{r.address}" for r in now.reservations}  # `_books` judges them
+    reserved = {f"/{r.network}/{r.address}" for r in now.reservations}  # judged by `_records_and_reservations`
     records = {str(file.path) for file in now.records}
     names = [name for one in living for name in (one.container_id, str(one.netns))]
     kept = {
         kind: {
-            name: what
-            for name, what in things.items()
+            name: description
+            for name, description in objects.items()
             if not (
                 (kind == "network namespace" and name in inodes)
                 or (kind == "file" and (name in records or any(map(name.endswith, reserved))))
                 or (kind in ("file", "mount") and any(one in name for one in names))
             )
         }
-        for kind, things in now.things.items()
-        if kind != "link"  # `_links` and `_sandbox` judge them
+        for kind, objects in now.snapshot.items()
+        if kind != "link"  # judged by `_links` and `_sandbox`
     }
-    for item in difference({kind: things for kind, things in before.things.items() if kind != "link"}, kept):
+    at_rest = {kind: objects for kind, objects in before.snapshot.items() if kind != "link"}
+    for item in difference(at_rest, kept):
         yield Violation(f"{_kind(item, kept)} {'missing' if item.endswith('missing') else 'left over'}", item)
 
 
-def _kind(item: str, things: Mapping[str, object]) -> str:
-    return next(kind for kind in things if item.startswith(f"{kind} "))
+def _kind(item: str, kinds: Iterable[str]) -> str:
+    return next(kind for kind in kinds if item.startswith(f"{kind} "))
 
 
-def _rules(before: Facts, now: Facts, living: Iterable[Living]) -> Iterator[Violation]:
-    """Look for rules and chains that were not there, and that neither name a living sandbox nor are its rules' target."""
+def _rules(before: NodeState, now: NodeState, living: Iterable[LiveSandbox]) -> Iterator[Violation]:
+    """Find new rules and chains that do not name a live sandbox, and that are not the target of a rule that does."""
     new = [rule for rule in now.rules if rule not in before.rules]
     ids = [one.container_id for one in living]
     chains = {rule.rpartition(" -j ")[2] for rule in new if any(one in rule for one in ids)}
@@ -282,10 +283,10 @@ def _rules(before: Facts, now: Facts, living: Iterable[Living]) -> Iterator[Viol
             yield Violation("iptables rule left over", rule)
 
 
-def _descriptors(before: Facts, now: Facts) -> Iterator[Violation]:
+def _descriptors(before: NodeState, now: NodeState) -> Iterator[Violation]:
     for kind, count in sorted(now.descriptors.items()):
         if kind == NETNS_DESCRIPTOR:
-            yield Violation("descriptor left over", f"the daemon, which is idle, holds {count} network namespaces open")
+            yield Violation("descriptor left over", f"the daemon is idle and has {count} network namespaces open")
         elif count > before.descriptors.get(kind, 0):
             had = before.descriptors.get(kind, 0)
             yield Violation("descriptor left over", f"the daemon has {count} of {kind}, at rest it had {had}")

@@ -1,8 +1,8 @@
-"""A Kubernetes API server with pods and their events in memory, over real TLS; it can be told to hang, refuse or fail.
+"""A Kubernetes API server with pods and their events in memory, over real TLS; a test can make it hang, refuse or fail.
 
-It knows what Railnet uses of the API and no more: patches of `pods/status`, and events. It answers as kube-apiserver 1.20 did when
-it was asked: a patch with another UID and a JSON patch whose test fails are unprocessable, an object that is there already is
-a conflict.
+It has only the part of the API that Railnet uses: patches of `pods/status`, and events. Its answers are those that
+kube-apiserver 1.20 gave: a patch with another UID and a JSON patch whose test fails are unprocessable, and an object
+that exists already is a conflict.
 """
 
 import json
@@ -25,7 +25,7 @@ _SECONDS = 20.0
 
 
 class Received(NamedTuple):
-    """One request as it came."""
+    """One received request."""
 
     method: str
     path: str
@@ -35,7 +35,7 @@ class Received(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What is answered; `text` is a failure's message."""
+    """One answer; `text` is the message of a failure."""
 
     status: int
     text: str = ""
@@ -48,20 +48,20 @@ class _Failed(Exception):
 
 
 class ApiServer:
-    """A context manager; serves on a port of the loopback and writes the credentials that a pod would have.
+    """A server on a port of the loopback, which writes the credentials that a pod would have; a context manager.
 
     Attributes:
-        token: the only one that is accepted.
-        received: all requests so far, those that are not answered yet included.
-        pods: by namespace and name, as much of them as there is.
-        events: by namespace and name.
-        interfere: gives what to answer in place of the truth, None for the truth; may wait.
+        token: the only token that is accepted.
+        received: all requests so far, including those without an answer yet.
+        pods: the pods by namespace and name.
+        events: the events by namespace and name.
+        interfere: returns an answer for a request, or None for the server's own answer; it may wait.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Keep the credentials in a folder: token and ca.crt, as kubelet mounts them."""
+        """Write the credentials to a folder: token and ca.crt, as kubelet mounts them."""
         self._folder = folder
-        self.token = "a-token"  # noqa: S105 - opens nothing but this
+        self.token = "a-token"  # noqa: S105 - only this simulated server accepts it
         self.received: list[Received] = []
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
@@ -90,15 +90,15 @@ class ApiServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What kubelet gives every container."""
+        """The variables that kubelet sets in each container."""
         return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self._server.server_address[1])}
 
     def write_token(self) -> None:
-        """Have pods find the token that is accepted now."""
+        """Write the current token where pods read it."""
         (self._folder / "token").write_text(self.token)
 
     def add_pod(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str] | None = None) -> None:
-        """Make a pod."""
+        """Add a pod."""
         self.pods[namespace, name] = {"metadata": {"uid": uid, "annotations": dict(annotations or {})}}
 
     def annotations(self, namespace: str, name: str) -> dict[str, str]:
@@ -106,15 +106,15 @@ class ApiServer:
         found: dict[str, str] = self.pods[namespace, name]["metadata"]["annotations"]
         return found
 
-    def wait_until(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds, looking at every request and answer.
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition is true; each request and each answer calls the condition again.
 
         Raises:
-            TimeoutError: it does not in time.
+            TimeoutError: the condition did not become true in time.
         """
         with self._changed:
-            if not self._changed.wait_for(holds, _SECONDS):
-                raise TimeoutError(f"received: {self.received}")
+            if not self._changed.wait_for(condition, _SECONDS):
+                raise TimeoutError(f"the condition is false after {_SECONDS} s; the requests so far: {self.received}")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -143,11 +143,11 @@ class ApiServer:
                     self.send_header(header, value)
                 self.end_headers()
                 self.wfile.write(answer)
-                server._tell()
+                server._notify()
 
         return Handler
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -205,7 +205,7 @@ class _Listening(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client may go away at any moment."""
+        """Report nothing: a client may disconnect at any moment."""
 
 
 def _fail(status: int, text: str) -> None:
@@ -220,7 +220,7 @@ def _merge(found: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def _merge_into(found: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Apply a merge patch (RFC 7396), but for nulls, which nobody sends."""
+    """Apply a merge patch (RFC 7396) without nulls, which Railnet does not send."""
     for key, value in patch.items():
         if isinstance(value, dict) and isinstance(found.get(key), dict):
             _merge_into(found[key], value)
@@ -229,7 +229,7 @@ def _merge_into(found: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def _apply(found: dict[str, Any], steps: list[dict[str, Any]]) -> None:
-    """Apply a JSON patch (RFC 6902) of tests and additions."""
+    """Apply a JSON patch (RFC 6902) that has only the operations test and add."""
     for step in steps:
         *path, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
         parent = found

@@ -1,6 +1,6 @@
-"""kubelet's device manager checkpoint, `kubelet_internal_checkpoint`, in the JSON form that kubelet writes.
+"""The checkpoint of kubelet's device manager, `kubelet_internal_checkpoint`, in the JSON form that kubelet writes.
 
-When it is written is decided in `kubelet`. Form: pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go.
+`kubelet` decides when it is written. Form: pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go.
 """
 
 import base64
@@ -14,10 +14,11 @@ _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193  # FNV-1a, 32 bits, as k8s.io/k
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """The devices of one resource given to one container.
+class CheckpointEntry:
+    """The devices of one resource that one container has.
 
-    `device_ids` is by NUMA node, -1 for devices without topology; `response` is the marshalled ContainerAllocateResponse.
+    `device_ids` is by NUMA node, with -1 for devices without topology; `response` is the marshalled
+    ContainerAllocateResponse.
     """
 
     pod_uid: str
@@ -31,8 +32,8 @@ class Entry:
         return tuple(device for node in sorted(self.device_ids) for device in self.device_ids[node])
 
 
-def encode(entries: Iterable[Entry], registered: Mapping[str, Sequence[str]]) -> bytes:
-    """Encode a checkpoint; no entry at all is `null`, as Go marshals a nil slice."""
+def encode(entries: Iterable[CheckpointEntry], registered: Mapping[str, Sequence[str]]) -> bytes:
+    """Encode a checkpoint; an empty list of entries becomes `null`, as Go marshals a nil slice."""
     data = {
         "PodDeviceEntries": [_encode_entry(entry) for entry in entries] or None,
         "RegisteredDevices": {resource: list(ids) for resource, ids in registered.items()},
@@ -41,7 +42,7 @@ def encode(entries: Iterable[Entry], registered: Mapping[str, Sequence[str]]) ->
     return _compact({"Data": data, "Checksum": checksum})
 
 
-def _encode_entry(entry: Entry) -> dict[str, object]:
+def _encode_entry(entry: CheckpointEntry) -> dict[str, object]:
     return {
         "PodUID": entry.pod_uid,
         "ContainerName": entry.container,
@@ -56,7 +57,7 @@ def _compact(value: object) -> bytes:
 
 
 def _fnv32a(data: bytes) -> int:
-    """Stand in for kubelet's checksum: the same function, though over JSON and not over Go's dump of the structure."""
+    """Return a checksum by kubelet's hash function, but over the JSON text and not over Go's dump of the structure."""
     value = _FNV_OFFSET
     for octet in data:
         value = (value ^ octet) * _FNV_PRIME & 0xFFFFFFFF
@@ -64,7 +65,7 @@ def _fnv32a(data: bytes) -> int:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write as kubelet's file store does: a temporary file beside it, then rename."""
+    """Write the file as kubelet's file store does: write a temporary file in the same folder, then rename it."""
     temporary = path.with_name(f".{path.name}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:

@@ -1,6 +1,6 @@
-"""What libcni does with configurations: which file counts, and what is put into a plugin's stdin.
+"""CNI configurations as libcni handles them: choose the file, parse it, and compose a plugin's stdin.
 
-Pure but for reading the folder; executing plugins is `runtime`'s. Source: containernetworking/cni, libcni/{api,conf}.go.
+Pure, except that it reads the folder; `runtime` executes plugins. Source: containernetworking/cni, libcni/{api,conf}.go.
 """
 
 import json
@@ -13,14 +13,14 @@ _SUFFIXES = (".conf", ".conflist", ".json")  # go-cni loads these
 
 
 class NoNetwork(RuntimeError):
-    """The folder has no valid configuration: a real node is NotReady."""
+    """The folder has no valid configuration; a real node would be NotReady."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkList:
-    """A configuration list: the name and version every plugin gets, and the plugins' own parts; `raw` is a list's bytes.
+    """A configuration list: the name and the version that each plugin gets, and the part of each plugin.
 
-    `newest` is the highest of its `cniVersions`, which a runtime of CNI 1.1 takes.
+    `raw` has the bytes of the list. `newest` is the highest of its `cniVersions`, which a runtime of CNI 1.1 uses.
     """
 
     raw: bytes
@@ -32,7 +32,7 @@ class NetworkList:
 
     @property
     def caches_results(self) -> bool:
-        """Whether there is CHECK, and DEL gets the result of ADD as prevResult: from 0.4.0 on."""
+        """Whether the version has CHECK, and DEL gets the result of ADD as prevResult; both begin with 0.4.0."""
         return _parts(self.version) >= (0, 4, 0)
 
 
@@ -44,7 +44,7 @@ def find(folder: Path) -> NetworkList:
     """Return the lexically first valid configuration of a folder.
 
     Raises:
-        NoNetwork: there is none.
+        NoNetwork: the folder has no valid configuration.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.suffix in _SUFFIXES and (network := parse(path)) is not None:
@@ -53,13 +53,13 @@ def find(folder: Path) -> NetworkList:
 
 
 def parse(path: Path) -> NetworkList | None:
-    """Read a configuration or a list of them; None if the runtime would skip it."""
+    """Read a file with a configuration or a configuration list; return None if the runtime would skip the file."""
     raw = path.read_bytes()
     if path.suffix == ".conflist":
         return parse_list(raw)
     try:
         plugin = json.loads(raw)
-        # libcni's ConfListFromConf: from here on it is a list of one
+        # libcni's ConfListFromConf makes a list of one plugin
         head = {key: plugin[key] for key in ("cniVersion", "name") if key in plugin}
     except (ValueError, TypeError):
         return None
@@ -67,7 +67,7 @@ def parse(path: Path) -> NetworkList | None:
 
 
 def parse_list(raw: bytes) -> NetworkList | None:
-    """Read a configuration list; None if the runtime would skip it."""
+    """Parse a configuration list; return None if the runtime would skip it."""
     try:
         document = json.loads(raw)
         plugins = document["plugins"]
@@ -83,7 +83,7 @@ def parse_list(raw: bytes) -> NetworkList | None:
 def stdin(
     network: NetworkList, plugin: Mapping[str, Any], capability_args: Mapping[str, Any], prev_result: bytes | None
 ) -> bytes:
-    """Compose what one plugin reads: its part, name, version, prevResult, and the runtimeConfig it declared to want."""
+    """Compose the stdin of one plugin: its part, name, version, prevResult, and runtimeConfig for its declared capabilities."""
     document = dict(plugin) | {"name": network.name, "cniVersion": network.version}
     if prev_result is not None:
         document["prevResult"] = json.loads(prev_result)

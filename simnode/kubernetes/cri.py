@@ -1,6 +1,6 @@
-"""The runtime's socket as kubelet and others ask it (CRI): which sandboxes there are, and nothing else.
+"""The container runtime's CRI socket, which has only one call: ListPodSandbox.
 
-Which those are is `runtime`'s.
+`runtime` has the sandboxes.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ VERSIONS = ("v1", "v1alpha2")
 
 
 class CriEndpoint:
-    """Serves at `path` while it is open, in the versions of the interface that it is told to speak."""
+    """A context manager that serves ListPodSandbox at `path`, in the given versions of CRI."""
 
     def __init__(
         self, sandboxes: Callable[[], Iterable[str]], path: Path = SOCKET, versions: Iterable[str] = VERSIONS[:1]

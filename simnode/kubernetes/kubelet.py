@@ -1,19 +1,18 @@
-"""kubelet as a device plugin sees it: the plugin watcher, the device manager and its checkpoint, pod-resources.
+"""A simulated kubelet, as far as a device plugin sees it: plugin watcher, device manager, checkpoint, pod-resources.
 
-What a pod's sandbox is belongs to `runtime`; the order of a pod's life is in `node`.
+`runtime` has the sandboxes; `node` calls kubelet and runtime in the order that a pod needs.
 """
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import pluginregistration_pb2
 from simnode.kubernetes import checkpoint
-from simnode.kubernetes.plugin_endpoint import Endpoint
+from simnode.kubernetes.plugin_endpoint import PluginEndpoint
 from simnode.kubernetes.plugin_watcher import PluginWatcher
 from simnode.kubernetes.podresources import PodEntry, PodResourcesServer
 
@@ -21,12 +20,12 @@ _VERSION = "v1beta1"
 
 
 class UnexpectedAdmissionError(RuntimeError):
-    """The pod is not admitted and becomes Failed: the devices it asks for cannot be had."""
+    """kubelet does not admit the pod, which becomes Failed: the devices that it requests are not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodIdentity:
-    """A pod by its names."""
+    """Name, namespace and UID of a pod."""
 
     name: str
     namespace: str
@@ -35,29 +34,29 @@ class PodIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one container of a pod was given."""
+    """The devices that kubelet has allocated to one container of a pod."""
 
     pod: PodIdentity
-    entry: checkpoint.Entry
+    entry: checkpoint.CheckpointEntry
 
     @property
     def device_ids(self) -> tuple[str, ...]:
-        """The devices, ids as the plugin advertised them."""
+        """The ids of the devices, as the plugin advertised them."""
         return self.entry.ids()
 
     @property
     def response(self) -> api.ContainerAllocateResponse:
-        """The plugin's answer: device nodes, environment."""
+        """The plugin's answer to Allocate: device nodes and environment."""
         return api.ContainerAllocateResponse.FromString(self.entry.response)
 
 
 class Kubelet:
-    """A kubelet with its files below `root`; made stopped. What it knows of pods survives `stop` and `start`."""
+    """A kubelet with its files below `root`; `start` starts it. Its allocations survive `stop` and `start`."""
 
     def __init__(self, root: Path = Path("/var/lib/kubelet")) -> None:
         self._root = root
         self._changed = threading.Condition(threading.RLock())
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[str, PluginEndpoint] = {}
         self._allocations: list[Allocation] = []
         self._removed: set[str] = set()
         self._running = contextlib.ExitStack()
@@ -65,18 +64,18 @@ class Kubelet:
 
     @property
     def checkpoint_path(self) -> Path:
-        """The device manager's checkpoint."""
+        """The path of the device manager's checkpoint."""
         return self._root / "device-plugins/kubelet_internal_checkpoint"
 
     @property
     def pod_resources(self) -> PodResourcesServer:
-        """The pod-resources server, with its counts."""
+        """The pod-resources server, with its counters."""
         if self._pod_resources is None:
-            raise RuntimeError("kubelet is not running: start() it first")
+            raise RuntimeError("there is no pod-resources server, because kubelet does not run: call start() first")
         return self._pod_resources
 
     def start(self) -> None:
-        """Make kubelet's folders, serve pod-resources and look for plugins."""
+        """Make kubelet's folders, serve pod-resources and watch for plugins."""
         registry, device_plugins = self._root / "plugins_registry", self._root / "device-plugins"
         for folder in (registry, device_plugins):
             folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +89,7 @@ class Kubelet:
         self._running.callback(watcher.close)
 
     def stop(self) -> None:
-        """End, as kubelet does when it is restarted: plugins lose their streams, pods go on."""
+        """Stop as for a restart of kubelet: plugins lose their streams, pods continue to run."""
         self._running.close()
         for resource in list(self._endpoints):
             self._endpoints.pop(resource).close()
@@ -98,7 +97,7 @@ class Kubelet:
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
-        """Have kubelet write nothing for as long as somebody looks at its files."""
+        """Make kubelet write no file inside this block, so that its files can be read at rest."""
         with self._changed:
             yield
 
@@ -106,7 +105,7 @@ class Kubelet:
         """Wait until a resource has exactly `count` healthy devices.
 
         Raises:
-            TimeoutError: it has not.
+            TimeoutError: the resource has another number of healthy devices after `seconds`.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.healthy(resource)) == count, seconds):
@@ -114,7 +113,7 @@ class Kubelet:
                 raise TimeoutError(f"{resource} has {found} healthy devices after {seconds} s, not {count}")
 
     def healthy(self, resource: str) -> list[str]:
-        """Return the ids that may be allocated, those in use included; an unknown resource has none."""
+        """Return the ids of a resource's healthy devices, including those in use; an unknown resource has none."""
         endpoint = self._endpoints.get(resource)
         return endpoint.healthy() if endpoint else []
 
@@ -123,7 +122,7 @@ class Kubelet:
 
         Raises:
             UnexpectedAdmissionError: the resource is unknown or has too few healthy free devices.
-            grpc.RpcError: the plugin refuses.
+            grpc.RpcError: the plugin refuses Allocate.
         """
         with self._changed:
             self._forget_removed()
@@ -136,21 +135,21 @@ class Kubelet:
                 raise UnexpectedAdmissionError(f"requested {count} of {resource}, available {len(free)}")
             ids = endpoint.preferred(free, count)
             response = endpoint.allocate(ids).SerializeToString()
-            entry = checkpoint.Entry(pod.uid, container, resource, endpoint.by_numa_node(ids), response)
+            entry = checkpoint.CheckpointEntry(pod.uid, container, resource, endpoint.by_numa_node(ids), response)
             allocation = Allocation(pod, entry)
             self._allocations.append(allocation)
             self._write_checkpoint()
             return allocation
 
     def claim(self, pod: PodIdentity, resource: str, ids: Iterable[str], container: str = "main") -> None:
-        """Write into the checkpoint that a pod has devices which nobody gave it, whoever else has them."""
+        """Write into the checkpoint that a pod has devices, without Allocate and even if another pod has them."""
         with self._changed:
-            entry = checkpoint.Entry(pod.uid, container, resource, {-1: list(ids)}, b"")
+            entry = checkpoint.CheckpointEntry(pod.uid, container, resource, {-1: list(ids)}, b"")
             self._allocations.append(Allocation(pod, entry))
             self._write_checkpoint()
 
     def pre_start(self, pod: PodIdentity) -> None:
-        """Call PreStartContainer for what the pod was given, where the plugin asks for it."""
+        """Call PreStartContainer for the devices of a pod, if the plugin requires it."""
         for allocation in self.allocations(pod):
             endpoint = self._endpoints.get(allocation.entry.resource)
             if endpoint is None:
@@ -158,11 +157,11 @@ class Kubelet:
             endpoint.pre_start(allocation.device_ids)
 
     def allocations(self, pod: PodIdentity) -> list[Allocation]:
-        """Return what a pod holds."""
+        """Return the allocations of a pod."""
         return [allocation for allocation in self._allocations if allocation.pod == pod]
 
     def remove(self, pod: PodIdentity) -> None:
-        """Forget a terminated pod: as with the real one its devices are free at once, the checkpoint is rewritten later."""
+        """Remove a terminated pod: as in the real kubelet, its devices are free at once, and the checkpoint follows later."""
         with self._changed:
             self._removed.add(pod.uid)
 
@@ -175,7 +174,7 @@ class Kubelet:
             raise ValueError(f"no handler registered for plugin type {info.type!r}")
         if _VERSION not in info.supported_versions:
             raise ValueError(f"plugin {info.name!r} supports {list(info.supported_versions)}, not {_VERSION}")
-        endpoint = Endpoint(info.name, info.endpoint, self._update)
+        endpoint = PluginEndpoint(info.name, info.endpoint, self._update)
         with self._changed:
             previous, self._endpoints[info.name] = self._endpoints.get(info.name), endpoint
             self._changed.notify_all()
@@ -185,7 +184,7 @@ class Kubelet:
     def _deregister(self, path: Path) -> None:
         with self._changed:
             gone = [endpoint for endpoint in self._endpoints.values() if endpoint.socket_path == str(path)]
-        for endpoint in gone:  # it stays known, all its devices unhealthy
+        for endpoint in gone:  # kubelet keeps the endpoint, and all its devices are unhealthy
             endpoint.close()
 
     def _update(self) -> None:
@@ -202,16 +201,3 @@ class Kubelet:
         for allocation in tuple(self._allocations):
             pod, entry = allocation.pod, allocation.entry
             yield PodEntry(pod.namespace, pod.name, entry.container, entry.resource, entry.ids())
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for something no event tells of.
-
-    Raises:
-        TimeoutError: it did not happen; `what` says what should have.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not happen within {seconds} s")
-        time.sleep(0.005)

@@ -1,6 +1,6 @@
-"""One registered device plugin as kubelet's device manager holds it: its client, its options, its devices.
+"""kubelet's connection to one registered device plugin: its gRPC client, its options, its devices.
 
-Finding plugins and giving devices to pods is `kubelet`'s.
+`plugin_watcher` finds plugins; `kubelet` allocates devices to pods.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from kubelet.api import deviceplugin_pb2_grpc
 _CALL_SECONDS = 10
 
 
-class Endpoint:
-    """A connection to a device plugin with its ListAndWatch stream; `changed` is called after each update.
+class PluginEndpoint:
+    """A connection to a device plugin with its ListAndWatch stream; it calls `changed` after each update.
 
     Raises:
         grpc.RpcError: the plugin does not answer GetDevicePluginOptions.
@@ -38,11 +38,11 @@ class Endpoint:
         self._thread.start()
 
     def healthy(self) -> list[str]:
-        """Return the ids of the devices that may be allocated, in order."""
+        """Return the ids of the healthy devices, sorted."""
         return sorted(device_id for device_id, device in self.devices.items() if device.health == "Healthy")
 
     def by_numa_node(self, ids: Sequence[str]) -> dict[int, list[str]]:
-        """Group ids by NUMA node, -1 where a device has no topology (nodeWithoutTopology)."""
+        """Group ids by NUMA node, with -1 for a device without topology (nodeWithoutTopology)."""
         grouped: dict[int, list[str]] = {}
         for device_id in ids:
             nodes = self.devices[device_id].topology.nodes
@@ -50,12 +50,12 @@ class Endpoint:
         return grouped
 
     def preferred(self, available: Sequence[str], count: int) -> list[str]:
-        """Choose `count` of the available ids: those the plugin prefers first, where it has a say."""
+        """Return `count` of the available ids; those that the plugin prefers come first."""
         wanted = self._preference(available, count) if self.options.get_preferred_allocation_available else []
         return [*wanted, *(device_id for device_id in available if device_id not in wanted)][:count]
 
     def _preference(self, available: Sequence[str], count: int) -> list[str]:
-        """Call GetPreferredAllocation for one container; its answer is advice, ids that are not available do not count."""
+        """Call GetPreferredAllocation for one container; return the ids of its answer that are available."""
         container = api.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=count)
         request = api.PreferredAllocationRequest(container_requests=[container])
         answer = self._stub.GetPreferredAllocation(request, timeout=_CALL_SECONDS).container_responses
@@ -67,18 +67,20 @@ class Endpoint:
         return self._stub.Allocate(request, timeout=_CALL_SECONDS).container_responses[0]
 
     def pre_start(self, ids: Sequence[str]) -> None:
-        """Call PreStartContainer if the plugin asked for it."""
+        """Call PreStartContainer if the plugin requires it."""
         if self.options.pre_start_required:
             self._stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=ids), timeout=_CALL_SECONDS)
 
     def close(self) -> None:
-        """Disconnect; the devices are unhealthy from now on."""
+        """Disconnect; the devices become unhealthy."""
         self._stream.cancel()
         self._channel.close()
         self._thread.join()
 
     def _listen(self) -> None:
-        with contextlib.suppress(grpc.RpcError, ValueError):  # the stream ended; ValueError: the channel was closed
+        with contextlib.suppress(
+            grpc.RpcError, ValueError
+        ):  # RpcError: the stream ended; ValueError: the channel was closed
             for update in self._stream:
                 self.devices = {device.ID: device for device in update.devices}
                 self._changed()

@@ -1,6 +1,6 @@
-"""kubelet's plugin watcher: notices sockets in plugins_registry and asks each who it is.
+"""kubelet's plugin watcher: finds sockets in plugins_registry and calls GetInfo on each.
 
-What is done with a plugin that answered is the handler's.
+The caller registers the plugins that answer.
 """
 
 import contextlib
@@ -16,27 +16,28 @@ import grpc
 
 from kubelet.api import pluginregistration_pb2 as api
 from kubelet.api import pluginregistration_pb2_grpc
-from simnode.linux.inotify import IN_CREATE, IN_DELETE, IN_MOVED_TO, Watch
+from simnode.linux.inotify import IN_CREATE, IN_DELETE, IN_MOVED_TO, DirectoryWatch
 
 _CALL_SECONDS = 5
 _FIRST_RETRY_SECONDS = 0.5  # pkg/util/goroutinemap/exponentialbackoff, doubled each time
 
 
 class PluginWatcher:
-    """Watches a directory in a thread of its own; `close` ends it.
+    """A thread that watches a directory; `close` ends it.
 
-    `register` is called with a plugin's info and raises to refuse it; `deregister` with the path of a socket that went.
+    It calls `register` with the info of a plugin; `register` raises to refuse the plugin. It calls `deregister` with the
+    path of a removed socket.
     """
 
     def __init__(
         self, folder: Path, register: Callable[[api.PluginInfo], None], deregister: Callable[[Path], None]
     ) -> None:
         self._register, self._deregister = register, deregister
-        self._retries: dict[Path, tuple[float, float]] = {}  # next attempt, the wait after it
+        self._retries: dict[Path, tuple[float, float]] = {}  # time of the next attempt, and the wait after it
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._watch = Watch()
+        self._watch = DirectoryWatch()
         self._watch.add(folder, IN_CREATE | IN_MOVED_TO | IN_DELETE)
-        self._there = sorted(folder.iterdir())  # what comes once this is made is an event, and no more than one
+        self._existing = sorted(folder.iterdir())  # inotify reports the sockets that are made after this
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="plugin watcher", daemon=True)
         self._thread.start()
@@ -50,7 +51,7 @@ class PluginWatcher:
         os.close(self._wake_fd)
 
     def _run(self) -> None:
-        for path in self._there:
+        for path in self._existing:
             self._attempt(path, _FIRST_RETRY_SECONDS)
         poll = select.poll()
         poll.register(self._watch, select.POLLIN)
@@ -79,7 +80,7 @@ class PluginWatcher:
                 self._attempt(path, 2 * wait)
 
     def _attempt(self, path: Path, wait: float) -> None:
-        """Ask a plugin for its info and register it; when that fails, try again after `wait` seconds."""
+        """Call GetInfo of a plugin and register it; on failure, plan the next attempt in `wait` seconds."""
         self._retries.pop(path, None)
         if path.name.startswith(".") or not _is_socket(path):
             return

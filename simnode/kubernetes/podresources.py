@@ -1,6 +1,6 @@
-"""kubelet's pod-resources v1 server, which counts who connects and calls: most pods must cost neither.
+"""kubelet's pod-resources v1 server, which counts connections and calls: Railnet must need neither for most pods.
 
-What it lists comes from `kubelet`.
+`kubelet` has the devices that it lists.
 """
 
 import contextlib
@@ -31,14 +31,14 @@ class PodEntry(NamedTuple):
 
 
 class Use(NamedTuple):
-    """How often the socket was connected to, and how many calls were made."""
+    """The number of connections to the socket, and the number of calls."""
 
     connections: int
     calls: int
 
 
 class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
-    """Serves at `path`; `close` ends it. Connections are counted by standing between caller and gRPC."""
+    """A server at `path`; `close` ends it. It counts connections as a proxy between the caller and gRPC."""
 
     def __init__(self, path: Path, allocated: Callable[[], Iterable[PodEntry]], scratch: Path) -> None:
         self._allocated = allocated
@@ -59,7 +59,7 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
 
     @property
     def use(self) -> Use:
-        """How it has been used so far."""
+        """The connections and calls so far."""
         return Use(self._connections, self._calls)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
         shutil.rmtree(self._scratch)
 
     def List(self, request: api.ListPodResourcesRequest, context: Any) -> api.ListPodResourcesResponse:  # noqa: ARG002, N802
-        """List every pod that has devices."""
+        """List each pod that has devices."""
         self._calls += 1
         return api.ListPodResourcesResponse(pod_resources=self._pods())
 
@@ -81,12 +81,12 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
         request: api.AllocatableResourcesRequest,  # noqa: ARG002
         context: Any,  # noqa: ARG002
     ) -> api.AllocatableResourcesResponse:
-        """Return what can be allocated: not simulated, always empty."""
+        """Return no allocatable resources, because they are not simulated."""
         self._calls += 1
         return api.AllocatableResourcesResponse()
 
     def Get(self, request: api.GetPodResourcesRequest, context: Any) -> api.GetPodResourcesResponse:  # noqa: N802
-        """Return one pod's devices."""
+        """Return the devices of one pod."""
         self._calls += 1
         wanted = (request.pod_namespace, request.pod_name)
         for pod in self._pods():
@@ -118,7 +118,7 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
-    """Copy until the source ends; each thread closes the socket it reads."""
+    """Copy bytes until the source ends; each copying thread closes the socket that it reads."""
     with source, contextlib.suppress(OSError):
         while data := source.recv(_COPY_BYTES):
             target.sendall(data)

@@ -1,6 +1,6 @@
-"""A container runtime as a CNI plugin sees it: sandboxes, and plugins called as containerd and libcni call them.
+"""A simulated container runtime, as far as a CNI plugin sees it: sandboxes, and plugin calls as containerd and libcni make them.
 
-Devices and containers are not made; which pod runs when is `node`'s.
+It makes no containers and no devices; `node` decides which pod runs.
 """
 
 import base64
@@ -19,7 +19,7 @@ from simnode.kubernetes import cni_config
 from simnode.kubernetes.cni_config import NetworkList
 from simnode.linux import netns
 
-# What containerd's systemd unit gives it, and libcni passes on.
+# The environment of containerd's systemd unit, which libcni passes on to plugins.
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -31,13 +31,13 @@ _NO_NAMESPACE = Path("/nonexistent")
 Started = Callable[["subprocess.Popen[bytes]"], object]
 
 
-def _let_it_run(process: "subprocess.Popen[bytes]") -> None:
-    """Do nothing to a plugin that has started."""
+def _ignore(process: "subprocess.Popen[bytes]") -> None:
+    """Do nothing with a plugin that has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A pod's sandbox; `capability_args` are what the runtime offers to plugins that declare a capability."""
+    """A pod's sandbox; a plugin that declares a capability gets its value of `capability_args`."""
 
     container_id: str
     netns: Path
@@ -49,7 +49,7 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One execution of a plugin: what it was given and what came of it; `status` is negative for a signal."""
+    """One finished execution of a plugin: its input and its result; `status` is negative for a signal."""
 
     plugin: str
     command: str
@@ -63,19 +63,19 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A successful ADD: the last plugin's answer, byte for byte, and each plugin's run."""
+    """A successful ADD: the result that the last plugin printed, byte for byte, and the execution of each plugin."""
 
     result: bytes
     invocations: tuple[Invocation, ...]
 
     @property
     def milliseconds(self) -> float:
-        """What all plugins took together."""
+        """The sum of all plugins' times."""
         return sum(invocation.milliseconds for invocation in self.invocations)
 
 
 class CniFailed(RuntimeError):
-    """A plugin failed; `code` is the CNI error code, None where it printed no valid error."""
+    """A plugin failed; `code` is the CNI error code, or None if the plugin printed no valid error."""
 
     def __init__(self, invocation: Invocation) -> None:
         self.invocation = invocation
@@ -86,7 +86,7 @@ class CniFailed(RuntimeError):
 
 
 class CheckUnsupported(RuntimeError):
-    """The network's version has no CHECK, as libcni says before any plugin is called."""
+    """The network's version has no CHECK; libcni reports this before it calls a plugin."""
 
 
 def _parse_error(invocation: Invocation) -> tuple[int | None, str, str]:
@@ -99,13 +99,13 @@ def _parse_error(invocation: Invocation) -> tuple[int | None, str, str]:
 
 
 class Runtime:
-    """Calls the plugins of `plugins` for the network configured in `configurations`.
+    """A runtime that executes the plugins of the folder `plugins` for the network configured in `configurations`.
 
     Attributes:
-        configurations: the folder of CNI configurations; whoever changes it has the runtime read another.
-        remembers: whether DEL takes the configuration that ADD was made with, out of the cache, as CRI-O does
-            (cri-o/ocicni, pkg/ocicni/ocicni.go, loadNetworkFromCache); containerd takes the one that is there now.
-        starter: a command that becomes the plugin it is given, such as a tracer.
+        configurations: the folder of CNI configurations; a caller may set another folder.
+        remembers: True if DEL uses ADD's configuration from the cache, as CRI-O does (cri-o/ocicni,
+            pkg/ocicni/ocicni.go, loadNetworkFromCache); False if it uses the current one, as containerd does.
+        starter: a command that executes the plugin in its arguments, such as a tracer.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class Runtime:
         self._listed: set[str] = set()
 
     def listed(self) -> tuple[str, ...]:
-        """Return the sandboxes that the runtime tells others of: as containerd, those whose ADD has succeeded."""
+        """Return the ids that CRI lists: as in containerd, those of the sandboxes whose ADD has succeeded."""
         return tuple(self._listed)
 
     def create_sandbox(
         self, namespace: str, pod: str, uid: str, capability_args: Mapping[str, Any] | None = None
     ) -> Sandbox:
-        """Make a sandbox: an id and a network namespace with `lo` up; no plugin is called."""
+        """Make a sandbox: an id and a network namespace with `lo` up; call no plugin."""
         path = self._namespaces / f"cni-{uuid.uuid4()}"
         netns.create(path)
         sandbox = Sandbox(uuid.uuid4().hex * 2, path, namespace, pod, uid, capability_args or {})
@@ -136,21 +136,21 @@ class Runtime:
         return sandbox
 
     def remove_sandbox(self, sandbox: Sandbox) -> None:
-        """Let the sandbox's network namespace go; no plugin is called."""
+        """Remove the sandbox and its network namespace; call no plugin."""
         netns.remove(sandbox.netns)
         self._sandboxes.pop(sandbox.container_id, None)
         self._listed.discard(sandbox.container_id)
 
     def remove_sandboxes(self) -> None:
-        """Let every sandbox go that is still there, whoever asked for it; no plugin is called."""
+        """Remove all sandboxes that are left; call no plugin."""
         for sandbox in tuple(self._sandboxes.values()):
             self.remove_sandbox(sandbox)
 
     def set_up(self, sandbox: Sandbox) -> Added:
-        """Run ADD; when it fails, run DEL and remove the network namespace, as containerd does.
+        """Run ADD; if it fails, run DEL and remove the network namespace, as containerd does.
 
         Raises:
-            CniFailed: of ADD; a failure of the DEL that follows is noted in it.
+            CniFailed: ADD failed; the error has a note if the DEL failed, too.
         """
         try:
             return self.add(sandbox)
@@ -158,18 +158,18 @@ class Runtime:
             try:
                 self.delete(sandbox)
             except CniFailed as second:
-                failure.add_note(f"the DEL that followed failed, too: {second}")
+                failure.add_note(f"the DEL after it failed, too: {second}")
             self.remove_sandbox(sandbox)
             raise
 
     def tear_down(self, sandbox: Sandbox) -> tuple[Invocation, ...]:
-        """Run DEL, then remove the network namespace; a failed DEL leaves it, for the next attempt."""
+        """Run DEL, then remove the network namespace; if DEL fails, keep the namespace for the next attempt."""
         invocations = self.delete(sandbox)
         self.remove_sandbox(sandbox)
         return invocations
 
-    def add(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _let_it_run) -> Added:
-        """Run ADD of each plugin in order and cache the result; `started` is as for `invoke`.
+    def add(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _ignore) -> Added:
+        """Run ADD of each plugin in order and cache the result; `started` is as in `invoke`.
 
         Raises:
             CniFailed: a plugin failed; nothing is undone.
@@ -194,8 +194,8 @@ class Runtime:
         """Run CHECK of each plugin in order, with the cached result.
 
         Raises:
-            CniFailed: a plugin failed; those behind it in the list are not run.
-            CheckUnsupported: the configuration's version has no CHECK; no plugin is called.
+            CniFailed: a plugin failed; the plugins after it in the list were not run.
+            CheckUnsupported: the configuration's version has no CHECK; no plugin was called.
         """
         network = cni_config.find(self.configurations)
         if not network.caches_results:
@@ -210,13 +210,13 @@ class Runtime:
             invocations.append(invocation)
         return tuple(invocations)
 
-    def delete(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _let_it_run) -> tuple[Invocation, ...]:
-        """Run DEL of each plugin in reverse, with the cached result where the version has it; then forget the result.
+    def delete(self, sandbox: Sandbox, ifname: str = "eth0", started: Started = _ignore) -> tuple[Invocation, ...]:
+        """Run DEL of each plugin in reverse order, then remove the cached result.
 
-        `started` is as for `invoke`.
+        A plugin gets the cached result if the version has it. `started` is as in `invoke`.
 
         Raises:
-            CniFailed: a plugin failed; those before it in the list are not run.
+            CniFailed: a plugin failed; the plugins before it in the list were not run.
         """
         network = self._network_of(sandbox, ifname) or cni_config.find(self.configurations)
         cached = self._cached(network, sandbox, ifname)
@@ -232,7 +232,7 @@ class Runtime:
         return tuple(invocations)
 
     def environment(self, command: str, sandbox: Sandbox, ifname: str = "eth0") -> dict[str, str]:
-        """Compose a plugin's whole environment."""
+        """Return a plugin's whole environment."""
         return _ENVIRONMENT | {
             "CNI_COMMAND": command,
             "CNI_CONTAINERID": sandbox.container_id,
@@ -243,15 +243,15 @@ class Runtime:
         }
 
     def collect(self) -> tuple[Invocation, ...]:
-        """Run GC as libcni 1.3 does (GCNetworkList): a DEL of each cached attachment that is not valid, then GC.
+        """Run GC as libcni 1.3 does (GCNetworkList): DEL for each cached attachment that is not valid, then GC.
 
-        Valid are the sandboxes that are there. A DEL that fails is left for the next GC.
+        The attachments of existing sandboxes are valid. A failed DEL is tried again at the next GC.
 
         Raises:
             CniFailed: GC failed.
         """
         network = cni_config.find(self.configurations)
-        cached = sorted(self._results.glob("*-eth0"))  # first: who comes after it is valid
+        cached = sorted(self._results.glob("*-eth0"))  # before `valid`: a sandbox that is made later is no stale one
         valid = tuple(self._sandboxes)
         invocations: list[Invocation] = []
         for path in cached:
@@ -263,8 +263,8 @@ class Runtime:
         listed = {"cni.dev/valid-attachments": attachments, "cni.dev/attachments": attachments}
         for plugin in network.plugins:
             stdin = json.dumps({**plugin, "name": network.name, "cniVersion": network.newest, **listed}).encode()
-            nobody = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
-            environment = _ENVIRONMENT | nobody | {"CNI_COMMAND": "GC", "CNI_PATH": str(self._plugins)}
+            no_sandbox = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
+            environment = _ENVIRONMENT | no_sandbox | {"CNI_COMMAND": "GC", "CNI_PATH": str(self._plugins)}
             invocation = self.invoke("GC", plugin["type"], environment, stdin)
             invocations.append(invocation)
             if invocation.status != 0:
@@ -278,20 +278,20 @@ class Runtime:
         env: Mapping[str, str],
         stdin: bytes,
         seconds: float = 120,
-        started: Started = _let_it_run,
+        started: Started = _ignore,
     ) -> Invocation:
-        """Execute a plugin with exactly this environment and stdin, whatever comes of it.
+        """Execute a plugin with exactly this environment and stdin, and return its result, also if it failed.
 
         Args:
-            command: CNI_COMMAND, for who reads what came of it.
-            plugin: its name in the folder of plugins.
-            env: all of its environment.
-            stdin: all of its stdin.
-            seconds: after which it is killed.
-            started: called with the process, which leads a session of its own; it may do to it what may happen to it.
+            command: CNI_COMMAND, which only the returned `Invocation` shows.
+            plugin: the plugin's name in the folder of plugins.
+            env: the plugin's whole environment.
+            stdin: the plugin's whole stdin.
+            seconds: the time after which the plugin is killed.
+            started: called with the process, which is the leader of a new session; it may kill or stop the process.
 
         Raises:
-            subprocess.TimeoutExpired: it was killed after `seconds`.
+            subprocess.TimeoutExpired: the plugin was killed after `seconds`.
         """
         began = time.perf_counter()
         with subprocess.Popen(
@@ -330,7 +330,7 @@ class Runtime:
         self._cache_path(network, sandbox, ifname).write_text(json.dumps(document))
 
     def _network_of(self, sandbox: Sandbox, ifname: str) -> NetworkList | None:
-        """Return what a runtime that remembers made the sandbox with."""
+        """Return the configuration of a sandbox's ADD; None if the runtime does not remember it."""
         paths = self._results.glob(f"*-{sandbox.container_id}-{ifname}") if self.remembers else ()
         configurations = [base64.b64decode(json.loads(path.read_bytes())["config"]) for path in paths]
         return cni_config.parse_list(configurations[0]) if configurations else None
@@ -343,7 +343,7 @@ class Runtime:
 
 
 def _read_cached(path: Path) -> dict[str, Any] | None:
-    """Read a cached result; None if there is none, as after another DEL, or if its ADD is just writing it."""
+    """Read a cached result; return None if there is none, as after another DEL, or if an ADD has not written all of it."""
     try:
         document: dict[str, Any] = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -352,9 +352,9 @@ def _read_cached(path: Path) -> dict[str, Any] | None:
 
 
 def _remembered(path: Path) -> Sandbox | None:
-    """Read of a cached result whose it is, with what its plugins were offered; None if it cannot be read just now.
+    """Return the sandbox of a cached result, with its capability arguments; None if the result cannot be read.
 
-    Both go to the DEL that libcni's GC asks for (containernetworking/cni, libcni/api.go, GCNetworkList).
+    The DEL that libcni's GC runs needs both (containernetworking/cni, libcni/api.go, GCNetworkList).
     """
     document = _read_cached(path)
     if document is None:
@@ -365,7 +365,7 @@ def _remembered(path: Path) -> Sandbox | None:
 
 
 def _arguments(sandbox: Sandbox) -> dict[str, str]:
-    """Compose CNI_ARGS."""
+    """Return the pairs of CNI_ARGS."""
     return {
         "IgnoreUnknown": "1",
         "K8S_POD_NAMESPACE": sandbox.namespace,
@@ -376,7 +376,7 @@ def _arguments(sandbox: Sandbox) -> dict[str, str]:
 
 
 def supported(plugin: Path) -> Mapping[str, Any]:
-    """Ask a plugin for the versions it speaks."""
+    """Return a plugin's answer to VERSION."""
     env = {**_ENVIRONMENT, "CNI_COMMAND": "VERSION", "CNI_PATH": os.fspath(plugin.parent)}
     done = subprocess.run([plugin], input=b'{"cniVersion":"1.0.0"}', env=env, capture_output=True, check=True)
     answer: Mapping[str, Any] = json.loads(done.stdout)

@@ -1,25 +1,26 @@
-"""Control groups of a node's own, for a real kubelet and runtime: below the caller's, gone with the node.
+"""Control groups of one simulated node, for a real kubelet and container runtime: below the caller's groups, removed with the node.
 
-Whoever makes them stays outside, since only from there they can be removed; the node's process 1 goes in.
+The process that makes the groups stays outside of them, because they can be removed only from there. The node's process
+1 enters them.
 """
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
+from kernel.waiting import block_until
 from simnode.linux import libc
 
 _ROOT = Path("/sys/fs/cgroup")
-_TYPES = ("cgroup", "cgroup2")  # of file system: version 1, by controller, and version 2
+_TYPES = ("cgroup", "cgroup2")  # file systems of version 1, with a hierarchy for each controller, and of version 2
 _CPUSET = ("cpuset.cpus", "cpuset.mems")  # version 1 admits no process while these are empty
-_REMOVE_SECONDS = 5.0  # a process that was killed leaves its group a little later
+_REMOVE_SECONDS, _RETRY_SECONDS = 5.0, 0.05  # a killed process leaves its group a little later
 
 
 class Hierarchy(NamedTuple):
-    """A mounted hierarchy: where, its file system type and options, and the caller's own group in it."""
+    """A mounted hierarchy: its mount point, file system type and options, and the path of the caller's group in it."""
 
     target: Path
     fstype: str
@@ -28,7 +29,7 @@ class Hierarchy(NamedTuple):
 
 
 class Cgroups:
-    """One group in each hierarchy that is mounted; made at once, removed with all below by `remove`."""
+    """One group in each mounted hierarchy; the constructor makes them, `remove` removes them with all groups below."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,13 +52,13 @@ class Cgroups:
         self.remove()
 
     def enter(self) -> None:
-        """Put the calling process into the groups, and have it and its children see nothing above them."""
+        """Put the calling process into the groups; the process and its children then see no group above them."""
         for hierarchy, _ in self._made:
             (hierarchy.own / self._name / "cgroup.procs").write_text("0")
         libc.unshare(libc.CLONE_NEWCGROUP)
 
     def mount(self) -> None:
-        """Mount the groups where they are usually found, below a /sys that is the caller's own."""
+        """Mount the groups at their usual place, below a /sys that only the caller's mount namespace has."""
         libc.mount(
             "cgroup", str(_ROOT), fstype="tmpfs", flags=libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC, data="mode=755"
         )
@@ -66,10 +67,10 @@ class Cgroups:
             libc.mount("cgroup", str(hierarchy.target), fstype=hierarchy.fstype, data=hierarchy.options)
 
     def remove(self) -> None:
-        """Remove the groups; whatever was in them must have been killed.
+        """Remove the groups; all processes in them must have been killed.
 
         Raises:
-            OSError: EBUSY, a process is still in one.
+            OSError: EBUSY, a process is still in a group.
         """
         while self._made:
             _, fd = self._made.pop()
@@ -83,9 +84,8 @@ def hierarchies(mountinfo: str, own: str) -> Iterator[Hierarchy]:
     """Read the mounted hierarchies from /proc/self/mountinfo and the caller's groups from /proc/self/cgroup (cgroups(7))."""
     groups = dict(_groups(own))
     mounts = [_mount(line) for line in mountinfo.splitlines()]
-    seen = {
-        target: (root, fstype, options) for root, target, fstype, options in mounts
-    }  # the last one hides the others
+    # The last mount at a mount point hides the others.
+    seen = {target: (root, fstype, options) for root, target, fstype, options in mounts}
     for target, (root, fstype, options) in seen.items():
         if fstype in _TYPES and target.is_relative_to(_ROOT):
             group = next(path for names, path in groups.items() if names <= set(options))
@@ -93,7 +93,7 @@ def hierarchies(mountinfo: str, own: str) -> Iterator[Hierarchy]:
 
 
 def _mount(line: str) -> tuple[str, Path, str, list[str]]:
-    """Read root, mount point, file system type and its options, without rw or ro, of a line of mountinfo (proc(5))."""
+    """Return root, mount point, file system type and its options, without rw or ro, of a line of mountinfo (proc(5))."""
     mount, _, source = line.partition(" - ")
     root, target = mount.split()[3:5]
     fstype, _, options = source.split(" ", 2)
@@ -101,7 +101,7 @@ def _mount(line: str) -> tuple[str, Path, str, list[str]]:
 
 
 def _groups(own: str) -> Iterator[tuple[frozenset[str], str]]:
-    """Return the caller's group by the controllers of its hierarchy, `name=…` included; version 2 names none, and is last."""
+    """Yield controllers and the caller's group of each hierarchy, `name=…` included; version 2 names no controller, and is last."""
     for line in sorted(own.splitlines(), key=lambda line: line.split(":")[1], reverse=True):
         _, names, path = line.split(":", 2)
         yield frozenset(names.split(",") if names else ()), path
@@ -114,16 +114,19 @@ def _copy(parent: Path, group: Path) -> None:
 
 
 def _remove(name: str, fd: int) -> None:
-    give_up = time.monotonic() + _REMOVE_SECONDS
-    while True:
-        try:
-            return _remove_tree(name, fd)
-        except FileNotFoundError:
-            return None
-        except OSError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(0.05)
+    if not block_until(lambda: _is_removed(name, fd), _REMOVE_SECONDS, _RETRY_SECONDS):
+        _remove_tree(name, fd)  # it raises the reason
+
+
+def _is_removed(name: str, fd: int) -> bool:
+    """Try to remove a group with the groups below it; return whether it is gone."""
+    try:
+        _remove_tree(name, fd)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _remove_tree(name: str, fd: int) -> None:

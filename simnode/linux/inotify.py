@@ -1,6 +1,6 @@
-"""Watching directories for what happens to the files in them.
+"""inotify: a stream of events about the files of watched directories.
 
-What to do about it belongs to whoever watches.
+The caller acts on the events.
 """
 
 import os
@@ -21,21 +21,21 @@ _BUFFER_BYTES = 65536
 
 
 class FileEvent(NamedTuple):
-    """Something happened to `path`; `mask` says what, in IN_* bits."""
+    """One event about the file `path`; `mask` has the IN_* bits of its kind."""
 
     path: Path
     mask: int
 
 
-class Watch:
-    """An inotify descriptor, non-blocking, with the directories it watches; `close` ends it."""
+class DirectoryWatch:
+    """A non-blocking inotify descriptor and the directories that it watches; `close` closes it."""
 
     def __init__(self) -> None:
         self._fd = libc.inotify_init(os.O_NONBLOCK | os.O_CLOEXEC)
         self._directories: dict[int, Path] = {}
 
     def fileno(self) -> int:
-        """Return the descriptor for a selector; it stays this object's."""
+        """Return the descriptor for a selector; this object still owns it."""
         return self._fd
 
     def add(self, directory: Path, mask: int) -> None:
@@ -43,7 +43,7 @@ class Watch:
         self._directories[libc.inotify_add_watch(self._fd, str(directory), mask)] = directory
 
     def events(self) -> Iterator[FileEvent]:
-        """Take what has happened so far, in order; a directory that went is forgotten."""
+        """Yield the events so far, in order; events of a directory that was removed are left out."""
         while True:
             try:
                 data = os.read(self._fd, _BUFFER_BYTES)

@@ -1,6 +1,6 @@
-"""System calls that Python 3.11 has no function for: namespaces, mounts, prctl, inotify.
+"""System calls for which Python 3.11 has no function: namespaces, mounts, prctl, inotify.
 
-Only the bare calls: what they are used for stands in `namespaces`, `mounts` and `inotify`.
+This module has only the calls; `namespaces`, `mounts` and `inotify` use them.
 """
 
 import ctypes
@@ -37,41 +37,41 @@ def _check(result: int, operation: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Put the calling thread into namespaces of its own."""
+    """Move the calling thread into new namespaces."""
     _check(_LIBC.unshare(flags), f"unshare({flags:#x})")
 
 
 def setns(namespace_fd: int, kind: int) -> None:
-    """Put the calling thread into a namespace; the descriptor stays the caller's."""
+    """Move the calling thread into an existing namespace; the caller closes the descriptor."""
     _check(_LIBC.setns(namespace_fd, kind), "setns")
 
 
 def mount(source: str, target: str, *, fstype: str = "", flags: int = 0, data: str = "") -> None:
-    """Attach a file system at `target`, or a directory (MS_BIND)."""
+    """Mount a file system at `target`, or a directory (MS_BIND)."""
     arguments = (source.encode(), target.encode(), fstype.encode() or None, ctypes.c_ulong(flags), data.encode())
     _check(_LIBC.mount(*arguments), f"mount {source or fstype} on {target}")
 
 
 def unmount(target: str) -> None:
-    """Detach a mount; whoever still uses it keeps it until they are done."""
+    """Detach a mount; a process that still uses the mount keeps it until it is done."""
     _check(_LIBC.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
 def die_with_parent(signal: int) -> None:
-    """Have the kernel send `signal` to this process when the thread that made it ends."""
+    """Make the kernel send `signal` to this process when the parent's thread that made this process ends."""
     _check(_LIBC.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below this one whose own parent ends, as process 1 is of all others."""
+    """Become the parent of each descendant whose own parent ends, as process 1 does for all other processes."""
     _check(_LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def inotify_init(flags: int) -> int:
-    """Return a new inotify descriptor, the caller's to close."""
+    """Return a new inotify descriptor; the caller closes it."""
     return _check(_LIBC.inotify_init1(flags), "inotify_init1")
 
 
 def inotify_add_watch(inotify_fd: int, path: str, mask: int) -> int:
-    """Watch a path; returns the watch descriptor."""
+    """Watch a path and return the watch descriptor."""
     return _check(_LIBC.inotify_add_watch(inotify_fd, path.encode(), mask), f"inotify_add_watch {path}")

@@ -1,6 +1,6 @@
-"""Empty folders at real paths, in a private mount namespace: the disk below them is never touched.
+"""Empty folders mounted at real paths in a private mount namespace, so that the disk below them is never written.
 
-What a folder is filled with belongs elsewhere; so does the making of the namespace itself.
+`namespaces` makes the mount namespace; other modules fill the folders.
 """
 
 import os
@@ -14,16 +14,16 @@ _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stde
 
 
 def mount_empty(path: Path, mode: int = 0o755) -> None:
-    """Make `path` an empty folder of a tmpfs, also where its parents do not exist."""
+    """Make `path` an empty folder of a tmpfs, even if its parents do not exist."""
     if not path.is_dir():
         _cover_nearest_parent(path)
         path.mkdir(parents=True)
-    # Each by a name of its own: kubelet's cadvisor takes file systems of one name for one.
+    # Each tmpfs has another name: kubelet's cadvisor counts file systems of the same name as one.
     libc.mount(str(path), str(path), fstype="tmpfs", flags=libc.MS_NOSUID, data=f"mode={mode:o}")
 
 
 def _cover_nearest_parent(path: Path) -> None:
-    """Put a tmpfs on the nearest existing parent of `path`, with all that the parent contained bound back into it."""
+    """Mount a tmpfs on the nearest existing parent of `path`, and bind the parent's entries back into the tmpfs."""
     parent = next(parent for parent in path.parents if parent.is_dir())
     below_fd = os.open(parent, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -37,7 +37,7 @@ def _cover_nearest_parent(path: Path) -> None:
 
 
 def bind_back(source: Path, target: Path) -> None:
-    """Show `source` at `target`, which must not exist: a symbolic link is copied, anything else is bind-mounted."""
+    """Make `source` visible at `target`, which must not exist: copy a symbolic link, bind-mount anything else."""
     if source.is_symlink():
         target.symlink_to(source.readlink())
         return
@@ -49,7 +49,7 @@ def bind_back(source: Path, target: Path) -> None:
 
 
 def mount_dev() -> None:
-    """Make /dev a tmpfs with the devices a plain program needs, `net/tun`, and an empty `infiniband`."""
+    """Make /dev a tmpfs with the devices that an ordinary program needs, `net/tun`, and an empty folder `infiniband`."""
     real_fd = os.open("/dev", os.O_PATH | os.O_DIRECTORY)
     try:
         mount_empty(Path("/dev"))

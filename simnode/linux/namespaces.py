@@ -1,6 +1,6 @@
-"""The node's own mount, network and process namespaces, and the process 1 that ends with all below it.
+"""The mount, network and process namespaces of a simulated node, and its process 1, whose end kills all its processes.
 
-What is put at the paths made here belongs to `node`; pods' network namespaces belong to `netns`.
+`host_files` and `node` fill the folders that are made here; `netns` makes the network namespaces of pods.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import NoReturn
 from simnode.linux import libc, mounts, netns
 from simnode.linux.cgroups import Cgroups
 
-# Every folder that a node writes to: private to the simulated node, empty at its start.
+# Each folder that a node writes to: private to the simulated node, and empty at its start.
 PRIVATE_FOLDERS = (
     Path("/run"),
     Path("/sys"),
@@ -25,32 +25,32 @@ PRIVATE_FOLDERS = (
     Path("/opt/cni/bin"),
 )
 MARK = Path("/run/simnode")
-_SI_KERNEL = 0x80  # include/uapi/asm-generic/siginfo.h; the terminal sent it, and to the command as well
+_SI_KERNEL = 0x80  # include/uapi/asm-generic/siginfo.h; the terminal sent the signal, and the command got it, too
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_REFUSED = 125  # as env(1), timeout(1) and docker(1): the command was not run
+_REFUSED = 125  # the command was not run; env(1), timeout(1) and docker(1) have the same status
 
 
 class NamespacesRefused(RuntimeError):
-    """The kernel does not let us make namespaces; the message says what to do."""
+    """The kernel refuses new namespaces; the message says what to do."""
 
 
 def inside() -> bool:
-    """Return whether this process is in a simulated node's namespaces, where its real paths may be written."""
+    """Return whether this process is in the namespaces of a simulated node, where it may write to the real paths."""
     return MARK.is_dir()
 
 
 def run(command: Sequence[str], *, cgroups: bool = False) -> int:
     """Run a command in new namespaces and return its exit status (128 + N for signal N).
 
-    Everything the command left running is killed when it ends, and when this process ends.
+    All processes that the command left running are killed when the command ends, and when this process ends.
 
     Args:
-        command: with its arguments.
-        cgroups: give the node control groups of its own and, at /sys, the kernel's own view of it, as a real kubelet
-            and a real runtime need; the simulated tree then has its place elsewhere. Needs root.
+        command: the program and its arguments.
+        cgroups: give the node separate control groups and mount the kernel's sysfs at /sys, as a real kubelet and a real
+            container runtime need. The simulated tree must then be elsewhere. Needs root.
 
     Raises:
-        NamespacesRefused: neither this user nor a user namespace of ours may do it.
+        NamespacesRefused: the kernel refuses namespaces both to this user and in a new user namespace.
     """
     if not cgroups:
         return _run(command, None)
@@ -62,13 +62,13 @@ def _own_cgroups() -> Cgroups:
     try:
         return Cgroups(f"simnode-{os.getpid()}")
     except OSError as error:
-        raise NamespacesRefused(f"the kernel refuses a control group ({error}): run as root") from error
+        raise NamespacesRefused(f"cannot make a control group, the kernel refuses it ({error}): run as root") from error
 
 
 def _run(command: Sequence[str], cgroups: Cgroups | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, (*_FORWARDED, signal.SIGCHLD))
     _unshare()
-    alive_read, alive_write = os.pipe()  # the write end is held by this process alone: end of file means it is gone
+    alive_read, alive_write = os.pipe()  # only this process has the write end: end of file means that it has ended
     init = os.fork()
     if init == 0:
         os.close(alive_write)
@@ -95,7 +95,7 @@ def _unshare() -> None:
 
 
 def _unshare_as_user(own: int) -> None:
-    """Become root of a new user namespace first, and say so."""
+    """Make the namespaces in a new user namespace, in which this user is root, and report that on stderr."""
     uid, gid = os.geteuid(), os.getegid()
     sys.stderr.write("simnode: not root, so the node runs in a user namespace\n")
     libc.unshare(libc.CLONE_NEWUSER | own)
@@ -105,7 +105,7 @@ def _unshare_as_user(own: int) -> None:
 
 
 def _run_init(alive_fd: int, command: Sequence[str], cgroups: Cgroups | None) -> NoReturn:
-    """Be process 1 of the node: prepare it, run the command, reap, and end with the command's status."""
+    """Run as process 1 of the node: prepare the node, run the command, reap, and exit with the command's status."""
     status = _REFUSED
     try:
         libc.die_with_parent(signal.SIGKILL)
@@ -148,7 +148,7 @@ def _prepare(cgroups: Cgroups | None) -> None:
 
 def _exec(command: Sequence[str]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else the stand-in kubelet reports every plugin's end on stderr
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or gRPC reports the end of each device plugin on stderr
     try:
         os.execvp(command[0], list(command))
     except OSError as error:
@@ -157,7 +157,7 @@ def _exec(command: Sequence[str]) -> NoReturn:
 
 
 def _wait(child: int) -> int:
-    """Reap everything until `child` ends, passing signals on to it; they must be blocked."""
+    """Reap all children until `child` ends and return its status; forward signals to it, which must be blocked."""
     while True:
         arrived = signal.sigwaitinfo((*_FORWARDED, signal.SIGCHLD))
         if arrived.si_signo != signal.SIGCHLD:

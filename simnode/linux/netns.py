@@ -1,6 +1,6 @@
-"""Network namespaces: make a named one, look into one, set a link up in the current one.
+"""Named network namespaces: create, remove, and call a function inside one; and set a link up in the current namespace.
 
-A thread enters a namespace only to end there: no other code ever runs in the wrong one.
+A new thread enters the namespace and ends there, so that no other code runs in a wrong namespace.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 
 def inode(path: str | Path = "/proc/thread-self/ns/net") -> int:
-    """Return the inode that names a network namespace; by default the calling thread's."""
+    """Return the inode number that identifies a network namespace; by default the calling thread's."""
     return os.stat(path).st_ino
 
 
 def set_up(name: str) -> None:
-    """Set a link of the current network namespace up."""
+    """Set a link up in the current network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack(_IFREQ_FLAGS, name.encode(), 0)
         _, flags = struct.unpack(_IFREQ_FLAGS, fcntl.ioctl(control, _SIOCGIFFLAGS, request))
@@ -38,7 +38,7 @@ def set_up(name: str) -> None:
 
 
 def create(path: Path) -> None:
-    """Make a network namespace with `lo` up, kept alive by a mount at `path`, as a container runtime does."""
+    """Create a network namespace with `lo` up and keep it alive by a mount at `path`, as a container runtime does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(exist_ok=False)
 
@@ -51,14 +51,14 @@ def create(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Let a named network namespace go; it dies when nobody else uses it. Gone already is success."""
-    with contextlib.suppress(OSError):  # ENOENT, EINVAL: no mount there
+    """Remove the mount of a network namespace; the namespace dies with its last user. A missing mount is success."""
+    with contextlib.suppress(OSError):  # ENOENT, EINVAL: the path is no mount point
         libc.unmount(str(path))
     path.unlink(missing_ok=True)
 
 
 def run_inside(path: Path, function: Callable[[], _T]) -> _T:
-    """Call a function in a network namespace, in a thread that ends there."""
+    """Call a function in a network namespace, in a thread that ends there, and return its result."""
 
     def enter() -> _T:
         namespace_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -72,14 +72,14 @@ def run_inside(path: Path, function: Callable[[], _T]) -> _T:
 
 
 def in_a_thread(function: Callable[[], _T]) -> _T:
-    """Call a function in a thread of its own, and return or raise what it does."""
+    """Call a function in a new thread; return its result, or raise its exception."""
     results: list[_T] = []
     errors: list[BaseException] = []
 
     def call() -> None:
         try:
             results.append(function())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller below
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             errors.append(error)
 
     thread = threading.Thread(target=call)

@@ -1,4 +1,4 @@
-"""Who must not wait for others: what stands for the kernel, and what holds the interpreter that it needs."""
+"""A higher scheduling priority for threads that simulate the kernel, and for threads that hold the interpreter which those need."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ _NICE = -10
 
 
 def raise_own() -> None:
-    """Have the calling thread run before others where that is allowed; what it starts is as if it had not."""
+    """Raise the priority of the calling thread, if that is permitted; its children have the normal priority."""
     with contextlib.suppress(PermissionError):
-        # For this thread alone: the kernel knows each thread as a process.
+        # The kernel takes a thread id for a process id, so that only this thread changes.
         os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

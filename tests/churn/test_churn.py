@@ -1,12 +1,12 @@
-"""Pods come and go while whatever can die dies; in the end nothing is left over."""
+"""Pods come and go while processes and namespaces are killed; in the end nothing is left over."""
 
 import os
 from pathlib import Path
 
 from simnode.chaos import churn
-from simnode.chaos.tally import rendered
+from simnode.chaos.churn_statistics import rendered
 
-SEED = 20261121  # another one finds other things: scripts/churn takes any
+SEED = 20261121  # another seed is another schedule: scripts/churn accepts any
 OPERATIONS = 10_000
 RAIL_ADDS_PERCENT, KILLS = 40, 200
 
@@ -16,7 +16,7 @@ def test_churn_leaves_nothing() -> None:
 
     summary = churn.run(plugins, SEED, OPERATIONS, at_once=32)
 
-    print("\n" + "\n".join(rendered(summary)))  # noqa: T201 - it is what CI shows
+    print("\n" + "\n".join(rendered(summary)))  # noqa: T201 - CI shows it
     assert summary["left_over_items"] == []
     assert summary["operations"] >= OPERATIONS
     assert summary["rail_adds_ok_percent"] >= RAIL_ADDS_PERCENT

@@ -1,13 +1,12 @@
-"""ADD and DEL: at each state-changing call of daemon, executable and delegates one dies, is stopped, or the call fails."""
+"""ADD and DEL with a fault at each state-changing call of daemon, executable and delegates."""
 
 from contextlib import suppress
 
 import pytest
 
-from simnode.chaos.syscall_supervisor import Point, Watch
+from simnode.chaos.syscall_supervisor import CallWatch, Point
 from simnode.kubernetes.runtime import CniFailed, Sandbox
-from tests.faults.ground import Ground
-from tests.faults.interference import (
+from tests.faults.fault_kinds import (
     DAEMON_KILLED,
     EXECUTABLE_KILLED,
     FAILED,
@@ -15,10 +14,11 @@ from tests.faults.interference import (
     KILLED,
     KILLED_BACK_FIRST,
     STOPPED,
-    How,
+    FaultKind,
 )
+from tests.faults.matrix import Row
 from tests.faults.points import each_point
-from tests.faults.table import Row
+from tests.faults.supervised_node import SupervisedNode
 
 _MATRIX = [
     ("daemon", KILLED),
@@ -36,57 +36,58 @@ _MATRIX = [
 ]
 
 
-# Whether a pod has a rail is nothing to its delegates; without a daemon, the slow lane serves one that has none.
+# Delegates do the same for pods with and without a rail. Without a daemon, the executable itself serves a pod without a rail.
 _ROWS = [
-    (verb, vfs, process, how)
+    (verb, vfs, process, kind)
     for verb in ("ADD", "DEL")
     for vfs in (1, 0)
-    for process, how in _MATRIX
-    if vfs or process != "delegate" or how is DAEMON_KILLED
+    for process, kind in _MATRIX
+    if vfs or process != "delegate" or kind is DAEMON_KILLED
 ]
 
 
 @pytest.mark.parametrize(
-    ("verb", "vfs", "process", "how"),
+    ("verb", "vfs", "process", "kind"),
     _ROWS,
-    ids=[f"{verb}-{vfs}-{process}-{how.words}" for verb, vfs, process, how in _ROWS],
+    ids=[f"{verb}-{vfs}-{process}-{kind.name}" for verb, vfs, process, kind in _ROWS],
 )
-def test_nothing_is_left_whatever_happens_at_a_call(
-    ground: Ground, row: Row, verb: str, vfs: int, process: str, how: How
+def test_request_with_a_fault_at_any_call_leaves_nothing_over(
+    supervised: SupervisedNode, row: Row, verb: str, vfs: int, process: str, kind: FaultKind
 ) -> None:
-    row.operation, row.process, row.fault = f"{verb}, {'rail' if vfs else 'plain'} pod", process, how.words
+    row.operation, row.process, row.fault = f"{verb}, {'rail' if vfs else 'plain'} pod", process, kind.name
 
-    def trial(watch: Watch) -> list[str]:
-        identity = ground.admit(vfs)
-        box = ground.sandbox(identity)
+    def trial(watch: CallWatch) -> list[str]:
+        identity = supervised.admit(vfs)
+        sandbox = supervised.sandbox(identity)
         if verb == "DEL":
-            ground.node.runtime.add(box)
-        failure = ground.watched(watch, verb, box)
-        if how.harmless and failure is not None:
-            return [f"it failed: {failure}"]
-        problems = _aftermath(ground, box, how, watch.hit)
-        if how is FAILED and watch.hit is not None and _is_hidden(watch.hit):
-            ground.pass_time(lambda _: True)
-        return [*problems, *ground.again(identity)]
+            supervised.node.runtime.add(sandbox)
+        failure = supervised.run_watched(watch, verb, sandbox)
+        if kind.harmless and failure is not None:
+            return [f"the request failed: {failure}"]
+        problems = _aftermath(supervised, sandbox, kind, watch.hit)
+        if kind is FAILED and watch.hit is not None and _is_hidden(watch.hit):
+            supervised.age_reservations(lambda _: True)
+        return [*problems, *supervised.run_again(identity)]
 
-    each_point(row, process, how, ground, trial)
+    each_point(row, process, kind, supervised, trial)
 
 
 def _is_hidden(failed: Point) -> bool:
-    """Tell whether nobody hears of a failure: host-local's DEL succeeds also where it could not unlink the address.
+    """Return whether no process reports the failure: host-local's DEL succeeds even if it cannot unlink the address.
 
-    Source: plugins/ipam/host-local/backend/disk/backend.go, ReleaseByID, which returns nil for it. A later sweep finds it.
+    Source: plugins/ipam/host-local/backend/disk/backend.go, ReleaseByID, which returns nil. The daemon collects the
+    address later.
     """
     return failed.process == "delegate host-local" and failed.call.startswith("unlink")
 
 
-def _aftermath(ground: Ground, box: Sandbox, how: How, hit: Point | None) -> list[str]:
-    """Do what runtime and DaemonSet do: DEL, whatever came of the request; the daemon again; DEL until it succeeds."""
-    daemon_died = how.kills_daemon(hit)
-    problems = ground.revive(killed=daemon_died) if how.back_first else []
+def _aftermath(supervised: SupervisedNode, sandbox: Sandbox, kind: FaultKind, hit: Point | None) -> list[str]:
+    """Do what runtime and DaemonSet do after any result of the request: DEL, a new start of the daemon, DEL until it succeeds."""
+    daemon_died = kind.kills_daemon(hit)
+    problems = supervised.restart_dead_daemon(killed=daemon_died) if kind.back_first else []
     with suppress(CniFailed):
-        ground.node.runtime.delete(box)
-    if how.wakes:
-        ground.wake()
-    problems += ground.revive(killed=daemon_died and not how.back_first)
-    return [*problems, *ground.delete(box)]
+        supervised.node.runtime.delete(sandbox)
+    if kind.wakes:
+        supervised.continue_daemon()
+    problems += supervised.restart_dead_daemon(killed=daemon_died and not kind.back_first)
+    return [*problems, *supervised.delete(sandbox)]

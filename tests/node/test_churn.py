@@ -1,4 +1,4 @@
-"""A small churn run; `tests/churn` has the large one."""
+"""A short churn; `tests/churn` has the long one."""
 
 import os
 from pathlib import Path

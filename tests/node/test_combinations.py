@@ -12,7 +12,7 @@ import pytest
 
 from railnet.configuration import Configuration
 from railnet.daemon.conflist_content import compose
-from simnode.judge.snapshot import Snapshot, difference
+from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.kubernetes.runtime import CheckUnsupported, CniFailed
 from simnode.node import Node, Pod
 from tests.node import host_state
@@ -128,7 +128,9 @@ def snapshot_of_all() -> Snapshot:
     """Take a snapshot of links, namespaces, mounts, processes and files after the plugins' lasting changes are removed."""
     host_state.reset()
     roots = [f"--root={folder}" for folder in host_state.FOLDERS]
-    taken = subprocess.run([sys.executable, "-m", "simnode.judge.snapshot", *roots], capture_output=True, check=True)
+    taken = subprocess.run(
+        [sys.executable, "-m", "simnode.judge.machine_snapshot", *roots], capture_output=True, check=True
+    )
     snapshot: Snapshot = json.loads(taken.stdout)
     return snapshot
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode.kubernetes.kubelet import wait_until
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import Node
+from simnode.waiting import wait_until
 from tests.node.primaries import left_over, point_to, primary_of, set_seconds, write_primary, write_stub
 
 GOOD = 'cat >/dev/null; [ $CNI_COMMAND = DEL ] || printf \'{"cniVersion":"0.4.0"}\''

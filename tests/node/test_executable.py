@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cni.host import frames
-from simnode.kubernetes.kubelet import wait_until
 from simnode.kubernetes.runtime import Sandbox
 from simnode.node import Node
+from simnode.waiting import wait_until
 from tests.node.primaries import OURS, PLUGINS, RUN, primary_of, write_stub
 
 EXECUTABLE = PLUGINS / "railnet"

@@ -10,8 +10,8 @@ import pytest
 
 from kernel.netlink.arp import announce
 from kernel.perform import attach
-from simnode.kubernetes.kubelet import wait_until
 from simnode.linux import netns
+from simnode.waiting import wait_until
 from vf.steps import ConfigureLink
 
 NEIGHBOUR, POD = Path("/run/netns/neighbour"), Path("/run/netns/announcer")

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from simnode.kubernetes.kubelet import PodIdentity, wait_until
+from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
+from simnode.waiting import wait_until
 from tests.node.primaries import left_over
 
 CONFIGURATION = Path("/etc/railnet/node.yaml")

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from simnode.chaos.operations import Operations
-from simnode.chaos.tally import Tally
+from simnode.chaos.churn_operations import ChurnOperations
+from simnode.chaos.churn_statistics import ChurnStatistics
 from simnode.kubernetes.kubelet import Allocation, PodIdentity
 from simnode.node import Node
-from tests.simnode.leaks import locked
+from tests.simnode.judge.planted_leaks import locked
 
 
 def test_leak_is_reported_with_the_operations_on_its_sandbox(node: Node) -> None:
     node.remove_pod(node.run_pod("first"))  # this pod makes the bridge
-    tally = Tally(seed=7)
-    operations = Operations(node, tally, quiet_seconds=0)
+    statistics = ChurnStatistics(seed=7)
+    operations = ChurnOperations(node, statistics, quiet_seconds=0)
     before = node.look()
     identity = PodIdentity("leaking", "default", "uid-leaking")
     sandbox = operations.make_sandbox(identity, None)
@@ -26,16 +26,17 @@ def test_leak_is_reported_with_the_operations_on_its_sandbox(node: Node) -> None
         operations.look(before)
 
     # The daemon may have descriptors open meanwhile, which count as left over, too.
-    (reported,) = (one for one in tally.wrong if one.startswith("file left over"))
+    (reported,) = (one for one in statistics.violations if one.startswith("file left over"))
     assert reported.startswith(f"file left over: file {planted}")
-    assert f"ADD without: ok, {sandbox.container_id[:12]}" in reported
+    assert f"ADD without rails: ok, {sandbox.container_id[:12]}" in reported
     assert f"DEL: ok, {sandbox.container_id[:12]}" in reported
     assert f"INFO cni.dispatch: DEL {sandbox.container_id[:12]} of pod default/leaking took" in reported
 
 
 def test_forgotten_sandbox_is_not_judged_before_the_daemon_may_collect_it(node: Node) -> None:
-    tally = Tally(seed=7)
-    operations = Operations(node, tally, quiet_seconds=10)  # a veth disappears a moment after the namespace of its peer
+    statistics = ChurnStatistics(seed=7)
+    # A veth disappears a moment after the namespace of its peer.
+    operations = ChurnOperations(node, statistics, quiet_seconds=10)
     first = operations.make_sandbox(PodIdentity("first", "default", "uid-first"), 20001)
     assert operations.add(first)  # this ADD makes the bridge, and the chains that all port mappings share
     operations.tear_down(first)
@@ -47,12 +48,12 @@ def test_forgotten_sandbox_is_not_judged_before_the_daemon_may_collect_it(node: 
     operations.look(before)
 
     operations.tear_down(forgotten)
-    assert tally.wrong == []
+    assert statistics.violations == []
 
 
 def test_address_without_an_owner_is_not_judged_before_the_daemon_may_collect_it(node: Node) -> None:
-    tally = Tally(seed=7)
-    operations = Operations(node, tally, quiet_seconds=10)
+    statistics = ChurnStatistics(seed=7)
+    operations = ChurnOperations(node, statistics, quiet_seconds=10)
     node.remove_pod(node.run_pod("first"))
     before = node.look()
     planted = Path("/var/lib/cni/networks/cbr0/10.244.3.200")
@@ -61,19 +62,19 @@ def test_address_without_an_owner_is_not_judged_before_the_daemon_may_collect_it
     operations.look(before)
 
     planted.unlink()
-    assert tally.wrong == []
+    assert statistics.violations == []
 
 
 def test_allocate_that_is_refused_for_a_vf_whose_namespace_has_just_died_is_tried_again(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tally = Tally(seed=7)
-    operations = Operations(node, tally)
+    statistics = ChurnStatistics(seed=7)
+    operations = ChurnOperations(node, statistics)
     dying, following = (PodIdentity(name, "default", f"uid-{name}") for name in ("dying", "following"))
     operations.admit(dying, 1)
     sandbox = operations.make_sandbox(dying, None)
     assert operations.add(sandbox)
-    (vf,) = map(str, operations.living(sandbox).vfs)
+    (vf,) = map(str, operations.live_sandbox(sandbox).vfs)
     operations.destroy_namespace(sandbox)
     node.kubelet.remove(dying)
     operations.tear_down(sandbox)
@@ -88,4 +89,4 @@ def test_allocate_that_is_refused_for_a_vf_whose_namespace_has_just_died_is_trie
     operations.admit(following, 1)
 
     node.kubelet.remove(following)
-    assert tally.wrong == []
+    assert statistics.violations == []

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from simnode.kubernetes import cri
-from simnode.kubernetes.kubelet import wait_until
 from simnode.linux import netns
 from simnode.node import Node, Pod
+from simnode.waiting import wait_until
 from tests.node.primaries import OURS, PLUGINS, RUN, node_links, write_primary, write_stub
 from tests.node.test_cni_1_1 import invoke, listed
 from tests.node.test_flannel import FAILS_ONCE

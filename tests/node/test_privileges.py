@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from simnode.host_files import CONFIGURATION
-from simnode.kubernetes.kubelet import wait_until
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node
+from simnode.waiting import wait_until
 
 MANIFEST = Path(__file__).resolve().parents[2] / "daemonset/daemonset.yaml"
 _POD = yaml.safe_load(MANIFEST.read_text())["spec"]["template"]["spec"]

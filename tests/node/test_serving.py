@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from simnode.kubernetes import cni_config
+from simnode.kubernetes.cni_load_generator import Executed, at_once, execute
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import Sandbox
 from simnode.node import RESOURCE, Node
-from simnode.plugin_load import Executed, at_once, execute
 from tests.node.primaries import OURS, PLUGINS, primary_of, write_stub
 
 PID, CALLS = Path("/run/stub-pid"), Path("/run/stub-calls")

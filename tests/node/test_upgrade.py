@@ -21,11 +21,12 @@ import pytest
 from simnode.daemon_process import Daemon
 from simnode.hardware.hardware_model import SimulatedPf
 from simnode.host_files import CONFIGURATION
-from simnode.judge.facts import Facts
 from simnode.judge.invariants import violations
-from simnode.kubernetes.kubelet import PodIdentity, wait_until
+from simnode.judge.node_state import NodeState
+from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
+from simnode.waiting import wait_until
 from tests.node.primaries import PLUGINS, RUN
 from tests.node.versions import CHECKOUT, Version, extract_old
 from vf.address import PciAddress
@@ -69,7 +70,7 @@ class Change:
     node: Node
     first: Version
     second: Version
-    at_rest: Facts
+    at_rest: NodeState
     conflist: bytes
 
     def start_second(self) -> None:
@@ -81,7 +82,7 @@ class Change:
         found: list[str] = []
 
         def nothing_is_left() -> bool:
-            found[:] = map(str, violations(self.at_rest, self.node.look(), [pod.living for pod in pods]))
+            found[:] = map(str, violations(self.at_rest, self.node.look(), [pod.live_sandbox for pod in pods]))
             return not found
 
         try:

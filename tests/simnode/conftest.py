@@ -12,7 +12,10 @@ from simnode.linux import namespaces, netns
 @pytest.fixture(autouse=True, scope="session")
 def _inside_a_simulated_node():
     if not namespaces.inside():
-        pytest.exit("run these by: python -m simnode exec -- pytest tests/simnode", returncode=4)
+        pytest.exit(
+            "these tests write to /sys and /run of a simulated node: run `python -m simnode exec -- pytest tests/simnode`",
+            returncode=4,
+        )
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def hca(fabric):
 
 @pytest.fixture
 def pod_netns():
-    """Make network namespaces; what is left of them goes at the end."""
+    """Make network namespaces; those that are left are removed at the end."""
     made = []
 
     def make(name):

@@ -1,4 +1,4 @@
-"""Two nodes: what joins them, what keeps them apart, and what happens when one fails."""
+"""A cluster of two nodes: their connections, their separation, and a failing function on one node."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from simnode.cluster import Cluster
 from simnode.node import Node
-from simnode.remote import RemoteFailed
-from tests.simnode.machines import MACHINES
+from simnode.remote_node import RemoteFailed
+from tests.simnode.two_machines import MACHINES
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +17,14 @@ def cluster():
         yield cluster
 
 
-# What runs on a node is a function of a module that the node can import by name.
+# A function that runs on a node must be in a module that the node's process can import by name.
 def address_of_pod(node, name):
     pod = node.run_pod(name)
     return pod, pod.result.decode().split('"address": "')[1].split("/")[0]
 
 
 def attach_by_hand(node, rail, host):
-    """Put a PF's netdev into a pod: 10.56.<rail>.<host>."""
+    """Move a PF's netdev into a pod, with the address 10.56.<rail>.<host>."""
     pod = node.run_pod(f"rail-{rail}")
     pf = sorted(Path("/sys/bus/pci/devices").iterdir())[rail]
     (netdev,) = (pf / "net").iterdir()
@@ -65,7 +65,7 @@ def test_pods_of_two_nodes_reach_each_other_over_eth0(cluster):
 
 
 @pytest.mark.parametrize("rail", [0, 1])
-def test_rail_carries_packets_from_node_to_node_and_the_other_rail_carries_none(cluster, rail):
+def test_rail_carries_packets_between_nodes_and_the_other_rail_carries_none(cluster, rail):
     one, other = (node.call(attach_by_hand, rail, host) for host, node in enumerate(cluster.nodes, 1))
     before = [fabric.counters.bytes for fabric in cluster.fabrics]
     reached = cluster.nodes[0].call(Node.ping, one, f"10.56.{rail}.2", "net1")
@@ -78,7 +78,7 @@ def test_rail_carries_packets_from_node_to_node_and_the_other_rail_carries_none(
     assert carried[1 - rail] == 0
 
 
-def test_netdev_of_one_rail_does_not_reach_one_of_the_other(cluster):
+def test_netdev_of_one_rail_does_not_reach_a_netdev_of_the_other_rail(cluster):
     one = cluster.nodes[0].call(attach_by_hand, 0, 1)
     other = cluster.nodes[1].call(attach_by_hand, 1, 2)
     reached = cluster.nodes[0].call(Node.ping, one, "10.56.1.2", "net1")
@@ -88,7 +88,7 @@ def test_netdev_of_one_rail_does_not_reach_one_of_the_other(cluster):
     assert not reached
 
 
-def test_each_node_has_processes_and_files_of_its_own(cluster):
+def test_each_node_has_separate_processes_and_files(cluster):
     (_, pid, first), (_, other_pid, second) = cluster.everywhere(own_files)
 
     assert "FLANNEL_SUBNET=10.244.3.1/24" in first
@@ -97,7 +97,7 @@ def test_each_node_has_processes_and_files_of_its_own(cluster):
     assert pid == other_pid == 2
 
 
-def test_failure_on_a_node_is_told_with_its_traceback_and_the_node_goes_on(cluster):
+def test_call_raises_the_traceback_of_a_failing_function_and_the_node_goes_on(cluster):
     with pytest.raises(RemoteFailed, match=r"(?s)on node-b: Traceback.*LookupError: planted"):
         cluster.nodes[1].call(fail)
 

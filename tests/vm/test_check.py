@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from simnode.kubernetes.kubelet import wait_until
 from simnode.kubernetes.runtime import CniFailed
+from simnode.waiting import wait_until
 from tests.vm.guest import Guest
 
 OURS, PRIMARY = (Path(f"/etc/cni/net.d/{name}.conflist") for name in ("00-railnet", "10-flannel"))

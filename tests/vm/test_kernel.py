@@ -16,9 +16,9 @@ from kernel.netlink import pf_links, vf_links
 from kernel.netlink.links import Link, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
-from simnode.kubernetes.kubelet import wait_until
 from simnode.linux import netns
 from simnode.ping import ping
+from simnode.waiting import wait_until
 from tests.vm.guest import PFS, Guest, answers, netdevs, vfs
 from vf.address import PciAddress
 from vf.guid import Guid

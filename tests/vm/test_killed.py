@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode.chaos.syscall_supervisor import THREAD, Interference, Point, Supervisor, Watch
+from simnode.chaos.syscall_supervisor import THREAD, CallWatch, Interference, Point, Supervisor
 from simnode.kubernetes.runtime import CniFailed
-from tests.faults.interference import FAILED, KILLED, How
+from tests.faults.fault_kinds import FAILED, KILLED, FaultKind
 from tests.vm import killed
 from tests.vm.guest import Guest, Pod, left_over, netdevs
 
@@ -38,9 +38,9 @@ def supervisor(provisioned: Guest) -> Iterator[Supervisor]:
 _TRIED = (("ADD", 1, KILLED), ("DEL", 1, KILLED), ("ADD", 2, FAILED), ("DEL", 1, FAILED))  # a death costs a start
 
 
-@pytest.mark.parametrize(("verb", "vfs", "how"), _TRIED, ids=[f"{verb}-{vfs}-{how.words}" for verb, vfs, how in _TRIED])
+@pytest.mark.parametrize(("verb", "vfs", "how"), _TRIED, ids=[f"{verb}-{vfs}-{how.name}" for verb, vfs, how in _TRIED])
 def test_nothing_is_left_whatever_call_is_not_made(
-    guest: Guest, supervisor: Supervisor, verb: str, vfs: int, how: How
+    guest: Guest, supervisor: Supervisor, verb: str, vfs: int, how: FaultKind
 ) -> None:
     before = netdevs()
     # The least of some runs: in one the daemon may look at the node, by its timer or a uevent of before.
@@ -60,10 +60,10 @@ def test_nothing_is_left_whatever_call_is_not_made(
     assert len(outcomes) >= expected - _VARIES
     assert [call for call in _CALLS if not any(f"'s {call} " in point for point in outcomes)] == []
     assert {point: left for point, left in outcomes.items() if left} == {}
-    sys.stdout.write(f"{verb} of {vfs} VFs, {how.words}: {len(outcomes)} points, all recovered, zero left over\n")
+    sys.stdout.write(f"{verb} of {vfs} VFs, {how.name}: {len(outcomes)} points, all recovered, zero left over\n")
 
 
-def run(guest: Guest, supervisor: Supervisor, how: How, watch: Watch, verb: str, vfs: int) -> Watch:
+def run(guest: Guest, supervisor: Supervisor, how: FaultKind, watch: CallWatch, verb: str, vfs: int) -> CallWatch:
     """Run a pod's ADD and DEL, one of them watched; a daemon that is dead is there again before the runtime's DEL."""
     pod = guest.admit("train", vfs) if verb == "ADD" else guest.run("train", vfs)
     call = guest.runtime.add if verb == "ADD" else guest.runtime.delete
@@ -83,9 +83,9 @@ def end(guest: Guest, pod: Pod) -> None:
     guest.remove(pod)
 
 
-def watching(number: int = 0, interfere: Interference | None = None) -> Watch:
+def watching(number: int = 0, interfere: Interference | None = None) -> CallWatch:
     """Watch the daemon's calls that change the node, and interfere with one."""
-    return Watch("daemon", number, interfere, changes_the_node)
+    return CallWatch("daemon", number, interfere, changes_the_node)
 
 
 def changes_the_node(point: Point) -> bool:

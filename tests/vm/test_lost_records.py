@@ -3,8 +3,8 @@
 import os
 import subprocess
 
-from simnode.kubernetes.kubelet import wait_until
 from simnode.linux import netns
+from simnode.waiting import wait_until
 from tests.vm.guest import JOURNAL, Guest, Pod, left_over, netdevs
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kernel.netlink import pf_links
 from kernel.sysfs import Sysfs
-from simnode.kubernetes.kubelet import wait_until
+from simnode.waiting import wait_until
 from tests.vm.guest import PFS, VFS, Cables, Guest, carrier
 
 _TIMER_SECONDS = 10.0

@@ -2,8 +2,8 @@
 
 import time
 
-from simnode.kubernetes.kubelet import wait_until
 from simnode.ping import ping
+from simnode.waiting import wait_until
 from tests.vm.guest import JOURNAL, Guest, answers, left_over, mac_of, netdevs
 
 STALE = "02:00:00:00:00:99"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel.netlink import rdma
-from simnode.kubernetes.kubelet import wait_until
+from simnode.waiting import wait_until
 from tests.vm.guest import Guest, vfs
 from vf.guid import Guid
 from vf.inventory import DeviceNode

@@ -7,7 +7,7 @@ from simnode.kubernetes import cni_config
 from simnode.kubernetes.runtime import CniFailed, Runtime
 from simnode.linux import netns
 
-# Appends its command, environment and stdin to a log, then does what `answer` in its configuration says.
+# Appends its command, environment and stdin to a log, then prints `answer` of its configuration.
 STUB = """#!/usr/bin/python3
 import json, os, sys
 document = json.load(sys.stdin)
@@ -58,7 +58,7 @@ def test_add_returns_the_last_plugins_bytes(stub):
     stub.runtime.tear_down(sandbox)
 
 
-def test_add_chains_results_and_gives_only_declared_capabilities(stub):
+def test_add_passes_results_on_and_only_declared_capabilities(stub):
     stub.configure()
     sandbox = stub.sandbox()
     stub.runtime.set_up(sandbox)
@@ -72,7 +72,7 @@ def test_add_chains_results_and_gives_only_declared_capabilities(stub):
     assert two["runtimeConfig"] == {"portMappings": [{"hostPort": 80}]}
 
 
-def test_environment_is_containerds(stub):
+def test_plugin_gets_the_environment_of_containerd(stub):
     stub.configure()
     sandbox = stub.sandbox()
     stub.runtime.set_up(sandbox)
@@ -88,7 +88,7 @@ def test_environment_is_containerds(stub):
 
 
 @pytest.mark.parametrize(("version", "cached"), [("0.3.1", None), ("0.4.0", json.loads(ANSWER))])
-def test_delete_runs_in_reverse_with_the_cached_result_where_the_version_has_it(stub, version, cached):
+def test_delete_runs_in_reverse_order_with_the_cached_result_if_the_version_has_it(stub, version, cached):
     stub.configure(version)
     sandbox = stub.sandbox()
     stub.runtime.set_up(sandbox)
@@ -100,7 +100,7 @@ def test_delete_runs_in_reverse_with_the_cached_result_where_the_version_has_it(
     assert not sandbox.netns.exists()
 
 
-def test_failed_add_is_undone_by_delete_and_reports_the_plugins_error(stub):
+def test_set_up_runs_delete_after_a_failed_add_and_raises_the_plugins_error(stub):
     stub.configure(fail={"code": 11, "msg": "try again", "details": "later"})
     sandbox = stub.sandbox()
 
@@ -112,7 +112,7 @@ def test_failed_add_is_undone_by_delete_and_reports_the_plugins_error(stub):
     assert not sandbox.netns.exists()
 
 
-def test_gc_deletes_what_has_no_sandbox_any_more_with_what_was_remembered_of_it(stub):
+def test_gc_deletes_a_cached_attachment_without_a_sandbox_with_its_cached_arguments(stub):
     stub.configure()
     sandbox = stub.sandbox()
     stub.runtime.add(sandbox)
@@ -132,7 +132,7 @@ def test_gc_deletes_what_has_no_sandbox_any_more_with_what_was_remembered_of_it(
     assert [env["CNI_COMMAND"] for _, env, _ in stub.runs()[3:]] == ["DEL", "GC", "GC"]
 
 
-def test_result_that_an_add_is_just_writing_is_no_result_yet_for_del_and_gc(stub):
+def test_del_and_gc_ignore_a_result_that_add_has_not_yet_written_completely(stub):
     stub.configure()
     sandbox = stub.sandbox()
     stub.runtime.add(sandbox)
@@ -146,7 +146,7 @@ def test_result_that_an_add_is_just_writing_is_no_result_yet_for_del_and_gc(stub
     assert "prevResult" not in stub.runs()[-1][2]
 
 
-def test_environment_and_stdin_can_be_a_tests_own(stub):
+def test_invoke_passes_any_environment_and_stdin(stub):
     stub.configure()
     done = stub.runtime.invoke("ADD", "one", {"CNI_COMMAND": "ADD"}, b"no JSON")
 
@@ -155,7 +155,7 @@ def test_environment_and_stdin_can_be_a_tests_own(stub):
     assert done.milliseconds > 0
 
 
-def test_first_valid_configuration_counts(tmp_path):
+def test_find_returns_the_first_valid_configuration(tmp_path):
     (tmp_path / "00-broken.conflist").write_text("{")
     (tmp_path / "05-empty.conflist").write_text('{"name":"n","cniVersion":"1.0.0","plugins":[]}')
     (tmp_path / "10-a.conf").write_text('{"name":"a","cniVersion":"1.0.0","type":"bridge"}')
@@ -164,7 +164,7 @@ def test_first_valid_configuration_counts(tmp_path):
     assert cni_config.find(tmp_path).name == "a"
 
 
-def test_folder_without_configuration_is_said_so(tmp_path):
+def test_find_fails_in_a_folder_without_configuration(tmp_path):
     with pytest.raises(cni_config.NoNetwork, match="no network config found"):
         cni_config.find(tmp_path)
 

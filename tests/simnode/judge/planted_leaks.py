@@ -1,4 +1,4 @@
-"""A node with pods at rest, and leaks to plant on it: by name, the kinds of violation that each is, and how it is planted."""
+"""A node with pods at rest, and leaks to plant on it: for each leak, the kinds of violation, and how it is planted and removed."""
 
 import fcntl
 import os
@@ -9,23 +9,24 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from simnode.judge.invariants import Living, Violation, of_sandboxes, violations
+from simnode.judge.invariants import LiveSandbox, Violation, of_sandboxes, violations
 from simnode.linux import libc, netns
 from simnode.node import Node, Pod
+from simnode.waiting import wait_until
 from vf.address import PciAddress
 from vf.record import Record, decode, encode
 
 JOURNAL, RESULTS = Path("/run/railnet/journal"), Path("/var/lib/cni/results")
 CBR0 = Path("/var/lib/cni/networks/cbr0")
-FREE, FREE_VF = "ibs5v6", PciAddress.parse("0000:03:00.7")  # two of eight VFs are in pods: the first ones
+FREE, FREE_VF = "ibs5v6", PciAddress.parse("0000:03:00.7")  # two of eight VFs are in pods, the first two
 FREE_GUID = Path("/sys/bus/pci/devices/0000:03:00.0/sriov/6/node")
 PORT = {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
 DEAD, PLANTED = "0" * 64, Path("/run/netns/planted")
 Planted = AbstractContextManager[object]
 
 
-class Ground:
-    """A node with a plain pod and two pods with a rail, and what it was like before them."""
+class JudgedNode:
+    """A node with a plain pod and two pods with a rail, and the state of the node before these pods."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -33,9 +34,9 @@ class Ground:
         self.before = node.look()
         self.plain = node.run_pod("plain", capability_args=PORT)
         self.one, self.two = node.run_pod("one", vfs=1), node.run_pod("two", vfs=1)
-        self.living = [pod.living for pod in (self.plain, self.one, self.two)]
+        self.living = [pod.live_sandbox for pod in (self.plain, self.one, self.two)]
 
-    def judge(self, living: Collection[Living] | None = None) -> list[Violation]:
+    def judge(self, living: Collection[LiveSandbox] | None = None) -> list[Violation]:
         return violations(self.before, self.node.look(), self.living if living is None else living)
 
     def judge_resting(self) -> list[Violation]:
@@ -43,22 +44,22 @@ class Ground:
 
 
 @contextmanager
-def done(plant: Callable[[], object], uproot: Callable[[], object]) -> Iterator[None]:
+def planted_by(plant: Callable[[], object], remove: Callable[[], object]) -> Iterator[None]:
     plant()
     try:
         yield
     finally:
-        uproot()
+        remove()
 
 
-def commands(plant: str, uproot: str, inside: Pod | None = None) -> Planted:
+def commands(plant: str, remove: str, inside: Pod | None = None) -> Planted:
     enter = [] if inside is None else ["nsenter", f"--net={inside.netns}"]
     run = partial(subprocess.run, check=True)
-    return done(lambda: run([*enter, *plant.split()]), lambda: run([*enter, *uproot.split()]))
+    return planted_by(lambda: run([*enter, *plant.split()]), lambda: run([*enter, *remove.split()]))
 
 
 def written(path: Path, content: bytes = b"") -> Planted:
-    """Have a file with this content, in a folder that may be new, whether or not the file was there."""
+    """Write a file, also in a missing folder; restore the file and the folder at the end."""
     was = path.read_bytes() if path.exists() else None
     new = [folder for folder in (path.parent,) if not folder.exists()]
 
@@ -66,17 +67,17 @@ def written(path: Path, content: bytes = b"") -> Planted:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
 
-    def uproot() -> None:
+    def remove() -> None:
         path.unlink() if was is None else path.write_bytes(was)
         for folder in new:
             folder.rmdir()
 
-    return done(plant, uproot)
+    return planted_by(plant, remove)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Have a lock that somebody holds: one that nobody holds is removed whenever the daemon looks at its node."""
+    """Hold a lock file, because the daemon removes a lock file that no process holds."""
     with path.open("x") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -85,7 +86,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def absent(path: Path) -> Planted:
     was = path.read_bytes()
-    return done(path.unlink, lambda: path.write_bytes(was))
+    return planted_by(path.unlink, lambda: path.write_bytes(was))
 
 
 def record(pod: Pod) -> Record:
@@ -97,7 +98,7 @@ def path_of(pod: Pod) -> Path:
 
 
 def recorded_of_dead(of: Record, **changed: object) -> Planted:
-    """Have a record of a sandbox that is dead, whose one rail is another's but for what is changed."""
+    """Write a record of a dead sandbox; its one rail is that of `of`, with the changes."""
     rail = replace(of.attachments[0], **{"vf": FREE_VF, "addresses": (), **changed})
     return written(JOURNAL / f"{DEAD}@eth0.json", encode(replace(of, container_id=DEAD, attachments=(rail,))))
 
@@ -121,7 +122,7 @@ def running(*command: str) -> Iterator[None]:
 
 @contextmanager
 def namespace_without_name() -> Iterator[None]:
-    """Keep a network namespace by a descriptor alone."""
+    """Keep a network namespace alive by a descriptor only."""
     netns.create(PLANTED)
     fd = os.open(PLANTED, os.O_RDONLY)
     netns.remove(PLANTED)
@@ -144,7 +145,7 @@ def unbound(node: Node) -> Iterator[None]:
     (drivers / "bind").write_text(f"{FREE_VF}\n")
 
 
-LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
+LEAKS: dict[str, tuple[set[str], Callable[[JudgedNode], Planted]]] = {
     "a VF in two records": (
         {"VF owned twice", "record left over"},
         lambda g: recorded_of_dead(record(g.one), vf=record(g.one).attachments[0].vf),
@@ -217,12 +218,12 @@ LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
     ),
     "a named network namespace": (
         {"network namespace left over", "file left over", "mount left over"},
-        lambda g: done(lambda: netns.create(PLANTED), lambda: netns.remove(PLANTED)),
+        lambda g: planted_by(lambda: netns.create(PLANTED), lambda: netns.remove(PLANTED)),
     ),
     "a network namespace of a descriptor": ({"network namespace left over"}, lambda g: namespace_without_name()),
     "a network namespace of a process": (
         {"network namespace left over", "process left over"},
-        lambda g: done_when_inside(running("unshare", "--net", "sleep", "60")),
+        lambda g: in_new_namespace(running("unshare", "--net", "sleep", "60")),
     ),
     "a mount": ({"mount left over"}, lambda g: mounted()),
     "a process": ({"process left over"}, lambda g: running("sleep", "60")),
@@ -251,7 +252,7 @@ LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
     ),
     "a free VF in a pod": (
         {"VF misplaced", "link left over"},
-        lambda g: done(
+        lambda g: planted_by(
             lambda: subprocess.run(["ip", "link", "set", FREE, "netns", g.plain.netns], check=True),
             lambda: subprocess.run(
                 ["nsenter", f"--net={g.plain.netns}", "ip", "link", "set", FREE, "netns", "1"], check=True
@@ -259,7 +260,7 @@ LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
         ),
     ),
     "a free VF without a driver": (
-        {"driver wrong", "VF misplaced", "GUID wrong", "file missing"},  # its devices are gone
+        {"driver wrong", "VF misplaced", "GUID wrong", "file missing"},  # its netdev and devices are gone
         lambda g: unbound(g.node),
     ),
     "a GUID that its PF was told": ({"GUID wrong"}, lambda g: written(FREE_GUID, b"00:11:22:33:44:55:66:77\n")),
@@ -280,12 +281,15 @@ LEAKS: dict[str, tuple[set[str], Callable[[Ground], Planted]]] = {
 
 
 @contextmanager
-def done_when_inside(namespace: Planted) -> Iterator[None]:
-    """Wait until unshare(1) has made its namespace and become what it runs."""
+def in_new_namespace(namespace: Planted) -> Iterator[None]:
+    """Wait until unshare(1) has made its namespace and executed its command."""
     with namespace:
         own = netns.inode()
-        while not any(_netns_of(process) not in (None, own) for process in Path("/proc").glob("[0-9]*")):
-            pass
+        wait_until(
+            lambda: any(_netns_of(process) not in (None, own) for process in Path("/proc").glob("[0-9]*")),
+            10,
+            "the new network namespace",
+        )
         yield
 
 

@@ -1,4 +1,4 @@
-"""The demo's table, as people see it."""
+"""The table that the demo prints."""
 
 from simnode.demo.scenario import Findings
 from simnode.demo.table import rendered
@@ -27,7 +27,7 @@ def findings(**changes):
     return Findings(**(whole | changes))
 
 
-def test_pod_with_two_rails_has_two_lines_and_a_node_is_named_once():
+def test_pod_with_two_rails_has_two_lines_and_a_node_name_is_printed_once():
     assert list(rendered(findings())) == [
         "",
         "  node    pod      eth0        net   address         VF            GUID    rail  ADD ms",
@@ -45,7 +45,7 @@ def test_pod_with_two_rails_has_two_lines_and_a_node_is_named_once():
     ]
 
 
-def test_what_did_not_hold_is_marked_and_what_is_left_over_is_listed():
+def test_table_marks_failed_checks_and_lists_what_is_left_over():
     lines = list(
         rendered(findings(checks=[{"what": "it is so", "ok": False}], left_over=1, left_over_items=["a link"]))
     )
@@ -54,7 +54,7 @@ def test_what_did_not_hold_is_marked_and_what_is_left_over_is_listed():
     assert lines[-3:] == ["  ✗ left over: 1  (links, namespaces, mounts, processes, files)", "      a link", ""]
 
 
-def test_findings_hold_only_when_everything_does():
+def test_findings_held_only_if_all_checks_passed():
     failed = {"from": "plain-0", "to": "wide-0", "network": "eth0", "ok": False}
 
     assert findings().held

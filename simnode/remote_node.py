@@ -1,7 +1,7 @@
-"""A node in a process and namespaces of its own, and the one who starts it and tells it what to do.
+"""A simulated node in a separate process with separate namespaces, and the client that starts it and calls functions on it.
 
-Both run the same code, so that what is asked is a function: it is sent by its name with its arguments, called with the
-node, and its result comes back. How nodes are joined is `cluster`'s.
+Both processes run the same code. So a request is a function: the client sends its name and its arguments, the node's
+process calls it with the node and sends the result back. `cluster` connects several nodes.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from simnode.host_files import FlannelLease
 from simnode.node import Node
 
 _END_SECONDS = 20.0
-_STDERR = 2  # a node has nothing to say on stdout, which may be a program's result
+_STDERR = 2  # the caller's stdout may be the result of a program, so the node must not write there
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """What a node is to be; see `Node`."""
+    """The arguments of a `Node` that is to be started."""
 
     plugins: Path
     pfs: tuple[SimulatedPf, ...]
@@ -37,55 +37,55 @@ class NodePlan:
 
 
 class RemoteFailed(RuntimeError):
-    """A function failed on a node, or the node ended; the message has the traceback from there."""
+    """A function failed on a node, or the node ended; the message has the traceback of the node's process."""
 
 
 class RemoteNode:
-    """A node that is being started; `wait` until it runs. `close` ends it and all that runs on it.
+    """A node that starts in another process; `wait` returns when it runs, `close` ends it and all its processes.
 
     Args:
-        name: for messages.
-        plan: what it is to be.
-        uplinks: by rail, the end of a cable to plug into the node's fabric; the caller's to close.
+        name: the node's name in messages.
+        plan: the arguments of the node.
+        uplinks: by rail, the end of a cable to plug into the node's fabric; the caller closes it.
     """
 
     def __init__(self, name: str, plan: NodePlan, uplinks: Iterable[socket.socket]) -> None:
         self.name = name
-        ours, theirs = socket.socketpair()
-        fds = [theirs.fileno(), *(end.fileno() for end in uplinks)]
-        inside = [sys.executable, "-m", "simnode.remote", *map(str, fds)]
+        client_end, node_end = socket.socketpair()
+        fds = [node_end.fileno(), *(end.fileno() for end in uplinks)]
+        inside = [sys.executable, "-m", "simnode.remote_node", *map(str, fds)]
         command = [sys.executable, "-m", "simnode", "exec", "--", *inside]
-        with theirs:
+        with node_end:
             self._process = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=_STDERR)
-        self._connection: Connection[Any, Any] = Connection(ours.detach())
+        self._connection: Connection[Any, Any] = Connection(client_end.detach())
         self._connection.send(plan)
 
     @property
     def pid(self) -> int:
-        """A process that is in the node's network namespace once it runs."""
+        """The id of a process that is in the node's network namespace once the node runs."""
         return self._process.pid
 
     def call(self, function: Callable[Concatenate[Node, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a module's function or a method of `Node` there; arguments and result must be picklable.
+        """Call a module's function or a method of `Node` in the node's process; arguments and result must be picklable.
 
         Raises:
-            RemoteFailed: it raised.
+            RemoteFailed: the function raised.
         """
         self.begin(function, *args, **kwargs)
         return cast(_T, self.wait())
 
     def begin(self, function: Callable[Concatenate[Node, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> None:
-        """Have a function called there, without waiting for its result: `wait` must follow."""
+        """Call a function in the node's process and do not wait for its result; a call of `wait` must follow."""
         try:
             self._connection.send((function, args, kwargs))
         except OSError as error:
             raise self._ended() from error
 
     def close(self) -> None:
-        """Take the node down.
+        """End the node.
 
         Raises:
-            RemoteFailed: it did not go in peace.
+            RemoteFailed: the node's process ended with another status than 0, or had to be killed.
         """
         self._connection.close()
         try:
@@ -97,10 +97,10 @@ class RemoteNode:
             raise RemoteFailed(f"{self.name} ended with status {status}")
 
     def wait(self) -> object:
-        """Wait for the node to run, the first time; then for the result of what was begun.
+        """Wait until the node runs, at the first call; wait for the result of `begin`, at each later call.
 
         Raises:
-            RemoteFailed: it did not start, or the function raised.
+            RemoteFailed: the node did not start, or the function raised.
         """
         try:
             failed, result = self._connection.recv()
@@ -111,11 +111,14 @@ class RemoteNode:
         return result
 
     def _ended(self) -> RemoteFailed:
-        return RemoteFailed(f"{self.name} has ended (status {self._process.poll()}); its words are on stderr")
+        return RemoteFailed(f"{self.name} has ended with status {self._process.poll()}: read its messages on stderr")
 
 
 def main(fds: Iterable[int]) -> None:
-    """Be the node that is planned in the first message of the connection, until its end; then uplinks by rail."""
+    """Run a node and serve calls until the client closes the connection.
+
+    The first descriptor is the connection, whose first message is the plan; the others are uplinks, by rail.
+    """
     connection_fd, *uplinks = fds
     connection: Connection[Any, Any] = Connection(connection_fd)
     plan: NodePlan = connection.recv()
@@ -123,7 +126,7 @@ def main(fds: Iterable[int]) -> None:
         for rail, fd in enumerate(uplinks):
             node.uplink(rail, socket.socket(fileno=fd))
         connection.send((False, None))
-        with contextlib.suppress(EOFError):  # whoever started this node is done with it, or has ended
+        with contextlib.suppress(EOFError):  # the client closed the connection, or has ended
             while True:
                 function, args, kwargs = connection.recv()
                 connection.send(_called(function, node, args, kwargs))

@@ -1,4 +1,4 @@
-"""What may happen to a plugin while it runs, at a moment: it is killed, or its group, or what it has started."""
+"""Faults that hit a CNI plugin at a given moment of its run: the kill of the plugin, its process group, or a child process."""
 
 import contextlib
 import os
@@ -12,17 +12,17 @@ from types import TracebackType
 from typing import Literal, Self
 
 Process = subprocess.Popen[bytes]
-Act = Callable[[Process], bool]  # gives whether it happened
+Act = Callable[[Process], bool]  # returns whether the fault happened
 Victim = Literal["executable", "process group", "delegate"]
 _PATIENCE_SECONDS = 0.5
 _LOOK_SECONDS = 0.001
 
 
-class Meddling:
-    """Acts once, so many seconds after the plugin has started; a context manager around its run.
+class DelayedFault:
+    """One fault, which happens a number of seconds after the plugin has started; a context manager around the plugin's run.
 
     Attributes:
-        happened: whether it acted, known after the block.
+        happened: whether the fault happened; valid after the block.
     """
 
     def __init__(self, seconds: float, act: Act) -> None:
@@ -31,7 +31,7 @@ class Meddling:
         self.happened = False
 
     def started(self, process: Process) -> None:
-        """Begin to wait."""
+        """Start the timer."""
         self._timer = threading.Timer(self._seconds, self._run, (process,))
         self._timer.start()
 
@@ -50,9 +50,9 @@ class Meddling:
 
 
 def kill(what: Victim, process: Process, pick: float) -> bool:
-    """Kill a plugin alone, its process group, or something that it has started; tells whether there was something to kill.
+    """Kill a plugin, its process group, or one of its delegates; return whether there was a process to kill.
 
-    What is started lives in a group of its own, and goes on without the plugin. `pick`, from 0 to 1, chooses one of it.
+    A delegate is in another process group and goes on without the plugin. `pick`, from 0 to 1, chooses one delegate.
     """
     match what:
         case "executable":
@@ -66,7 +66,7 @@ def kill(what: Victim, process: Process, pick: float) -> bool:
 def _signalled(process: Process, send: Callable[[int, int], None]) -> bool:
     if process.poll() is not None:
         return False
-    with contextlib.suppress(ProcessLookupError):  # who waits for it, in another thread, has reaped it meanwhile
+    with contextlib.suppress(ProcessLookupError):  # another thread has reaped the process meanwhile
         send(process.pid, signal.SIGKILL)
         return True
     return False
@@ -84,7 +84,7 @@ def _kill_delegate(process: Process, pick: float) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes that a process has started, parents first."""
+    """Return the ids of all descendants of a process, parents before their children."""
     found: list[int] = []
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -15,7 +15,7 @@ VFS = ("ibs5v0", "ibs6v0")  # one of each PF
 
 @pytest.fixture
 def pod(pod_netns):
-    """Put a VF's netdev into a network namespace of its own, up: 10.56.0.<host> and fd00::<host>."""
+    """Move a VF's netdev into a new network namespace and set it up: 10.56.0.<host> and fd00::<host>."""
 
     def make(netdev, host):
         path = pod_netns(netdev)
@@ -56,7 +56,7 @@ def pods_on_two_fabrics(fabric, other_fabric, pod):
 
 @pytest.fixture
 def joined(fabric, other_fabric):
-    """Both fabrics cabled together; gives the ends."""
+    """Both fabrics cabled together; the value is both ends of the cable."""
     ends = tuple(map(Uplink, cable()))
     for switch, end in zip((fabric, other_fabric), ends, strict=True):
         switch.join(end)
@@ -88,11 +88,11 @@ def test_ping_fails_while_the_fabric_is_stopped(pods, fabric):
     assert ping(pods[0], "10.56.0.2")
 
 
-def test_address_that_nobody_has_does_not_answer(pods):
+def test_ping_of_an_unused_address_fails(pods):
     assert not ping(pods[0], "10.56.0.99")
 
 
-def test_fabrics_that_are_not_cabled_together_are_separate(pods_on_two_fabrics, fabric, other_fabric):
+def test_fabrics_without_a_cable_between_them_are_separate(pods_on_two_fabrics, fabric, other_fabric):
     before = other_fabric.counters
 
     assert not ping(pods_on_two_fabrics[0], "10.56.0.2")
@@ -106,14 +106,14 @@ def test_cable_joins_two_fabrics(joined, pods_on_two_fabrics, fabric, other_fabr
     assert fabric.counters == other_fabric.counters
 
 
-def test_pulled_cable_carries_nothing(joined, pods_on_two_fabrics, other_fabric):
+def test_unplugged_cable_carries_nothing(joined, pods_on_two_fabrics, other_fabric):
     other_fabric.leave(joined[1])
     joined[1].close()
 
     assert not ping(pods_on_two_fabrics[0], "10.56.0.2")
 
 
-def test_full_cable_drops_instead_of_waiting():
+def test_full_cable_drops_a_packet_and_does_not_wait():
     ends = tuple(map(Uplink, cable()))
     taken = 0
     while ends[0].send(bytes(4092)):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from simnode.linux.cgroups import Hierarchy, hierarchies
 
-# Of a machine with version 1, with version 2 beside it.
+# A machine with version 1 and, at another mount point, version 2.
 MOUNTINFO = """\
 21 1 254:0 / / rw,relatime - ext4 /dev/root rw
 30 24 0:26 / /sys/fs/cgroup rw,nosuid - tmpfs tmpfs rw,mode=755
@@ -20,7 +20,7 @@ GROUPS = """\
 """
 
 
-def test_each_hierarchy_is_read_with_the_callers_group():
+def test_hierarchies_returns_each_hierarchy_with_the_callers_group():
     folder = Path("/sys/fs/cgroup")
 
     assert list(hierarchies(MOUNTINFO, GROUPS)) == [

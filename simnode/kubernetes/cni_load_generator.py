@@ -1,6 +1,6 @@
-"""A container runtime's load on CNI plugins: executed as cheaply as Python can, so that it weighs little on what it measures.
+"""A load generator for CNI plugins: executes them as cheaply as Python can, so that it disturbs a measurement little.
 
-What plugins are given is `runtime`'s and `cni_config`'s.
+`runtime` and `cni_config` compose the environment and the stdin of a plugin.
 """
 
 import os
@@ -15,14 +15,14 @@ from simnode.kubernetes.runtime import Runtime, Sandbox
 
 
 class Executed(NamedTuple):
-    """What came of one plugin: wait status, what it printed."""
+    """One finished plugin: its wait status and its stdout."""
 
     status: int
     printed: bytes
 
 
 class Timed(NamedTuple):
-    """One call's time and answer; `began` counts from the moment when all began."""
+    """One call's time and answer; `began` is in seconds since all calls were released."""
 
     began: float
     milliseconds: float
@@ -37,11 +37,11 @@ def execute(
     plugin: Mapping[str, Any],
     result: bytes | None = None,
 ) -> Executed:
-    """Execute one plugin of a network; `result` is the prevResult that it gets."""
+    """Execute one plugin of a network; `result` is its prevResult."""
     stdin = cni_config.stdin(network, plugin, sandbox.capability_args, result)
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
-    os.write(in_write, stdin)  # less than a pipe holds
+    os.write(in_write, stdin)  # it fits into the pipe's buffer, so that the write does not block
     os.close(in_write)
     executable = f"/opt/cni/bin/{plugin['type']}"
     actions = [(os.POSIX_SPAWN_DUP2, in_read, 0), (os.POSIX_SPAWN_DUP2, out_write, 1)]
@@ -55,7 +55,7 @@ def execute(
 
 
 def at_once(calls: Sequence[Callable[[], Any]]) -> tuple[float, list[Timed]]:
-    """Make the calls at the same moment, each on a thread; return seconds in all, and time and answer of each."""
+    """Make all calls at the same moment, each on a thread; return the seconds in all, and time and answer of each call."""
     start = threading.Barrier(len(calls) + 1)
     began_all = 0.0
 

@@ -1,23 +1,22 @@
-"""What is killed while a plugin runs, and what goes on."""
+"""Faults of a running plugin: the processes that are killed, and those that go on."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from simnode.chaos.interference import Meddling, descendants, kill
+from simnode.chaos.plugin_faults import DelayedFault, descendants, kill
+from simnode.waiting import wait_until
 
-# A plugin, what it has started in a group of its own, and what that has started.
+# A plugin, its child in another process group, and a child of that child.
 PLUGIN = "setsid sh -c 'sleep 60 & wait' & wait"
 
 
 @pytest.fixture
 def plugin() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(["sh", "-c", PLUGIN], start_new_session=True)
-    while len(descendants(process.pid)) < 2 or not any(name(pid) == "sleep" for pid in descendants(process.pid)):
-        time.sleep(0.01)
+    wait_until(lambda: "sleep" in map(name, descendants(process.pid)), 10, "the start of the plugin's descendants")
     started = descendants(process.pid)
     yield process
     process.kill()
@@ -41,7 +40,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("what", ["executable", "process group"])
-def test_plugin_is_killed_and_what_it_has_started_goes_on(plugin: subprocess.Popen[bytes], what: str) -> None:
+def test_kill_ends_the_plugin_and_its_descendants_go_on(plugin: subprocess.Popen[bytes], what: str) -> None:
     started = descendants(plugin.pid)
 
     killed = kill(what, plugin, 0.0)
@@ -51,19 +50,17 @@ def test_plugin_is_killed_and_what_it_has_started_goes_on(plugin: subprocess.Pop
 
 
 @pytest.mark.parametrize(("pick", "which"), [(0.0, 0), (1.0, 1)], ids=["first", "last"])
-def test_what_was_started_is_killed(plugin: subprocess.Popen[bytes], pick: float, which: int) -> None:
+def test_kill_ends_the_chosen_descendant(plugin: subprocess.Popen[bytes], pick: float, which: int) -> None:
     victim = descendants(plugin.pid)[which]
 
     killed = kill("delegate", plugin, pick)
 
-    give_up = time.monotonic() + 5
-    while alive(victim) and time.monotonic() < give_up:
-        time.sleep(0.01)
-    assert (killed, alive(victim)) == (True, False)
+    wait_until(lambda: not alive(victim), 5, "the victim's end")
+    assert killed
 
 
 @pytest.mark.parametrize("what", ["executable", "process group", "delegate"])
-def test_nothing_is_killed_after_the_end(what: str) -> None:
+def test_kill_does_nothing_after_the_plugins_end(what: str) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
 
@@ -71,25 +68,25 @@ def test_nothing_is_killed_after_the_end(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["executable", "process group"])
-def test_plugin_that_another_thread_reaps_after_the_look_at_it_is_not_killed(what: str) -> None:
-    class LookedAtBefore(subprocess.Popen[bytes]):
+def test_kill_does_nothing_if_another_thread_reaps_the_plugin_after_poll(what: str) -> None:
+    class ReapedAfterPoll(subprocess.Popen[bytes]):
         def poll(self) -> None:
             return None
 
-    ended = LookedAtBefore(["true"], start_new_session=True)
+    ended = ReapedAfterPoll(["true"], start_new_session=True)
     ended.wait()
 
     assert not kill(what, ended, 0.0)
 
 
-def test_meddling_acts_once_and_not_after_the_end_of_the_run() -> None:
+def test_delayed_fault_happens_once_and_not_after_the_end_of_the_run() -> None:
     acted: list[int] = []
     process = subprocess.Popen(["sleep", "60"])
 
-    with Meddling(0, lambda process: process.kill() is None) as running:
+    with DelayedFault(0, lambda process: process.kill() is None) as running:
         running.started(process)
         process.wait()
-    with Meddling(60, lambda process: acted.append(process.pid) is None) as late:
+    with DelayedFault(60, lambda process: acted.append(process.pid) is None) as late:
         late.started(process)
 
     assert (running.happened, late.happened, acted) == (True, False, [])

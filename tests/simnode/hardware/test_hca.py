@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from simnode.hardware.tun import read_netdev
-from simnode.kubernetes.kubelet import wait_until
 from simnode.linux import netns
+from simnode.waiting import wait_until
 from vf.address import PciAddress
 
 PF = Path("/sys/bus/pci/devices/0000:03:00.0")
@@ -28,6 +28,13 @@ def enable(hca, count, autoprobe=1):
 def set_guid(index, guid):
     for name in ("node", "port"):
         (PF / f"sriov/{index}/{name}").write_text(guid)
+
+
+def text_if_any(path):
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
 
 
 def move(link, path, name):
@@ -59,15 +66,15 @@ def move(link, path, name):
         ("net/ibs5/mtu", "4092\n"),
     ],
 )
-def test_pf_files_are_byte_exact(hca, path, content):
+def test_pf_has_files_with_the_kernels_bytes(hca, path, content):
     assert (PF / path).read_bytes() == content.encode()
 
 
-def test_pf_address_ends_in_its_port_guid(hca):
+def test_address_of_a_pfs_netdev_ends_in_its_port_guid(hca):
     assert (PF / "net/ibs5/address").read_text().endswith(":fe:80:00:00:00:00:00:00:b8:59:9f:03:00:f9:8f:86\n")
 
 
-def test_links_are_written_as_the_kernel_writes_them(hca):
+def test_symbolic_links_have_the_same_targets_as_the_kernels(hca):
     enable(hca, 8)
 
     assert str(PF.readlink()) == "../../../devices/pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0"
@@ -77,7 +84,7 @@ def test_links_are_written_as_the_kernel_writes_them(hca):
     assert str((VF0 / "net/ibs5v0/device").readlink()) == "../../../0000:03:00.1"
 
 
-def test_vf_is_bound_at_once_with_autoprobe(hca):
+def test_autoprobe_binds_a_vf_at_once(hca):
     enable(hca, 2)
 
     assert (PF / "sriov_numvfs").read_text() == "2\n"
@@ -86,7 +93,7 @@ def test_vf_is_bound_at_once_with_autoprobe(hca):
     assert (VF0 / "infiniband/mlx5_1/ports/1/state").read_text() == "1: DOWN\n"
 
 
-def test_another_number_of_vfs_is_refused_until_none_is_left(hca):
+def test_number_of_vfs_cannot_change_while_vfs_exist(hca):
     enable(hca, 2)
     enable(hca, 4)
 
@@ -102,7 +109,7 @@ def test_wrong_number_of_vfs_changes_nothing(hca, wrong):
     assert (PF / "sriov_numvfs").read_text() == "0\n"
 
 
-def test_no_vfs_leaves_nothing_of_them(hca):
+def test_disabled_vfs_leave_nothing_over(hca):
     enable(hca, 3)
     enable(hca, 0)
 
@@ -112,7 +119,7 @@ def test_no_vfs_leaves_nothing_of_them(hca):
     assert read_netdev("ibs5v0") is None
 
 
-def test_bind_is_refused_without_autoprobe_and_override_as_by_pci_device_can_probe(hca):
+def test_bind_without_autoprobe_and_override_is_refused_as_by_pci_device_can_probe(hca):
     enable(hca, 1, autoprobe=0)
     (DRIVER / "bind").write_text("0000:03:00.1")
     hca.settle()
@@ -122,7 +129,7 @@ def test_bind_is_refused_without_autoprobe_and_override_as_by_pci_device_can_pro
 
 
 @pytest.mark.parametrize("allow", [PF / "sriov_drivers_autoprobe", VF0 / "driver_override"], ids=lambda path: path.name)
-def test_bind_reads_the_guid_of_that_moment(hca, allow):
+def test_bind_reads_the_guid_that_is_set_at_that_moment(hca, allow):
     enable(hca, 1, autoprobe=0)
     set_guid(0, "02:00:00:00:00:00:00:01")
     allow.write_text("1" if allow.name == "sriov_drivers_autoprobe" else "mlx5_core")
@@ -137,7 +144,7 @@ def test_bind_reads_the_guid_of_that_moment(hca, allow):
     assert (VF0 / "net/ibs5v0/address").read_text().endswith(":02:00:00:00:00:00:00:01\n")
 
 
-def test_wrong_guid_is_not_taken(hca):
+def test_invalid_guid_changes_nothing(hca):
     enable(hca, 1)
     set_guid(0, "rubbish")
     hca.settle()
@@ -145,7 +152,7 @@ def test_wrong_guid_is_not_taken(hca):
     assert (PF / "sriov/0/port").read_text() == "00:00:00:00:00:00:00:00\n"
 
 
-def test_many_binds_at_once_are_all_obeyed(hca):
+def test_many_writes_to_bind_at_once_bind_all_vfs(hca):
     enable(hca, 16, autoprobe=0)
     (PF / "sriov_drivers_autoprobe").write_text("1")
     for index in range(16):
@@ -156,7 +163,7 @@ def test_many_binds_at_once_are_all_obeyed(hca):
     assert len(names(Path("/sys/class/net"))) == 17
 
 
-def test_unbind_takes_netdev_and_rdma_device_away_and_numbers_are_reused(hca):
+def test_unbind_removes_netdev_and_rdma_device_and_frees_their_numbers(hca):
     enable(hca, 2)
     (VF0 / "driver/unbind").write_text("0000:03:00.1\n")
     hca.settle()
@@ -168,14 +175,14 @@ def test_unbind_takes_netdev_and_rdma_device_away_and_numbers_are_reused(hca):
     assert (VF0 / "infiniband_verbs/uverbs1/dev").read_text() == "231:193\n"
 
 
-def test_device_node_has_the_numbers_of_sysfs(hca):
+def test_device_node_has_the_numbers_that_sysfs_shows(hca):
     node = Path("/dev/infiniband/uverbs0").stat()
 
     assert stat.S_ISCHR(node.st_mode)
     assert (os.major(node.st_rdev), os.minor(node.st_rdev)) == (231, 192)
 
 
-def test_netdev_leaves_sysfs_with_its_link_and_comes_back(hca, pod_netns):
+def test_sysfs_follows_a_netdev_that_leaves_the_node_and_returns(hca, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")
     move("ibs5v0", pod, "net1")
@@ -191,7 +198,7 @@ def test_netdev_leaves_sysfs_with_its_link_and_comes_back(hca, pod_netns):
     assert int((VF0 / "net/ibs5v9/ifindex").read_text()) == read_netdev("ibs5v9").ifindex
 
 
-def test_rename_and_mtu_are_followed(hca):
+def test_sysfs_follows_a_new_name_and_mtu(hca):
     enable(hca, 1)
     subprocess.run(["ip", "link", "set", "ibs5v0", "name", "rail0", "mtu", "2044"], check=True)
     hca.settle()
@@ -200,7 +207,7 @@ def test_rename_and_mtu_are_followed(hca):
     assert Path("/sys/class/net/rail0/mtu").read_text() == "2044\n"
 
 
-def test_change_is_followed_without_being_asked_for(hca, pod_netns):
+def test_sysfs_follows_changes_without_a_call_of_settle(hca, pod_netns):
     enable(hca, 3)
     pod = pod_netns("pod")
     subprocess.run(["ip", "link", "set", "ibs5v1", "name", "rail1"], check=True)
@@ -213,7 +220,7 @@ def test_change_is_followed_without_being_asked_for(hca, pod_netns):
     assert names(VF0 / "net") == ["ibs5v0"]
 
 
-def test_netdev_returns_under_the_pods_name_when_the_netns_dies(hca, pod_netns):
+def test_netdev_returns_under_its_name_in_the_pod_when_the_network_namespace_dies(hca, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")
     move("ibs5v0", pod, "net1")
@@ -224,37 +231,37 @@ def test_netdev_returns_under_the_pods_name_when_the_netns_dies(hca, pod_netns):
     assert int((VF0 / "net/net1/ifindex").read_text()) == read_netdev("net1").ifindex
 
 
-def test_netdev_that_died_and_returned_between_two_looks_has_its_new_ifindex(hca, pod_netns):
+def test_netdev_that_died_and_returned_between_two_updates_has_its_new_ifindex(hca, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")
     old = (VF0 / "net/ibs5v0/ifindex").read_text()
 
-    def while_nobody_looks():
+    def between_two_updates():
         move("ibs5v0", pod, "ibs5v0")
         netns.remove(pod)
         wait_until(lambda: PciAddress(0, 3, 0, 1) not in dict(hca._places()), 5, "the netdev's death")
 
-    hca.call(while_nobody_looks)
-    wait_until(lambda: (VF0 / "net/ibs5v0/ifindex").read_text() != old, 5, "the netdev's return")
+    hca.call(between_two_updates)
+    wait_until(lambda: text_if_any(VF0 / "net/ibs5v0/ifindex") not in (None, old), 5, "the netdev's return")
 
     assert int((VF0 / "net/ibs5v0/ifindex").read_text()) == read_netdev("ibs5v0").ifindex
 
 
-def test_netdevs_that_exchange_their_names_between_two_looks_are_told_apart(hca):
+def test_netdevs_that_exchange_their_names_between_two_updates_are_distinguished(hca):
     enable(hca, 2)
 
-    def while_nobody_looks():
+    def between_two_updates():
         for old, new in (("ibs5v0", "other"), ("ibs5v1", "ibs5v0"), ("other", "ibs5v1")):
             subprocess.run(["ip", "link", "set", old, "name", new], check=True)
 
-    hca.call(while_nobody_looks)
+    hca.call(between_two_updates)
     hca.settle()
 
     assert (names(VF0 / "net"), names(PF / "virtfn1/net")) == (["ibs5v1"], ["ibs5v0"])
     assert Path("/sys/class/net/ibs5v0").resolve() == (PF / "virtfn1/net/ibs5v0").resolve()
 
 
-def test_vf_removed_while_in_a_pod_is_gone_from_the_pod(hca, pod_netns):
+def test_removed_vf_disappears_from_the_pod_that_has_it(hca, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")
     move("ibs5v0", pod, "net1")
@@ -263,7 +270,7 @@ def test_vf_removed_while_in_a_pod_is_gone_from_the_pod(hca, pod_netns):
     assert netns.run_inside(pod, lambda: read_netdev("net1")) is None
 
 
-def test_port_goes_down_and_up(hca):
+def test_set_port_sets_the_port_down_and_up(hca):
     hca.set_port(PciAddress(0, 3, 0, 0), active=False)
     down = (PF / "infiniband/mlx5_0/ports/1/state").read_text()
     hca.set_port(PciAddress(0, 3, 0, 0), active=True)

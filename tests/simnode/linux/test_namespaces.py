@@ -11,32 +11,32 @@ def run(*command):
     return subprocess.run([*EXEC, *command], capture_output=True, text=True, check=False)
 
 
-def test_exit_status_passes_through():
+def test_exec_returns_the_exit_status_of_the_command():
     assert run("sh", "-c", "exit 7").returncode == 7
 
 
-def test_death_by_a_signal_is_told_as_a_shell_does():
+def test_exec_returns_128_plus_the_signal_that_killed_the_command():
     assert run("sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
 
 
-def test_unknown_command_is_127():
+def test_exec_returns_127_for_an_unknown_command():
     assert run("no-such-command").returncode == 127
 
 
-def test_usage_is_told_for_wrong_arguments():
+def test_exec_prints_its_usage_for_wrong_arguments():
     done = subprocess.run([*EXEC[:-1], "true"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
     assert done.stderr.startswith("usage: ")
 
 
-def test_what_the_command_leaves_running_is_killed():
+def test_exec_kills_all_processes_that_the_command_left_running():
     done = run("sh", "-c", "sleep 300 & echo started")
 
     assert done.stdout == "started\n"
 
 
-def test_signal_is_forwarded():
+def test_exec_forwards_a_signal_to_the_command():
     outer = subprocess.Popen(
         [*EXEC, "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"], stdout=-1
     )
@@ -47,7 +47,7 @@ def test_signal_is_forwarded():
     outer.stdout.close()
 
 
-def test_killing_it_takes_the_whole_node_down():
+def test_kill_of_exec_kills_all_processes_of_the_node():
     read_fd, write_fd = os.pipe()
     outer = subprocess.Popen([*EXEC, "sh", "-c", "echo ready; sleep 300"], stdout=write_fd)
     os.close(write_fd)
@@ -55,7 +55,7 @@ def test_killing_it_takes_the_whole_node_down():
     outer.kill()
     outer.wait()
     started = time.monotonic()
-    ended = os.read(read_fd, 1)  # end of file: nobody of the node is alive to hold the pipe
+    ended = os.read(read_fd, 1)  # end of file: no process of the node has the pipe any more
     os.close(read_fd)
 
     assert ended == b""

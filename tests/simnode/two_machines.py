@@ -1,4 +1,4 @@
-"""Two machines with two rails each, and what may be done to one."""
+"""Two machines with two rails each for a `Cluster`, and a function that kills a node."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""What there is on a machine, as kernel and disk tell it; and what two such snapshots differ in.
+"""A snapshot of a machine: its links, network namespaces, mounts, processes and files; and the difference of two snapshots.
 
-`python -m simnode.judge.snapshot [--below PID] [--root FOLDER]…` prints one as JSON. Run it as a process of its own: it shares nothing with
-what is judged. It knows nothing of Railnet.
+`python -m simnode.judge.machine_snapshot [--below PID] [--root FOLDER]…` prints a snapshot as JSON. It runs as a separate
+process, so that it shares nothing with the judged program. This module knows nothing of Railnet.
 """
 
 import argparse
@@ -15,21 +15,21 @@ from pathlib import Path
 
 from simnode.linux import libc, netns
 
-# kind of thing → name of one → what there is to say about it
+# kind of object → name of the object → a description of it
 Snapshot = Mapping[str, Mapping[str, str]]
 
 _NSFS = "nsfs"  # fs/nsfs.c
 _NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
-_MAY_END = ("process", "network namespace", "link")  # of the rest of the machine; for these only what is new counts
+_MAY_END = ("process", "network namespace", "link")  # other programs may end them, so that only new ones count
 
 
 def take(roots: list[Path], below: int | None = None) -> Snapshot:
-    """Look at links, network namespaces, mounts, processes, and files below `roots`; this process itself is left out.
+    """Return all links, network namespaces, mounts and processes without this one, and the files below `roots`.
 
     Args:
-        roots: folders.
-        below: look only at processes that this one started, and what they started, and at namespaces of theirs or with
-            a name; on a machine that does other things meanwhile. It must have adopted their orphans (`libc`).
+        roots: the folders whose files are listed.
+        below: list only the descendants of this process, their namespaces, and named namespaces; for a machine with
+            other programs. The process must have adopted the orphans of its descendants (`libc.adopt_orphans`).
     """
     processes = _process_ids(below)
     namespaces: dict[int, str] = {}
@@ -37,7 +37,7 @@ def take(roots: list[Path], below: int | None = None) -> Snapshot:
         namespaces.setdefault(inode, path)
     return {
         "link": dict(_links(namespaces)),
-        "network namespace": {str(inode): where for inode, where in namespaces.items()},
+        "network namespace": {str(inode): path for inode, path in namespaces.items()},
         "mount": dict(_mounts()),
         "process": dict(_processes(processes)),
         "file": dict(_files(roots)),
@@ -45,7 +45,7 @@ def take(roots: list[Path], below: int | None = None) -> Snapshot:
 
 
 def difference(before: Snapshot, after: Snapshot) -> list[str]:
-    """Say what `after` has and `before` has not, and which mounts and files are missing; equal snapshots give nothing."""
+    """Return a text for each object that is only in `after`, and for each mount and file that is only in `before`."""
     left = [
         f"{kind} {name} ({what}) is left over"
         for kind, things in sorted(after.items())
@@ -62,7 +62,7 @@ def difference(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def _process_ids(below: int | None) -> list[str]:
-    """Give processes but this one and kernel threads, which have no executable."""
+    """Return the ids of all processes without this one and without kernel threads, which have no executable."""
     own = str(os.getpid())
     parents = {pid: _parent(pid) for pid in os.listdir("/proc") if pid.isdigit()}
     found = parents if below is None else _descendants(parents, str(below))
@@ -75,7 +75,7 @@ def _parent(pid: str) -> str | None:
 
 
 def _stat(pid: str) -> list[str]:
-    """Return the fields of /proc/<pid>/stat from the state on (proc(5)); nothing of a process that has ended."""
+    """Return the fields of /proc/<pid>/stat from the state on (proc(5)); an empty list if the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -84,7 +84,7 @@ def _stat(pid: str) -> list[str]:
 
 def _descendants(parents: Mapping[str, str | None], ancestor: str) -> list[str]:
     below = [ancestor]
-    for pid in below:  # it grows
+    for pid in below:  # the list grows meanwhile
         below += [child for child, parent in parents.items() if parent == pid]
     return below[1:]
 
@@ -97,9 +97,10 @@ def _read_link(path: str) -> str | None:
 
 
 def _namespaces(processes: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Give network namespaces by inode, with each path by which to enter one; the path that lives longest comes first.
+    """Yield network namespaces by inode, with each path by which to enter one; the path that exists longest comes first.
 
-    This process outlives the look, and a mount mostly does; another process may end before its path is used.
+    This process exists longer than the snapshot takes, and a mount mostly does; another process may end before its path
+    is used.
     """
     own = "/proc/self/ns/net"
     yield netns.inode(own), own
@@ -115,7 +116,7 @@ def _namespaces(processes: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _open_namespaces(pid: str) -> Iterator[tuple[int, str]]:
-    """Return the namespaces that a process keeps alive by a descriptor."""
+    """Yield the network namespaces that a process keeps alive by a descriptor."""
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -128,7 +129,7 @@ def _open_namespaces(pid: str) -> Iterator[tuple[int, str]]:
 
 
 def network_namespace(path: str) -> int | None:
-    """Return the inode of the network namespace behind a path of /proc; None if it is something else."""
+    """Return the inode of the network namespace behind a path of /proc; None if the path is something else."""
     try:
         found = os.stat(path)
         if found.st_dev != os.stat("/proc/self/ns/net").st_dev:
@@ -157,7 +158,7 @@ def _links(namespaces: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     for inode, path in namespaces.items():
         try:
             names = netns.run_inside(Path(path), socket.if_nameindex)
-        except OSError:  # its last process ended meanwhile
+        except OSError:  # the namespace died meanwhile
             continue
         for _, name in names:
             yield f"{name} in network namespace {inode}", path
@@ -179,12 +180,12 @@ def _mountinfo() -> Iterator[_Mount]:
 
 
 def _mounts() -> Iterator[tuple[str, str]]:
-    """Return each mount; several at one target are told apart by how many."""
+    """Yield each mount; several mounts at one target are distinguished by a number."""
     seen: dict[str, int] = {}
     for mount in _mountinfo():
         seen[mount.target] = seen.get(mount.target, 0) + 1
-        times = f" (number {seen[mount.target]})" if seen[mount.target] > 1 else ""
-        yield mount.target + times, mount.type
+        number = f" (number {seen[mount.target]})" if seen[mount.target] > 1 else ""
+        yield mount.target + number, mount.type
 
 
 def _processes(processes: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -206,9 +207,9 @@ def _files(roots: list[Path]) -> Iterator[tuple[str, str]]:
 
 def main(arguments: list[str]) -> None:
     """Print a snapshot."""
-    parser = argparse.ArgumentParser(prog="python -m simnode.judge.snapshot", description=take.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m simnode.judge.machine_snapshot", description=take.__doc__)
     parser.add_argument("--root", action="append", type=Path, default=[], help="list the files below this folder")
-    parser.add_argument("--below", type=int, help="look only at what this process started")
+    parser.add_argument("--below", type=int, help="list only the descendants of this process")
     asked = parser.parse_args(arguments)
     json.dump(take(asked.root, asked.below), sys.stdout, indent=1)
 

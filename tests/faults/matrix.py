@@ -1,4 +1,4 @@
-"""The matrix as it is printed: a row for each operation, process and kind of fault."""
+"""The fault matrix: its rows, one for each operation, process and kind of fault; the file of rows; and the printed table."""
 
 import json
 import os
@@ -13,7 +13,17 @@ _ROWS = Path(os.environ.get("RAILNET_FAULTS_ROWS", "/run/simnode/faults"))  # sc
 
 @dataclass(slots=True)
 class Row:
-    """What came of one kind of fault at each point of an operation; `failures` says what was wrong, by point."""
+    """The result of one kind of fault at all points of an operation.
+
+    Attributes:
+        operation: the request or the start that has the fault.
+        process: the process whose calls are the points.
+        fault: the name of the kind of fault.
+        points: the number of points tried.
+        left: the number of objects left over.
+        failures: a text for each problem, with its point.
+        wrong: the number of points with problems.
+    """
 
     operation: str
     process: str
@@ -24,23 +34,23 @@ class Row:
     wrong: int = 0
 
     def count(self, point: object, problems: list[str]) -> None:
-        """Take the outcome at one point."""
+        """Count one point and its problems."""
         self.points += 1
         self.wrong += bool(problems)
         self.left += sum(one.startswith(LEFT) for one in problems)
         self.failures += (found := [f"{point}: {one}" for one in problems])
-        for one in found:  # a long row tells at once
+        for one in found:  # printed at once, because a row takes minutes
             sys.stdout.write(f"{self.operation}, {self.process} {self.fault}: {one}\n")
 
 
 def write(row: Row) -> None:
-    """Add a row to those of other processes."""
+    """Append a row to the file of rows, which several processes write."""
     with _ROWS.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(row)) + "\n")
 
 
 def printed(rows: list[Row]) -> str:
-    """Give the table, with its sums."""
+    """Return the table with its sums."""
     numbers = [(row.points, row.points - row.wrong, row.left) for row in rows]
     sums = tuple(map(sum, zip(*numbers, strict=True)))
     lines = [

@@ -17,7 +17,8 @@ from kubelet.api import (
     podresources_pb2,
     podresources_pb2_grpc,
 )
-from simnode.kubernetes.kubelet import Kubelet, PodIdentity, UnexpectedAdmissionError, wait_until
+from simnode.kubernetes.kubelet import Kubelet, PodIdentity, UnexpectedAdmissionError
+from simnode.waiting import wait_until
 
 POD = PodIdentity("worker-0", "team", "11111111-2222-3333-4444-555555555555")
 
@@ -91,7 +92,7 @@ def plugin(kubelet):
 
 
 @pytest.fixture
-def choosy_plugin(kubelet):
+def plugin_with_preference(kubelet):
     plugin = FakePlugin(Path("/var/lib/kubelet/plugins_registry"), preferred=["c", "b"])
     yield plugin
     plugin.close()
@@ -101,14 +102,15 @@ def checkpoint(kubelet):
     return json.loads(kubelet.checkpoint_path.read_bytes())
 
 
-def test_plugin_is_found_and_told_that_it_is_registered(kubelet, plugin):
+def test_kubelet_finds_a_plugin_and_notifies_it_of_its_registration(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
 
-    wait_until(lambda: plugin.statuses == [True], 10, "it is told")  # by then its devices are known already
+    # kubelet knows the devices before it notifies the plugin.
+    wait_until(lambda: plugin.statuses == [True], 10, "the notification")
     assert kubelet.healthy("test/vf") == ["a", "b", "c"]
 
 
-def test_hidden_socket_and_plain_file_are_left_alone(kubelet):
+def test_kubelet_ignores_a_hidden_socket_and_a_regular_file(kubelet):
     registry = Path("/var/lib/kubelet/plugins_registry")
     (registry / "no-socket.sock").touch()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -144,7 +146,7 @@ def test_checkpoint_without_pods_has_null_entries(kubelet, plugin):
     assert isinstance(checkpoint(kubelet)["Checksum"], int)
 
 
-def test_nothing_is_written_while_somebody_looks(kubelet, plugin):
+def test_kubelet_writes_nothing_inside_a_still_block(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     folder = kubelet.checkpoint_path.parent
     with kubelet.still():
@@ -159,7 +161,7 @@ def test_nothing_is_written_while_somebody_looks(kubelet, plugin):
     assert checkpoint(kubelet)["Data"]["PodDeviceEntries"][0]["PodUID"] == POD.uid
 
 
-def test_device_is_given_once_and_again_after_its_pod_is_removed(kubelet, plugin):
+def test_device_is_allocated_once_and_again_after_its_pod_is_removed(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     kubelet.allocate(POD, "test/vf", 2)
     other = PodIdentity("other", "team", "uid-2")
@@ -170,14 +172,14 @@ def test_device_is_given_once_and_again_after_its_pod_is_removed(kubelet, plugin
     assert kubelet.allocate(other, "test/vf", 2).device_ids == ("a", "b")
 
 
-@pytest.mark.parametrize(("count", "given"), [(1, {"c"}), (2, {"b", "c"}), (3, {"a", "b", "c"})])
-def test_preference_is_followed_as_far_as_it_goes(kubelet, choosy_plugin, count, given):
+@pytest.mark.parametrize(("count", "allocated"), [(1, {"c"}), (2, {"b", "c"}), (3, {"a", "b", "c"})])
+def test_allocate_takes_preferred_devices_first(kubelet, plugin_with_preference, count, allocated):
     kubelet.wait_for_devices("test/vf", 3, 10)
 
-    assert set(kubelet.allocate(POD, "test/vf", count).device_ids) == given
+    assert set(kubelet.allocate(POD, "test/vf", count).device_ids) == allocated
 
 
-def test_preferred_device_that_is_not_free_does_not_count(kubelet, choosy_plugin):
+def test_allocate_ignores_a_preferred_device_that_is_not_free(kubelet, plugin_with_preference):
     kubelet.wait_for_devices("test/vf", 3, 10)
     kubelet.allocate(POD, "test/vf", 1)
 
@@ -189,7 +191,7 @@ def test_unknown_resource_is_an_admission_error(kubelet):
         kubelet.allocate(POD, "test/vf", 1)
 
 
-def test_pre_start_is_called_for_what_the_pod_holds(kubelet, plugin):
+def test_pre_start_is_called_with_the_devices_of_the_pod(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     kubelet.allocate(POD, "test/vf", 1)
     kubelet.pre_start(POD)
@@ -197,14 +199,14 @@ def test_pre_start_is_called_for_what_the_pod_holds(kubelet, plugin):
     assert plugin.started == [["a"]]
 
 
-def test_devices_are_unhealthy_when_the_socket_goes(kubelet, plugin):
+def test_devices_become_unhealthy_when_the_socket_is_removed(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     plugin.socket.unlink()
 
     kubelet.wait_for_devices("test/vf", 0, 10)
 
 
-def test_restarted_kubelet_finds_the_plugin_and_still_knows_its_pods(kubelet, plugin):
+def test_restarted_kubelet_finds_the_plugin_and_keeps_its_pods(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     kubelet.allocate(POD, "test/vf", 1)
     kubelet.stop()
@@ -215,7 +217,7 @@ def test_restarted_kubelet_finds_the_plugin_and_still_knows_its_pods(kubelet, pl
     assert checkpoint(kubelet)["Data"]["PodDeviceEntries"][0]["PodUID"] == POD.uid
 
 
-def test_pod_resources_lists_pods_and_counts_who_asks(kubelet, plugin):
+def test_pod_resources_lists_pods_and_counts_connections_and_calls(kubelet, plugin):
     kubelet.wait_for_devices("test/vf", 3, 10)
     kubelet.allocate(POD, "test/vf", 1)
     unused = kubelet.pod_resources.use
@@ -229,7 +231,7 @@ def test_pod_resources_lists_pods_and_counts_who_asks(kubelet, plugin):
     assert list(answer.pod_resources[0].containers[0].devices[0].device_ids) == ["a"]
 
 
-def test_connection_without_a_call_is_counted(kubelet):
+def test_pod_resources_counts_a_connection_without_a_call(kubelet):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect("/var/lib/kubelet/pod-resources/kubelet.sock")
         client.settimeout(5)

@@ -1,6 +1,6 @@
-"""A function with its driver bound: its RDMA device and its netdev, and their part of sysfs.
+"""A PCI function whose driver is bound: its RDMA device, its netdev, and their files in sysfs.
 
-Which function is bound when, and with which GUIDs, is decided in `hca`.
+`pf` decides when a driver is bound, and with which GUIDs.
 """
 
 from collections.abc import Callable
@@ -9,16 +9,24 @@ from pathlib import Path
 
 from simnode.hardware import character_devices, sysfs_content
 from simnode.hardware.fabric import Fabric
-from simnode.hardware.sysfs_content import NetdevFacts, RdmaFacts
+from simnode.hardware.sysfs_content import NetdevAttributes, RdmaAttributes
 from simnode.hardware.sysfs_tree import SysfsTree
-from simnode.hardware.tun import InfinibandTun, Place, read_netdev
+from simnode.hardware.tun import InfinibandTun, NetdevPlace, read_netdev
 
 _IPOIB_MTU = 4092  # 4096 less the IPoIB header (RFC 4391 §4)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a bound function needs of the node: sysfs, /dev/infiniband, the fabric its port is cabled to, whom to wake."""
+class FunctionContext:
+    """The node's parts that a bound function uses.
+
+    Attributes:
+        tree: the simulated sysfs.
+        dev: the folder of the device nodes, /dev/infiniband.
+        fabric: the fabric to which the function's port is cabled.
+        wake: called when the netdev has died.
+        netns: the inode of the node's network namespace.
+    """
 
     tree: SysfsTree
     dev: Path
@@ -28,60 +36,60 @@ class Surroundings:
 
 
 class BoundFunction:
-    """Owns a TUN netdev and a number of character devices from bind to `unbind`.
+    """The netdev and the character devices of a function, from bind to `unbind`.
 
-    Made and used in one thread, which is in the node's network namespace.
+    One thread makes and uses this object; the thread is in the node's network namespace.
     """
 
-    def __init__(self, node: Surroundings, directory: str, netdev_name: str, rdma: RdmaFacts) -> None:
+    def __init__(self, node: FunctionContext, directory: str, netdev_name: str, rdma: RdmaAttributes) -> None:
         self._node = node
         self._directory = directory
         self.rdma = rdma
-        self._shown: NetdevFacts | None = None
+        self._shown: NetdevAttributes | None = None
         self._name, self._mtu = netdev_name, _IPOIB_MTU
-        self._tun = self._plug()  # first: what may be refused is refused before anything is shown
+        self._tun = self._plug()  # first: if the kernel refuses it, sysfs must show nothing of this function
         self._show_rdma()
         self.settle()
 
     @property
-    def netdev(self) -> NetdevFacts | None:
-        """The netdev as sysfs shows it; None while it is in another network namespace."""
+    def netdev(self) -> NetdevAttributes | None:
+        """The netdev as sysfs shows it; None while the netdev is in another network namespace."""
         return self._shown
 
-    def place(self) -> Place | None:
-        """Tell where the netdev is; None if it died with its network namespace."""
+    def place(self) -> NetdevPlace | None:
+        """Return the place of the netdev; None if it died with its network namespace."""
         return self._tun.place()
 
     def settle(self, changed: frozenset[int] | None = None) -> None:
-        """Make sysfs tell where the netdev is and what it is like now; one that died is made again, as a VF's returns.
+        """Update sysfs to the netdev's place and state; make a dead netdev again, as the kernel returns a real VF's netdev.
 
         Args:
-            changed: the only ifindexes that may be new in the node's namespace, different or gone; None: any. A netdev
-                that is not in the node's namespace is always looked at.
+            changed: the ifindexes of links that may have come, changed or gone in the node's namespace; None for all
+                links. A netdev outside the node's namespace is always read.
         """
         if changed is not None and self._shown is not None and self._shown.ifindex not in changed:
             return
-        place, facts = self._look()
+        place, attributes = self._look()
         if place is None:
             self._unplug()
             self._tun = self._plug()
-            place, facts = self._look()
+            place, attributes = self._look()
         if place is None:
             return
         self._name = place.name
-        if facts != self._shown:
-            self._show_netdev(facts)
+        if attributes != self._shown:
+            self._show_netdev(attributes)
 
-    def _look(self) -> tuple[Place | None, NetdevFacts | None]:
-        """Tell where the netdev is, and what it is like if it is in the node's namespace: all of it from one moment."""
+    def _look(self) -> tuple[NetdevPlace | None, NetdevAttributes | None]:
+        """Return the netdev's place, and its state if it is in the node's namespace; both are of the same moment."""
         while True:
             place = self._tun.place()
-            facts = read_netdev(place.name) if place is not None and place.netns == self._node.netns else None
+            attributes = read_netdev(place.name) if place is not None and place.netns == self._node.netns else None
             if self._tun.place() == place:
-                return place, facts
+                return place, attributes
 
-    def set_active(self, rdma: RdmaFacts) -> None:
-        """Change what the port does."""
+    def set_active(self, rdma: RdmaAttributes) -> None:
+        """Change the state of the port."""
         self.rdma = rdma
         for name, entry in sysfs_content.port_state(rdma).items():
             self._node.tree.replace(f"{self._directory}/infiniband/{rdma.name}/ports/1/{name}", str(entry))
@@ -92,7 +100,7 @@ class BoundFunction:
         self._tun.set_carrier(carrier)
 
     def unbind(self) -> None:
-        """Take netdev and RDMA device away, as the driver's remove does, also from a pod."""
+        """Remove the netdev and the RDMA device as the driver does it, even if the netdev is in a pod."""
         self._unplug()
         self._show_netdev(None)
         self._node.tree.remove(f"{self._directory}/net")
@@ -124,21 +132,24 @@ class BoundFunction:
         self._node.tree.add(shown_at, entries)
         self._node.tree.link(f"/class/{subsystem}/{name}", shown_at)
 
-    def _show_netdev(self, facts: NetdevFacts | None) -> None:
-        before, self._shown = self._shown, facts
-        if facts is not None and before is not None and before[:2] == facts[:2]:  # the same netdev under the same name
-            self._mtu = facts.mtu
+    def _show_netdev(self, attributes: NetdevAttributes | None) -> None:
+        before, self._shown = self._shown, attributes
+        if (
+            attributes is not None and before is not None and before[:2] == attributes[:2]
+        ):  # the same netdev under the same name
+            self._mtu = attributes.mtu
             self._show_state()
             return
         if before is not None:
-            if self._node.tree.leads_to(f"/class/net/{before.name}", self._directory):  # else another's by now
+            if self._node.tree.leads_to(f"/class/net/{before.name}", self._directory):  # not yet another netdev's name
                 self._node.tree.remove(f"/class/net/{before.name}")
             self._node.tree.remove(f"{self._directory}/net/{before.name}")
-        if facts is not None:
-            self._mtu = facts.mtu
-            self._node.tree.remove(f"/class/net/{facts.name}")  # of another, which has lost it and is looked at later
-            entries = sysfs_content.netdev(facts, self.rdma.port_guid, self._directory, active=self.rdma.active)
-            self._show("net", facts.name, entries)
+        if attributes is not None:
+            self._mtu = attributes.mtu
+            # A netdev that had this name before is updated later.
+            self._node.tree.remove(f"/class/net/{attributes.name}")
+            entries = sysfs_content.netdev(attributes, self.rdma.port_guid, self._directory, active=self.rdma.active)
+            self._show("net", attributes.name, entries)
 
     def _show_state(self) -> None:
         if self._shown is None:
