@@ -1,4 +1,7 @@
-"""The stream of link changes (RTNLGRP_LINK), through pyroute2: a PF's link goes down or up, and a task knows at once.
+"""The stream of link changes (RTNLGRP_LINK): a PF's link goes down or up, and a task is called at once.
+
+The socket is opened at once. pyroute2, which decodes the messages, is imported later: that takes a tenth of a second, for which the
+first ADD after a daemon's start would wait.
 
 Which links count is the caller's: a plain pod's veth makes a dozen messages, which are dropped before they are decoded.
 
@@ -12,16 +15,13 @@ import struct
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from errno import ENOBUFS
-from socket import AF_UNSPEC, MSG_DONTWAIT
+from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOEXEC, SOCK_RAW, socket
 
-from pyroute2 import IPRSocket
-from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_NEWLINK, RTMGRP_LINK
-
-from kernel.netlink.link_requests import parse
 from kernel.netlink.pf_links import PfLink
 from kernel.netlink.protocol import understanding
 
 _log = logging.getLogger(__name__)
+_RTM_NEWLINK, _RTM_DELLINK, _RTMGRP_LINK = 16, 17, 1  # include/uapi/linux/rtnetlink.h
 _HEADERS = struct.Struct("=IHHIIBxHi")  # struct nlmsghdr, and struct ifinfomsg as far as the ifindex
 _RECEIVE_BYTES = 65536
 _AT_ONCE = 256  # messages of a flood before other tasks of the event loop have their turn
@@ -29,9 +29,10 @@ _PAUSE_SECONDS = 0.05  # between two calls, so that a flood in which messages ar
 _RETRY_SECONDS = 1.0
 
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
+_Decode = Callable[[bytes], PfLink]  # raises LookupError or ValueError for a message that is not understood
 
 
-async def watch(watched: Callable[[], Collection[int]], look: Look) -> None:
+async def watch(watched: Callable[[], Collection[int]], look: Look, quiet_seconds: float = 0.0) -> None:
     """Call `look` with the watched links that the kernel reports, by ifindex, until cancelled.
 
     A state is None where no message has it: the link is gone, or must be read. The first call names all watched links so, as
@@ -40,10 +41,15 @@ async def watch(watched: Callable[[], Collection[int]], look: Look) -> None:
     Args:
         watched: returns the ifindexes that count, asked at each message.
         look: acts upon the changes; while it runs, further ones are collected.
+        quiet_seconds: how long pyroute2 is not imported and `look` is not called after the socket was opened for the first time.
     """
+    decode: _Decode | None = None
     while True:
         try:
-            with _listening(watched) as changes:
+            with _listening(watched, decode) as changes:
+                if decode is None:
+                    await asyncio.sleep(quiet_seconds)
+                    decode = changes.decode = await asyncio.to_thread(_decoder)
                 while True:
                     await look(await changes.wait())
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -65,8 +71,9 @@ class _Lost(Exception):
 class _Changes:
     """What was reported of watched links since it was last taken."""
 
-    def __init__(self, route: IPRSocket, watched: Callable[[], Collection[int]]) -> None:
-        self._route, self._watched = route, watched
+    def __init__(self, route: socket, watched: Callable[[], Collection[int]], decode: _Decode | None = None) -> None:
+        """Take messages from an open socket; without `decode` each message counts as one that is not understood."""
+        self._route, self._watched, self.decode = route, watched, decode
         self._changed: dict[int, PfLink | None] = dict.fromkeys(watched())
         self._news = asyncio.Event()
         self._news.set()
@@ -103,39 +110,55 @@ class _Changes:
             return
         _, kind, _, _, _, family, _, ifindex = _HEADERS.unpack_from(datagram)
         # A bridge's messages about its ports are AF_BRIDGE's, and have no carrier.
-        if kind not in (RTM_NEWLINK, RTM_DELLINK) or family != AF_UNSPEC or ifindex not in self._watched():
+        if kind not in (_RTM_NEWLINK, _RTM_DELLINK) or family != AF_UNSPEC or ifindex not in self._watched():
             return
         # A message that repeats the last one counts: the caller may have read, in between, what no message has reported.
-        self._changed[ifindex] = None if kind == RTM_DELLINK else self._state(datagram)
+        self._changed[ifindex] = None if kind == _RTM_DELLINK else self._state(datagram)
         self._news.set()
 
     def _state(self, datagram: bytes) -> PfLink | None:
         """Decode a message; None where it is not understood, which counts as a change."""
+        if self.decode is None:
+            return None
         try:
             with understanding("receive a link change"):
-                (message,) = self._route.marshal.parse(datagram)
-                return parse(message)
+                return self.decode(datagram)
         except OSError as error:
             _log.warning("%s", error)
             return None
 
 
 @contextmanager
-def _listening(watched: Callable[[], Collection[int]]) -> Iterator[_Changes]:
+def _listening(watched: Callable[[], Collection[int]], decode: _Decode | None) -> Iterator[_Changes]:
     """Open the stream in the calling thread's network namespace, read by the running event loop."""
     loop = asyncio.get_running_loop()
     try:
-        route = IPRSocket(groups=RTMGRP_LINK)
+        route = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)
     except OSError as error:
         raise _Broken from error
     with route:
         try:
-            route.bind(groups=RTMGRP_LINK)
-        except (OSError, KeyError) as error:  # KeyError: pyroute2 found no free port id
+            route.bind((0, _RTMGRP_LINK))
+        except OSError as error:
             raise _Broken from error
-        changes = _Changes(route, watched)
+        changes = _Changes(route, watched, decode)
         loop.add_reader(route.fileno(), changes.read)
         try:
             yield changes
         finally:
             loop.remove_reader(route.fileno())
+
+
+def _decoder() -> _Decode:
+    """Import pyroute2's decoder of link messages."""
+    from pyroute2.netlink.rtnl.marshal import MarshalRtnl  # noqa: PLC0415 - as the module's docstring says
+
+    from kernel.netlink.link_requests import parse  # noqa: PLC0415 - it imports pyroute2
+
+    marshal = MarshalRtnl()
+
+    def decode(datagram: bytes) -> PfLink:
+        (message,) = marshal.parse(datagram)
+        return parse(message)
+
+    return decode

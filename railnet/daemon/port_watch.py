@@ -3,16 +3,16 @@
 The kernel reports the link of a PF's netdev. With InfiniBand the carrier of the IPoIB netdev follows the port while the netdev is
 up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.periodic`).
 
-The watch begins a second after the daemon: the first second is for the requests that have waited for it, and pyroute2's import
-takes a tenth of one. All ports are read as the watch begins.
+The first second of the daemon is for the requests that have waited for it: only then pyroute2 is imported, which takes a tenth of a
+second, and all ports are read. Changes in between are not lost.
 """
 
 import asyncio
-import importlib
 import logging
 from collections.abc import Callable, Mapping
 
 from kernel.inventory import reread_pfs
+from kernel.netlink import link_changes
 from kernel.netlink.pf_links import PfLink
 from kernel.sysfs import Sysfs
 from vf.inventory import PhysicalFunction
@@ -47,8 +47,4 @@ async def watching_ports(
             port_changed()
             look_again.set()
 
-    await asyncio.sleep(_FIRST_SECONDS)
-    await asyncio.to_thread(importlib.import_module, "kernel.netlink.link_changes")
-    from kernel.netlink import link_changes  # noqa: PLC0415 - as the module's docstring says
-
-    await link_changes.watch(by_ifindex, look)
+    await link_changes.watch(by_ifindex, look, _FIRST_SECONDS)

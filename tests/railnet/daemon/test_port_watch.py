@@ -37,7 +37,6 @@ class Node:
         self._links: Mapping[int, PfLink | None] = {}
         monkeypatch.setattr(port_watch, "reread_pfs", self._reread)
         monkeypatch.setattr(link_changes, "watch", self._watch)
-        monkeypatch.setattr(port_watch, "_FIRST_SECONDS", 0)
 
     def hear(self, links: Mapping[int, PfLink | None]) -> bool:
         """Have the kernel report links; return whether an ordinary resync follows."""
@@ -53,7 +52,7 @@ class Node:
     def _changed(self) -> None:
         self.calls += 1
 
-    async def _watch(self, watched: Callable[[], Collection[int]], look: Look) -> None:
+    async def _watch(self, watched: Callable[[], Collection[int]], look: Look, _: float) -> None:
         self.watched = sorted(watched())
         await look(self._links)
 
