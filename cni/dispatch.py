@@ -135,7 +135,7 @@ class Dispatcher:
         return None if record is None else RailsAttached(record, stdout, request.static)
 
     async def _lacks_rails(self, request: Request, failure: CniError) -> bool:
-        """Tell whether this failure leaves a pod without its rails: not if the primary failed, which reports that itself."""
+        """Return whether this failure leaves a pod without its rails: not if the primary failed, which reports that itself."""
         if request.environment.command != ADD or isinstance(failure, DelegateError):
             return False
         try:

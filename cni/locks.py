@@ -17,7 +17,7 @@ class PerKey:
         self._users: dict[str, int] = {}
 
     def is_held(self, key: str) -> bool:
-        """Tell whether a task holds or awaits the lock of a key."""
+        """Return whether a task holds or awaits the lock of a key."""
         return key in self._users
 
     @asynccontextmanager

@@ -25,7 +25,7 @@ SLOW_LANE = BUILT_IN | frozenset(STANDARD_MODULES)
 
 
 def is_guard(node: ast.AST) -> bool:
-    """Tell whether a node is `if TYPE_CHECKING:`, whose body never runs."""
+    """Return whether a node is `if TYPE_CHECKING:`, whose body never runs."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 

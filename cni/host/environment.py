@@ -77,7 +77,7 @@ def _text(raw: dict[bytes, bytes], name: str) -> str:
 
 
 def is_container_id(text: str) -> bool:
-    """Tell whether this may be a container id; such an id is also a file name."""
+    """Return whether this may be a container id; such an id is also a file name."""
     return text[:1] in _ALPHANUMERIC and len(text) <= _MAX_ID and _ID_CHARACTERS.issuperset(text)
 
 

@@ -224,7 +224,7 @@ def _lock_of(path: str, inode: int) -> int | None:
 
 
 def _is_at(fd: int, path: str) -> bool:
-    """Tell whether an open file is still the one at its path: its last holder may have removed it."""
+    """Return whether an open file is still the one at its path: its last holder may have removed it."""
     try:
         opened, found = posix.fstat(fd), posix.stat(path)
     except FileNotFoundError:

@@ -55,7 +55,7 @@ def serve_again(environment: Environment, stdin: bytes, netns_fd: int, held: Loc
 
 
 def has_rails(environment: Environment, conf: NetConf) -> bool:
-    """Tell whether kubelet gave this pod a device of ours, from kubelet's checkpoint.
+    """Return whether kubelet gave this pod a device of ours, from kubelet's checkpoint.
 
     A sandbox that is no Kubernetes pod has none. If the checkpoint is missing in kubelet's folder, kubelet never gave a
     device to a pod: kubelet writes the file before the first such pod's sandbox exists.

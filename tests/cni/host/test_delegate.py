@@ -18,7 +18,7 @@ ENVIRON = {b"PATH": b"/usr/bin:/bin"}
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process still lives after a while; a zombie does not."""
+    """Return whether a process still lives after a while; a zombie does not."""
     return not block_until(lambda: state(pid) in "ZX", 20, 0.02)
 
 

@@ -1,5 +1,7 @@
 """Frames: what one side writes the other reads, and nothing else is taken for a frame."""
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +126,31 @@ def test_parse_environ_takes_any_bytes(blob: bytes) -> None:
 @pytest.mark.parametrize(("number", "spelled"), [(-110, b"\xff\xff\xff\x92"), (256, b"\0\0\1\0"), (9, b"\0\0\0\t")])
 def test_wait_status_keeps_its_sign(number: int, spelled: bytes) -> None:
     assert frames.i32(number) == spelled
+
+
+WHOLE = frames.frame(frames.OUTPUT, b"payload")
+
+
+@pytest.mark.parametrize("length", range(len(WHOLE) + 1))
+def test_missing_bytes_complete_at_least_the_header_and_then_the_frame(length: int) -> None:
+    wanted = frames.HEADER_BYTES if length < frames.HEADER_BYTES else len(WHOLE)
+
+    assert frames.missing(WHOLE[:length]) == wanted - length
+
+
+def test_first_frame_is_taken_from_what_has_arrived() -> None:
+    assert frames.first(WHOLE + b"RN") == (frames.OUTPUT, b"payload", b"RN")
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_frame_is_received_in_pieces_and_not_a_byte_of_the_next_one(most: int) -> None:
+    stream = io.BytesIO(WHOLE + WHOLE)
+
+    assert frames.receive(lambda count: stream.read(min(count, most))) == (frames.OUTPUT, b"payload")
+    assert stream.tell() == len(WHOLE)
+
+
+@pytest.mark.parametrize("length", [0, 3, frames.HEADER_BYTES, len(WHOLE) - 1])
+def test_connection_that_ends_within_a_frame_is_the_end_of_the_file(length: int) -> None:
+    with pytest.raises(EOFError, match="the connection ended"):
+        frames.receive(io.BytesIO(WHOLE[:length]).read)

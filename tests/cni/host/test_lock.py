@@ -239,7 +239,7 @@ def test_lock_is_taken_once_and_gone_when_released(tmp_path: Path) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether a process that is no child of this one has ended; its reaper may take a while."""
+    """Return whether a process that is no child of this one has ended; its reaper may take a while."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
     except (FileNotFoundError, ProcessLookupError):  # the latter when it is reaped between opening and reading
@@ -247,18 +247,18 @@ def is_gone(pid: int) -> bool:
 
 
 def is_caught(pid: int, number: int) -> bool:
-    """Tell whether a process has a handler for a signal (proc(5), SigCgt)."""
+    """Return whether a process has a handler for a signal (proc(5), SigCgt)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return bool(int(status.partition("SigCgt:")[2].split()[0], 16) & 1 << (number - 1))
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Tell whether the condition becomes true within some seconds."""
+    """Return whether the condition becomes true within some seconds."""
     return block_until(condition, seconds, 0.01)
 
 
 def is_ended(pid: int) -> bool:
-    """Tell whether a child has closed its descriptors, reaped or not."""
+    """Return whether a child has closed its descriptors, reaped or not."""
     return not Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
@@ -281,3 +281,26 @@ def test_remove_of_a_lock_whose_file_is_gone_closes_the_descriptor(tmp_path: Pat
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(held)
+
+
+def test_open_locked_opens_nothing_that_another_holds(tmp_path: Path) -> None:
+    path = f"{tmp_path}/a"
+    held = lock.open_locked(path, os.O_RDWR | os.O_CREAT)
+    before = descriptors()
+
+    assert lock.open_locked(path, os.O_RDWR) is None
+    assert descriptors() == before
+    os.close(held)
+
+
+def test_open_locked_waits_for_a_folder_and_refuses_it_when_its_holder_removed_it(tmp_path: Path) -> None:
+    folder, flags = tmp_path / "folder", os.O_RDONLY | os.O_DIRECTORY
+    folder.mkdir()
+    held = lock.open_locked(str(folder), flags)
+
+    def remove() -> None:
+        folder.rmdir()
+        os.close(held)
+
+    threading.Timer(0.1, remove).start()
+    assert lock.open_locked(str(folder), flags, lock.wait_and_take) is None

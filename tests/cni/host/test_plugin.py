@@ -67,7 +67,7 @@ def runtime(tmp_path: Path) -> Runtime:
 
 
 def error(done: subprocess.CompletedProcess[bytes]) -> tuple[int, str]:
-    """Give code and message of an answer that is an error, and nothing but an error."""
+    """Return code and message of an answer that is an error, and nothing but an error."""
     assert (done.returncode, done.stderr) == (1, b"")
     answer = json.loads(done.stdout)
     assert set(answer) <= {"cniVersion", "code", "msg", "details"}
