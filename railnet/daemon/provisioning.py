@@ -7,6 +7,7 @@ from kernel import perform
 from kernel.inventory import inventory
 from kernel.netlink import pf_links
 from kernel.sysfs import Sysfs
+from kernel.waiting import until_awaited
 from railnet.configuration import Configuration
 from railnet.daemon import vf_holders
 from vf import provision
@@ -70,17 +71,16 @@ async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
 
     A withheld VF is not waited for: recovery has already looked for its netdev in every namespace.
     """
-    give_up = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     wanted = {entry.pf for entry in configuration.provision}
-    while True:
+    late: list[str] = []
+
+    async def all_have_settled() -> bool:
         table.refresh(await asyncio.to_thread(inventory, sysfs))
         vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted]
         free = [(pf, vf) for pf, vf in vfs if not (table.owner(vf.address) or table.withheld(vf.address))]
         # A plain Ethernet card has no RDMA device, and its VFs have none.
-        late = [str(vf.address) for pf, vf in free if vf.netdev is None or (vf.rdma is None and pf.rdma is not None)]
-        if not late:
-            return
-        if asyncio.get_running_loop().time() > give_up:
-            _log.warning("no netdev or RDMA device yet: %s", ", ".join(late))
-            return
-        await asyncio.sleep(_LOOK_SECONDS)
+        late[:] = [str(vf.address) for pf, vf in free if vf.netdev is None or (vf.rdma is None and pf.rdma is not None)]
+        return not late
+
+    if not await until_awaited(all_have_settled, _SETTLE_SECONDS, _LOOK_SECONDS):
+        _log.warning("no netdev or RDMA device yet: %s", ", ".join(late))

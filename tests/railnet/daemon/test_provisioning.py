@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel import waiting
 from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
@@ -21,7 +22,7 @@ NOWHERE = PciAddress.parse(IN_POD)  # it has a driver, and its netdev is not on 
 
 
 class Start:
-    """A node whose VFs are all made, the kernel doing nothing; time passes when somebody sleeps, and then at once."""
+    """A node whose VFs are all made, the kernel doing nothing; time passes only when the daemon sleeps, and then at once."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -32,11 +33,7 @@ class Start:
         self.table = VfTable(self._sysfs.inventory())
         self.table.claim(PciAddress.parse(UNBOUND), Owner("c0ffee", "eth0", ""))
         loop = SimpleNamespace(time=lambda: self.now)
-        monkeypatch.setattr(
-            provisioning,
-            "asyncio",
-            SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep, to_thread=asyncio.to_thread),
-        )
+        monkeypatch.setattr(waiting, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
         self.steps: list[object] = []
         perform = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
         monkeypatch.setattr(provisioning, "perform", perform)
