@@ -32,7 +32,7 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 
 
 def asked(health: Health, ask: Callable[[int], Any]) -> Any:
-    """Serve on a free port and ask, from a thread, once somebody listens."""
+    """Serve on a free port, and send requests from a thread once the port is open."""
 
     async def scenario() -> Any:
         port = free_port()

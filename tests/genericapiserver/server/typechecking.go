@@ -13,8 +13,8 @@ import (
 	"railnet/definitions"
 )
 
-// warnings says what a policy's type checker has against it. In a cluster a controller writes it into the policy's status, where
-// nobody looks (k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus); here whoever applies the policy is told.
+// warnings returns what the type checker finds wrong with a policy. In a cluster a controller writes it only into the policy's status
+// (k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus); here the client that applies the policy gets it as warnings.
 func warnings(made runtime.Object) []string {
 	policy, ok := made.(*admissionregistration.ValidatingAdmissionPolicy)
 	if !ok {

@@ -270,5 +270,5 @@ def test_nothing_is_written_after_the_end(host: Host, monkeypatch: pytest.Monkey
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - files tell nobody
+        while not condition():  # noqa: ASYNC110 - no event reports a file
             await asyncio.sleep(0.005)

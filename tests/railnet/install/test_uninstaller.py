@@ -151,7 +151,7 @@ def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest
     async def scenario() -> tuple[bool, str | None]:
         serving = asyncio.create_task(leaving.serve(lambda: None))
         async with asyncio.timeout(10):
-            while leaving.trouble is None:  # noqa: ASYNC110 - files tell nobody
+            while leaving.trouble is None:  # noqa: ASYNC110 - no event reports a file
                 await asyncio.sleep(0.01)
             during = (host / "opt/cni/bin/railnet").exists(), leaving.trouble
             needs_it.rename(host / "gone")
