@@ -1,1 +1,1 @@
-"""The only code that touches sysfs, netlink and namespaces, and the atomic writes. It acts; it decides nothing."""
+"""Access to the machine: sysfs, netlink, namespaces and files on the host. It acts; the callers decide."""

@@ -1,4 +1,4 @@
-"""Which boot of this machine it is, and when it began: what names a namespace by its inode holds for one boot only."""
+"""The id and the time of the machine's present boot. An inode identifies a network namespace within one boot only."""
 
 from pathlib import Path
 
@@ -7,21 +7,21 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # a random UUID, the same in
 
 
 def boot_id() -> str:
-    """Name the present boot.
+    """Return the id of the present boot.
 
     Raises:
-        OSError: /proc is not there.
+        OSError: /proc is not mounted.
     """
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def boot_time(stat: Path = _STAT) -> float:
-    """Return the time of the boot in seconds since the epoch, as the clock would have told it that is right now.
+    """Return the time of the boot in seconds since the epoch, by the present setting of the clock.
 
     Raises:
-        OSError, ValueError: the kernel does not say it.
+        OSError, ValueError: the kernel does not report it.
 
-    Source: btime of proc(5), whole seconds, which moves when the clock is set (getboottime64()).
+    Source: btime of proc(5), in whole seconds. It moves when the clock is set (getboottime64()).
     """
     for line in stat.read_text().splitlines():
         name, _, value = line.partition(" ")

@@ -1,4 +1,4 @@
-"""Files written so that a reader, or the next start, sees the old content or the new one and nothing between."""
+"""Atomic and durable writes, and paths on the host. A reader sees the old content or the new content, never a mixture."""
 
 import ctypes
 import os
@@ -14,11 +14,11 @@ _RESOLVE_IN_ROOT = 0x10
 def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
     """Replace a file by rename(2) within its folder.
 
-    With `durable` it has survived a power cut when this returns. Records on a tmpfs need none: a reboot ends what they
-    are about.
+    With `durable`, the new content survives a power cut once this function has returned. A record on a tmpfs does not
+    need it: a reboot ends the namespaces that the record describes.
 
     Raises:
-        OSError: the folder is missing or full, naming the file; the old content stays and no temporary file is left.
+        OSError: the folder is missing or full; the error names the file. The old content stays, and no temporary file is left.
     """
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -31,7 +31,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
         os.replace(temporary, path)
     except BaseException as error:
         os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename is None:  # of a write, which knows a descriptor only
+        if isinstance(error, OSError) and error.filename is None:  # write(2) knows only a descriptor
             error.filename = str(path)
         raise
     if durable:
@@ -39,7 +39,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
 
 
 def sync(path: Path) -> None:
-    """Put a file's content, or which names a folder has, on disk."""
+    """Write a file's content, or a folder's list of names, to disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -48,7 +48,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Put a folder with all that is below it on disk."""
+    """Write a folder and everything below it to disk."""
     for parent, _, names in os.walk(folder):
         for name in names:
             sync(Path(parent, name))
@@ -56,20 +56,20 @@ def sync_tree(folder: Path) -> None:
 
 
 def below(root: Path, absolute: str) -> Path:
-    """Return the path by which the host's `absolute` is written to; links in it are followed in our own root.
+    """Return the path by which this process reaches the host's `absolute`. Use it for writing.
 
-    For reading, `open_below` follows them in the host's.
+    Symbolic links in the path are followed in this process's root. For reading, `open_below` follows them in the host's root.
     """
     return root / absolute.lstrip("/")
 
 
 def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:
-    """Open a path of the host's in its mount namespace as seen at `root` (/proc/1/root from a container, else /).
+    """Open a path of the host, whose root folder is at `root`: /proc/1/root from a container, else /.
 
-    Absolute links on the way (Debian's /var/run) lead to where they lead on the host. The caller owns the descriptor.
+    Absolute symbolic links in the path, such as Debian's /var/run, are followed as on the host. The caller owns the descriptor.
 
     Raises:
-        OSError: as open(2), with the path.
+        OSError: as open(2); the error names the path.
 
     Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6 (include/uapi/linux/openat2.h).
     """
@@ -80,7 +80,7 @@ def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:
         fd: int = libc.syscall(_SYS_OPENAT2, root_fd, os.fsencode(absolute), how, len(how))
         if fd < 0:
             number = ctypes.get_errno()
-            if number == EXDEV:  # a magic link, such as /proc/<pid>/ns/net, which is beneath no root
+            if number == EXDEV:  # a magic link, such as /proc/<pid>/ns/net, leads out of every root
                 return os.open(below(root, absolute), flags | os.O_CLOEXEC)
             raise OSError(number, os.strerror(number), absolute)
         return fd
@@ -89,12 +89,12 @@ def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_below(root: Path, absolute: str) -> bytes:
-    """Read a file of the host's, as `open_below`.
+    """Read a file of the host. Symbolic links are followed as in `open_below`.
 
     Raises:
-        OSError: as `open_below`. ValueError: there is a NUL in the path.
+        OSError: as `open_below`. ValueError: the path contains a NUL.
     """
     if "\0" in absolute:
-        raise ValueError("there is a NUL in it")
+        raise ValueError("the path contains a NUL")
     with open(open_below(root, absolute), "rb") as file:
         return file.read()

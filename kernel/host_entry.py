@@ -1,7 +1,7 @@
-"""A program that enters the host and becomes another: `host_entry.py enter|chroot ROOT PROGRAM`. See `kernel.host_process`.
+"""Enter the host's namespaces and execute a program there: `host_entry.py enter|chroot ROOT PROGRAM`.
 
-A process of its own, since only one without threads may enter a mount namespace (mntns_install(), fs/namespace.c). It
-imports nothing of Railnet: it runs by its path, in whatever environment PROGRAM is to have.
+`kernel.host_process` starts it. It is a separate process because only a process without threads may enter a mount
+namespace (mntns_install(), fs/namespace.c). It imports nothing of Railnet: it runs by its path, in PROGRAM's environment.
 """
 
 import ctypes
@@ -9,23 +9,23 @@ import os
 import sys
 
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000  # include/uapi/linux/sched.h
-_CANNOT = 126  # as shells and env(1) say that a program was found and could not be executed
+_CANNOT = 126  # the exit status of shells and env(1) for a program that was found but could not be executed
 
 
 def main() -> None:
-    """Become the program; a failure is told on stderr."""
+    """Replace this process by the program. A failure is reported on stderr."""
     _, how, root, program = sys.argv
     try:
         (os.chroot if how == "chroot" else _enter)(root)
         os.chdir("/")
         os.execv(program, [program])
     except OSError as error:
-        print(f"{program} on the host at {root}: {error}", file=sys.stderr)
+        print(f"cannot execute {program} on the host at {root}: {error}", file=sys.stderr)
         sys.exit(_CANNOT)
 
 
 def _enter(root: str) -> None:
-    """Enter the namespaces of the process that `root` belongs to, such as /proc/1/root; else only change the root to the folder."""
+    """Enter the namespaces of the process that `root` belongs to, such as /proc/1/root. For any other folder, only change the root."""
     namespaces = os.path.join(os.path.dirname(root), "ns")
     if not os.path.isdir(namespaces):
         os.chroot(root)

@@ -1,23 +1,27 @@
-"""The small files of one folder of the host's, in which other programs keep their books; what is absent is empty."""
+"""Small state files that another program keeps in one folder on the host: read them, remove one if it is unchanged.
+
+An absent folder counts as an empty one.
+"""
 
 import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import EAGAIN
 from pathlib import Path
 from typing import NamedTuple
 
 from kernel.files import open_below
+from kernel.waiting import block_until
 
 _MOST_BYTES = 1 << 18
 _LOCK_SECONDS = 1.0
-_LOOK_SECONDS = 0.01
+_LOCK_CHECK_SECONDS = 0.01
 
 
 class Entry(NamedTuple):
-    """A regular file: its name, at most 256 KiB of its content, and when it was written, in seconds since the epoch."""
+    """A regular file: its name, at most 256 KiB of its content, and its modification time in seconds since the epoch."""
 
     name: str
     content: bytes
@@ -25,10 +29,10 @@ class Entry(NamedTuple):
 
 
 def entries(root: Path, folder: str) -> tuple[Entry, ...]:
-    """Read every file of the folder `folder` on the host, which is seen at `root`; links and folders in it are passed over.
+    """Read every regular file of `folder` on the host, whose root is at `root`. Symbolic links and folders in it are skipped.
 
     Raises:
-        OSError: the folder is there and cannot be read.
+        OSError: the folder exists and cannot be read.
     """
     try:
         with _opened(root, folder) as fd:
@@ -39,16 +43,16 @@ def entries(root: Path, folder: str) -> tuple[Entry, ...]:
 
 
 def remove(root: Path, folder: str, entry: Entry, lock: str | None = None) -> bool:
-    """Remove a file if it is still as it was read; return whether it is gone.
+    """Remove a file if it is still as it was read. Return whether the file is gone.
 
     Args:
-        root: where the host is seen.
-        folder: where the file is on the host.
+        root: the path of the host's root folder.
+        folder: the file's folder on the host.
         entry: the file.
-        lock: the file in the folder that the folder's owner locks (flock) while it changes anything there.
+        lock: the file in the folder that the other program locks (flock) while it changes the folder.
 
     Raises:
-        OSError: EAGAIN, the owner does not let go of its lock; else what is refused.
+        OSError: EAGAIN, the other program holds its lock for longer than a second; else what the kernel refused.
     """
     try:
         with _opened(root, folder) as fd, _locked(fd, lock):
@@ -76,32 +80,32 @@ def _locked(folder_fd: int, lock: str | None) -> Iterator[None]:
     if lock is None:
         yield
         return
-    # Made if it is absent, as its owner does: both then lock the same file, whichever program comes first.
+    # An absent lock file is created, as the other program does. So both programs lock the same file.
     fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder_fd)
     try:
-        _lock(fd)
+        _lock(fd, lock)
         yield
     finally:
         os.close(fd)
 
 
-def _lock(fd: int) -> None:
-    give_up = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= give_up:
-                raise
-            time.sleep(_LOOK_SECONDS)
-        else:
-            return
+def _lock(fd: int, lock: str) -> None:
+    if not block_until(lambda: _try_lock(fd), _LOCK_SECONDS, _LOCK_CHECK_SECONDS):
+        raise BlockingIOError(EAGAIN, f"another program has held the lock for {_LOCK_SECONDS:g} s", lock)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _entry(folder_fd: int, name: str) -> Entry | None:
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_fd)
-    except OSError:  # ELOOP: a link; ENOENT: its owner removed it meanwhile; ENXIO: a socket
+    except OSError:  # ELOOP: a symbolic link; ENOENT: removed meanwhile; ENXIO: a socket
         return None
     try:
         facts = os.fstat(fd)

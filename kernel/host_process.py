@@ -1,4 +1,4 @@
-"""Run a program of the host's, in its mount and network namespaces, from a daemon that may be in a container."""
+"""Run a program of the host in the host's mount and network namespaces. The daemon itself may run in a container."""
 
 import os
 import signal
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 _ON_THE_HOST = Path("/")
-_LOOK_SECONDS = 0.1  # how soon a program that is wanted no more is ended
-# Not by a function between our fork and exec: other threads may hold locks there.
+_STOP_CHECK_SECONDS = 0.1  # how soon a program is ended once its caller has stopped it
+# A separate program, not a function between fork and exec: there, other threads may hold locks.
 _ENTER = (sys.executable, "-ISE", str(Path(__file__).with_name("host_entry.py")))
 
 
 class Stopped(Exception):
-    """A program was ended, or not begun, because its caller does not want its result any more."""
+    """A program was ended, or not started, because its caller set the event `stopped`."""
 
 
 class Terms(NamedTuple):
-    """How long a program may take; what ends it before that, once it is set; which descriptors of ours it has, too."""
+    """Limits of one run: seconds until the program is ended, an event that ends it earlier, descriptors that it inherits."""
 
     seconds: float
     stopped: threading.Event | None = None
@@ -30,7 +30,7 @@ class Terms(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a program ended: a wait status, as `os.waitstatus_to_exitcode` reads it, and what it printed."""
+    """The end of a program: its wait status, as `os.waitstatus_to_exitcode` reads it, and its output."""
 
     status: int
     stdout: bytes
@@ -40,26 +40,26 @@ class Ended(NamedTuple):
 def execute(
     root: Path, program: str, environ: Mapping[str, str], stdin: bytes, terms: Terms, *, chroot: bool = False
 ) -> Ended:
-    """Run a program of the host by its absolute path there; `root` is where the daemon sees the host: /, /proc/1/root.
+    """Run a program by its absolute path on the host. `root` is the path of the host's root for the daemon: / or /proc/1/root.
 
-    It is ended, with its children, when its time is over. With `chroot` it sees the host's files and keeps the daemon's
-    namespaces, which takes CAP_SYS_CHROOT alone.
+    The program and its children are ended when the time is over. With `chroot` the program sees the host's files and keeps
+    the daemon's namespaces; that needs only CAP_SYS_CHROOT.
 
     Raises:
-        TimeoutError: it was. Stopped: it was wanted no more. OSError: the program cannot be executed, where `root` is ours;
-            elsewhere that is status 126.
+        TimeoutError: the program took too long and was ended. Stopped: the caller set `terms.stopped`. OSError: the program
+            cannot be executed, if `root` is /; for any other `root` the exit status is then 126.
     """
     command = (program,) if root == _ON_THE_HOST else (*_ENTER, "chroot" if chroot else "enter", str(root), program)
     if _is_stopped(terms):
         raise Stopped(f"{program} was not run")
     pipe = subprocess.PIPE
     with (
-        # A file needs no writer: communicate() forgets what it has not sent when it is called again.
-        os.fdopen(os.memfd_create("stdin"), "r+b") as fed,
+        # A file, because communicate() loses the unsent part of its input when it is called again.
+        os.fdopen(os.memfd_create("stdin"), "r+b") as stdin_file,
         subprocess.Popen(
             command,
             env=dict(environ),
-            stdin=_holding(fed, stdin),
+            stdin=_filled(stdin_file, stdin),
             stdout=pipe,
             stderr=pipe,
             start_new_session=True,
@@ -67,7 +67,7 @@ def execute(
         ) as process,
     ):
         try:
-            stdout, stderr = _heard(process, terms)
+            stdout, stderr = _read_output(process, terms)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -78,26 +78,26 @@ def execute(
     return Ended(-code if code < 0 else code << 8, stdout, stderr)
 
 
-def _holding(file: BinaryIO, content: bytes) -> BinaryIO:
-    """Write a file and go back to its beginning."""
+def _filled(file: BinaryIO, content: bytes) -> BinaryIO:
+    """Write `content` to a file and return the file, at its beginning."""
     file.write(content)
     file.seek(0)
     return file
 
 
-def _heard(process: subprocess.Popen[bytes], terms: Terms) -> tuple[bytes, bytes]:
-    """Return what a program prints until its end.
+def _read_output(process: subprocess.Popen[bytes], terms: Terms) -> tuple[bytes, bytes]:
+    """Return a program's stdout and stderr when it has ended.
 
     Raises:
-        subprocess.TimeoutExpired: its time is over, or it is wanted no more.
+        subprocess.TimeoutExpired: its time is over, or its caller has stopped it.
     """
     give_up = time.monotonic() + terms.seconds
     while True:
-        left = give_up - time.monotonic()
+        remaining = give_up - time.monotonic()
         try:
-            return process.communicate(timeout=min(left, _LOOK_SECONDS))
+            return process.communicate(timeout=min(remaining, _STOP_CHECK_SECONDS))
         except subprocess.TimeoutExpired:
-            if left <= _LOOK_SECONDS or _is_stopped(terms):
+            if remaining <= _STOP_CHECK_SECONDS or _is_stopped(terms):
                 raise
 
 

@@ -1,6 +1,6 @@
-"""The node's PFs and VFs with the carriers of Ethernet PFs: sysfs shows the functions, netlink their links.
+"""The node's PFs and VFs from sysfs, with the carriers of Ethernet PFs from netlink.
 
-The carrier of an InfiniBand PF is not asked for: it is the IPoIB interface's, and the RDMA port says more.
+The carrier of an InfiniBand PF is not read: it belongs to the IPoIB interface, and the RDMA port's state is more exact.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,10 @@ from vf.inventory import Inventory, PhysicalFunction
 
 
 def inventory(sysfs: Sysfs) -> Inventory:
-    """Read all of them.
+    """Read all PFs, VFs and carriers.
 
     Raises:
-        OSError: the root is no sysfs, or the kernel refuses to report a link.
+        OSError: the root is not a sysfs, or the kernel refused to report a link.
     """
     found = sysfs.inventory()
     return found.with_pfs(_with_carriers(found.pfs))
@@ -27,12 +27,12 @@ def inventory(sysfs: Sysfs) -> Inventory:
 def reread_pfs(
     sysfs: Sysfs, pfs: Iterable[PhysicalFunction], known: Mapping[int, PfLink | None]
 ) -> dict[PciAddress, PhysicalFunction]:
-    """Read the driver, the netdev, the RDMA port and the carrier of some PFs again, without a look at VFs.
+    """Read the driver, the netdev, the RDMA port and the carrier of some PFs again, without their VFs.
 
     Args:
-        sysfs: where the PFs are.
-        pfs: the PFs.
-        known: links that the kernel has just reported, by ifindex: these are not asked for.
+        sysfs: the tree with the PFs.
+        pfs: the PFs to read.
+        known: links by ifindex. A link that is not None was just reported by the kernel, and is not read again.
 
     Raises:
         OSError: as `inventory`.
@@ -49,7 +49,7 @@ def _with_carriers(
 
 
 def _ethernet_ifindex(pf: PhysicalFunction) -> int:
-    """Return the ifindex of an Ethernet PF's netdev; 0, which is no link's, of a PF that has none."""
+    """Return the ifindex of an Ethernet PF's netdev. Return 0, which no link has, for any other PF."""
     return pf.netdev.ifindex if pf.netdev is not None and pf.link_layer == "Ethernet" else 0
 
 

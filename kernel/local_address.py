@@ -1,4 +1,4 @@
-"""Whether an address is one of the node's own."""
+"""Test whether an IP address belongs to the node itself."""
 
 import socket
 
@@ -8,16 +8,16 @@ _DISCARD = 9  # any port would do, as nothing is sent
 
 
 def is_local(address: IpAddress) -> bool:
-    """Return whether the calling thread's network namespace has an address itself, on whatever link.
+    """Return whether any link of the calling thread's network namespace has the address.
 
-    To connect a datagram socket asks the routing table which source it would send from, and sends nothing; for an address of
-    its own that is the address itself. Waits for no RTNL, unlike a list of all addresses.
+    Connecting a datagram socket sends nothing: the kernel only looks up the source address in the routing table. For a local
+    address, the source is the address itself. Unlike a list of all addresses, this does not wait for RTNL.
     """
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IPv4
-    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asking:
+    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as probe:
         try:
-            asking.connect((str(address), _DISCARD))
-        except OSError:  # there is no way to it, so it is not here
+            probe.connect((str(address), _DISCARD))
+        except OSError:  # no route leads to the address, so it is not local
             return False
-        source: str = asking.getsockname()[0]
+        source: str = probe.getsockname()[0]
         return source == str(address)

@@ -1,4 +1,4 @@
-"""Network namespaces: open one, name it for a record, run a function inside it."""
+"""Network namespaces: open one, identify it for a record, run a function inside it."""
 
 import ctypes
 import os
@@ -16,21 +16,24 @@ _Result = TypeVar("_Result")
 
 
 class NetnsIdentity(NamedTuple):
-    """The device and inode of an nsfs file: no two living namespaces share them, but a later one may have them again."""
+    """Device and inode of an nsfs file. No two live namespaces share them, but a later namespace may get them again."""
 
     dev: int
     inode: int
 
 
 def identity(netns_fd: int) -> NetnsIdentity:
-    """Name an open namespace."""
+    """Return the identity of an open namespace."""
     facts = os.fstat(netns_fd)
     return NetnsIdentity(facts.st_dev, facts.st_ino)
 
 
 @contextmanager
 def opened(root: Path, path: str, expected: NetnsIdentity) -> Iterator[int | None]:
-    """Open the namespace bound at `path` on the host if it is still the expected one; None if it is gone or another's."""
+    """Open the namespace bound at `path` on the host. Yield None if it is gone, or if another namespace is bound there.
+
+    The descriptor is closed at the end.
+    """
     try:
         fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -43,13 +46,13 @@ def opened(root: Path, path: str, expected: NetnsIdentity) -> Iterator[int | Non
 
 
 def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
-    """Run a function in a network namespace and give its result.
+    """Run a function in a network namespace and return its result.
 
-    It runs on a thread made for it, which enters the namespace and ends with the function: there is no way back that
-    could fail, so no other work ever runs in the wrong namespace.
+    It runs on a new thread, which enters the namespace and ends with the function. The thread never returns to its old
+    namespace, a step that could fail, so no other work runs in the wrong namespace.
 
     Raises:
-        OSError: EINVAL, the descriptor is no network namespace; EPERM, no CAP_SYS_ADMIN. And what the function raises.
+        OSError: EINVAL, the descriptor is not a network namespace; EPERM, the process lacks CAP_SYS_ADMIN. And what the function raises.
     """
     result: list[_Result] = []
     failure: list[BaseException] = []

@@ -1,8 +1,8 @@
-"""PFs and VFs as sysfs shows them, and the few files that change them.
+"""PFs and VFs in sysfs: read them, and write the few files that change them.
 
-Everything is found from the PCI devices of a given root: a VF whose netdev and RDMA device are inside a pod is still
-a VF. One pass, each file opened once, no netlink and no pci.ids. Paths are plain strings, since a node can have a
-thousand VFs and joining `Path`s costs more than reading the files.
+The search starts from the PCI devices, so a VF is found even if its netdev and RDMA device are inside a pod. An inventory
+is one pass that opens each file once, without netlink and pci.ids. Paths are plain strings: a node can have a thousand
+VFs, and joining `Path`s costs more than reading the files.
 """
 
 import os
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
-from kernel.sysfs_folder import Folder
+from kernel.sysfs_folder import SysfsFolder
 from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import (
@@ -31,8 +31,8 @@ from vf.inventory import (
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
 
-# PCI says of a function that it is a VF only where its PF is there too. In a virtual machine the device id is all there
-# is: MLX5_PCI_DEV_IS_VF in mlx5_core_pci_table, drivers/net/ethernet/mellanox/mlx5/core/main.c.
+# PCI marks a function as a VF only if its PF is present. In a virtual machine, only the device id identifies a VF:
+# MLX5_PCI_DEV_IS_VF in mlx5_core_pci_table, drivers/net/ethernet/mellanox/mlx5/core/main.c.
 _MELLANOX = "15b3"
 _MELLANOX_VFS = frozenset({"1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"})
 
@@ -50,16 +50,16 @@ class Sysfs:
         self._link_layers = link_layers
 
     def inventory(self) -> Inventory:
-        """Read every SR-IOV capable PF that is a network controller, its VFs, and the VFs that have no PF here.
+        """Read every SR-IOV capable PF that is a network controller, its VFs, and the VFs that have no PF on this node.
 
         Raises:
-            OSError: the root is no sysfs.
+            OSError: the root is not a sysfs.
         """
         pfs: list[PhysicalFunction] = []
         lone_vfs: list[VirtualFunction] = []
         read: set[PciAddress] = set()
         for address in self._addresses():
-            if address in read:  # a VF; its PF comes first
+            if address in read:  # a VF that was read with its PF, which comes first
                 continue
             function = self._function(address)
             if isinstance(function, PhysicalFunction):
@@ -70,25 +70,25 @@ class Sysfs:
         return Inventory(tuple(pfs), tuple(lone_vfs), self._rails, self._link_layers)
 
     def reread(self, vf: VirtualFunction) -> VirtualFunction:
-        """Read one VF again, without a look at any other."""
+        """Read one VF again, and no other function."""
         with suppress(FileNotFoundError), self._folder(vf.address) as folder:
-            return replace(vf, **_changing(folder))
+            return replace(vf, **_read_state(folder))
         return replace(vf, driver=None, netdev=None, rdma=None)
 
     def reread_pf(self, pf: PhysicalFunction) -> PhysicalFunction:
-        """Read what changes of one PF again, without a look at its VFs; its carrier is not known here."""
+        """Read one PF again, without its VFs. Its carrier is not read here, and becomes None."""
         with suppress(FileNotFoundError), self._folder(pf.address) as folder:
-            return replace(pf, **_changing(folder), carrier=None)
+            return replace(pf, **_read_state(folder), carrier=None)
         return replace(pf, driver=None, netdev=None, rdma=None, carrier=None)
 
     def netdev(self, function: PciAddress) -> Netdev | None:
-        """Read the netdev of one function; None while it is in another namespace, or without a driver."""
+        """Read the netdev of one function. Return None while it is in another namespace, or the function has no driver."""
         with suppress(FileNotFoundError), self._folder(function) as folder:
             return _netdev(folder)
         return None
 
     def port(self, function: PciAddress) -> Port | None:
-        """Read port 1 of one function; None while it shows no RDMA device."""
+        """Read port 1 of one function. Return None while the function shows no RDMA device."""
         with suppress(FileNotFoundError), self._folder(function) as folder:
             ports = (_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband"))
             return next((port for port in ports if port is not None), None)
@@ -97,7 +97,7 @@ class Sysfs:
     def pkeys(self, function: PciAddress) -> tuple[int, ...]:
         """Read the partition keys that the subnet manager gave port 1 of one function, without the table's unused entries.
 
-        Bit 15 says full member. Empty while the function shows no RDMA device.
+        Bit 15 of a key means full membership. Return none while the function shows no RDMA device.
         """
         with suppress(FileNotFoundError), self._folder(function) as folder:
             tables = [f"infiniband/{name}/ports/1/pkeys" for name in folder.names("infiniband")]
@@ -110,13 +110,13 @@ class Sysfs:
         _write(f"{self._path(pf)}/sriov_drivers_autoprobe", "1" if on else "0")
 
     def set_numvfs(self, pf: PciAddress, count: int) -> None:
-        """Make `count` VFs where there are none, or remove all with 0; EBUSY for any other change."""
+        """Create `count` VFs if the PF has none, or remove all with 0. Any other change raises EBUSY."""
         _write(f"{self._path(pf)}/sriov_numvfs", str(count))
 
     def set_guid(self, pf: PciAddress, vf_index: int, guid: Guid) -> None:
-        """Set node and port GUID of one VF by MLNX_OFED's files, and let its link follow the port's.
+        """Set node and port GUID of one VF by MLNX_OFED's files, and let the VF's link state follow the port's.
 
-        The VF's driver reads them when it is bound.
+        The VF's driver reads the GUIDs when it is bound.
 
         Raises:
             OSError: ENOENT, the PF's driver has no such files.
@@ -126,46 +126,48 @@ class Sysfs:
             _write(f"{folder}/{name}", value)
 
     def bind(self, function: PciAddress, driver: str) -> None:
-        """Bind a function to a driver; EBUSY if it has one."""
+        """Bind a function to a driver. Raise EBUSY if it has one."""
         _write(f"{self._drivers}/{driver}/bind", str(function))
 
     def unbind(self, function: PciAddress, driver: str) -> None:
-        """Take a function from its driver; its netdev and RDMA device go away."""
+        """Unbind a function from its driver. Its netdev and RDMA device go away."""
         _write(f"{self._drivers}/{driver}/unbind", str(function))
 
     def _addresses(self) -> list[PciAddress]:
         try:
             return sorted(map(PciAddress.parse, os.listdir(self._devices)))
         except FileNotFoundError:
-            os.stat(self._buses)  # a machine without PCI has other buses; what has none is no sysfs
+            os.stat(self._buses)  # a machine without PCI has other buses; a folder without buses is not a sysfs
             return []
 
     def _path(self, function: PciAddress) -> str:
         return f"{self._devices}/{function}"
 
-    def _folder(self, function: PciAddress) -> Folder:
-        return Folder(self._path(function))
+    def _folder(self, function: PciAddress) -> SysfsFolder:
+        return SysfsFolder(self._path(function))
 
     def _function(self, address: PciAddress) -> PhysicalFunction | VirtualFunction | None:
-        """Read a function that no PF before it has named as its VF; None if it is neither PF nor VF, or gone by now."""
+        """Read a function that was not read as the VF of a PF. Return None if it is neither PF nor VF, or has gone away."""
         with suppress(FileNotFoundError), self._folder(address) as folder:
-            kind = _kind(folder)
-            if kind["class_code"] >> 16 != _NETWORK_CONTROLLER:
+            pci_ids = _read_pci_ids(folder)
+            if pci_ids["class_code"] >> 16 != _NETWORK_CONTROLLER:
                 return None
             names = folder.names(".")
             if "sriov_totalvfs" in names:
-                return self._pf(address, kind, folder, names)
-            lone = kind["vendor"] == _MELLANOX and kind["device"] in _MELLANOX_VFS
-            if lone and "physfn" not in names:  # else its PF is there, and names it only by now, or no longer
-                return _vf(folder, address, 0, None, folder.number("numa_node", -1), kind)
+                return self._pf(address, pci_ids, folder, names)
+            lone = pci_ids["vendor"] == _MELLANOX and pci_ids["device"] in _MELLANOX_VFS
+            if lone and "physfn" not in names:  # else its PF is present: the VF is being created or removed
+                return _vf(folder, address, 0, None, folder.number("numa_node", -1), pci_ids)
         return None
 
-    def _pf(self, address: PciAddress, kind: "_Kind", folder: Folder, names: Iterable[str]) -> PhysicalFunction:
+    def _pf(
+        self, address: PciAddress, pci_ids: "_PciIds", folder: SysfsFolder, names: Iterable[str]
+    ) -> PhysicalFunction:
         numa_node = folder.number("numa_node", -1)
         return PhysicalFunction(
             address=address,
-            **kind,
-            **_changing(folder),
+            **pci_ids,
+            **_read_state(folder),
             numa_node=numa_node,
             totalvfs=folder.number("sriov_totalvfs", 0),
             numvfs=folder.number("sriov_numvfs", 0),
@@ -174,49 +176,49 @@ class Sysfs:
         )
 
     def _vfs(self, pf: PciAddress, numa_node: int, vfs: Iterable[tuple[int, PciAddress]]) -> Iterator[VirtualFunction]:
-        """Read a PF's VFs. The kernel gives all of them one vendor, device and class, and the PF's NUMA node.
+        """Read a PF's VFs. The kernel gives all of them the same vendor, device and class, and the PF's NUMA node.
 
         Source: pci_iov_scan_device() and pci_read_vf_config_common(), drivers/pci/iov.c.
         """
-        kind: _Kind | None = None
+        pci_ids: _PciIds | None = None
         for index, address in vfs:
             with suppress(FileNotFoundError), self._folder(address) as folder:  # else it is being removed
-                kind = kind or _kind(folder)
-                yield _vf(folder, address, index, pf, numa_node, kind)
+                pci_ids = pci_ids or _read_pci_ids(folder)
+                yield _vf(folder, address, index, pf, numa_node, pci_ids)
 
 
-class _Kind(TypedDict):
-    """What PCI says a function is, which does not change while it exists."""
+class _PciIds(TypedDict):
+    """A function's PCI ids. They do not change while the function exists."""
 
     vendor: str
     device: str
     class_code: int
 
 
-class _Changing(TypedDict):
-    """What changes during a function's life."""
+class _State(TypedDict):
+    """The facts that change while a function exists."""
 
     driver: str | None
     netdev: Netdev | None
     rdma: RdmaDevice | None
 
 
-def _kind(folder: Folder) -> _Kind:
+def _read_pci_ids(folder: SysfsFolder) -> _PciIds:
     vendor, device = ((folder.text(name) or "").removeprefix("0x") for name in ("vendor", "device"))
-    return _Kind(vendor=vendor, device=device, class_code=folder.number("class", 0))
+    return _PciIds(vendor=vendor, device=device, class_code=folder.number("class", 0))
 
 
-def _changing(folder: Folder) -> _Changing:
-    return _Changing(driver=folder.target("driver"), netdev=_netdev(folder), rdma=_rdma(folder))
+def _read_state(folder: SysfsFolder) -> _State:
+    return _State(driver=folder.target("driver"), netdev=_netdev(folder), rdma=_rdma(folder))
 
 
 def _vf(
-    folder: Folder, address: PciAddress, index: int, pf: PciAddress | None, numa_node: int, kind: _Kind
+    folder: SysfsFolder, address: PciAddress, index: int, pf: PciAddress | None, numa_node: int, pci_ids: _PciIds
 ) -> VirtualFunction:
-    return VirtualFunction(address=address, index=index, pf=pf, numa_node=numa_node, **kind, **_changing(folder))
+    return VirtualFunction(address=address, index=index, pf=pf, numa_node=numa_node, **pci_ids, **_read_state(folder))
 
 
-def _virtual_functions(folder: Folder, names: Iterable[str]) -> list[tuple[int, PciAddress]]:
+def _virtual_functions(folder: SysfsFolder, names: Iterable[str]) -> list[tuple[int, PciAddress]]:
     found = []
     for name in names:
         if (match := _VIRTFN.fullmatch(name)) is not None:
@@ -226,27 +228,27 @@ def _virtual_functions(folder: Folder, names: Iterable[str]) -> list[tuple[int, 
     return sorted(found)
 
 
-def _netdev(folder: Folder) -> Netdev | None:
-    """Read the netdev of port 1: the lowest `dev_port`, then the oldest, of those that are there whole."""
+def _netdev(folder: SysfsFolder) -> Netdev | None:
+    """Read the netdev of port 1: of the complete netdevs, the lowest `dev_port`, then the oldest."""
     found = []
     for name in folder.names("net"):
         ifindex = folder.number(f"net/{name}/ifindex", 0)
         dev_port, mtu = folder.number(f"net/{name}/dev_port", 0), folder.number(f"net/{name}/mtu", 0)
-        # No ifindex: it was renamed or moved between the two looks.
+        # No ifindex: the netdev was renamed or moved after its folder was listed.
         if ifindex and not (dev_port and _has_port(folder, dev_port + 1)):
             found.append((dev_port, ifindex, Netdev(name, ifindex, mtu)))
     return min(found)[2] if found else None
 
 
-def _has_port(folder: Folder, port: int) -> bool:
-    """Return whether a function's RDMA device has a port of this number; mlx4 puts two ports on one function."""
+def _has_port(folder: SysfsFolder, port: int) -> bool:
+    """Return whether a function's RDMA device has a port with this number. mlx4 puts two ports on one function."""
     return any(str(port) in folder.names(f"infiniband/{name}/ports") for name in folder.names("infiniband"))
 
 
-def _rdma(folder: Folder) -> RdmaDevice | None:
+def _rdma(folder: SysfsFolder) -> RdmaDevice | None:
     for name in folder.names("infiniband"):
         node_guid = folder.text(f"infiniband/{name}/node_guid")
-        if node_guid is None:  # it is going away
+        if node_guid is None:  # the device is going away
             continue
         mad = folder.names("infiniband_mad")
         return RdmaDevice(
@@ -260,15 +262,15 @@ def _rdma(folder: Folder) -> RdmaDevice | None:
     return None
 
 
-def _of_port_1(folder: Folder, names: Iterable[str], kind: str) -> list[str]:
-    """Choose the devices of one kind that belong to port 1; only a device of several ports has several of a kind."""
+def _of_port_1(folder: SysfsFolder, names: Iterable[str], kind: str) -> list[str]:
+    """Return the devices of one kind that belong to port 1. Only an RDMA device with several ports has several of a kind."""
     found = [name for name in names if name.startswith(kind)]
     if len(found) > 1:
         return [name for name in found if folder.number(f"infiniband_mad/{name}/port", 1) == 1]
     return found
 
 
-def _port(folder: Folder, path: str) -> Port | None:
+def _port(folder: SysfsFolder, path: str) -> Port | None:
     state, phys_state = folder.text(f"{path}/state"), folder.text(f"{path}/phys_state")
     if state is None or phys_state is None:
         return None
@@ -276,7 +278,7 @@ def _port(folder: Folder, path: str) -> Port | None:
     return Port(state, phys_state, link_layer)
 
 
-def _device_node(folder: Folder, path: str, names: Iterable[str]) -> DeviceNode | None:
+def _device_node(folder: SysfsFolder, path: str, names: Iterable[str]) -> DeviceNode | None:
     for name in names:
         numbers = folder.text(f"{path}/{name}/dev")
         if numbers is not None:
@@ -286,7 +288,7 @@ def _device_node(folder: Folder, path: str, names: Iterable[str]) -> DeviceNode 
 
 
 def _write(path: str, text: str) -> None:
-    """Write a line to a file of sysfs in one write(2), which is one request to the kernel."""
+    """Write a line to a file of sysfs by one write(2), which is one request to the kernel."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, f"{text}\n".encode())

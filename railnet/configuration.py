@@ -42,7 +42,7 @@ from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.inventory import LinkLayer
 from vf.network import DEFAULT as DEFAULT_NETWORK
-from vf.network import EVERYWHERE, Ipam, Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.network import EVERYWHERE, Limit, Network, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.provision import Provision
 
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
@@ -169,7 +169,7 @@ def _pool(resource: str, select: Selector | None = None, **switches: bool) -> Po
     return Pool(resource, select or Selector(), **switches)
 
 
-def _read_ipam(value: Any, path: str) -> Ipam:
+def _read_ipam(value: Any, path: str) -> NetworkIpam:
     kind = value.get("type") if isinstance(value, dict) else None
     if isinstance(kind, str) and kind in _OWN_IPAM:
         return _OWN_IPAM[kind](value, path)
@@ -204,7 +204,7 @@ _SELECT = an_object(
 )
 _POOL = an_object(_pool, {"select": _SELECT, "rdma": BOOLEAN, "management": BOOLEAN}, required={"resource": RESOURCE})
 _PROVISION = an_object(Provision, {}, required={"pf": PCI_ADDRESS, "vfs": POSITIVE}, fixed={"guid": "derived"})
-_OWN_IPAM: dict[str, Reader[Ipam]] = {
+_OWN_IPAM: dict[str, Reader[NetworkIpam]] = {
     "slice": an_object(SliceIpam, {"range": IP_NETWORK, "rails": POSITIVE}, fixed={"type": "slice"}),
     "none": an_object(NoIpam, {}, fixed={"type": "none"}),
     "static": an_object(StaticIpam, {"range": IP_NETWORK}, fixed={"type": "static"}),

@@ -1,4 +1,4 @@
-"""What holds for every test: a missing tool fails, it does not skip; properties have no clock and no memory; figures are told last."""
+"""Rules for all tests: a missing tool fails the test, properties are deterministic, measured figures are printed last."""
 
 import os
 from collections.abc import Callable, Generator
@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 import pytest
 from hypothesis import settings
 
-# A slow machine is no failure, and what one run found is not kept for the next.
-# One run tries what the one before tried, so that none fails for what nobody changed; scripts/fuzz --seed looks further.
+# No deadline: a slow machine is no failure. No database, and derandomized: every run tries the same inputs, so an unchanged
+# tree cannot begin to fail. scripts/fuzz --seed tries other inputs.
 settings.register_profile("railnet", deadline=None, database=None, derandomize=True)
 settings.load_profile("railnet")
 
@@ -16,18 +16,18 @@ _measured = pytest.StashKey[list[str]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Judge one test."""
+    """Fail a skipped test."""
     return fail_if_skipped((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Judge a module that may skip as a whole."""
+    """Fail a module that skips as a whole."""
     return fail_if_skipped((yield))
 
 
 def fail_if_skipped(report):
-    """Turn a skip into a failure where scripts/test asks for it: a test that was skipped has proved nothing."""
+    """Turn a skip into a failure if scripts/test requests it: a skipped test has proved nothing."""
     if report.skipped and not hasattr(report, "wasxfail") and "RAILNET_NO_SKIP" in os.environ:
         report.outcome = "failed"
         report.longrepr = f"skipped, which counts as failed: {report.longrepr}"
@@ -45,5 +45,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say something at the end of the run."""
+    """Return a function that prints a line at the end of the run."""
     return request.config.stash[_measured].append

@@ -1,4 +1,4 @@
-"""What a PF, a VF, a GUID and an attachment are, which sandbox owns a VF, and what should change.
+"""PFs, VFs, GUIDs, records and attachments as values, and the decisions about them.
 
-Pure: values and decisions only. No I/O, no clock, no log; code that needs the kernel stands in `kernel`.
+Pure: no I/O, no clock, no log. Code that needs the kernel is in `kernel`.
 """

@@ -1,4 +1,4 @@
-"""PCI addresses, the only identity of a PF or VF that survives renames, moves and rebinds."""
+"""PCI addresses: the only identity of a PF or VF that survives renames, moves and rebinds."""
 
 import re
 from typing import NamedTuple, Self
@@ -9,7 +9,7 @@ _FORM = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 
 
 class PciAddress(NamedTuple):
-    """Domain, bus, device and function of one PCI function; sorts in PCI order."""
+    """Domain, bus, device and function number of one PCI function. Addresses sort in PCI order."""
 
     domain: int
     bus: int

@@ -1,4 +1,4 @@
-"""Addresses on net1 with no store: the node's slice follows from the subnet that flannel leased to it."""
+"""Rail addresses without a store: a node's slice of a range is computed from the subnet that flannel leased to the node."""
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ IpAddress = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A node's subnet and the cluster network that contains it, of one address family."""
+    """A node's flannel subnet, and the cluster network that contains it. Both have the same address family."""
 
     network: IpNetwork
     subnet: IpNetwork
@@ -28,18 +28,18 @@ class Slice:
 
     @property
     def capacity(self) -> int:
-        """How many addresses it can give: all but the part's first and last."""
+        """Return the number of usable addresses: all but the part's first and last."""
         return self.part.num_addresses - 2
 
     def addresses(self, preferred: int) -> Iterator[IpInterface]:
-        """Yield every address once, from the `preferred`-th (counted from 0) on, round to the one before it."""
+        """Yield every usable address once, from the `preferred`-th (counted from 0) on; after the last, continue with the first."""
         for step in range(self.capacity):
             host = self.part[1 + (preferred + step) % self.capacity]
             yield ip_interface(f"{host}/{self.prefix.prefixlen}")
 
 
 def parse_subnet_env(text: str) -> tuple[Lease, ...]:
-    """Read flanneld's subnet.env: a lease for each address family it names.
+    """Parse flanneld's subnet.env: a lease for each address family in it.
 
     Raises:
         NoAddress: a line, network or subnet in it is malformed, or the network does not contain the subnet.
@@ -71,7 +71,7 @@ def _lease(networks_text: str, subnet_text: str) -> Lease:
     if network is None:
         raise NoAddress(f"flannel's subnet {subnet} is in none of its networks {networks_text:.200}")
     if len(same_family) > 1:
-        # The bits below one network do not tell a node of it from a node of the other.
+        # Nodes of two networks may have the same bits below their network, so they would get the same slice.
         raise Misconfigured(
             f"flannel has several networks ({networks_text:.200}): a slice needs exactly one of each family"
         )
@@ -81,12 +81,12 @@ def _lease(networks_text: str, subnet_text: str) -> Lease:
 def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ...]) -> Slice:
     """Compute this node's slice of `range_` on one of `rails` rails.
 
-    Below the range's prefix stand the rail's bits, then the bits that flannel's subnet has below its network, then
-    the host part. Two nodes differ in flannel's bits, two rails in the rail's: no address is given twice.
+    The range's prefix is followed by the rail's bits, then by the bits of flannel's subnet below its network, then by the host
+    part. Two nodes differ in flannel's bits, two rails in the rail's bits. So no address is assigned twice.
 
     Raises:
         NoAddress: flannel leased no subnet of the range's family.
-        Misconfigured: no host part is left; the message has the arithmetic.
+        Misconfigured: no bits remain for the host part; the message has the calculation.
     """
     lease = next((lease for lease in leases if lease.network.version == range_.version), None)
     if lease is None:
@@ -94,7 +94,7 @@ def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ..
     rail_bits = (rails - 1).bit_length()
     node_bits = lease.subnet.prefixlen - lease.network.prefixlen
     used = range_.prefixlen + rail_bits + node_bits
-    if range_.max_prefixlen - used < 2:  # noqa: PLR2004 - the first and last address of a part are never given
+    if range_.max_prefixlen - used < 2:  # noqa: PLR2004 - the first and last address of a part are never assigned
         raise Misconfigured(
             f"range {range_} is too small: {range_.prefixlen} bits of prefix + {rail_bits} for {rails} rails + {node_bits} for "
             f"flannel's /{lease.subnet.prefixlen} subnets in /{lease.network.prefixlen} leave {range_.max_prefixlen - used} bits for addresses"
@@ -109,7 +109,8 @@ def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ..
 def choose(slice_: Slice, vf_index: int, taken: Container[IpAddress]) -> IpInterface:
     """Choose the address of a VF: always the same one, unless a live sandbox has it.
 
-    `taken` holds addresses without a prefix length: the prefix may have changed since they were given. A VF keeps its address as it keeps its GUID, so a neighbour's cache never points to the wrong VF.
+    A VF keeps its address as it keeps its GUID, so a neighbour's cache never leads to the wrong VF. `taken` holds addresses
+    without a prefix length, because the prefix may have changed since they were assigned.
 
     Raises:
         NoAddress: every address is taken.
@@ -121,11 +122,11 @@ def choose(slice_: Slice, vf_index: int, taken: Container[IpAddress]) -> IpInter
 
 
 def route_to_other_rails(range_: IpNetwork, own: IpInterface) -> tuple[Route, ...]:
-    """Return the route to the rails that a sandbox has no link on, through the link that has `own`; none where all is one rail.
+    """Return a route through the link with address `own` to the rails on which the sandbox has no link; none for a single rail.
 
-    Two pods of a job that have one VF each mostly have it on different rails. Rails of one fabric are one link to neighbour
-    discovery, so this reaches them; where they are not joined, the sender is told so (EHOSTUNREACH). Without it the packets
-    would leave by eth0. The rails that the sandbox has are on-link by a longer prefix.
+    Two pods of a job with one VF each mostly have it on different rails. Within one fabric, neighbour discovery crosses
+    rails, so this route reaches the other pod. If the rails are separate fabrics, the sender gets EHOSTUNREACH. Without the
+    route, the packets would leave through eth0. The sandbox's own rails have a longer prefix, so this route does not affect them.
     """
     return () if own.network == range_ else (Route(range_, None),)
 

@@ -1,4 +1,4 @@
-"""InfiniBand GUIDs: 64-bit names of nodes and ports, in the two spellings the kernel uses."""
+"""InfiniBand GUIDs, 64-bit ids of nodes and ports: their two text forms, and the GUIDs derived for VFs."""
 
 import re
 from typing import NamedTuple, Self
@@ -28,12 +28,12 @@ class Guid(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether a port may have it: a zero GUID was never set, an all-one GUID is invalid."""
+        """Return whether a port may have this GUID. A zero GUID was never set; an all-one GUID is invalid."""
         return self.value not in (0, _ALL_ONE)
 
     @property
     def quads(self) -> str:
-        """Spell it as `/sys/class/infiniband/<dev>/node_guid` does: four groups of four digits."""
+        """Return the form of `/sys/class/infiniband/<dev>/node_guid`: four groups of four digits."""
         digits = f"{self.value:016x}"
         return ":".join(digits[i : i + 4] for i in range(0, 16, 4))
 
@@ -42,10 +42,10 @@ class Guid(NamedTuple):
 
 
 def derived(pf_node_guid: Guid, vf_index: int) -> Guid:
-    """Return the GUID of one VF from its PF's: the same after every reboot, with no store and no controller.
+    """Derive the GUID of a VF from its PF's GUID. The result is the same after every reboot, without a store or a controller.
 
-    The VF's index, counted from 1 so that it differs from the PF's own, is added (XOR) into octets 3 and 4, which hold
-    a filler or the upper part of a serial number; the octets that tell two HCAs apart stay. The result is
-    locally administered, so it cannot equal a GUID burnt into any card.
+    The VF's index is counted from 1, so that the result differs from the PF's GUID. It is combined by XOR with octets 3 and
+    4, which hold a filler or the upper part of a serial number. The octets that distinguish two HCAs stay. The result is
+    locally administered, so it differs from every GUID that is burnt into a card.
     """
     return Guid((pf_node_guid.value ^ ((vf_index + 1) << _VF_INDEX_SHIFT)) | _LOCALLY_ADMINISTERED)

@@ -1,4 +1,4 @@
-"""Facts about PFs and VFs, as read at one moment. Frozen: newer facts are a new reading."""
+"""Facts about a node's PFs, VFs and rails at one moment. The values are frozen; newer facts are new values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class DeviceNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Netdev:
-    """A network interface seen in the daemon's network namespace; `mtu` in bytes."""
+    """A network interface in the daemon's network namespace; `mtu` is in bytes."""
 
     name: str
     ifindex: int
@@ -41,7 +41,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class RdmaDevice:
-    """An RDMA device; `umad` and `issm` are missing on kernels and VFs that have none."""
+    """An RDMA device. A character device is None if the kernel has none for it; not every VF has `umad` and `issm`."""
 
     name: str
     node_guid: Guid
@@ -53,10 +53,10 @@ class RdmaDevice:
 
 @dataclass(frozen=True, slots=True)
 class VirtualFunction:
-    """One VF. It exists because PCI says so; `netdev` and `rdma` are None while a pod has them.
+    """One VF, found as a PCI device. `netdev` and `rdma` are None while they are in a pod's namespace.
 
-    `pf` is None where its PF is not on this node: a virtual machine was given the VF alone. `index` is then 0.
-    `numa_node` and `class_code` are as a PF's.
+    `pf` is None if the PF is not on this node: a virtual machine may have the VF alone. `index` is then 0. `numa_node` and
+    `class_code` are as for a PF.
     """
 
     address: PciAddress
@@ -72,7 +72,7 @@ class VirtualFunction:
 
     @property
     def link_layer(self) -> LinkLayer:
-        """What its port speaks: the RDMA device knows, else the PCI class does."""
+        """Return the link layer of its port: by the RDMA device, else by the PCI class."""
         return _link_layer(self.rdma, self.class_code)
 
 
@@ -80,8 +80,9 @@ class VirtualFunction:
 class PhysicalFunction:
     """One SR-IOV capable PF with its VFs in index order.
 
-    `numa_node` is -1 where firmware names none. `class_code` is PCI's 24 bits, 0x020700 for InfiniBand. `carrier` is that of
-    an Ethernet PF's netdev; None where it is not known: the PF has no netdev here, or the netdev is administratively down.
+    `numa_node` is -1 if the firmware reports none. `class_code` has PCI's 24 bits, 0x020700 for InfiniBand.
+    `carrier` is the carrier of an Ethernet PF's netdev. It is None if it is unknown: the PF has no netdev in the daemon's
+    namespace, or the netdev is administratively down.
     """
 
     address: PciAddress
@@ -100,14 +101,15 @@ class PhysicalFunction:
 
     @property
     def link_layer(self) -> LinkLayer:
-        """What the port speaks: the RDMA device knows, else the PCI class does."""
+        """Return the link layer of its port: by the RDMA device, else by the PCI class."""
         return _link_layer(self.rdma, self.class_code)
 
 
 class Rail(NamedTuple):
     """One rail: a PF with its VFs, or a VF that has no PF on this node.
 
-    `address` names it: the PF's, or the VF's own. A rail that the configuration names and the node has not is empty.
+    `address` identifies the rail: the address of the PF, or of the lone VF. A rail is empty if the configuration names it and the
+    node does not have it.
     """
 
     address: PciAddress
@@ -117,10 +119,11 @@ class Rail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Every PF and VF of a node; `pfs` and `lone_vfs`, the VFs that have no PF here, are in PCI order.
+    """Every PF and VF of a node. `lone_vfs` are the VFs that have no PF on this node. `pfs` and `lone_vfs` are in PCI order.
 
-    `named_rails` is the order of the rails where the configuration gives one: addresses of PFs or lone VFs. Else rails are what
-    has one of the `rail_link_layers`: a server's Ethernet cards must not move those of the fabric, on one node and not on another.
+    `named_rails` are the rails in order, if the configuration names them: addresses of PFs or lone VFs. Else the rails are all
+    PFs and lone VFs with one of the `rail_link_layers`: an Ethernet card that only some nodes have must not shift the numbers
+    of the fabric's rails.
     """
 
     pfs: tuple[PhysicalFunction, ...] = ()
@@ -130,23 +133,23 @@ class Inventory:
 
     @property
     def rails(self) -> tuple[Rail, ...]:
-        """The node's rails: those named, whether the node has them or not; else all of the right kind in PCI order."""
+        """Return the node's rails: those that are named, even if the node lacks one; else all with the right link layer."""
         found = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
         found |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
         if self.named_rails is not None:
             return tuple(found.get(address, Rail(address, None, ())) for address in self.named_rails)
         functions: tuple[PhysicalFunction | VirtualFunction, ...] = (*self.pfs, *self.lone_vfs)
-        alike = sorted(one.address for one in functions if one.link_layer in self.rail_link_layers)
-        return tuple(found[address] for address in alike)
+        addresses = sorted(one.address for one in functions if one.link_layer in self.rail_link_layers)
+        return tuple(found[address] for address in addresses)
 
     def vfs(self) -> Iterator[VirtualFunction]:
-        """Yield every VF, on a rail or not."""
+        """Yield every VF, whether it is on a rail or not."""
         for pf in self.pfs:
             yield from pf.vfs
         yield from self.lone_vfs
 
     def pf(self, address: PciAddress | None) -> PhysicalFunction | None:
-        """Find a PF by its address; a lone VF's None finds none."""
+        """Find a PF by its address. Return None for None, the `pf` of a lone VF."""
         return next((pf for pf in self.pfs if pf.address == address), None)
 
     def vf(self, address: PciAddress) -> VirtualFunction | None:
@@ -154,7 +157,7 @@ class Inventory:
         return next((vf for vf in self.vfs() if vf.address == address), None)
 
     def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
-        """Return the same inventory with newer facts about some VFs."""
+        """Return this inventory with newer facts about some VFs."""
         pfs = tuple(replace(pf, vfs=_newer(pf.vfs, newer)) for pf in self.pfs)
         return replace(self, pfs=pfs, lone_vfs=_newer(self.lone_vfs, newer))
 
@@ -163,7 +166,7 @@ class Inventory:
         return replace(self, pfs=tuple(replace(newer.get(pf.address, pf), vfs=pf.vfs) for pf in self.pfs))
 
     def rail(self, function: PciAddress) -> int | None:
-        """Return the rail of a PF or VF, counted from 0; None for one that is on none."""
+        """Return the number of the rail of a PF or VF, counted from 0; None if it is on no rail."""
         for number, rail in enumerate(self.rails):
             if rail.address == function or any(vf.address == function for vf in rail.vfs):
                 return number

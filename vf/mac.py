@@ -1,4 +1,4 @@
-"""MAC addresses of Ethernet VFs: read, spell, derive."""
+"""MAC addresses of Ethernet VFs: their text form, and the MACs derived for VFs."""
 
 import re
 from typing import NamedTuple, Self
@@ -8,7 +8,7 @@ _OCTETS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 # The first octet's two lowest bits (IEEE 802, clause 8.2).
 _GROUP = 0x01 << 40
 _LOCALLY_ADMINISTERED = 0x02 << 40
-_VF_INDEX_SHIFT = 24  # octets 2 and 3, the end of the vendor's OUI; the serial number below it stays
+_VF_INDEX_SHIFT = 24  # octets 2 and 3, the end of the vendor's OUI; the serial number in the lower octets stays
 _VF_INDEXES = 0xFFFF
 
 
@@ -30,7 +30,7 @@ class Mac(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether a station may have it: not zero, and no group address (`is_valid_ether_addr()` of the kernel)."""
+        """Return whether a station may have this MAC: not zero and no group address (`is_valid_ether_addr()` of the kernel)."""
         return self.value != 0 and not self.value & _GROUP
 
     def __bytes__(self) -> bytes:
@@ -41,14 +41,14 @@ class Mac(NamedTuple):
 
 
 def derived(pf_mac: Mac, vf_index: int) -> Mac:
-    """Return the MAC of one VF from its PF's: the same after every reboot, with no store and no controller.
+    """Derive the MAC of a VF from its PF's MAC. The result is the same after every reboot, without a store or a controller.
 
-    The VF's index, counted from 1 so that it differs from the PF's own, is added (XOR) into octets 2 and 3, where all
-    of a vendor's cards are alike; the three octets that tell two of them apart stay. The result is
-    locally administered, so it cannot equal a MAC burnt into any card.
+    The VF's index is counted from 1, so that the result differs from the PF's MAC. It is combined by XOR with octets 2 and
+    3, which all cards of a vendor share. The three octets that distinguish two cards stay. The result is locally
+    administered, so it differs from every MAC that is burnt into a card.
 
     Raises:
-        ValueError: PCI knows no VF of that index.
+        ValueError: PCI has no VF with that index.
     """
     if not 0 <= vf_index < _VF_INDEXES:
         raise ValueError(f"a VF's index is from 0 to {_VF_INDEXES - 1}, not {vf_index}")

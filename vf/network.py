@@ -1,6 +1,6 @@
-"""Networks that pods may have as net1 … netN, and which of them a pod's namespace lets it choose. Pure.
+"""Networks that pods may have as net1 … netN, and the limits of namespaces: what their pods may choose. Pure.
 
-The node obeys them and the admission webhook checks pods against them, so both read the same types.
+The node enforces them, and the admission webhook checks pods against them. Both use these types.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,20 +14,20 @@ from vf.errors import Misconfigured, NotPermitted
 from vf.steps import IpInterface
 
 DEFAULT = "default"
-EVERYWHERE = "*"  # the namespace whose limit stands for all that have none of their own
+EVERYWHERE = "*"  # the key of the limit for all namespaces that have none of their own
 NETWORK_ANNOTATION = "railnet.io/network"
 ADDRESS_ANNOTATION = "railnet.io/net1-ip"
 
 _RANGE = IPv4Network("10.56.0.0/16")
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")  # RFC 1122, 3.2.1.3
-_ADDRESSES_AT_ONCE = 256  # more VFs than any node has on all its PFs for one pod; bounds what a pod can make us parse
+_ADDRESSES_AT_ONCE = 256  # more VFs than one pod can have on any node; it bounds the parsing of a pod's annotation
 _PARTITION = 0x7FFF  # a PKey without its membership bit: InfiniBand Architecture Specification volume 1, 10.9
 _FULL_MEMBER = 0x8000
 
 
 @dataclass(frozen=True, slots=True)
 class SliceIpam:
-    """Addresses computed from the node's flannel subnet; `range` is split among `rails`, None: as many as the node has."""
+    """Addresses computed from the node's flannel subnet. `range` is split among `rails`; None means all rails of the node."""
 
     range: IpNetwork = _RANGE
     rails: int | None = None
@@ -40,35 +40,38 @@ class NoIpam:
 
 @dataclass(frozen=True, slots=True)
 class StaticIpam:
-    """Addresses as the pod's annotation says, all within `range` where there is one."""
+    """Addresses from the pod's annotation, all within `range` if it is set."""
 
     range: IpNetwork | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PluginIpam:
-    """Addresses from a CNI IPAM plugin; `conf` is the `ipam` object it is given, its `type` included."""
+    """Addresses from a CNI IPAM plugin. `conf` is the plugin's `ipam` object, with its `type`."""
 
     conf: dict[str, Any] = field(hash=False)
 
 
-Ipam = SliceIpam | NoIpam | StaticIpam | PluginIpam
+NetworkIpam = SliceIpam | NoIpam | StaticIpam | PluginIpam
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One network: MTU in bytes or the PF's; seconds a port may take; the partition its ports must be in; addresses."""
+    """One network. `mtu` is in bytes, or 'pf' for the PF's MTU.
+
+    `wait` is the number of seconds within which a port must become active. `pkey` is the partition that its ports must be in.
+    """
 
     name: str = DEFAULT
     mtu: int | Literal["pf"] = "pf"
     wait: float = 5.0
     pkey: int | None = None
-    ipam: Ipam = SliceIpam()
+    ipam: NetworkIpam = SliceIpam()
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What the pods of a namespace may ask for; `pools` are resources, None for all."""
+    """The networks, static addresses and pools that the pods of a namespace may have. `pools` are resources, None means all."""
 
     networks: tuple[str, ...] = (DEFAULT,)
     static: bool = False
@@ -76,8 +79,8 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A pod's network, and the addresses that it named itself, in rail order."""
+class ChosenNetwork:
+    """The network that a pod gets, and the static addresses from its annotation in rail order."""
 
     network: Network
     static: tuple[IpInterface, ...] = ()
@@ -95,10 +98,10 @@ class Networks:
         return iter(self.by_name.values())
 
     def permit(self, namespace: str, resources: Collection[str]) -> None:
-        """Make sure that pods of a namespace may have devices of some resources.
+        """Check that pods of a namespace may have devices of these resources.
 
         Raises:
-            NotPermitted: they may not.
+            NotPermitted: the namespace's limit does not allow one of them.
         """
         pools = self._limit(namespace).pools
         refused = [] if pools is None else sorted(set(resources) - set(pools))
@@ -111,13 +114,14 @@ class Networks:
     def _limit(self, namespace: str) -> Limit:
         return self.limits.get(namespace, self.limits.get(EVERYWHERE, Limit()))
 
-    def choose(self, namespace: str, annotations: Mapping[str, str], rails: int) -> Chosen:
-        """Return the network of a pod with `rails` VFs, as its annotations say and its namespace's limit lets it.
+    def choose(self, namespace: str, annotations: Mapping[str, str], rails: int) -> ChosenNetwork:
+        """Return the network that a pod with `rails` VFs requests by its annotations, if its namespace's limit allows it.
 
         Raises:
-            NotPermitted: its namespace may not use that network, or name addresses, or not those.
-            Misconfigured: there is no such network; the annotation with addresses is malformed, is missing where the
-                network has no others, or is there where the network has its own.
+            NotPermitted: the limit does not allow that network, or static addresses; or an address is outside the network's range,
+                or its prefix overlaps a range of which the nodes assign the addresses.
+            Misconfigured: there is no such network; or the annotation with addresses is malformed, is missing for a network
+                with static addresses, or is present for any other network.
         """
         name = annotations.get(NETWORK_ANNOTATION, DEFAULT)
         limit = self._limit(namespace)
@@ -134,22 +138,22 @@ class Networks:
         static = _static(network, limit, namespace, annotations.get(ADDRESS_ANNOTATION), rails)
         for address in static:
             self._check_is_of_no_slice(address)
-        return Chosen(network, static)
+        return ChosenNetwork(network, static)
 
     def _check_is_of_no_slice(self, address: IpInterface) -> None:
         for other in self:
             if isinstance(other.ipam, SliceIpam) and address.network.overlaps(other.ipam.range):
                 raise NotPermitted(
                     f"{ADDRESS_ANNOTATION} names {address}, whose prefix and range {other.ipam.range} of network "
-                    f"{other.name!r} overlap; those addresses are given by the nodes"
+                    f"{other.name!r} overlap; the nodes assign those addresses"
                 )
 
 
-def lacks(pkey: int, table: tuple[int, ...]) -> str | None:
+def why_not_in_partition(pkey: int, table: tuple[int, ...]) -> str | None:
     """Return why a port with these PKeys cannot use partition `pkey`; None if it can.
 
-    The highest bit says that a port is a full member. Two limited members do not hear each other, so a network whose
-    PKey has the bit needs it of the port (the same section).
+    A PKey's highest bit means full membership. Two limited members cannot communicate. So a network whose PKey has the bit
+    needs a port that is a full member (the same section).
     """
     members = [entry for entry in table if entry & _PARTITION == pkey & _PARTITION]
     if not members:
@@ -172,12 +176,12 @@ def _static(
     if not limit.static:
         raise NotPermitted(
             f"pods of namespace {namespace!r:.80} may not name addresses ({ADDRESS_ANNOTATION}); "
-            "'static: true' in its limit would let them"
+            "'static: true' in its limit allows it"
         )
     if not isinstance(network.ipam, StaticIpam):
         raise Misconfigured(
-            f"{ADDRESS_ANNOTATION} is set, but network {network.name!r} gives addresses itself; "
-            f"choose one whose ipam is static by {NETWORK_ANNOTATION}"
+            f"{ADDRESS_ANNOTATION} is set, but network {network.name!r} does not use static addresses; "
+            f"remove the annotation, or choose a network with static ipam by {NETWORK_ANNOTATION}"
         )
     return _parsed(annotation, network.ipam.range, rails)
 
@@ -192,8 +196,8 @@ def _parsed(annotation: str, range_: IpNetwork | None, rails: int) -> tuple[IpIn
     for one, other in combinations(addresses, 2):
         if one.network.overlaps(other.network):
             raise Misconfigured(
-                f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have one prefix, "
-                "since neighbours would be looked for on the wrong one"
+                f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have the same prefix, "
+                "since neighbours would be searched on the wrong link; use one prefix for each rail"
             )
     if range_ is not None:
         for address in addresses:
@@ -208,14 +212,14 @@ def _check_is_in(range_: IpNetwork, address: IpInterface) -> None:
         raise NotPermitted(
             f"{ADDRESS_ANNOTATION} names {address}, whose prefix is wider than the network's range {range_}"
         )
-    if address.ip in _ends(range_):  # whatever prefix the pod has chosen for itself
+    if address.ip in _ends(range_):  # the pod's own prefix may be another one
         raise Misconfigured(f"{ADDRESS_ANNOTATION} names {address}, which is not a host's address in {range_}")
 
 
 def _ends(network: IpNetwork) -> tuple[IpAddress, ...]:
-    """Return the addresses of a network that no host may have.
+    """Return the first and last address of a network, as far as no host may have them.
 
-    IPv6 has no broadcast address; its first is that of any router (RFC 4291, 2.6.1). IPv4 has neither in a /31 (RFC 3021).
+    IPv6 has no broadcast address; its first address is any router's (RFC 4291, 2.6.1). A /31 of IPv4 has neither (RFC 3021).
     """
     if network.num_addresses <= 2:  # noqa: PLR2004
         return ()
@@ -228,7 +232,7 @@ def _address(text: str) -> IpInterface:
     try:
         if "/" not in text:
             raise ValueError(f"{text!r:.80} has no prefix length")
-        if "%" in text:  # a zone is the node's own, and one address with two zones would pass for two addresses
+        if "%" in text:  # zones are local to a node, and one address with two zones would count as two addresses
             raise ValueError(f"{text!r:.80} names a zone")
         address = ip_interface(text)
     except ValueError as error:
@@ -239,7 +243,7 @@ def _address(text: str) -> IpInterface:
 
 
 def _is_of_no_host(ip: IpAddress) -> bool:
-    """Tell of addresses that mean something else everywhere: groups, loopback, one link's, another family's in disguise."""
+    """Return whether an address can never be a host's: multicast, loopback, link-local, reserved, or an embedded IPv4 address."""
     if isinstance(ip, IPv6Address) and (ip.ipv4_mapped is not None or ip.sixtofour is not None):
         return True
     return (

@@ -1,6 +1,6 @@
-"""Decide how a node's VFs come to be: how many, with which GUID or MAC, bound to which driver. Pure.
+"""Provisioning of a node's VFs: plan their number, GUIDs or MACs, and drivers. Pure.
 
-Each plan ends where identities change: create VFs, read the facts again, then set GUIDs or MACs and bind.
+There are two plans, because new VFs have new identities: create VFs; then, with facts read again, set GUIDs or MACs and bind.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -24,25 +24,25 @@ from vf.steps import (
     SetMac,
 )
 
-# Which driver a VF gets where it is not its PF's own, by the device tables of drivers/net/ethernet/intel.
+# The driver of a PF's VFs if it is not the PF's own, from the device tables of drivers/net/ethernet/intel.
 _VF_DRIVERS = {"igb": "igbvf", "ixgbe": "ixgbevf", "i40e": "iavf", "ice": "iavf"}
 
 
 class Provision(NamedTuple):
-    """One entry of `provision`: a PF and how many VFs it should have, with GUIDs or MACs derived from the PF's."""
+    """One entry of `provision`: a PF and the number of its VFs. Their GUIDs or MACs are derived from the PF's."""
 
     pf: PciAddress
     vfs: int
 
 
 def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[PciAddress]) -> tuple[CreateVfs, ...]:
-    """Return the changes that make the wanted number of VFs.
+    """Plan the creation of the wanted number of VFs.
 
-    A PF that has the number already is left alone. The kernel can only replace all of a PF's VFs, so a PF with
-    another number and a VF in use is left alone too.
+    A PF that already has this number is not changed. The kernel can only replace all VFs of a PF, so a PF with another
+    number is not changed while one of its VFs is in use.
 
     Raises:
-        Misconfigured: there is no such PF, or its hardware has fewer VFs.
+        Misconfigured: there is no such PF, or its hardware supports fewer VFs.
     """
     steps = []
     for provision in wanted:
@@ -55,32 +55,32 @@ def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[
 def name_and_bind(
     wanted: Iterable[Provision], inventory: Inventory, macs: Mapping[PciAddress, Mac]
 ) -> tuple[ProvisionStep, ...]:
-    """Return the changes that make unbound VFs usable: all GUIDs or MACs of a PF, then all drivers.
+    """Plan the steps that make unbound VFs usable: set all GUIDs or MACs of a PF, then bind all drivers.
 
-    `macs` are those of the node's Ethernet PFs.
+    `macs` are the MACs of the node's Ethernet PFs.
 
     Raises:
-        Misconfigured: two functions would have one GUID or MAC, or a PF has no driver, none to derive from, or no way
-            to set it.
+        Misconfigured: two functions would have the same GUID or MAC; or a PF has no driver, no GUID or MAC to derive from, or
+            no interface for setting them.
     """
     steps: list[ProvisionStep] = []
-    given: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
+    owners: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
     for provision in wanted:
         pf = _pf(provision, inventory)
         names = _names(pf, macs.get(pf.address))
-        _give(names, given)
+        _claim(names, owners)
         unbound = [vf for vf in pf.vfs if vf.driver is None]
         steps += _name(pf, unbound, names) + _bind(pf, unbound) if unbound else []
     return tuple(steps)
 
 
 def driver_of_vfs(pf_driver: str) -> str:
-    """Return the driver that makes a PF's VFs network interfaces of this node."""
+    """Return the driver that a PF's VFs need to be network interfaces of this node."""
     return _VF_DRIVERS.get(pf_driver, pf_driver)
 
 
 def _names(pf: PhysicalFunction, pf_mac: Mac | None) -> dict[PciAddress, Guid | Mac]:
-    """Derive the MACs or GUIDs of a PF's VFs; empty for a PF that has none to derive from."""
+    """Derive the MACs or GUIDs of a PF's VFs. Return none if the PF has neither."""
     if pf_mac is not None:
         return {vf.address: mac.derived(pf_mac, vf.index) for vf in pf.vfs}
     if pf.rdma is not None and pf.rdma.node_guid.usable and pf.link_layer == "InfiniBand":
@@ -88,12 +88,16 @@ def _names(pf: PhysicalFunction, pf_mac: Mac | None) -> dict[PciAddress, Guid | 
     return {}
 
 
-def _give(names: Mapping[PciAddress, Guid | Mac], given: dict[Guid | Mac, PciAddress]) -> None:
+def _claim(names: Mapping[PciAddress, Guid | Mac], owners: dict[Guid | Mac, PciAddress]) -> None:
+    """Note the function that has each GUID or MAC; refuse one that another function has."""
     for address, name in names.items():
-        other = given.setdefault(name, address)
+        other = owners.setdefault(name, address)
         if other != address:
             kind = type(name).__name__.upper()
-            raise Misconfigured(f"{other} and {address} would both have {kind} {name}: their PFs' are too alike")
+            raise Misconfigured(
+                f"{other} and {address} would both have {kind} {name}, since the {kind}s of their PFs are too similar; "
+                "provision only one of these PFs"
+            )
 
 
 def _name(
@@ -107,10 +111,10 @@ def _name(
 
 def _why_nameless(pf: PhysicalFunction) -> str:
     if pf.link_layer == "InfiniBand":
-        return f"PF {pf.address} has no driver or no node GUID, so its VFs cannot get theirs; is its driver loaded?"
+        return f"PF {pf.address} has no driver or no node GUID, from which the GUIDs of its VFs are derived; load its driver"
     return (
-        f"PF {pf.address} has no network interface here, through which its VFs get their MACs; is its driver loaded, "
-        "and does the daemon run in the host's network namespace?"
+        f"PF {pf.address} has no network interface here, through which the MACs of its VFs are set; load its driver, "
+        "and run the daemon in the host's network namespace"
     )
 
 
@@ -120,7 +124,7 @@ def _set(pf: PhysicalFunction, index: int, name: Guid | Mac) -> PfStep:
     if pf.netdev is None:
         raise Misconfigured(
             f"PF {pf.address} has neither MLNX_OFED's GUID files (sriov/{index}/node) nor a network interface here, so "
-            "its VFs cannot get GUIDs: modprobe ib_ipoib"
+            "the GUIDs of its VFs cannot be set: modprobe ib_ipoib"
         )
     if isinstance(name, Guid):
         return SetGuidByLink(pf.netdev.ifindex, index, name)
@@ -129,7 +133,7 @@ def _set(pf: PhysicalFunction, index: int, name: Guid | Mac) -> PfStep:
 
 def _bind(pf: PhysicalFunction, vfs: Iterable[VirtualFunction]) -> list[ProvisionStep]:
     if pf.driver is None:
-        raise Misconfigured(f"PF {pf.address} has no driver, so its VFs cannot get theirs; load it")
+        raise Misconfigured(f"PF {pf.address} has no driver, so its VFs cannot be bound to one; load the PF's driver")
     return [AllowDrivers(pf.address), *(BindDriver(vf.address, driver_of_vfs(pf.driver)) for vf in vfs)]
 
 

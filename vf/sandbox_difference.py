@@ -1,4 +1,4 @@
-"""Compare a sandbox with its record: the first difference, in words. Pure; what a sandbox has is read by `kernel`."""
+"""Compare a sandbox with its record, and describe the first difference. Pure."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,10 @@ from vf.steps import IpInterface
 
 @dataclass(frozen=True, slots=True)
 class SandboxLink:
-    """A VF's netdev as it is in a sandbox. `link_layer` is None for any other link layer; `mtu` is in bytes.
+    """The state of a VF's netdev in a sandbox. `link_layer` is None if it is neither InfiniBand nor Ethernet.
 
-    `up` is what an administrator sets (IFF_UP): a cable that is pulled is no difference.
+    `mtu` is in bytes. `up` is the administrative state (IFF_UP), not the carrier: an unplugged cable is no difference from
+    the record.
     """
 
     ifname: str
@@ -22,7 +23,7 @@ class SandboxLink:
 
 
 def of_sandbox(record: Record, netns: Netns | None) -> str | None:
-    """Compare a record's stage and namespace; `netns` is the one found at the sandbox's path, None if it is gone."""
+    """Compare a record's stage and namespace. `netns` is the namespace at the sandbox's path, None if it is gone."""
     if record.stage != "attached":
         return f"the sandbox's rails are not attached: its record is {record.stage!r}"
     if netns is None:
@@ -33,9 +34,9 @@ def of_sandbox(record: Record, netns: Netns | None) -> str | None:
 
 
 def of_rail(recorded: Attachment, link: SandboxLink | None, rdma: RdmaDevice | None) -> str | None:
-    """Compare one rail: `link` is its VF's netdev in the sandbox, `rdma` its RDMA device; None if it is not there.
+    """Compare one rail. `link` is its VF's netdev in the sandbox, `rdma` its RDMA device; each is None if it is absent.
 
-    An addition, such as another address, is no difference.
+    An addition to the link, such as a further address, is no difference.
     """
     if link is None:
         return f"{recorded.ifname}: the netdev of VF {recorded.vf} is not in the sandbox"
@@ -47,23 +48,23 @@ def of_rail(recorded: Attachment, link: SandboxLink | None, rdma: RdmaDevice | N
         *(("address", address, address if address in link.addresses else None) for address in recorded.addresses),
         *(_rdma_facts(recorded, rdma) if recorded.rdma is not None else ()),
     ]
-    for what, should_be, found in facts:
-        if found != should_be:
-            missing = "missing" if found is None else f"{found}"
-            return f"{recorded.ifname} (VF {recorded.vf}): its {what} is {missing}; it should be {should_be}"
+    for fact, recorded_value, found in facts:
+        if found != recorded_value:
+            shown = "missing" if found is None else f"{found}"
+            return f"{recorded.ifname} (VF {recorded.vf}): its {fact} is {shown}; it should be {recorded_value}"
     return None
 
 
 def _rdma_facts(recorded: Attachment, rdma: RdmaDevice | None) -> list[tuple[str, object, object]]:
-    """Compare the devices that containers have: an RDMA device's number changes when its driver is bound again."""
+    """Return the facts that containers depend on. They change when the RDMA device's driver is bound again."""
     if rdma is None:
         return [("RDMA device", recorded.rdma, None)]
     return [
         ("RDMA device", recorded.rdma, rdma.name),
         ("node GUID", recorded.guid, rdma.node_guid),
-        ("character device", _spelled(recorded.uverbs), _spelled(rdma.uverbs)),
+        ("character device", _describe(recorded.uverbs), _describe(rdma.uverbs)),
     ]
 
 
-def _spelled(node: DeviceNode | None) -> str | None:
+def _describe(node: DeviceNode | None) -> str | None:
     return None if node is None else f"{node.name} ({node.major}:{node.minor})"

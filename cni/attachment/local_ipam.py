@@ -13,7 +13,7 @@ from vf.address import PciAddress
 from vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
-from vf.network import Chosen, Networks, SliceIpam, StaticIpam
+from vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam
 from vf.plan import Assigned
 from vf.steps import Given, IpInterface
 
@@ -25,7 +25,7 @@ class LocalIpam:
         self._subnet_env = subnet_env
 
     def give(
-        self, chosen: Chosen, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
+        self, chosen: ChosenNetwork, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
     ) -> dict[PciAddress, Given]:
         """Choose the addresses and routes of a sandbox's VFs; they are allocated when the record with them is written.
 

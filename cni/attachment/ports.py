@@ -6,7 +6,7 @@ from collections import deque
 from kernel.sysfs import Sysfs
 from kernel.waiting import until_awaited
 from vf.errors import PortInactive, RailnetError, Unusable
-from vf.network import Network, lacks
+from vf.network import Network, why_not_in_partition
 from vf.record import Attachment
 
 _LOOK_SECONDS = 0.01
@@ -41,7 +41,7 @@ def _problem(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | 
             f"the port of VF {one.vf} ({one.rdma}) is not ACTIVE after {network.wait:g} s: does a subnet "
             "manager with virtualization run on its fabric? kubelet tries again"
         )
-    if network.pkey is None or (why := lacks(network.pkey, sysfs.pkeys(one.vf))) is None:
+    if network.pkey is None or (why := why_not_in_partition(network.pkey, sysfs.pkeys(one.vf))) is None:
         return None
     return Unusable(
         f"VF {one.vf} ({one.rdma}) cannot use network {network.name!r}, which is partition 0x{network.pkey:04x}: {why}; "

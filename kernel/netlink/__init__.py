@@ -1,1 +1,1 @@
-"""Netlink messages: links and addresses, VFs of a PF, RDMA devices, and ARP announcements on a link."""
+"""Netlink requests about links, addresses, VFs and RDMA devices, and ARP announcements on a link."""

@@ -1,6 +1,7 @@
-"""Tell a link's neighbours which hardware address its IPv4 addresses have now: they may remember another one.
+"""ARP announcements: they replace outdated entries for a link's IPv4 addresses in the caches of its neighbours.
 
-For IPv6 the kernel does it (`kernel.perform`); docs/decisions/0018 says why its arp_notify does not serve for IPv4.
+For IPv6, the kernel announces addresses (`kernel.perform`). docs/decisions/0018 says why the kernel's arp_notify does not
+serve for IPv4.
 """
 
 import ctypes
@@ -16,13 +17,13 @@ from kernel.netlink.links import Hardware, links
 _IFF_NOARP = 0x80
 _IFF_LOWER_UP = 0x10000
 _ETH_P_IP, _ETH_P_ARP = 0x0800, 0x0806  # include/uapi/linux/if_ether.h
-_SOCKADDR_LL_BYTES = 20  # include/uapi/linux/if_packet.h; a longer hardware address makes it longer
+_SOCKADDR_LL_BYTES = 20  # include/uapi/linux/if_packet.h; the struct is longer for a longer hardware address
 
 
 def announce(ifname: str, addresses: Iterable[IPv4Address]) -> bool:
-    """Announce addresses on a link of the calling thread's namespace; False if it has no carrier yet.
+    """Announce addresses on a link of the calling thread's namespace. Return False if the link has no carrier yet.
 
-    A link that knows no ARP needs no announcement.
+    A link without ARP (IFF_NOARP) needs no announcement.
 
     Raises:
         OSError: ENODEV, the link is gone; else what the kernel refused.
@@ -39,7 +40,7 @@ def announce(ifname: str, addresses: Iterable[IPv4Address]) -> bool:
 
 
 def announcement(link: Hardware, address: IPv4Address) -> bytes:
-    """Encode an ARP announcement: a request for the sender's own address, which updates the neighbours' entries of it.
+    """Encode an ARP announcement: a request for the sender's own address. Neighbours update their entries for it.
 
     Source: RFC 5227 section 3; RFC 4391 section 9 for InfiniBand, whose hardware addresses have 20 bytes.
     """
@@ -48,15 +49,15 @@ def announcement(link: Hardware, address: IPv4Address) -> bytes:
 
 
 def _broadcast(link: Hardware, packet: bytes) -> None:
-    """Send to a link's broadcast address; the kernel adds its kind's header.
+    """Send a packet to a link's broadcast address. The kernel adds the link layer's header.
 
-    By the C library: Python's `sendto` refuses hardware addresses of more than eight bytes.
+    The C library sends it: Python's `sendto` refuses hardware addresses of more than eight bytes.
     """
     protocol = socket.htons(_ETH_P_ARP)
     to = struct.pack("=HHiHBB", socket.AF_PACKET, protocol, link.ifindex, 0, 0, len(link.broadcast)) + link.broadcast
     to = to.ljust(_SOCKADDR_LL_BYTES, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
-    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0) as wire:
-        if libc.sendto(wire.fileno(), packet, len(packet), 0, to, len(to)) < 0:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0) as packet_socket:
+        if libc.sendto(packet_socket.fileno(), packet, len(packet), 0, to, len(to)) < 0:
             number = ctypes.get_errno()
             raise OSError(number, f"announce on link {link.ifindex}: {os.strerror(number)}")

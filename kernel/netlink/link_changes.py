@@ -1,12 +1,13 @@
-"""The stream of link changes (RTNLGRP_LINK): a PF's link goes down or up, and a task is called at once.
+"""The stream of link changes (RTNLGRP_LINK): a task is called at once when a PF's link goes down or up.
 
-The socket is opened at once. pyroute2, which decodes the messages, is imported later: that takes a tenth of a second, for which the
-first ADD after a daemon's start would wait.
+The socket is opened at once. pyroute2, which decodes the messages, is imported later: the import takes a tenth of a second, and
+the first ADD after a daemon's start would wait for it.
 
-Which links count is the caller's: a plain pod's veth makes a dozen messages, which are dropped before they are decoded.
+The caller chooses the watched links. Messages about other links are dropped before they are decoded: the veth of one plain
+pod causes a dozen messages.
 
-The kernel sends carrier changes of a quiet node at once, and of a link that goes down again and again once a second
-(linkwatch_nextevent, net/core/link_watch.c).
+The kernel sends the first change of a carrier at once, and repeated changes once a second (linkwatch_nextevent,
+net/core/link_watch.c).
 """
 
 import asyncio
@@ -24,24 +25,24 @@ _log = logging.getLogger(__name__)
 _RTM_NEWLINK, _RTM_DELLINK, _RTMGRP_LINK = 16, 17, 1  # include/uapi/linux/rtnetlink.h
 _HEADERS = struct.Struct("=IHHIIBxHi")  # struct nlmsghdr, and struct ifinfomsg as far as the ifindex
 _RECEIVE_BYTES = 65536
-_AT_ONCE = 256  # messages of a flood before other tasks of the event loop have their turn
-_PAUSE_SECONDS = 0.05  # between two calls, so that a flood in which messages are lost cannot make them without end
+_AT_ONCE = 256  # messages that are read before other tasks of the event loop run
+_PAUSE_SECONDS = 0.05  # between two calls of `look`, also when a flood causes lost messages
 _RETRY_SECONDS = 1.0
 
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
-_Decode = Callable[[bytes], PfLink]  # raises LookupError or ValueError for a message that is not understood
+_Decode = Callable[[bytes], PfLink]  # raises LookupError or ValueError for a malformed message
 
 
 async def watch(watched: Callable[[], Collection[int]], look: Look, quiet_seconds: float = 0.0) -> None:
-    """Call `look` with the watched links that the kernel reports, by ifindex, until cancelled.
+    """Call `look` with the watched links that the kernel reports, by ifindex, until the task is cancelled.
 
-    A state is None where no message has it: the link is gone, or must be read. The first call names all watched links so, as
-    does the next call after messages were lost or the socket could not be read: it is then opened again.
+    A link is None if no message has its state: the link is gone, or the caller must read it. In the first call, all watched
+    links are None. The same holds after messages were lost or the socket failed: the socket is then opened again.
 
     Args:
-        watched: returns the ifindexes that count, asked at each message.
-        look: acts upon the changes; while it runs, further ones are collected.
-        quiet_seconds: how long pyroute2 is not imported and `look` is not called after the socket was opened for the first time.
+        watched: returns the ifindexes of the watched links; it is called for each message.
+        look: handles the changes. While it runs, further changes are collected.
+        quiet_seconds: the time after the first opening of the socket in which pyroute2 is not imported and `look` is not called.
     """
     decode: _Decode | None = None
     while True:
@@ -56,23 +57,23 @@ async def watch(watched: Callable[[], Collection[int]], look: Look, quiet_second
         except _Lost:
             await asyncio.sleep(_PAUSE_SECONDS)
         except _Broken as broken:
-            _log.warning("link changes are not received (%s): the socket is opened again", broken.__cause__)
+            _log.warning("link changes are not received (%s); the socket is opened again", broken.__cause__)
             await asyncio.sleep(_RETRY_SECONDS)
 
 
 class _Broken(Exception):
-    """The socket cannot be opened or read; the cause says why."""
+    """The socket cannot be opened or read; the exception's cause has the reason."""
 
 
 class _Lost(Exception):
-    """The kernel had no room for messages (ENOBUFS). Those that still wait in the socket are older than those lost."""
+    """The kernel dropped messages because the socket was full (ENOBUFS). The queued messages are older than the lost ones."""
 
 
 class _Changes:
-    """What was reported of watched links since it was last taken."""
+    """The changes of watched links since the last `wait`."""
 
     def __init__(self, route: socket, watched: Callable[[], Collection[int]], decode: _Decode | None = None) -> None:
-        """Take messages from an open socket; without `decode` each message counts as one that is not understood."""
+        """Read messages from an open socket. Without `decode`, every message counts as malformed."""
         self._route, self._watched, self.decode = route, watched, decode
         self._changed: dict[int, PfLink | None] = dict.fromkeys(watched())
         self._news = asyncio.Event()
@@ -80,10 +81,10 @@ class _Changes:
         self._error: OSError | None = None
 
     async def wait(self) -> Mapping[int, PfLink | None]:
-        """Wait until a watched link is reported, and take the newest states of those that were.
+        """Wait until a watched link is reported. Return the newest state of each reported link.
 
         Raises:
-            _Lost, _Broken: the socket is of no more use.
+            _Lost, _Broken: the socket must be opened again.
         """
         await self._news.wait()
         if self._error is not None:
@@ -93,7 +94,7 @@ class _Changes:
         return changed
 
     def read(self) -> None:
-        """Take the messages that are there; called by the event loop, and never raises."""
+        """Read the queued messages. The event loop calls this; it never raises."""
         try:
             for _ in range(_AT_ONCE):
                 self._take(self._route.recv(_RECEIVE_BYTES, MSG_DONTWAIT))
@@ -102,22 +103,22 @@ class _Changes:
         except OSError as error:
             self._error = error
             self._news.set()
-            asyncio.get_running_loop().remove_reader(self._route.fileno())  # else the loop would call again and again
+            asyncio.get_running_loop().remove_reader(self._route.fileno())  # the event loop would call this without end
 
     def _take(self, datagram: bytes) -> None:
-        """Take one message; the kernel sends one in each datagram of the group."""
+        """Note the change in one message. The kernel sends one message in each datagram of the group."""
         if len(datagram) < _HEADERS.size:
             return
         _, kind, _, _, _, family, _, ifindex = _HEADERS.unpack_from(datagram)
-        # A bridge's messages about its ports are AF_BRIDGE's, and have no carrier.
+        # Messages of the family AF_BRIDGE are about a bridge's port, and have no carrier.
         if kind not in (_RTM_NEWLINK, _RTM_DELLINK) or family != AF_UNSPEC or ifindex not in self._watched():
             return
-        # A message that repeats the last one counts: the caller may have read, in between, what no message has reported.
+        # A repeated state is a change, too: the caller may have read another state in between, which no message reported.
         self._changed[ifindex] = None if kind == _RTM_DELLINK else self._state(datagram)
         self._news.set()
 
     def _state(self, datagram: bytes) -> PfLink | None:
-        """Decode a message; None where it is not understood, which counts as a change."""
+        """Decode a message. A malformed message yields None, and counts as a change."""
         if self.decode is None:
             return None
         try:
@@ -130,7 +131,7 @@ class _Changes:
 
 @contextmanager
 def _listening(watched: Callable[[], Collection[int]], decode: _Decode | None) -> Iterator[_Changes]:
-    """Open the stream in the calling thread's network namespace, read by the running event loop."""
+    """Open the stream in the calling thread's network namespace. The running event loop reads it."""
     loop = asyncio.get_running_loop()
     try:
         route = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)

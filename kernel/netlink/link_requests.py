@@ -1,8 +1,7 @@
-"""Requests about links through pyroute2, on a socket of its own for each caller: what is sent, and how the kernel refuses.
+"""Requests about links by pyroute2, with a separate socket for each caller, and the kernel's refusals.
 
-No ADD waits for these requests; those it waits for are `kernel.netlink.links`'s (docs/decisions/0035). Links are addressed by
-ifindex. No request asks for VF information (RTEXT_FILTER_VF): affected kernels answer EMSGSIZE for an InfiniBand PF with
-16 VFs or more.
+No ADD waits for these requests; an ADD uses `kernel.netlink.links` (docs/decisions/0035). Links are addressed by ifindex. No
+request asks for VF information (RTEXT_FILTER_VF): some kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
 """
 
 import os
@@ -23,60 +22,60 @@ _NO_GROUPS = 0
 
 
 class LinkRequests:
-    """Requests about links on an open pyroute2 socket. A failure is an OSError with the kernel's errno and words."""
+    """Requests about links on an open pyroute2 socket. A failure is an OSError with the kernel's errno and message."""
 
     def __init__(self, route: IPRSocket) -> None:
         self._route = route
         self._sequence = 0
 
-    def ask(self, asked: str, kind: int, message: LinkMessage) -> list[LinkMessage]:
-        """Send one request and return the messages that answer it, up to the acknowledgement.
+    def ask(self, operation: str, kind: int, message: LinkMessage) -> list[LinkMessage]:
+        """Send one request. Return the messages of the answer, up to the acknowledgement.
 
         Raises:
-            OSError: what the kernel refused; `asked` says what was asked. EBADMSG: the answer is not understood.
+            OSError: the kernel refused the request; the message names `operation`. EBADMSG, the answer is malformed.
         """
         self._sequence += 1
-        # The port id is 0, as in what iproute2 sends: the kernel knows the sender by its socket.
+        # The port id is 0, as in iproute2's requests: the kernel identifies the sender by its socket.
         message["header"].update(type=kind, flags=NLM_F_REQUEST | NLM_F_ACK, sequence_number=self._sequence, pid=0)
         message.encode()
         self._route.send(bytes(message.data))
-        with understanding(asked):
-            return self._answers(asked)
+        with understanding(operation):
+            return self._answers(operation)
 
     def link(self, ifindex: int) -> PfLink:
         """Read one link.
 
         Raises:
-            OSError: ENODEV, there is no such link. EBADMSG, the answer is not understood.
+            OSError: ENODEV, there is no such link. EBADMSG, the answer is malformed.
         """
-        asked, message = f"read link {ifindex}", ifinfmsg()
+        operation, message = f"read link {ifindex}", ifinfmsg()
         message["index"] = ifindex
-        answers = self.ask(asked, RTM_GETLINK, message)
-        with understanding(asked):
+        answers = self.ask(operation, RTM_GETLINK, message)
+        with understanding(operation):
             (answer,) = answers
             return parse(answer)
 
-    def _answers(self, asked: str) -> list[LinkMessage]:
+    def _answers(self, operation: str) -> list[LinkMessage]:
         answers: list[LinkMessage] = []
         while True:
             for message in self._route.get():
                 if message["header"]["sequence_number"] != self._sequence:
                     continue
                 if message["header"]["type"] == NLMSG_ERROR:
-                    _raise_if_refused(message, asked)
+                    _raise_if_refused(message, operation)
                     return answers
                 answers.append(message)
 
 
 @contextmanager
 def opened() -> Iterator[LinkRequests]:
-    """Open a socket for requests in the calling thread's network namespace; it starts no event loop and no thread."""
+    """Open a socket for requests in the calling thread's network namespace. It needs no event loop and no thread."""
     with IPRSocket(groups=_NO_GROUPS, ext_ack=True) as route:
         yield LinkRequests(route)
 
 
 def parse(message: LinkMessage) -> PfLink:
-    """Read the state of a link from a message of pyroute2's.
+    """Return the state of a link from a pyroute2 message.
 
     Raises:
         LookupError, ValueError: an attribute that every kernel sends is missing or malformed.
@@ -88,8 +87,8 @@ def parse(message: LinkMessage) -> PfLink:
     return PfLink(bool(message["flags"] & IFF_UP), bool(carrier), str(operstate), str(address or ""))
 
 
-def _raise_if_refused(message: LinkMessage, asked: str) -> None:
+def _raise_if_refused(message: LinkMessage, operation: str) -> None:
     error = message["header"]["error"]
     if error is not None:
         code = getattr(error, "code", None) or error.errno
-        raise OSError(code, f"{asked}: {message.get_attr('NLMSGERR_ATTR_MSG') or os.strerror(code)}")
+        raise OSError(code, f"{operation}: {message.get_attr('NLMSGERR_ATTR_MSG') or os.strerror(code)}")

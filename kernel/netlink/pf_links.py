@@ -1,7 +1,7 @@
-"""The links of PFs: whether they are up, whether they have a carrier, and their MAC.
+"""The links of PFs: their administrative state, carrier and MAC, read by pyroute2.
 
-They are asked for through pyroute2 (`kernel.netlink.link_requests`), which is imported with the first of them: it takes a tenth of a
-second, for which the first ADD after a daemon's start would wait. How changes arrive is `kernel.netlink.link_changes`'s.
+The first request imports pyroute2 (`kernel.netlink.link_requests`), not this module: the import takes a tenth of a second, and
+the first ADD after a daemon's start would wait for it. `kernel.netlink.link_changes` receives changes.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ from vf.mac import Mac
 
 
 class PfLink(NamedTuple):
-    """The state of a PF's link. `up` is IFF_UP; `operstate` is in the words of `ip link`, such as UP and LOWERLAYERDOWN.
+    """The state of a PF's link. `up` is IFF_UP; `operstate` has the words of `ip link`, such as UP and LOWERLAYERDOWN.
 
-    `address` is the hardware address that the link came with, which bonding does not change; the present one where the
-    driver does not report it.
+    `address` is the permanent hardware address, which bonding does not change, or the present one if the driver does not
+    report a permanent one.
     """
 
     up: bool
@@ -27,12 +27,12 @@ class PfLink(NamedTuple):
 
     @property
     def known_carrier(self) -> bool | None:
-        """Return whether the link has a carrier; None for a link that is administratively down, which shows none."""
+        """Return whether the link has a carrier; None if the link is administratively down, since it then reports none."""
         return self.carrier if self.up else None
 
 
 def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
-    """Read links; one that is gone is left out.
+    """Read links by ifindex. A link that is gone is left out.
 
     Raises:
         OSError: what the kernel refused.
@@ -54,7 +54,7 @@ def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
 
 
 def macs(pfs: Iterable[PhysicalFunction]) -> dict[PciAddress, Mac]:
-    """Read the MACs of the PFs that are Ethernet and have a netdev here.
+    """Read the MACs of the Ethernet PFs that have a netdev in this namespace.
 
     Raises:
         OSError: what the kernel refused; ENODEV, a PF's netdev is gone.

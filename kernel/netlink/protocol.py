@@ -1,7 +1,8 @@
-"""Netlink as far as every family has it: one request at a time, its attributes, and how the kernel says no.
+"""The netlink protocol as all families share it: one request at a time, its attributes, and the kernel's refusals.
 
-The messages are in `kernel.netlink.links` and `kernel.netlink.rdma`. Written here because an ADD waits for them: pyroute2, which
-`kernel.netlink.pf_links`, `kernel.netlink.vf_links` and `kernel.netlink.link_changes` use, takes ten times as long (docs/decisions/0035).
+The messages themselves are in `kernel.netlink.links` and `kernel.netlink.rdma`. Railnet has its own implementation because an
+ADD waits for it: pyroute2, which `kernel.netlink.pf_links`, `kernel.netlink.vf_links` and `kernel.netlink.link_changes` use,
+takes ten times as long (docs/decisions/0035).
 
 Source: include/uapi/linux/netlink.h, whose names are in the comments.
 """
@@ -21,22 +22,23 @@ DUMP = 0x300  # NLM_F_DUMP
 REPLACE, EXCLUSIVE, CREATE = 0x100, 0x200, 0x400  # NLM_F_{REPLACE,EXCL,CREATE}
 
 _REQUEST, _ACK = 0x1, 0x4  # NLM_F_*
-_DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: what is listed changed meanwhile
+_DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: the listed objects changed during the dump
 _WITH_ATTRIBUTES = 0x200  # NLM_F_ACK_TLVS
 _ERROR, _DONE = 2, 3  # NLMSG_*
-_SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11  # an acknowledgement does not repeat the request, and may have words
-_WORDS = 1  # NLMSGERR_ATTR_MSG
+_SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11  # an acknowledgement omits the request, and may have a message
+_ERROR_MESSAGE = 1  # NLMSGERR_ATTR_MSG
 _ERROR_BYTES = 20  # struct nlmsgerr: an errno and the request's header; attributes follow
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port id
 _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length, type
 _ATTRIBUTE_TYPE = 0x3FFF  # NLA_TYPE_MASK
 _DUMPS = 32
-_MOST_ANSWERS = 1 << 16  # more links or addresses than any node has, and fewer than a pod can make to use our memory up
+# More links or addresses than any node has. It limits the memory that a pod with many links can cost.
+_MOST_ANSWERS = 1 << 16
 _RECEIVE_BYTES = 65536  # the kernel fills at most 32 KiB of a dump (netlink_dump(), net/netlink/af_netlink.c)
 
 
-class Message(NamedTuple):
-    """One netlink message after its length."""
+class NetlinkMessage(NamedTuple):
+    """One netlink message without its length."""
 
     type: int
     flags: int
@@ -45,25 +47,25 @@ class Message(NamedTuple):
 
 
 class Socket(Protocol):
-    """What is used of a netlink socket."""
+    """The part of a netlink socket that `Netlink` uses."""
 
     def send(self, data: bytes, /) -> int:
         """Send one request."""
         ...
 
     def recv(self, size: int, /) -> bytes:
-        """Receive whole messages, one or several."""
+        """Receive one or several whole messages."""
         ...
 
 
 @contextmanager
 def opened(family: int, netns_fd: int | None = None) -> Iterator[socket.socket]:
-    """Open a socket of a netlink family in a network namespace, None for the calling thread's; any thread may use it.
+    """Open a socket of a netlink family in a network namespace; None means the calling thread's. Any thread may use it.
 
-    Closed at the end, for an open one pins the namespace.
+    The socket is closed at the end, because an open socket keeps the namespace alive.
 
     Raises:
-        OSError: EPROTONOSUPPORT, this kernel has no such family. And as `kernel.netns.inside`.
+        OSError: EPROTONOSUPPORT, this kernel does not have the family. And as `kernel.netns.inside`.
     """
 
     def make() -> socket.socket:
@@ -77,82 +79,83 @@ def opened(family: int, netns_fd: int | None = None) -> Iterator[socket.socket]:
 
 
 class Netlink:
-    """Requests on an open socket. A failure is an OSError with the kernel's errno, what was asked, and the kernel's words."""
+    """Requests on an open socket. A failure is an OSError with the kernel's errno, the operation, and the kernel's message."""
 
     def __init__(self, netlink: Socket) -> None:
         self._netlink = netlink
         self._sequence = 0
 
-    def ask(self, asked: str, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
-        """Send one request; return the payloads of all that answers it, to the acknowledgement or the end of the dump.
+    def ask(self, operation: str, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
+        """Send one request. Return the payloads of all answers, up to the acknowledgement or the end of the dump.
 
-        A dump that was interrupted is asked for again, some times: a pod may change its links without end.
+        An interrupted dump is repeated, at most 32 times in all: a pod may change its links without end. `operation` is a
+        phrase for error messages, such as `list links`.
 
         Raises:
-            OSError: what the kernel refused; `asked` says what that was. EBADMSG, the answer makes no sense. EBUSY, each of
-                the dumps was interrupted. E2BIG, a dump is longer than any that is honest.
+            OSError: the kernel refused the request. EBADMSG, the answer is malformed. EBUSY, every dump was interrupted.
+                E2BIG, a dump has more answers than a node can have.
         """
         for _ in range(_DUMPS):
             self._sequence += 1
             self._netlink.send(encode(kind, _REQUEST | _ACK | flags, self._sequence, payload))
-            with understanding(asked):
-                answers = self._answers(asked)
+            with understanding(operation):
+                answers = self._answers(operation)
             if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
                 return [answer.payload for answer in answers if answer.type != _DONE]
-        raise OSError(EBUSY, f"{asked}: what is listed changed during each of {_DUMPS} lists")
+        raise OSError(EBUSY, f"{operation}: the listed objects changed during each of {_DUMPS} dumps")
 
-    def _answers(self, asked: str) -> list[Message]:
-        answers: list[Message] = []
+    def _answers(self, operation: str) -> list[NetlinkMessage]:
+        answers: list[NetlinkMessage] = []
         while True:
             for message in decode(self._netlink.recv(_RECEIVE_BYTES)):
-                if message.sequence != self._sequence:  # of a request that failed half-way
+                if message.sequence != self._sequence:  # the answer to an earlier request that failed half-way
                     continue
                 if message.type == _ERROR:
-                    _raise_if_refused(message, asked)
+                    _raise_if_refused(message, operation)
                     return answers
                 answers.append(message)
                 if len(answers) > _MOST_ANSWERS:
-                    raise OSError(E2BIG, f"{asked}: there are more than {_MOST_ANSWERS}")
+                    raise OSError(E2BIG, f"{operation}: there are more than {_MOST_ANSWERS} answers")
                 if message.type == _DONE:
-                    _raise_if_refused(message, asked)
+                    _raise_if_refused(message, operation)
                     return answers
 
 
 @contextmanager
-def understanding(asked: str) -> Iterator[None]:
-    """Have an answer that makes no sense be an OSError (EBADMSG), as everything is that fails when something is asked."""
+def understanding(operation: str) -> Iterator[None]:
+    """Turn errors of decoding into an OSError (EBADMSG), so that every failure of a request is an OSError."""
     try:
         yield
     except (LookupError, ValueError, OverflowError, struct.error) as error:
-        raise OSError(EBADMSG, f"{asked}: the kernel's answer is not understood ({error!r:.200})") from None
+        raise OSError(EBADMSG, f"{operation}: the kernel's answer is malformed ({error!r:.200})") from None
 
 
 def encode(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
-    """Spell one request."""
+    """Encode one request."""
     return _HEADER.pack(_HEADER.size + len(payload), kind, flags, sequence, 0) + payload
 
 
-def decode(data: bytes) -> Iterator[Message]:
-    """Read the messages of one datagram.
+def decode(data: bytes) -> Iterator[NetlinkMessage]:
+    """Yield the messages of one datagram.
 
     Raises:
         ValueError: a message is cut short.
     """
     while data:
         length, kind, flags, sequence, _ = _HEADER.unpack(_cut(data, 0, _HEADER.size))
-        yield Message(kind, flags, sequence, _cut(data, _HEADER.size, length))
+        yield NetlinkMessage(kind, flags, sequence, _cut(data, _HEADER.size, length))
         data = data[_aligned(length) :]
 
 
 def attributes(*pairs: tuple[int, bytes]) -> bytes:
-    """Spell attributes, each padded to 4 bytes."""
+    """Encode attributes, each padded to 4 bytes."""
     return b"".join(
         _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + b"\0" * (-len(value) % 4) for kind, value in pairs
     )
 
 
 def decode_attributes(payload: bytes) -> dict[int, bytes]:
-    """Read attributes by their type; no attribute that Railnet asks for repeats.
+    """Return attributes by their type. No attribute that Railnet reads is repeated in a message.
 
     Raises:
         ValueError: an attribute is cut short.
@@ -166,23 +169,25 @@ def decode_attributes(payload: bytes) -> dict[int, bytes]:
 
 
 def u32(value: int) -> bytes:
-    """Spell a number, in the byte order of this machine."""
+    """Encode a number in the byte order of this machine."""
     return struct.pack("=I", value)
 
 
 def string(value: str) -> bytes:
-    """Spell a string; a NUL ends it. What is no UTF-8 is spelled as `text` has read it."""
+    """Encode a string with a NUL at its end. `text` is the inverse, also for names that are not UTF-8."""
     return value.encode(errors="surrogateescape") + b"\0"
 
 
 def text(value: bytes) -> str:
-    """Read a string. Names of links need not be UTF-8, and a pod may name those in its namespace."""
+    """Decode a string. A pod may give its links names that are not UTF-8; they are kept by surrogateescape."""
     return value.rstrip(b"\0").decode(errors="surrogateescape")
 
 
 def _cut(data: bytes, begin: int, end: int) -> bytes:
     if not begin <= end <= len(data):
-        raise ValueError(f"netlink: bytes {begin} to {end} are asked of {len(data)}")
+        raise ValueError(
+            f"netlink: a length field leads to bytes {begin} to {end}, but there are only {len(data)} bytes"
+        )
     return data[begin:end]
 
 
@@ -190,15 +195,20 @@ def _aligned(length: int) -> int:
     return length + -length % 4
 
 
-def _raise_if_refused(message: Message, asked: str) -> None:
-    """Judge an acknowledgement or the end of a dump: both begin with 0, or an errno below 0."""
+def _raise_if_refused(message: NetlinkMessage, operation: str) -> None:
+    """Raise if an acknowledgement or the end of a dump reports an error. Both begin with 0 or a negative errno."""
     code = int.from_bytes(message.payload[:4], sys.byteorder, signed=True)
     if code:
-        raise OSError(-code, f"{asked}: {_words(message) or os.strerror(-code)}")
+        raise OSError(-code, f"{operation}: {_kernel_message(message) or os.strerror(-code)}")
 
 
-def _words(message: Message) -> str:
-    """Find what the kernel says in words; most drivers say nothing."""
+def _kernel_message(message: NetlinkMessage) -> str:
+    """Return the kernel's error message, empty if there is none. Most drivers send none."""
     if message.type != _ERROR or not message.flags & _WITH_ATTRIBUTES:
         return ""
-    return decode_attributes(message.payload[_ERROR_BYTES:]).get(_WORDS, b"").rstrip(b"\0").decode(errors="replace")
+    return (
+        decode_attributes(message.payload[_ERROR_BYTES:])
+        .get(_ERROR_MESSAGE, b"")
+        .rstrip(b"\0")
+        .decode(errors="replace")
+    )

@@ -1,7 +1,7 @@
-"""RDMA devices through netlink: the namespace mode, the devices, a port's state, character devices' numbers.
+"""RDMA devices by netlink: the namespace mode, the devices, a port's state, the numbers of character devices.
 
-Requests see the devices of the calling thread's network namespace (all of them in shared mode). A device is addressed by
-its index, since names may change. Not here: what sysfs tells of a PCI function (`kernel.sysfs`), and moving a device.
+Requests see the devices of the calling thread's network namespace; in shared mode, those of all namespaces. A device is
+addressed by its index, since its name may change. Not here: a PCI function's RDMA device in sysfs (`kernel.sysfs`).
 
 Source: include/uapi/rdma/rdma_netlink.h (whose names are in the comments), drivers/infiniband/core/nldev.c.
 """
@@ -39,7 +39,7 @@ _CHARDEV_TYPE = 69  # RDMA_NLDEV_ATTR_CHARDEV_TYPE, string
 _CHARDEV_NAME = 70  # RDMA_NLDEV_ATTR_CHARDEV_NAME, string
 _CHARDEV = 72  # RDMA_NLDEV_ATTR_CHARDEV, u64, a dev_t
 
-# As sysfs spells them: state_show() and phys_state_to_str(), drivers/infiniband/core/sysfs.c.
+# The words of sysfs: state_show() and phys_state_to_str(), drivers/infiniband/core/sysfs.c.
 _STATES = {0: "NOP", 1: "DOWN", 2: "INIT", 3: "ARMED", 4: "ACTIVE", 5: "ACTIVE_DEFER"}
 _PHYS_STATES = {
     1: "Sleep",
@@ -53,7 +53,7 @@ _PHYS_STATES = {
 
 
 class Device(NamedTuple):
-    """An RDMA device of the namespace; `dev_index` never comes back while the kernel runs."""
+    """An RDMA device of the namespace. The kernel never reuses a `dev_index` before the next boot."""
 
     dev_index: int
     name: str
@@ -61,7 +61,7 @@ class Device(NamedTuple):
 
 
 class PortState(NamedTuple):
-    """What a port does, in the words of `/sys/class/infiniband/<dev>/ports/<port>`."""
+    """The state of a port, in the words of `/sys/class/infiniband/<dev>/ports/<port>`."""
 
     state: str
     phys_state: str
@@ -69,17 +69,19 @@ class PortState(NamedTuple):
 
 @contextmanager
 def opened() -> Iterator["Rdma"]:
-    """Open RDMA netlink in the calling thread's namespace; closed at the end, for an open one pins the namespace.
+    """Open RDMA netlink in the calling thread's namespace.
+
+    The socket is closed at the end, because an open socket keeps the namespace alive.
 
     Raises:
-        OSError: EPROTONOSUPPORT, this kernel has no RDMA (module ib_core).
+        OSError: EPROTONOSUPPORT, this kernel does not support RDMA (module ib_core).
     """
     with protocol.opened(_NETLINK_RDMA) as opened_socket:
         yield Rdma(opened_socket)
 
 
 def netns_mode() -> NetnsMode | None:
-    """Return whether every namespace sees every RDMA device, or each only its own; None for a kernel without RDMA."""
+    """Return `shared` if every namespace sees every RDMA device, `exclusive` if each sees its own; None without RDMA."""
     try:
         with opened() as rdma:
             return rdma.netns_mode()
@@ -90,13 +92,13 @@ def netns_mode() -> NetnsMode | None:
 
 
 class Rdma:
-    """RDMA netlink on an open socket. A failure is an OSError with the kernel's errno and what was asked."""
+    """RDMA netlink on an open socket. A failure is an OSError with the kernel's errno and the operation."""
 
     def __init__(self, opened_socket: protocol.Socket) -> None:
         self._netlink = protocol.Netlink(opened_socket)
 
     def netns_mode(self) -> NetnsMode:
-        """Tell the mode; a kernel too old to have the other (before 5.2) is shared."""
+        """Return the namespace mode. A kernel before 5.2 knows only shared mode, and does not report it."""
         answer = self._one("read the RDMA namespace mode", _SYS_GET)
         return "exclusive" if answer.get(_NETNS_MODE, b"\1") == b"\0" else "shared"
 
@@ -107,51 +109,51 @@ class Rdma:
             return tuple(_device(decode_attributes(answer)) for answer in answers)
 
     def find(self, name: str) -> Device | None:
-        """Find a device by its name, by a look at all: the kernel answers for an index only."""
+        """Find a device by its name in the list of all devices: a request needs the device's index."""
         return next((device for device in self.devices() if device.name == name), None)
 
     def port(self, dev_index: int, port: int = 1) -> PortState:
         """Read the state of a device's port.
 
         Raises:
-            OSError: EINVAL, this namespace sees no such device, or it has no such port.
+            OSError: EINVAL, this namespace sees no such device, or the device has no such port.
         """
-        asked = f"read port {port} of RDMA device {dev_index}"
-        answer = self._one(asked, _PORT_GET, (_DEV_INDEX, u32(dev_index)), (_PORT_INDEX, u32(port)))
-        with understanding(asked):
+        operation = f"read port {port} of RDMA device {dev_index}"
+        answer = self._one(operation, _PORT_GET, (_DEV_INDEX, u32(dev_index)), (_PORT_INDEX, u32(port)))
+        with understanding(operation):
             state, phys_state = answer[_PORT_STATE][0], answer[_PORT_PHYS_STATE][0]
         return PortState(
             f"{state}: {_STATES.get(state, 'UNKNOWN')}", f"{phys_state}: {_PHYS_STATES.get(phys_state, '<unknown>')}"
         )
 
     def character_device(self, dev_index: int, kind: CharacterDevice, port: int = 1) -> DeviceNode | None:
-        """Read name and numbers of a device's character device; None if the kernel has none of this kind for it.
+        """Read name and numbers of a device's character device. Return None if the kernel has none of this kind for the device.
 
-        `uverbs` is the whole device's, `umad` and `issm` are a port's.
+        `uverbs` belongs to the whole device, `umad` and `issm` belong to a port.
 
         Raises:
-            OSError: EINVAL, this namespace sees no such device, or it has no such port.
+            OSError: EINVAL, this namespace sees no such device, or the device has no such port.
         """
-        asked = f"read the {kind} device of RDMA device {dev_index}"
+        operation = f"read the {kind} device of RDMA device {dev_index}"
         attributes = [(_DEV_INDEX, u32(dev_index)), (_CHARDEV_TYPE, string(kind))]
         if kind != "uverbs":
             attributes.append((_PORT_INDEX, u32(port)))
         try:
-            answer = self._one(asked, _GET_CHARDEV, *attributes)
+            answer = self._one(operation, _GET_CHARDEV, *attributes)
         except OSError as error:
             if error.errno != EOPNOTSUPP:
                 raise
             return None
-        # The kernel's 32 bits of a dev_t (new_encode_dev()) lie where the C library's have them.
-        with understanding(asked):
+        # The kernel's 32-bit dev_t (new_encode_dev()) has the same layout as the lower bits of the C library's.
+        with understanding(operation):
             number = int.from_bytes(answer[_CHARDEV], sys.byteorder)
             return DeviceNode(text(answer[_CHARDEV_NAME]), os.major(number), os.minor(number))
 
-    def _one(self, asked: str, command: int, *attributes: tuple[int, bytes]) -> dict[int, bytes]:
-        answers = self._netlink.ask(asked, command, protocol.attributes(*attributes))
+    def _one(self, operation: str, command: int, *attributes: tuple[int, bytes]) -> dict[int, bytes]:
+        answers = self._netlink.ask(operation, command, protocol.attributes(*attributes))
         if not answers:
-            raise OSError(EOPNOTSUPP, f"{asked}: the kernel answered nothing")
-        with understanding(asked):
+            raise OSError(EOPNOTSUPP, f"{operation}: the kernel sent no answer")
+        with understanding(operation):
             return decode_attributes(answers[0])
 
 

@@ -1,4 +1,4 @@
-"""What VFs' netdevs are like inside a sandbox; nothing is changed."""
+"""Read the state of VFs' netdevs inside a sandbox. Nothing is changed here."""
 
 from collections.abc import Collection, Iterable
 
@@ -8,14 +8,14 @@ from vf.address import PciAddress
 from vf.inventory import LinkLayer
 from vf.sandbox_difference import SandboxLink
 
-# include/uapi/linux/if_arp.h; IPoIB netdevs have the second.
+# ARPHRD_* of include/uapi/linux/if_arp.h; an IPoIB netdev has 32
 _LINK_LAYERS: dict[int, LinkLayer] = {1: "Ethernet", 32: "InfiniBand"}
 
 
 def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, SandboxLink]:
-    """Look at the netdevs of some VFs in a network namespace; a VF whose netdev is not there is left out.
+    """Read the state of some VFs' netdevs in a network namespace. A VF whose netdev is not there is left out.
 
-    The descriptor stays the caller's. May wait for RTNL: not for an event loop's thread.
+    The caller keeps the descriptor. This may wait for RTNL, so it must not run on an event loop's thread.
 
     Raises:
         OSError: what the kernel refused.
@@ -27,9 +27,10 @@ def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, 
 
 
 def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
-    """Read the hardware addresses of links, as `ip link` spells them: 6 bytes, or IPoIB's 20.
+    """Read the hardware addresses of links, in the form of `ip link`: 6 bytes, or 20 for IPoIB.
 
-    A link that is not there, or has none, is left out. The descriptor stays the caller's. May wait for RTNL: not for an event loop's thread.
+    A link that is absent, or has no hardware address, is left out. The caller keeps the descriptor. This may wait for RTNL,
+    so it must not run on an event loop's thread.
 
     Raises:
         OSError: what the kernel refused.
@@ -41,7 +42,7 @@ def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
 
 
 def state(sandbox: Links, ifindex: int) -> SandboxLink:
-    """Look at one link."""
+    """Read the state of one link."""
     facts = sandbox.facts(ifindex)
     return SandboxLink(
         ifname=facts.ifname,

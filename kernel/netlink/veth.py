@@ -1,4 +1,4 @@
-"""Delete the host's end of a veth of a dead pod, if a process still keeps the pod's network namespace."""
+"""Delete the host's end of a dead pod's veth, for the case that a process still keeps the pod's network namespace."""
 
 import socket
 from errno import ENODEV
@@ -10,9 +10,9 @@ _DELLINK = 17  # RTM_DELLINK, include/uapi/linux/rtnetlink.h
 
 
 def delete(ifname: str, address: str) -> bool:
-    """Delete the veth that has both this name and this hardware address, in this namespace; return whether there was one.
+    """Delete the veth with this name and this hardware address in the calling thread's namespace. Return whether it existed.
 
-    With it goes its other end, wherever that is.
+    The kernel deletes the veth's other end too, in any namespace.
 
     Raises:
         OSError: what the kernel refused.

@@ -29,14 +29,14 @@ from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from kernel.sysfs import Sysfs
 from tests.cni.fake_executable import CONF, ENVIRON
-from tests.kernel.tree import AT_HOME, UNBOUND, Tree, netdev
+from tests.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
 from vf.address import PciAddress
 from vf.network import DEFAULT, Network, Networks, NoIpam
 from vf.record import Record
 from vf.table import VfTable
 
 Result = TypeVar("Result")
-VF, NO_DRIVER = PciAddress.parse(AT_HOME), PciAddress.parse(UNBOUND)
+VF, NO_DRIVER = PciAddress.parse(ON_NODE), PciAddress.parse(UNBOUND)
 KEY, NETNS = "c0ffee@eth0", "run/netns/cni-1"
 PRIMARY = Primary("n", "1.0.0", [])
 
@@ -134,14 +134,14 @@ class Node:
 
     def netdev_is(self, name: str | None) -> None:
         """Show the VF's netdev under a name, or not at all."""
-        shutil.rmtree(self.tree.devices / AT_HOME / "net", ignore_errors=True)
+        shutil.rmtree(self.tree.devices / ON_NODE / "net", ignore_errors=True)
         for path, text in netdev(name, 31).items() if name else ():
-            (self.tree.devices / AT_HOME / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.tree.devices / AT_HOME / path).write_text(text)
+            (self.tree.devices / ON_NODE / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.tree.devices / ON_NODE / path).write_text(text)
 
     def pkeys_are(self, *pkeys: str) -> None:
         """Write the PKey table of the VF's port."""
-        (port,) = (self.tree.devices / AT_HOME).glob("infiniband/*/ports/1")
+        (port,) = (self.tree.devices / ON_NODE).glob("infiniband/*/ports/1")
         (port / "pkeys").mkdir(exist_ok=True)
         for index in range(4):
             (port / "pkeys" / str(index)).write_text(f"{(*pkeys, *['0x0000'] * 4)[index]}\n")

@@ -34,7 +34,7 @@ def test_links_on_the_host_are_followed_below_the_hosts_root(tmp_path: Path) -> 
     ("stdin", "words"),
     [
         (CONF, "the primary configuration /etc/cni/net.d/10-flannel.conflist cannot be read: No such file"),
-        (CONF.replace(b"10-flannel", b"\\u0000"), "cannot be read: there is a NUL in it"),
+        (CONF.replace(b"10-flannel", b"\\u0000"), "cannot be read: the path contains a NUL"),
         (CONF.replace(b"/10-flannel.conflist", b""), "cannot be read: Is a directory"),
     ],
     ids=["missing", "NUL", "folder"],

@@ -1,4 +1,4 @@
-"""A simulated node whose runtime is a real containerd 2; the tests of this folder run by scripts/containerd."""
+"""A simulated node with a real containerd 2 as its runtime. scripts/containerd runs the tests of this folder."""
 
 import contextlib
 import os
@@ -14,14 +14,15 @@ from simnode.node import RESOURCE, Node
 from tests.containerd.runtime import SOCKET, Containerd, Sandbox
 from tests.node.primaries import left_over
 
-_SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: runc needs it
+_SYSFS = Path("/run/simnode/sys")  # a folder other than /sys, since runc needs the kernel's
 
 
 class ContainerdNode:
-    """A node, and its runtime.
+    """A node with containerd.
 
     Attributes:
-        node: everything but the runtime; `node.runtime` is not used.
+        node: the simulated node; its `runtime` is not used.
+        containerd: the runtime.
     """
 
     def __init__(self, node: Node, containerd: Containerd) -> None:
@@ -29,7 +30,7 @@ class ContainerdNode:
         self._sandboxes: list[Sandbox] = []
 
     def admit(self, name: str, vfs: int = 0) -> PodIdentity:
-        """Give a pod its devices, as kubelet does before there is a sandbox."""
+        """Allocate a pod's devices, as kubelet does before the sandbox exists."""
         pod = PodIdentity(name, "default", str(uuid.uuid4()))
         if vfs:
             self.node.kubelet.allocate(pod, RESOURCE, vfs)
@@ -38,7 +39,7 @@ class ContainerdNode:
     def run(
         self, pod: PodIdentity, annotations: Mapping[str, str] | None = None, host_ports: tuple[int, ...] = ()
     ) -> Sandbox:
-        """Do as kubelet does for an admitted pod until its containers may start; one that fails is gone.
+        """Run an admitted pod as kubelet does, until its containers may start. A pod that fails is removed.
 
         Raises:
             grpc.RpcError: the runtime, or PreStartContainer, refused.
@@ -65,12 +66,12 @@ class ContainerdNode:
 
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[ContainerdNode]:
-    with contextlib.ExitStack() as made:
-        node = made.enter_context(Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), sysfs=_SYSFS, cri=SOCKET))
+    with contextlib.ExitStack() as cleanup:
+        node = cleanup.enter_context(Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), sysfs=_SYSFS, cri=SOCKET))
         node.install()
         containerd = Containerd()
         containerd.start()
-        made.callback(containerd.stop)
+        cleanup.callback(containerd.stop)
         containerd.load_image()
         node.start_daemon()
         containerd.wait_for_network("cbr0")
@@ -79,7 +80,7 @@ def shared_node() -> Iterator[ContainerdNode]:
 
 @pytest.fixture
 def node(shared_node: ContainerdNode) -> Iterator[ContainerdNode]:
-    """A node with a running daemon; whatever a test does to it, nothing may be left when it ends."""
+    """Yield a node with a running daemon. After each test, nothing may be left over."""
     yield shared_node
     shared_node.remove_all()
     if shared_node.node.daemon.process is None:

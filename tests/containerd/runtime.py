@@ -1,4 +1,4 @@
-"""containerd 2 with runc, asked as kubelet asks it: CRI v1 over its socket."""
+"""containerd 2 with runc, used as kubelet uses it: by CRI v1 on its socket."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ _RUN = Path("/run/containerd-2")
 SOCKET = _RUN / "containerd.sock"
 _START_SECONDS = 60.0
 _CALL_SECONDS = 60.0
-# restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
+# restrict_oom_score_adj: without it and without CAP_SYS_RESOURCE, runc fails because it may not lower the score.
 _TOML = f"""\
 version = 3
 root = "{_RUN}/root"
@@ -46,7 +46,7 @@ class Sandbox:
 
 
 class Containerd:
-    """The runtime; its shims, and so the sandboxes, outlive it."""
+    """The runtime. Its shims outlive it, and so do the sandboxes."""
 
     def __init__(self) -> None:
         self._program = Program(["containerd", f"--config={_RUN}/containerd.toml"])
@@ -54,7 +54,7 @@ class Containerd:
         self._cri: Any
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start containerd, and wait until it answers."""
         _RUN.mkdir(exist_ok=True)
         (_RUN / "containerd.toml").write_text(_TOML)
         self._program.start()
@@ -71,7 +71,7 @@ class Containerd:
         self.start()
 
     def load_image(self) -> None:
-        """Have the one image that sandboxes are made of."""
+        """Import the image of the sandboxes' pause container."""
         busybox.write(_RUN / "busybox.tar")
         command = ["ctr", f"--address={SOCKET}", "--namespace=k8s.io", "images", "import", f"{_RUN}/busybox.tar"]
         subprocess.run(command, check=True, capture_output=True, timeout=_CALL_SECONDS)
@@ -83,10 +83,10 @@ class Containerd:
     def run(
         self, pod: PodIdentity, annotations: Mapping[str, str] | None = None, host_ports: Iterable[int] = ()
     ) -> Sandbox:
-        """Make a pod's sandbox; each host port leads to the pod's port 80.
+        """Create a pod's sandbox. Each host port leads to the pod's port 80.
 
         Raises:
-            grpc.RpcError: the runtime did not; it says why.
+            grpc.RpcError: the runtime failed; the error has its reason.
         """
         config = _messages.PodSandboxConfig(
             metadata=_messages.PodSandboxMetadata(name=pod.name, uid=pod.uid, namespace=pod.namespace),
@@ -102,30 +102,30 @@ class Containerd:
         return Sandbox(pod, answer.pod_sandbox_id, status.status.network.ip, Path(netns))
 
     def remove(self, sandbox: Sandbox) -> None:
-        """Stop a sandbox and forget it.
+        """Stop and remove a sandbox.
 
         Raises:
-            grpc.RpcError: the runtime could not, and has it still.
+            grpc.RpcError: the runtime failed, and still has the sandbox.
         """
         request = _messages.PodSandboxRequest(pod_sandbox_id=sandbox.container_id)
         self._cri.StopPodSandbox(request, timeout=_CALL_SECONDS)
         self._cri.RemovePodSandbox(request, timeout=_CALL_SECONDS)
 
     def why_not_ready(self) -> str | None:
-        """Give what the runtime says of a network that is not ready; None if it is. Kubelet reports it as its node's state."""
+        """Return the runtime's reason why the network is not ready; None if it is ready. Kubelet reports it in the node's status."""
         answer = self._cri.Status(_messages.StatusRequest(), timeout=_CALL_SECONDS)
         (network,) = (one for one in answer.status.conditions if one.type == "NetworkReady")
         return None if network.status else str(network.message)
 
     def network(self) -> tuple[str, str]:
-        """Give name and CNI version of the pods' network, as the runtime has read them."""
+        """Return name and CNI version of the pods' network, as the runtime has read them."""
         answer = self._cri.Status(_messages.StatusRequest(verbose=True), timeout=_CALL_SECONDS)
         networks = json.loads(answer.info["cniconfig"])["Networks"]
         (found,) = (one["Config"] for one in networks if one["IFName"] == "eth0")
         return found["Name"], found["CNIVersion"]
 
     def wait_for_network(self, name: str) -> None:
-        """Wait until the runtime has read the configuration of a network; it watches their folder."""
+        """Wait until the runtime has read a network's configuration. It watches the folder."""
         wait_until(lambda: self.network()[0] == name, _START_SECONDS, f"containerd to read network {name}")
 
     def _answers(self) -> bool:

@@ -1,4 +1,4 @@
-"""Pods by containerd 2, whose libcni speaks CNI 1.1: the configuration it takes, STATUS, ADD, DEL, and what it keeps."""
+"""Pods of containerd 2, whose libcni supports CNI 1.1: configuration, STATUS, ADD, DEL, and libcni's cache."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ PORTMAP = {"type": "portmap", "snat": True, "capabilities": {"portMappings": Tru
 
 
 def links(netns: Path) -> set[str]:
-    """Name the links of a namespace."""
+    """Return the names of the links in a namespace."""
     lines = run_inside(netns, Path("/proc/thread-self/net/dev").read_text).splitlines()[2:]
     return {line.split(":")[0].strip() for line in lines}
 
 
-def remembered(sandbox: Sandbox) -> StateFile:
-    """Give what libcni remembers of a sandbox, as the daemon reads it."""
+def cached_state(sandbox: Sandbox) -> StateFile:
+    """Return the facts about a sandbox in libcni's cache, as the daemon reads them."""
     folder = StateFolder("libcni", str(RESULTS))
     found = [
         parse_state_file(folder, entry, parse(PRIMARY.read_bytes(), "").name)
@@ -56,7 +56,7 @@ def listed() -> frozenset[str]:
 
 
 def cached(sandbox: Sandbox) -> dict[str, object]:
-    """Give the result of ADD as the runtime keeps it."""
+    """Return the result of ADD from libcni's cache."""
     (path,) = RESULTS.glob(f"*-{sandbox.container_id}-eth0")
     return json.loads(path.read_text())["result"]
 
@@ -70,7 +70,7 @@ def no_lease() -> Iterator[None]:
 
 @pytest.fixture(params=["0.4.0", "1.0.0"])
 def other_primary(request: pytest.FixtureRequest, node: ContainerdNode) -> Iterator[str]:
-    """A primary whose DEL gets the result of ADD; gives its version."""
+    """Install a primary whose DEL gets the result of ADD. Yield its CNI version."""
     flannel, name = PRIMARY.read_text(), f"stubs-{request.param}"
     plugins = [BRIDGE, {"type": "tuning", "mtu": 1400}, PORTMAP]
     PRIMARY.write_text(json.dumps({"cniVersion": request.param, "name": name, "plugins": plugins}))
@@ -81,7 +81,7 @@ def other_primary(request: pytest.FixtureRequest, node: ContainerdNode) -> Itera
     node.containerd.wait_for_network("cbr0")
 
 
-def test_runtime_is_of_the_second_generation_and_takes_version_1_1_0_of_the_list(node: ContainerdNode) -> None:
+def test_runtime_is_containerd_2_and_uses_cni_version_1_1_0(node: ContainerdNode) -> None:
     assert node.containerd.version().startswith("containerd 2.")
     assert node.containerd.network() == ("cbr0", "1.1.0")
 
@@ -90,14 +90,14 @@ def test_runtime_is_of_the_second_generation_and_takes_version_1_1_0_of_the_list
 
 
 @pytest.mark.parametrize("daemon", ["running", "absent"])
-def test_node_is_ready_while_flannel_has_a_lease_whatever_the_daemon_does(node: ContainerdNode, daemon: str) -> None:
+def test_node_is_ready_with_a_flannel_lease_even_without_the_daemon(node: ContainerdNode, daemon: str) -> None:
     if daemon == "absent":
         node.node.stop_daemon()
 
     assert node.containerd.why_not_ready() is None
 
 
-def test_node_is_not_ready_without_a_lease_and_says_why(node: ContainerdNode, no_lease: None) -> None:
+def test_node_is_not_ready_without_a_lease_and_reports_the_reason(node: ContainerdNode, no_lease: None) -> None:
     why = node.containerd.why_not_ready()
 
     assert why is not None
@@ -108,7 +108,7 @@ def test_node_is_not_ready_without_a_lease_and_says_why(node: ContainerdNode, no
 
 
 @pytest.mark.parametrize("daemon", ["running", "absent"])
-def test_plain_pod_gets_flannels_result_in_flannels_version(node: ContainerdNode, daemon: str) -> None:
+def test_plain_pod_gets_flannels_result_in_flannels_cni_version(node: ContainerdNode, daemon: str) -> None:
     if daemon == "absent":
         node.node.stop_daemon()
 
@@ -121,7 +121,7 @@ def test_plain_pod_gets_flannels_result_in_flannels_version(node: ContainerdNode
     assert not list(RESULTS.glob("*"))
 
 
-def test_pod_with_a_rail_has_net1_and_eth0_is_all_its_runtime_knows(node: ContainerdNode) -> None:
+def test_pod_with_a_rail_has_net1_and_the_runtime_knows_only_eth0(node: ContainerdNode) -> None:
     sandbox = node.run(node.admit("train", vfs=1))
 
     assert links(sandbox.netns) == {"lo", "eth0", "net1"}
@@ -129,7 +129,7 @@ def test_pod_with_a_rail_has_net1_and_eth0_is_all_its_runtime_knows(node: Contai
     assert [ip["address"].split("/")[0] for ip in cached(sandbox)["ips"]] == [sandbox.ip]
 
 
-def test_pods_annotations_reach_railnet(node: ContainerdNode) -> None:
+def test_annotations_of_a_pod_reach_railnet(node: ContainerdNode) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         node.run(node.admit("train", vfs=1), {"railnet.io/network": "elsewhere"})
 
@@ -138,7 +138,7 @@ def test_pods_annotations_reach_railnet(node: ContainerdNode) -> None:
 
 
 @pytest.mark.parametrize("vfs", [0, 1])
-def test_primarys_plugins_take_their_result_back_at_del(node: ContainerdNode, other_primary: str, vfs: int) -> None:
+def test_primarys_plugins_get_their_result_at_del(node: ContainerdNode, other_primary: str, vfs: int) -> None:
     sandbox = node.run(node.admit("mapped", vfs), host_ports=(8081,))
     assert cached(sandbox)["cniVersion"] == other_primary
 
@@ -147,10 +147,10 @@ def test_primarys_plugins_take_their_result_back_at_del(node: ContainerdNode, ot
     assert not list(Path("/var/lib/cni/networks").glob("stubs-*/10.*"))
 
 
-# What dead pods left of the primary network.
+# Leftovers of the primary network.
 
 
-def test_runtime_lists_the_sandboxes_that_it_has(node: ContainerdNode) -> None:
+def test_runtime_lists_its_sandboxes(node: ContainerdNode) -> None:
     one, other = node.run(node.admit("one")), node.run(node.admit("other"))
 
     both = listed()
@@ -160,21 +160,21 @@ def test_runtime_lists_the_sandboxes_that_it_has(node: ContainerdNode) -> None:
     assert listed() == {other.container_id}
 
 
-def test_what_the_runtime_remembers_is_enough_for_a_del_in_its_place(node: ContainerdNode) -> None:
+def test_libcnis_cache_has_all_that_a_del_by_the_daemon_needs(node: ContainerdNode) -> None:
     sandbox = node.run(node.admit("mapped"), host_ports=(8082,))
 
-    trace = remembered(sandbox)
+    trace = cached_state(sandbox)
 
     assert trace.cached is not None
     assert (trace.ifname, [str(address) for address in trace.addresses]) == ("eth0", [sandbox.ip])
     assert trace.cached.sandboxes == (str(sandbox.netns),)
     assert trace.cached.pod == (sandbox.pod.namespace, sandbox.pod.name, sandbox.pod.uid)
     (mapping,) = trace.cached.runtime_config["portMappings"]
-    assert mapping["HostPort"] == 8082  # as containerd spells it; plugins take any case
+    assert mapping["HostPort"] == 8082  # containerd's form; plugins accept any case
     assert any(name.startswith("veth") for name, _ in trace.cached.host_links)
 
 
-def test_pods_of_the_runtime_stay_when_the_leftovers_of_others_go(node: ContainerdNode) -> None:
+def test_live_pods_keep_their_state_when_leftovers_of_dead_pods_are_removed(node: ContainerdNode) -> None:
     one, other = node.run(node.admit("one")), node.run(node.admit("other"))
     addresses = Path("/var/lib/cni/networks/cbr0")
     lost = addresses / "10.244.3.250"
@@ -184,16 +184,16 @@ def test_pods_of_the_runtime_stay_when_the_leftovers_of_others_go(node: Containe
 
     node.node.stop_daemon()
     node.node.start_daemon()
-    wait_until(lambda: not lost.exists(), 60, "the lost address to come back")
+    wait_until(lambda: not lost.exists(), 60, "the lost address to be freed")
 
     assert {path.name for path in addresses.glob("10.*")} == {one.ip, other.ip}
     assert len(list(RESULTS.glob("cbr0-*"))) == 2
 
 
-# What outlives whom.
+# Restarts.
 
 
-def test_pods_outlive_a_restart_of_the_runtime_and_are_taken_down_by_the_next(node: ContainerdNode) -> None:
+def test_pods_survive_a_restart_of_the_runtime_and_can_be_removed_after_it(node: ContainerdNode) -> None:
     plain, train = node.run(node.admit("plain")), node.run(node.admit("train", vfs=1))
 
     node.containerd.restart()
@@ -202,7 +202,7 @@ def test_pods_outlive_a_restart_of_the_runtime_and_are_taken_down_by_the_next(no
     node.remove_all()
 
 
-def test_del_without_a_daemon_succeeds_and_the_next_daemon_takes_the_rail_back(node: ContainerdNode) -> None:
+def test_del_without_a_daemon_succeeds_and_the_next_daemon_returns_the_vf(node: ContainerdNode) -> None:
     train = node.run(node.admit("train", vfs=1))
     node.node.stop_daemon()
 
@@ -211,7 +211,7 @@ def test_del_without_a_daemon_succeeds_and_the_next_daemon_takes_the_rail_back(n
     assert not list(RESULTS.glob("*"))
 
 
-def test_pod_with_a_rail_and_no_daemon_is_refused_and_says_so(node: ContainerdNode) -> None:
+def test_pod_with_a_rail_is_refused_without_a_daemon(node: ContainerdNode) -> None:
     pod = node.admit("train", vfs=1)
     node.node.stop_daemon()
 

@@ -1,4 +1,4 @@
-"""What the API server asks about pods that anybody may have written, and certificates that somebody put where ours are."""
+"""Parsers of the admission webhook: reviews of pods by any author, and certificates that another program may have written."""
 
 import base64
 import json
@@ -12,11 +12,11 @@ from admission.policy import Policy
 from admission.review import MAX_BYTES, UnreadableReview, review
 from tests.fuzz.parser import Parser
 
-OURS = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
+AUTHORITY = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
 
 
 def admission_review(data: bytes) -> None:
-    """Judge an AdmissionReview: it is answered, with its uid, and with a patch that is one."""
+    """Judge an AdmissionReview: the answer has the uid, and a patch in it is a valid JSON patch."""
     if not data:
         with suppress(UnreadableReview):
             raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
@@ -33,23 +33,23 @@ def admission_review(data: bytes) -> None:
 
 
 def certificates(data: bytes) -> None:
-    """Judge certificates: all that is asked of them later can be asked, and what a webhook trusts is what it is given."""
+    """Judge certificates: every later query of them works, and a webhook trusts exactly its CA bundle."""
     if not data:
         with suppress(Unusable):
             raise AssertionError(parse_certificates(bytes((1 << 20) + 1)))
     assert ca_bundle.everywhere(_trusting(data.decode(errors="replace"))) == frozenset()
     found = parse_certificates(data)
-    now = OURS.certificate.not_valid_before_utc
+    now = AUTHORITY.certificate.not_valid_before_utc
     for one in found:
         signs(one)
         signed_by(one, found[0])
-        belongs(OURS.key, one)
+        belongs(AUTHORITY.key, one)
         leaf = Leaf(one, b"", b"")
         leaf.valid(now)
         assert leaf.lacks(["a.svc"]) in ([], ["a.svc"])
     webhooks = _trusting(base64.b64encode(data).decode())
     assert ca_bundle.everywhere(webhooks) >= set(ca_bundle.trusted(webhooks, now))
-    assert ca_bundle.operations(webhooks, [OURS.certificate])
+    assert ca_bundle.operations(webhooks, [AUTHORITY.certificate])
 
 
 def _trusting(bundle: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _trusting(bundle: str) -> dict[str, Any]:
 
 
 def _as_pem(data: bytes) -> bytes:
-    """Write DER as PEM: a change to base64's letters seldom gets as far as the certificate."""
+    """Write DER as PEM: a mutation of the base64 text would seldom reach the parser of the certificate."""
     if b"-----" in data:
         return data
     return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(data) + b"-----END CERTIFICATE-----\n"

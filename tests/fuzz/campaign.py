@@ -1,4 +1,4 @@
-"""Many inputs for one parser: which findings there are, how long it takes, which branches are reached."""
+"""A fuzzing campaign: many inputs for one parser, with findings, time for each input, and coverage of branches."""
 
 import faulthandler
 import json
@@ -20,20 +20,20 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.parser import Parser
 from tests.fuzz.parsers import CORPUS, PARSERS, corpus
 
-SHARE = 5_000  # inputs with random numbers of their own, so that shares can be tried by several processes
-HANG_SECONDS = 2.0  # of this process's own time for one input: load from others does not count
-_DEAD_SECONDS = 600.0  # a hang in C, which no signal's handler interrupts
+SHARE = 5_000  # inputs with a separate random generator, so that several processes can share the work
+HANG_SECONDS = 2.0  # of this process's CPU time for one input: the load of other processes does not count
+_DEAD_SECONDS = 600.0  # for a hang in C code, which no signal handler interrupts
 _DEEP = 150
-_MEMORY_BYTES = 1 << 30  # that may come to what the process has at its begin
+_MEMORY_BYTES = 1 << 30  # that the process may use in addition to its memory at the start
 
 
 class Hang(BaseException):
-    """One input took longer than `HANG_SECONDS`; not an Exception, so that no parser takes it for its own."""
+    """One input took longer than `HANG_SECONDS`. It is not an Exception, so that no parser catches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An input that a parser neither understands nor refuses as it says; `where` tells one finding from another."""
+    """An input that a parser neither accepts nor refuses by a documented error. `where` identifies the finding."""
 
     where: str
     words: str
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Result:
-    """What came of some inputs: their number, the seconds they took in all, the slowest, findings by `where`."""
+    """The result of some inputs: their number, the seconds of all and of the slowest, and the findings by `where`."""
 
     inputs: int = 0
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class Result:
     findings: dict[str, Finding] = field(default_factory=dict)
 
     def add(self, other: "Result") -> None:
-        """Put another result into this one; of the same finding the shortest input is kept."""
+        """Add another result to this one. Of equal findings, the one with the shortest input is kept."""
         self.inputs += other.inputs
         self.seconds += other.seconds
         self.slowest = max(self.slowest, other.slowest)
@@ -58,14 +58,14 @@ class Result:
             self.find(finding)
 
     def find(self, finding: Finding) -> None:
-        """Keep a finding, if it is new or shorter."""
+        """Keep a finding if it is new, or if its input is shorter than that of the equal finding."""
         known = self.findings.get(finding.where)
         if known is None or len(finding.data) < len(known.data):
             self.findings[finding.where] = finding
 
 
 def inputs(parser: Parser, seed: int, share: int, count: int) -> Iterator[bytes]:
-    """Give inputs: always the same for the same seed, share and corpus. The first share begins with the corpus itself."""
+    """Yield inputs, always the same for the same seed, share and corpus. The first share begins with the corpus itself."""
     kept = corpus(parser.name)
     mutator = Mutator(Random(f"{seed}/{parser.name}/{share}"), kept, parser.mend, parser.largest)  # noqa: S311 - no secrets
     first = kept[:count] if share == 0 else []
@@ -80,7 +80,7 @@ def run_share(name: str, seed: int, share: int, count: int) -> Result:
 
 
 def run(parser: Parser, tried: Iterator[bytes]) -> Result:
-    """Try inputs one by one under a watchdog; gives what came of them."""
+    """Try inputs one by one under a watchdog, and return the result."""
     result = Result()
     with _watchdog():
         for data in tried:
@@ -96,14 +96,14 @@ def run(parser: Parser, tried: Iterator[bytes]) -> Result:
 
 
 def judge(parser: Parser, data: bytes) -> Finding | None:
-    """Try one input; gives what is wrong, None if nothing is."""
+    """Try one input. Return the finding, or None."""
     try:
         signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
         try:
             parser.try_one(data)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-    except (Exception, Hang) as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except (Exception, Hang) as error:  # noqa: BLE001 - every error is a finding
         return _finding(error, data)
     return None
 
@@ -111,17 +111,17 @@ def judge(parser: Parser, data: bytes) -> Finding | None:
 def _finding(error: BaseException, data: bytes) -> Finding:
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1]
-    ours = next((frame for frame in reversed(frames) if "site-packages" not in frame.filename), last)
-    where = f"{type(error).__name__} {Path(ours.filename).name}:{ours.name}"
+    frame_of_project = next((frame for frame in reversed(frames) if "site-packages" not in frame.filename), last)
+    where = f"{type(error).__name__} {Path(frame_of_project.filename).name}:{frame_of_project.name}"
     if not isinstance(error, Hang | RecursionError | MemoryError):
-        where += f":{ours.lineno}"
+        where += f":{frame_of_project.lineno}"
     stack = "".join(traceback.format_exception(error)[-12:])
     return Finding(where, stack if len(stack) < 4000 else f"{stack[:2000]}\n…\n{stack[-2000:]}", data)
 
 
 @contextmanager
 def _watchdog() -> Iterator[None]:
-    """Bound time and memory of what is tried; afterwards the process is as it was."""
+    """Limit time and memory for the inputs. Restore the process's limits at the end."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _MEMORY_BYTES, hard))
@@ -140,7 +140,7 @@ def _watchdog() -> Iterator[None]:
 
 
 def shortened(parser: Parser, finding: Finding, seconds: float = 5.0) -> Finding:
-    """Take out of a finding's input what it does not need, for some seconds at most."""
+    """Remove bytes from a finding's input as long as the finding stays, for some seconds at most."""
     give_up, best, size = time.monotonic() + seconds, finding, len(finding.data) // 2
     with _watchdog():
         while size and time.monotonic() < give_up:
@@ -156,7 +156,7 @@ def shortened(parser: Parser, finding: Finding, seconds: float = 5.0) -> Finding
 
 
 def keep(name: str, finding: Finding) -> Path:
-    """Write a finding's input into the corpus; gives its path."""
+    """Write a finding's input into the corpus, and return the file's path."""
     words = "".join(character if character.isalnum() else "-" for character in finding.where)
     path = CORPUS / name / f"found-{words}-{sha256(finding.data).hexdigest()[:6]}"
     path.write_bytes(finding.data)
@@ -165,7 +165,7 @@ def keep(name: str, finding: Finding) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which part of a parser inputs reach: branches and lines with their totals, and what none has reached."""
+    """The part of a parser that inputs reach: branches and lines with their totals, and those that no input reached."""
 
     reached: int
     branches: int
@@ -175,24 +175,24 @@ class Coverage:
 
     @property
     def percent(self) -> float:
-        """Give the share of branches, 100 where there is none."""
+        """Return the percentage of reached branches, 100 if there is no branch."""
         return 100.0 * self.reached / self.branches if self.branches else 100.0
 
     @property
     def percent_of_lines(self) -> float:
-        """Give the share of lines."""
+        """Return the percentage of reached lines, 100 if there is no line."""
         return 100.0 * self.lines / self.of_lines if self.of_lines else 100.0
 
 
 def covered(name: str, seed: int, count: int) -> Coverage:
-    """Try inputs under coverage.py's branch measurement, which takes a few times as long."""
+    """Try inputs under coverage.py's branch measurement, which is a few times slower."""
     parser = PARSERS[name]
     files = {module: f"{module.replace('.', '/')}.py" for module in parser.covers}
     measuring = coverage.Coverage(branch=True, data_file=None, include=list(files.values()), config_file=False)
     with measuring.collect():
         for share in range(-(-count // SHARE)):
             for data in inputs(parser, seed, share, min(SHARE, count - share * SHARE)):
-                # No watchdog: to be measured takes longer, and what it raises may catch coverage.py with a lock held.
+                # No watchdog: the measurement is slow, and a Hang might be raised while coverage.py holds a lock.
                 if not _is_deep(data):
                     with suppress(Exception):
                         parser.try_one(data)
@@ -200,8 +200,8 @@ def covered(name: str, seed: int, count: int) -> Coverage:
         return Coverage(0, 0, 0, 0, ())
     with NamedTemporaryFile("r") as report:
         measuring.json_report(outfile=report.name)
-        told = json.load(report)["files"]
-    found = [one for module, path in files.items() for one in _functions(told[path], path, parser.covers[module])]
+        measured = json.load(report)["files"]
+    found = [one for module, path in files.items() for one in _functions(measured[path], path, parser.covers[module])]
     return Coverage(
         sum(one.reached for one in found),
         sum(one.branches for one in found),
@@ -212,7 +212,7 @@ def covered(name: str, seed: int, count: int) -> Coverage:
 
 
 def _is_deep(data: bytes) -> bool:
-    """Tell whether an input may come to the limit of recursion: met inside of coverage.py, that leaves a lock held for ever."""
+    """Return whether an input may reach the recursion limit. Inside coverage.py, that would leave a lock held for ever."""
     return any(data.count(opening) > _DEEP for opening in (b"[", b"{", b"- ", b":"))
 
 

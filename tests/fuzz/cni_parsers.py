@@ -1,6 +1,7 @@
-"""What container runtimes, plugins and flannel say."""
+"""Parsers of the input from container runtimes, plugins and flannel."""
 
 import contextlib
+import io
 import json
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -25,11 +26,11 @@ from vf.inventory import Inventory, PhysicalFunction
 from vf.network import SliceIpam
 from vf.record import Netns, Pod, Record, RecordedIpam, decode, encode
 
-_LONGEST_FILE_NAME = 255 - len(".") - len(".json.XXXXXXXX")  # as `write_atomically` makes it for a while
+_LONGEST_FILE_NAME = 255 - len(".") - len(".json.XXXXXXXX")  # the temporary name that `write_atomically` uses
 
 
 def coded(*codes: int) -> Callable[[Callable[[bytes], None]], Callable[[bytes], None]]:
-    """Have a judge insist on the codes that its parser's errors may have; a delegate has its own."""
+    """Make a judge check the CNI error codes of its parser. A delegate's error has the delegate's code."""
 
     def decorate(judge: Callable[[bytes], None]) -> Callable[[bytes], None]:
         def judged(data: bytes) -> None:
@@ -49,7 +50,7 @@ def coded(*codes: int) -> Callable[[Callable[[bytes], None]], Callable[[bytes], 
 
 
 def environ_of(part: bytes) -> dict[bytes, bytes]:
-    """Read an environment that is written in lines; `\\n` stands for a line's end in a value."""
+    """Parse an environment that is written in lines; `\\n` is a line's end within a value."""
     return frames.parse_environ(part.replace(b"\0", b"").replace(b"\n", b"\0").replace(b"\\n", b"\n"))
 
 
@@ -68,7 +69,7 @@ def environment(data: bytes) -> None:
 
 @coded(1, 6, 7)
 def network_configuration(data: bytes) -> None:
-    """Judge what a runtime writes to stdin, after the verb."""
+    """Judge the network configuration on stdin. The input's first part is the verb."""
     command, _, stdin = data.partition(SEPARATOR)
     verb = command.decode(errors="replace").strip()
     if verb == "VERSION":
@@ -86,7 +87,7 @@ def network_configuration(data: bytes) -> None:
 
 @coded(1, 4, 6, 7)
 def request(data: bytes) -> None:
-    """Judge both together, as the daemon reads them."""
+    """Judge environment and stdin together, as the daemon reads them."""
     environ, _, stdin = data.partition(SEPARATOR)
     read: Request = parse_request(environ_of(environ), stdin, None)
     assert all(isinstance(text, str) for text in read.pod)
@@ -94,7 +95,7 @@ def request(data: bytes) -> None:
 
 
 def frame(data: bytes) -> None:
-    """Judge frames, blobs and environments; what is understood is spelled again as it was."""
+    """Judge frames, blobs and environments. A parsed value is encoded to the same bytes."""
     refused: FrameError | None = None
     for count in range(4):
         try:
@@ -113,6 +114,7 @@ def frame(data: bytes) -> None:
         assert frames.i32(int.from_bytes(data, "big", signed=True)) == data
     environ = frames.parse_environ(data)
     assert frames.parse_environ(frames.environ_blob(environ)) == environ
+    _judge_reception(data)
     kind, length = frames.parse_header(data[: frames.HEADER_BYTES])
     payload = data[frames.HEADER_BYTES :]
     if length == len(payload) or len(data) > frames.MAX_PAYLOAD:
@@ -121,8 +123,19 @@ def frame(data: bytes) -> None:
         raise refused
 
 
+def _judge_reception(data: bytes) -> None:
+    """Judge the reception of one frame from a stream whose reads return at most 100 bytes."""
+    stream = io.BytesIO(data)
+    try:
+        received = frames.receive(lambda count: stream.read(min(count, 100)))
+    except (FrameError, EOFError):
+        return
+    assert frames.missing(data) == 0
+    assert frames.first(data) == (*received, data[stream.tell() :])
+
+
 def outputs_of(parts: list[bytes]) -> Iterator[Output]:
-    """Read outputs of delegates: a line with the wait status, then stdout; stderr is the same."""
+    """Yield the outputs of delegates: a line with the wait status, then stdout. stderr equals stdout."""
     for part in parts:
         first, _, stdout = part.partition(b"\n")
         number = first.strip()
@@ -132,7 +145,7 @@ def outputs_of(parts: list[bytes]) -> Iterator[Output]:
 
 
 def drive(steps: Generator[chain.Exec, Output, Any], outputs: Iterator[Output]) -> Any:
-    """Have a chain run with the outputs as they come; gives its result."""
+    """Run a chain with these outputs of its plugins, and return its result."""
     try:
         step = next(steps)
         while True:
@@ -143,7 +156,8 @@ def drive(steps: Generator[chain.Exec, Output, Any], outputs: Iterator[Output]) 
         return stop.value
 
 
-_SUBNET_ENV, _PRIMARY = os.memfd_create("subnet.env"), os.memfd_create("primary")  # files that nobody has to remove
+# Files in memory, which need no removal.
+_SUBNET_ENV, _PRIMARY = os.memfd_create("subnet.env"), os.memfd_create("primary")
 
 
 def _written(fd: int, content: bytes) -> str:
@@ -154,7 +168,7 @@ def _written(fd: int, content: bytes) -> str:
 
 @coded(6, 7, 11, 105, 106)
 def primary(data: bytes) -> None:
-    """Judge a primary configuration and what its plugins print, in every verb."""
+    """Judge a primary configuration and the output of its plugins, for every verb."""
     conf, *printed = data.split(SEPARATOR)
     read = chain.load(_written(_PRIMARY, conf) if conf else "/nonexistent", "1.1.0")
     assert read.plugins and isinstance(read.name, str)
@@ -180,7 +194,7 @@ def primary(data: bytes) -> None:
 
 
 def cni_version(data: bytes) -> None:
-    """Judge versions and results that are spelled in another one."""
+    """Judge versions, and results that are converted to another version."""
     declared, listed, result = [*data.split(SEPARATOR), b"", b""][:3]
     texts = listed.decode(errors="replace").split("\n")
     asked = "1.0.0"
@@ -192,12 +206,12 @@ def cni_version(data: bytes) -> None:
         return
     if isinstance(value, dict):
         for version in ("0.3.1", "1.0.0"):
-            spelled = versions.result_in(version, value)
-            assert value.get("cniVersion", version) == version or spelled["cniVersion"] == version
+            converted = versions.result_in(version, value)
+            assert value.get("cniVersion", version) == version or converted["cniVersion"] == version
 
 
 def json_text_(data: bytes) -> None:
-    """Judge our JSON by Python's own: the same values and the same text, or both refuse."""
+    """Judge `json_text` by Python's json: both yield the same values and the same text, or both refuse."""
     text = data.decode(errors="replace")
     try:
         expected = json.loads(text)
@@ -215,11 +229,11 @@ _IPAM = RecordedIpam(
 
 @coded(6, 7, 11, 105, 106)
 def ipam_result(data: bytes) -> None:
-    """Judge what an IPAM plugin prints; what it gives can be written down and read again."""
+    """Judge the output of an IPAM plugin. Its addresses and routes survive a record's encoding and decoding."""
     printed = data.split(SEPARATOR)
-    given = drive(ipam_plugin.add(_IPAM), outputs_of(printed))
+    results = drive(ipam_plugin.add(_IPAM), outputs_of(printed))
     attachments = tuple(
-        an_attachment(ifname=ifname, addresses=one.addresses, routes=one.routes) for ifname, one in given.items()
+        an_attachment(ifname=ifname, addresses=one.addresses, routes=one.routes) for ifname, one in results.items()
     )
     record = Record("id", "eth0", Netns("/n", 1, 2), Pod("a", "b", "c"), "planned", attachments)
     assert decode(encode(record)) == record
@@ -227,7 +241,7 @@ def ipam_result(data: bytes) -> None:
 
 
 class _File:
-    """A path whose file has some content."""
+    """The path of a file with some content."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -245,7 +259,7 @@ _INVENTORY = Inventory(
 
 
 def subnet_env(data: bytes) -> None:
-    """Judge flannel's subnet.env and the slices that follow from it."""
+    """Judge flannel's subnet.env and the slices that are computed from it."""
     read = LocalIpam(_File(data))  # type: ignore[arg-type]
     for range_, rails in (("10.56.0.0/16", 2), ("fd56::/48", 3), ("10.56.0.0/16", None)):
         ipam_ = SliceIpam(ip_network(range_), rails)
@@ -272,7 +286,7 @@ def subnet_env(data: bytes) -> None:
 
 @coded(50)
 def lease(data: bytes) -> None:
-    """Judge what STATUS reads: the primary configuration, and flannel's file."""
+    """Judge the files that STATUS reads: the primary configuration and flannel's subnet.env."""
     conf, _, env = data.partition(SEPARATOR)
     subnet_file = _written(_SUBNET_ENV, env).encode()
     status.available(_written(_PRIMARY, conf.replace(b"@subnet.env", subnet_file)), "1.1.0")
@@ -299,7 +313,7 @@ PARSERS = (
         "subnet.env",
         subnet_env,
         (NoAddress, Misconfigured),
-        {"vf.address_slice": (), "cni.attachment.local_ipam": ("Addresses._slice",)},
+        {"vf.address_slice": (), "cni.attachment.local_ipam": ("LocalIpam._slice",)},
     ),
     Parser("lease", lease, (CniError,), {CNI + "status": ()}),
 )

@@ -1,4 +1,4 @@
-"""A folder tree in memory in place of `os`, for code that reads sysfs: a hundred times as many inputs as with files."""
+"""A file system in memory that replaces `os` for code that reads sysfs. It is a hundred times faster than files."""
 
 import errno
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 from kernel import sysfs, sysfs_folder
 
 ROOT = "/sys"
-_Node = dict[str, "_Node | bytes | str"]  # a folder, a file's content, or where a link leads to
+_Node = dict[str, "_Node | bytes | str"]  # a folder, a file's content, or a symbolic link's target
 
 
 class FakeOs:
-    """What is used of `os`, on lines like `bus/pci/devices/0000:03:00.0/vendor = 0x15b3` and `… -> ../0000:03:00.1`."""
+    """The used part of `os`. The tree is given as lines: `bus/pci/devices/0000:03:00.0/vendor = 0x15b3`, `… -> ../0000:03:00.1`."""
 
     O_RDONLY, O_CLOEXEC, O_PATH, O_DIRECTORY, O_WRONLY = (
         os.O_RDONLY,
@@ -26,7 +26,7 @@ class FakeOs:
     strerror = staticmethod(os.strerror)
 
     def __init__(self, lines: bytes) -> None:
-        """Build the tree; a line that fits none before it is left out."""
+        """Build the tree. A line that contradicts an earlier line is left out."""
         self.root: _Node = {}
         self._open: dict[int, _Node | bytes | str] = {}
         for path, content in entries(lines):
@@ -51,10 +51,10 @@ class FakeOs:
         return number
 
     def close(self, fd: int) -> None:
-        """Close nothing: numbers are not used again."""
+        """Do nothing: descriptors are not reused."""
 
     def read(self, fd: int, size: int) -> bytes:
-        """Read a file from its begin."""
+        """Read a file from its beginning."""
         node = self._open[fd]
         if not isinstance(node, bytes):
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
@@ -70,7 +70,7 @@ class FakeOs:
         return list(node)
 
     def stat(self, path: str) -> None:
-        """Find something."""
+        """Raise if the path does not exist."""
         self._find(path, None)
 
     def readlink(self, path: str, *, dir_fd: int | None = None) -> str:
@@ -97,7 +97,7 @@ class FakeOs:
 
 
 def entries(lines: bytes) -> Iterator[tuple[str, bytes | str]]:
-    """Give what the lines say, of those that could be in a file system: a path, and a content or a link's target."""
+    """Yield path and content, or path and target of a link, for every line that a file system could contain."""
     for line in lines.split(b"\n"):
         path, separator, content = line.partition(b" = ")
         target, arrow, to = line.partition(b" -> ")
@@ -117,7 +117,7 @@ def _is_path(name: str) -> bool:
 
 
 def lines_of(root: Path) -> bytes:
-    """Write a tree on disk as lines; PCI devices are folders and no links, as they are found by their addresses."""
+    """Return a tree on disk as lines. PCI devices become folders in place of links, since they are found by their addresses."""
     found = []
     for path in sorted(root.glob("bus/pci/devices/*")):
         for below in sorted(path.resolve().rglob("*")):
@@ -148,7 +148,7 @@ def write(lines: bytes, root: Path) -> None:
 
 @contextmanager
 def in_place_of_files(lines: bytes) -> Iterator[None]:
-    """Have `kernel.sysfs` see these files."""
+    """Let `kernel.sysfs` read these files."""
     fake = FakeOs(lines)
     real = sysfs_folder.os, sysfs.os
     sysfs_folder.os = sysfs.os = fake  # type: ignore[assignment]

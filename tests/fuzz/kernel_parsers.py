@@ -1,4 +1,4 @@
-"""What the kernel says: netlink, sysfs, uevents, /proc."""
+"""Parsers of the kernel's data: netlink, sysfs, uevents, /proc."""
 
 import asyncio
 import struct
@@ -26,33 +26,33 @@ _VF = PciAddress.parse("0000:03:00.1")
 
 
 class Kernel:
-    """Answers each request with the same datagrams, then has nothing more to say."""
+    """A netlink socket that answers each request with the same datagrams, and then with EAGAIN."""
 
     def __init__(self, datagrams: list[bytes]) -> None:
-        self._datagrams, self._left = datagrams, list(datagrams)
+        self._datagrams, self._remaining = datagrams, list(datagrams)
 
     def send(self, data: bytes, /) -> int:
-        """Take a request."""
+        """Check a request's length, and prepare the answers."""
         assert len(data) == struct.unpack_from("=I", data)[0]
-        self._left = list(self._datagrams)
+        self._remaining = list(self._datagrams)
         self._sequence = data[8:12]
         return len(data)
 
     def recv(self, size: int, /) -> bytes:
-        """Give a datagram."""
-        if not self._left:
+        """Return the next datagram."""
+        if not self._remaining:
             raise OSError(EAGAIN, "nothing more")
-        return self._left.pop(0)[:size]
+        return self._remaining.pop(0)[:size]
 
 
 class Answers(Kernel):
-    """Wraps payloads into messages that answer the request, and ends them as a dump."""
+    """A netlink socket that wraps payloads into messages of a dump, as the answer to each request."""
 
     def recv(self, size: int, /) -> bytes:
-        """Give a message."""
-        if not self._left or self._left == [b"nothing"]:
+        """Return the next message."""
+        if not self._remaining or self._remaining == [b"nothing"]:
             return self._message(3, b"\0\0\0\0")
-        payload = self._left.pop(0)
+        payload = self._remaining.pop(0)
         if payload.startswith(b"refused "):
             return self._message(2, struct.pack("=i", -len(payload)) + bytes(16))
         return self._message(16, payload[: size - 16])
@@ -61,12 +61,12 @@ class Answers(Kernel):
         return struct.pack("=IHH", 16 + len(payload), kind, 0) + self._sequence + b"\0\0\0\0" + payload
 
 
-def each(*asked: Callable[[], object]) -> None:
-    """Ask all; the last refusal is raised after the others were asked."""
+def call_all(*functions: Callable[[], object]) -> None:
+    """Call all functions, then raise the last OSError."""
     refused: OSError | None = None
-    for ask in asked:
+    for function in functions:
         try:
-            ask()
+            function()
         except OSError as error:
             refused = error
     if refused is not None:
@@ -91,7 +91,7 @@ def _only_value_error(read: Callable[[], object]) -> None:
 
 
 def rtnetlink(data: bytes) -> None:
-    """Judge what is told of links and addresses, in every question."""
+    """Judge answers about links and addresses, for every kind of request."""
     answers = data.split(SEPARATOR)
     links = Links(Answers(answers))  # type: ignore[arg-type]
     one = Links(Answers(answers[:1]))  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def rtnetlink(data: bytes) -> None:
             one.rename(link.ifindex, link.ifname)
         find(links.listed(), _VF)
 
-    each(
+    call_all(
         listed,
         lambda: one.facts(5),
         lambda: one.hardware(5),
@@ -112,7 +112,7 @@ def rtnetlink(data: bytes) -> None:
 
 
 def link_states(data: bytes) -> None:
-    """Judge what CHECK reads inside of a sandbox, whose links a pod may have named and marked."""
+    """Judge the state of links that CHECK reads inside a sandbox, where a pod may have named and marked them."""
     answers = data.split(SEPARATOR)
 
     class Sandbox(Links):
@@ -125,7 +125,7 @@ def link_states(data: bytes) -> None:
 
     real, sandbox_links.links = sandbox_links.links, links  # type: ignore[assignment]
     try:
-        each(
+        call_all(
             lambda: sandbox_links.link_states([_VF], 3),
             lambda: sandbox_links.hardware_addresses(["net1", "net2"], 3),
         )
@@ -134,9 +134,9 @@ def link_states(data: bytes) -> None:
 
 
 def rdma(data: bytes) -> None:
-    """Judge what is told of RDMA devices, in every question."""
+    """Judge answers about RDMA devices, for every kind of request."""
     kernel = Rdma(Answers(data.split(SEPARATOR)))
-    each(
+    call_all(
         kernel.netns_mode,
         kernel.devices,
         lambda: kernel.find("mlx5_7"),
@@ -147,7 +147,7 @@ def rdma(data: bytes) -> None:
 
 
 def sysfs(data: bytes) -> None:
-    """Judge a tree of sysfs."""
+    """Judge a sysfs tree."""
     with in_place_of_files(data):
         read = Sysfs(Path("/sys"))
         inventory = read.inventory()
@@ -158,24 +158,24 @@ def sysfs(data: bytes) -> None:
             for vf in pf.vfs:
                 assert read.reread(vf).address == vf.address
         assert inventory.rails is not None
-    with in_place_of_files(b""):  # all of it goes away
+    with in_place_of_files(b""):  # the whole tree is gone
         for vf in [vf for pf in inventory.pfs for vf in pf.vfs][:1]:
             assert read.reread(vf).netdev is read.netdev(vf.address) is read.port(vf.address) is None
             assert read.pkeys(vf.address) == ()
 
 
 def identity(data: bytes) -> None:
-    """Judge addresses, GUIDs and MACs in their own spelling; what is understood is spelled again as it was."""
+    """Judge PCI addresses, GUIDs and MACs. A parsed value is parsed again from its own text."""
     text = data.decode(errors="replace")
     refused: ValueError | None = None
-    for parse, spellings in (
+    for parse, texts in (
         (PciAddress.parse, lambda found: (str(found),)),
         (Guid.parse, lambda found: (str(found), found.quads)),
         (Mac.parse, lambda found: (str(found),)),
     ):
         try:
             found = parse(text)  # type: ignore[operator]
-            again = [parse(spelling) for spelling in spellings(found)]  # type: ignore[operator, no-untyped-call]
+            again = [parse(form) for form in texts(found)]  # type: ignore[operator, no-untyped-call]
             assert all(one == found for one in again)
         except ValueError as error:
             refused = error
@@ -184,7 +184,7 @@ def identity(data: bytes) -> None:
 
 
 class _Monitor:
-    """Gives one device, then none."""
+    """A pyudev monitor with one device."""
 
     def __init__(self, path: bytes) -> None:
         self._paths = [path]
@@ -199,11 +199,11 @@ class _Device:
 
     @property
     def device_path(self) -> str:
-        return self._path.decode()  # as pyudev does
+        return self._path.decode()  # pyudev decodes it in the same way
 
 
 def uevent(data: bytes) -> None:
-    """Judge a device's path, in which a pod may have named a netdev."""
+    """Judge a device's path, which may contain a netdev's name that a pod chose."""
     changed = asyncio.Event()
     uevents._read(_Monitor(data), changed)  # type: ignore[arg-type]
     assert changed.is_set() != data.startswith(b"/devices/virtual/") or not _is_text(data)
@@ -233,14 +233,14 @@ class _Process:
 
 
 def process(data: bytes) -> None:
-    """Judge a process's cmdline, environ and status, two of which it writes itself."""
+    """Judge a process's cmdline, environ and status. The process controls the first two."""
     names = ("cmdline", "environ", "status")
     files = dict(zip(names, (part.replace(b"|", b"\0") for part in data.split(SEPARATOR)), strict=False))
     assert running_plugins._is_request(_Process(files)) in (True, False)  # type: ignore[arg-type]
 
 
 class _Mountinfo:
-    """`/proc/self/mountinfo` of a host, where it is looked for."""
+    """The path of a host's `/proc/self/mountinfo`, with some content."""
 
     name, parent = "root", None
 
@@ -256,41 +256,59 @@ class _Mountinfo:
 
 
 def mountinfo(data: bytes) -> None:
-    """Judge where namespaces are bound, which whoever mounts may name."""
+    """Judge the paths at which namespaces are bound. Any program that mounts them chooses the paths."""
     assert all(isinstance(path, str) for path in netns_search.bound(_Mountinfo(data)))  # type: ignore[arg-type]
 
 
 def other_addresses(data: bytes) -> None:
-    """Judge the addresses in a namespace, and what is written on links there."""
+    """Judge the addresses in a namespace, and the aliases of its links."""
     answers = data.split(SEPARATOR)
 
     @contextmanager
     def opened(*_: int) -> Iterator[Kernel]:
         yield Answers(answers)
 
-    def marks() -> None:
+    def aliases() -> None:
         for link in Links(Answers(answers)).listed():  # type: ignore[arg-type]
             name = host_ifname(link, _VF)
             assert name is None or (0 < len(name) < 16 and not set(name) & set("/: \0"))
 
     real, netns_search.netlink = netns_search.netlink, opened  # type: ignore[assignment]
     try:
-        each(lambda: list(netns_search._addresses(3)), marks)
+        call_all(lambda: list(netns_search._addresses(3)), aliases)
     finally:
         netns_search.netlink = real
 
 
-_ASKED = (
+_LINK_FUNCTIONS = (
     "Links.listed",
     "Links.facts",
     "Links.hardware",
     "Links.addresses",
+    "Links._read_link",
     "_link",
     "_address",
 )
-_TOLD = ("Rdma.netns_mode", "Rdma.devices", "Rdma.find", "Rdma.port", "Rdma.character_device", "Rdma._one", "_device")
-_DECODED = ("Netlink", "decode", "decode_attributes", "text", "_cut", "_aligned", "_raise_if_refused", "_words")
-_READ = (
+_RDMA_FUNCTIONS = (
+    "Rdma.netns_mode",
+    "Rdma.devices",
+    "Rdma.find",
+    "Rdma.port",
+    "Rdma.character_device",
+    "Rdma._one",
+    "_device",
+)
+_PROTOCOL_FUNCTIONS = (
+    "Netlink",
+    "decode",
+    "decode_attributes",
+    "text",
+    "_cut",
+    "_aligned",
+    "_raise_if_refused",
+    "_kernel_message",
+)
+_SYSFS_FUNCTIONS = (
     "Sysfs.inventory",
     "Sysfs.reread",
     "Sysfs.netdev",
@@ -299,13 +317,23 @@ _READ = (
     "Sysfs._addresses",
     "Sysfs._function",
 )
-_READ += ("Sysfs._pf", "Sysfs._vfs", "_kind", "_changing", "_vf", "_virtual_functions", "_netdev", "_has_port", "_rdma")
-_READ += ("_of_port_1", "_port", "_device_node")
+_SYSFS_FUNCTIONS += (
+    "Sysfs._pf",
+    "Sysfs._vfs",
+    "_read_pci_ids",
+    "_read_state",
+    "_vf",
+    "_virtual_functions",
+    "_netdev",
+    "_has_port",
+    "_rdma",
+)
+_SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node")
 PARSERS = (
-    Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _DECODED}),
-    Parser("rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.links": _ASKED, "kernel.perform": ("find",)}),
+    Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
+    Parser("rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.links": _LINK_FUNCTIONS, "kernel.perform": ("find",)}),
     Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_links": ()}),
-    Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _TOLD}),
+    Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _RDMA_FUNCTIONS}),
     Parser(
         "sandbox",
         other_addresses,
@@ -313,7 +341,7 @@ PARSERS = (
         {"kernel.netns_search": ("_addresses",), "kernel.perform": ("host_ifname", "_marked")},
     ),
     Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
-    Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _READ, "kernel.sysfs_folder": ()}),
+    Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
     Parser("identity", identity, (ValueError,), {"vf.address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
     Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_is_virtual")}),
     Parser(

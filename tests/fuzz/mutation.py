@@ -1,8 +1,8 @@
-"""Inputs that are nearly right: what the corpus holds, changed a little, again and again. Deterministic by its random numbers.
+"""Mutation of the corpus: inputs that are nearly valid. The same random generator yields the same inputs.
 
-An input is bytes. Several things that a parser takes at once are parts of it, with `SEPARATOR` between them, so that a
-corpus can be read. A part that is JSON is mostly changed as a tree, since hardly any byte can be changed without its being
-no JSON any more; netlink's attributes likewise as lengths and values.
+An input is bytes. If a parser takes several values, they are parts of one input with `SEPARATOR` between them, so that
+people can read a corpus. A part that is JSON is mostly changed as a tree, since a change of one byte mostly makes it
+invalid JSON. For the same reason, netlink attributes are changed as pairs of type and value.
 """
 
 import json
@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 SEPARATOR = b"\n%%\n"
-LARGE_BYTES = 200_000  # near what an executable's stdin may have, and enough to see what is quadratic
-_RARE = 0.002  # how often an input is large or deep: those take a thousand times as long
+LARGE_BYTES = 200_000  # near the limit of an executable's stdin, and enough to make quadratic time visible
+_RARE = 0.002  # how often an input is large or deep: such an input takes a thousand times as long
 
 _TOKENS: tuple[bytes, ...] = (
     *(b"\0", b"\n", b"\r\n", b" ", b"\t", b"=", b";", b",", b":", b"/", b"..", b"%", b"\\", b'"', b"'", b"[", b"]", b"{", b"}"),
@@ -34,11 +34,11 @@ _VALUES: tuple[Any, ...] = (
 
 
 class Object(list[tuple[str, Any]]):
-    """A JSON object as pairs: a key may stand in it twice."""
+    """A JSON object as a list of pairs, so that a key may occur twice."""
 
 
 class Mutator:
-    """Gives inputs; `mend` makes right what hides the parser behind it, such as a checksum, most of the time."""
+    """A source of inputs. Mostly, `mend` repairs a value that would stop the parser early, such as a checksum."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class Mutator:
         mend: Callable[[bytes], bytes] | None = None,
         largest: int = LARGE_BYTES,
     ) -> None:
-        """Change what `corpus` holds, which must not be empty; `largest` is what a repetition may come to, in bytes."""
+        """Mutate inputs of `corpus`, which must not be empty. `largest` is the limit of a repetition in bytes."""
         self._random, self._corpus, self._mend, self._largest = random, corpus, mend, largest
         words = {word for one in corpus for word in re.findall(rb"[A-Za-z0-9_./:-]{2,40}", one[:4000])}
         self._tokens = _TOKENS + tuple(sorted(words))
         self._trees: dict[bytes, Any] = {}
 
     def next(self) -> bytes:
-        """Give another input."""
+        """Return another input."""
         random = self._random
         if random.random() < _RARE:
             return self._large()
@@ -89,13 +89,13 @@ class Mutator:
     def _changed_part(self, part: bytes) -> bytes:
         random = self._random
         if random.random() < 0.7 and (tree := self._tree(part)) is not None:
-            return dumped(self._changed_tree(tree))
+            return json_of(self._changed_tree(tree))
         if random.random() < 0.5 and is_attributes(part):
             return self._changed_attributes(part)
         return self._changed_bytes(part)
 
     def _tree(self, part: bytes) -> Any:
-        """Give a part as JSON; None if it is none."""
+        """Return a part as parsed JSON; None if it is not JSON."""
         if part[:1] not in (b"{", b"["):
             return None
         if part not in self._trees:
@@ -109,7 +109,7 @@ class Mutator:
         return self._trees[part]
 
     def _changed_tree(self, tree: Any) -> Any:
-        """Copy a tree with one change: on the way down, each node is the one to be changed with some probability."""
+        """Copy a tree with one change. On the way down, each node may be the changed one, with some probability."""
         random = self._random
         if not isinstance(tree, list) or not tree or random.random() < 0.12:
             return self._changed_leaf(tree)
@@ -143,7 +143,7 @@ class Mutator:
             case 0:
                 del copy[place]
             case 1:
-                copy.append(copy[place])  # in an object: the key stands there twice
+                copy.append(copy[place])  # in an object, the key then occurs twice
             case 2:
                 copy[place], copy[other] = copy[other], copy[place]
             case 3 if isinstance(copy, Object):
@@ -155,7 +155,7 @@ class Mutator:
         return copy
 
     def _changed_attributes(self, part: bytes) -> bytes:
-        """Change one netlink attribute after the `head` bytes that go before; its length and padding stay right."""
+        """Change one netlink attribute. Its length and padding stay valid."""
         random = self._random
         head, pairs = attributes_of(part)
         place = random.randrange(len(pairs))
@@ -173,7 +173,7 @@ class Mutator:
                 pairs[place] = (kind, value + self._changed_bytes(value))
             case _:
                 pairs[place] = (kind, self._changed_bytes(value))
-        return head + b"".join(spelled(*pair) for pair in pairs)
+        return head + b"".join(encoded_attribute(*pair) for pair in pairs)
 
     def _changed_bytes(self, data: bytes) -> bytes:  # noqa: C901, PLR0911, PLR0912 - a table of cases
         random = self._random
@@ -213,7 +213,7 @@ class Mutator:
                 return data[:place] + random.choice(self._tokens) + data[place:]
 
     def _large(self) -> bytes:
-        """Give an input that is long by repetition, or deep."""
+        """Return an input that is long by repetition, or deeply nested."""
         random = self._random
         parts = random.choice(self._corpus).split(SEPARATOR)
         place = random.randrange(len(parts))
@@ -226,8 +226,8 @@ class Mutator:
         return SEPARATOR.join(parts)
 
 
-def dumped(tree: Any) -> bytes:
-    """Spell a tree as JSON; keys may repeat, and NaN is spelled as JSON's readers in Python know it."""
+def json_of(tree: Any) -> bytes:
+    """Write a tree as JSON. Keys may repeat, and NaN is written in the form that Python's JSON readers accept."""
     pieces: list[str] = []
     _dump(tree, pieces)
     return "".join(pieces).encode(errors="surrogatepass")
@@ -251,17 +251,17 @@ def _dump(tree: Any, pieces: list[str]) -> None:
         pieces.append(json.dumps(tree))
 
 
-# struct ifinfomsg, ifaddrmsg, and none before the attributes of RDMA netlink
+# bytes before the attributes: struct ifinfomsg, struct ifaddrmsg, and none in RDMA netlink
 _HEADS = (16, 8, 0)
 
 
 def is_attributes(part: bytes) -> bool:
-    """Tell whether a part is a netlink payload: attributes after one of the heads, to the last byte."""
+    """Return whether a part is a netlink payload: a head, then attributes up to the last byte."""
     return b"\0" in part and bool(attributes_of(part)[1])
 
 
 def attributes_of(part: bytes) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """Take a netlink payload apart; no attributes if it is none."""
+    """Split a netlink payload into head and attributes. There are no attributes if it is not a netlink payload."""
     for size in _HEADS:
         pairs, place = [], size
         while place + 4 <= len(part):
@@ -276,7 +276,7 @@ def attributes_of(part: bytes) -> tuple[bytes, list[tuple[int, bytes]]]:
     return part, []
 
 
-def spelled(kind: int, value: bytes) -> bytes:
-    """Spell one attribute, padded; one that is too long for its length is cut."""
+def encoded_attribute(kind: int, value: bytes) -> bytes:
+    """Encode one attribute with padding. A value that is too long for the length field is cut."""
     value = value[:65000]
     return struct.pack("=HH", len(value) + 4, kind & 0xFFFF) + value + b"\0" * (-len(value) % 4)

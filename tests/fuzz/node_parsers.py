@@ -1,4 +1,4 @@
-"""What kubelet, the API server and the node's owner say, and what Railnet itself has written down."""
+"""Parsers of data from kubelet, the API server, the administrator's files, and Railnet's own files."""
 
 import base64
 import hashlib
@@ -57,29 +57,29 @@ def device_checkpoint(data: bytes) -> None:
 
 
 def with_parts(data: bytes) -> bytes:
-    """Put what stands in later parts into the first one, in base64: `@1`, `@2`, … stand for them."""
+    """Insert later parts into the first one, in base64, in place of `@1`, `@2`, …"""
     first, *others = data.split(SEPARATOR)
     for number, part in enumerate(others, start=1):
         first = first.replace(b"@%d" % number, base64.b64encode(part))
     return first
 
 
-def allocate_answers(data: bytes) -> None:
+def allocate_responses(data: bytes) -> None:
     """Judge AllocResp in kubelet's device checkpoint."""
-    for answer in allocations.parse(with_parts(data), "uid-1", _RESOURCES):
-        assert all(isinstance(node, str) for node in answer.device_nodes)
-        assert all(isinstance(text, str) for pair in answer.envs.items() for text in pair)
+    for response in allocations.parse(with_parts(data), "uid-1", _RESOURCES):
+        assert all(isinstance(node, str) for node in response.device_nodes)
+        assert all(isinstance(text, str) for pair in response.envs.items() for text in pair)
 
 
 def pod_resources(data: bytes) -> None:
-    """Judge the answer of kubelet's pod-resources socket, which gRPC refuses if it is none."""
+    """Judge the answer of kubelet's pod-resources socket. gRPC refuses malformed messages."""
     for pod in podresources_pb2.ListPodResourcesResponse.FromString(data).pod_resources:
         for resource, device in podresources._devices(pod, _RESOURCES):
             assert resource in _RESOURCES and isinstance(device, str)
 
 
 def device_plugin(data: bytes) -> None:
-    """Judge kubelet's requests to the device plugin, which gRPC refuses if they are none."""
+    """Judge kubelet's requests to the device plugin. gRPC refuses malformed messages."""
     for kind in (
         deviceplugin_pb2.AllocateRequest,
         deviceplugin_pb2.PreStartContainerRequest,
@@ -90,7 +90,7 @@ def device_plugin(data: bytes) -> None:
 
 
 def record(data: bytes) -> None:
-    """Judge the journal; what is understood is written again and means the same, and names a file of its folder."""
+    """Judge a record of the journal. A decoded record survives another encoding, and its key is a file name."""
     read = decode(data)
     assert decode(encode(read)) == read
     assert read.stage in get_args(Stage) and all(
@@ -100,7 +100,7 @@ def record(data: bytes) -> None:
 
 
 def with_digest(data: bytes) -> bytes:
-    """Make a record's checksum right again."""
+    """Return a record with a valid checksum."""
     try:
         body = json.loads(data)
         body.pop("sha256", None)
@@ -111,7 +111,7 @@ def with_digest(data: bytes) -> bytes:
 
 
 def lost_record(data: bytes) -> None:
-    """Judge what is read of a record that is unreadable, by its file's name and its bytes."""
+    """Judge the facts that are taken from an unreadable record: from its file's name and its bytes."""
     name, _, raw = data.partition(SEPARATOR)
     found = find_lost(name.decode(errors="surrogateescape"), raw)
     if found is not None:
@@ -121,7 +121,7 @@ def lost_record(data: bytes) -> None:
 
 
 def primary_state_files(data: bytes) -> None:
-    """Judge the state files of host-local, flannel and libcni: the folder's kind, a file's name and its content."""
+    """Judge the state files of host-local, flannel and libcni. The parts are kind, file name and content."""
     kind, name, content = [*data.split(SEPARATOR, 2), b"", b""][:3]
     folder = StateFolder(_KINDS.get(kind, "libcni"), "/var/lib/cni/x")
     entry = Entry(name.decode(errors="surrogateescape"), with_parts(content), 0.0)
@@ -142,12 +142,12 @@ def primary_state_files(data: bytes) -> None:
 
 
 def pod_sandboxes(data: bytes) -> None:
-    """Judge the runtime's list of sandboxes, which gRPC refuses if it is none."""
+    """Judge the runtime's list of sandboxes. gRPC refuses malformed messages."""
     assert all(isinstance(one.id, str) for one in cri_pb2.ListPodSandboxResponse.FromString(data).items)
 
 
 def node_configuration(data: bytes) -> None:
-    """Judge the node's configuration file, by the file's bytes."""
+    """Judge the node's configuration file, `node.yaml`."""
     read = configuration.load(_File(data))  # type: ignore[arg-type]
     assert isinstance(read, Configuration) and read.resources
     for network in read.networks:
@@ -156,7 +156,7 @@ def node_configuration(data: bytes) -> None:
 
 
 class _File:
-    """A path whose file has some content."""
+    """The path of a file with some content."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -187,17 +187,17 @@ _NETWORKS = Networks(
 
 
 def annotations(data: bytes) -> None:
-    """Judge what a pod asks for: it never gets what its namespace may not have."""
+    """Judge a pod's annotations: the pod never gets a network or an address that its namespace may not have."""
     namespace, rails, raw = [*data.split(SEPARATOR), b"", b""][:3]
     try:
         read = json.loads(raw)
     except (ValueError, RecursionError):
         return
     if not isinstance(read, dict) or not all(isinstance(text, str) for text in read.values()):
-        return  # `cni.host.netconf` refuses that
-    asking, count = namespace.decode(errors="replace"), min(len(rails), 8)
-    chosen = _NETWORKS.choose(asking, read, count)
-    limit = _NETWORKS.limits.get(asking, _NETWORKS.limits["*"])
+        return  # `cni.host.netconf` refuses such annotations
+    pod_namespace, count = namespace.decode(errors="replace"), min(len(rails), 8)
+    chosen = _NETWORKS.choose(pod_namespace, read, count)
+    limit = _NETWORKS.limits.get(pod_namespace, _NETWORKS.limits["*"])
     assert chosen.network.name in limit.networks
     assert not chosen.static or (limit.static and len(chosen.static) == count)
     _judge_static(chosen.network.name, chosen.static)
@@ -218,23 +218,23 @@ _RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeC
 
 
 def primary_result(data: bytes) -> None:
-    """Judge the primary's result, as network-status describes it."""
+    """Judge the primary's result and the network-status that describes it."""
     for element in network_status.of_pod(_RECORD, data, {"net1": "00:11"}):
         assert element["interface"]
         json.dumps(element)
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection on which an answer waits."""
+    """An HTTP connection with a prepared answer."""
 
     answer = b""
 
     def __init__(self, host: str, port: int, *, timeout: float, context: object) -> None:
-        """Take what a TLS connection takes."""
+        """Accept the arguments of a TLS connection."""
         super().__init__(host, port, timeout=timeout)
 
     def connect(self) -> None:
-        """Be connected."""
+        """Connect to the prepared answer."""
         self.sock = _Wire(self.answer)
 
 
@@ -243,13 +243,13 @@ class _Wire:
         self._answer = answer
 
     def sendall(self, data: Any) -> None:
-        """Take a request."""
+        """Ignore a request."""
 
     def makefile(self, mode: str) -> io.BytesIO:
         return io.BytesIO(self._answer)
 
     def close(self) -> None:
-        """Close nothing."""
+        """Do nothing."""
 
 
 _POD = ApiObject("v1", "pods", "p", "ml", "status")
@@ -258,7 +258,7 @@ _ACCOUNT = ServiceAccount("10.96.0.1", 443, Path("/nonexistent"))
 
 
 def api_answer(data: bytes) -> None:
-    """Judge an answer of the API server, from its first byte."""
+    """Judge an answer of the API server, from the status line on."""
     _Connection.answer = data
     real, http.client.HTTPSConnection = http.client.HTTPSConnection, _Connection  # type: ignore[misc, assignment]
     most_bytes, client._MAX_ANSWER_BYTES = client._MAX_ANSWER_BYTES, 1 << 12
@@ -278,7 +278,7 @@ def api_answer(data: bytes) -> None:
 
 
 def program(data: bytes) -> None:
-    """Judge a program to be copied."""
+    """Judge an ELF program that the installer copies."""
     refused: elf.NotRelocatable | None = None
     try:
         assert isinstance(elf.interpreter(data), str)
@@ -293,7 +293,7 @@ def program(data: bytes) -> None:
 
 
 class _Root:
-    """A host on which Railnet's own configuration is all there is."""
+    """The root of a host on which Railnet's conflist is the only file."""
 
     def __init__(self, content: bytes | None) -> None:
         self._content = content
@@ -308,16 +308,16 @@ class _Root:
 
 
 def own_configuration(data: bytes) -> None:
-    """Judge what the runtime's configuration is made of: the primary's, and what is there of ours."""
-    primary, _, ours = data.partition(SEPARATOR)
-    named = conflist_content._named_primary(_Root(ours))  # type: ignore[arg-type]
+    """Judge the two sources of the runtime's conflist: the primary's configuration and Railnet's present conflist."""
+    primary, _, conflist = data.partition(SEPARATOR)
+    named = conflist_content._named_primary(_Root(conflist))  # type: ignore[arg-type]
     assert named is None or isinstance(named, str)
     composed = json.loads(conflist_content.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
     assert composed["plugins"][0]["type"] == "railnet" and composed["name"]
 
 
 class _Cache:
-    """A folder of libcni's cache with one entry."""
+    """The folder of libcni's cache, with one entry."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -341,7 +341,7 @@ def cached_result(data: bytes) -> None:
 
 
 def health_request(data: bytes) -> None:
-    """Judge a prober's request line."""
+    """Judge the request line of a health probe."""
     health = Health()
     health.metrics = lambda: "railnet_vfs 1\n"
     health.reasons = lambda: ["no"] if len(data) % 2 else []
@@ -349,15 +349,23 @@ def health_request(data: bytes) -> None:
     assert status and text
 
 
-_RECORDED = ("Record", "encode", "decode", "_decode_netns", "_decode_ipam", "_encode_attachment", "_decode_attachment")
-_RECORDED += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
-_ANSWERED = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "_message", "_json", "_seconds")
+_RECORD_FUNCTIONS = (
+    "Record",
+    "encode",
+    "decode",
+    "_decode_netns",
+    "_decode_ipam",
+    "_encode_attachment",
+    "_decode_attachment",
+)
+_RECORD_FUNCTIONS += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
+_CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "_message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
-    Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocations": ()}),
+    Parser("answers", allocate_responses, (ValueError,), {"kubelet.allocations": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
-    Parser("record", record, (UnreadableRecord,), {"vf.record": _RECORDED}, with_digest),
+    Parser("record", record, (UnreadableRecord,), {"vf.record": _RECORD_FUNCTIONS}, with_digest),
     Parser("record-trace", lost_record, (), {"vf.record": ("find_lost", "_part")}),
     Parser(
         "books",
@@ -390,7 +398,7 @@ PARSERS = (
         "apiserver",
         api_answer,
         (RequestFailed,),
-        {"apiserver.client": _ANSWERED, "apiserver.node_transport": ("exchange",)},
+        {"apiserver.client": _CLIENT_FUNCTIONS, "apiserver.node_transport": ("NodeTransport.exchange",)},
     ),
     Parser("elf", program, (elf.NotRelocatable,), {"railnet.install.elf": ()}),
     Parser(
@@ -399,8 +407,6 @@ PARSERS = (
         (Misconfigured,),
         {"railnet.daemon.conflist_content": ("compose", "_named_primary", "read")},
     ),
-    Parser(
-        "libcni-cache", cached_result, (), {"railnet.install.uninstaller": ("_cached", "_is_ours", "_lives", "_exists")}
-    ),
+    Parser("libcni-cache", cached_result, (), {"railnet.install.uninstaller": ("_cached", "_lives", "_exists")}),
     Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),
 )

@@ -1,23 +1,23 @@
-"""What a parser is to the fuzzer: what takes an input and judges what came of it, and which errors it says it raises."""
+"""A parser as the fuzzer sees it: its judge, its documented errors, and the functions that inputs should cover."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.fuzz.mutation import LARGE_BYTES
 
-MOST_WORDS = 4096  # of an error's message: runtimes, kubelet and events repeat it
+LONGEST_MESSAGE = 4096  # characters of an error message: runtimes, kubelet and events repeat it
 
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """One parser, by the name of its folder in the corpus.
+    """One parser; `name` is the name of its folder in the corpus.
 
     Attributes:
-        judge: takes an input; lets the documented errors pass, and raises any other for what should not be.
-        errors: what the parser says it raises.
-        covers: modules, and the functions in them that are the parser; none named means all of the module.
-        mend: makes right what would keep nearly every input from the parser proper, such as a checksum.
-        largest: how many bytes a repetition may come to, less where a parser takes its time.
+        judge: parses an input and checks the result. It raises the parser's documented errors, and AssertionError for a wrong result.
+        errors: the parser's documented errors.
+        covers: modules with the functions that belong to the parser; no function means all of the module.
+        mend: repairs a value that would stop nearly every input early, such as a checksum.
+        largest: the limit of a repetition in bytes, lower for a slow parser.
     """
 
     name: str
@@ -31,11 +31,10 @@ class Parser:
         """Judge an input.
 
         Raises:
-            Exception: it is a finding: an error that is not documented, one that is told at any length, or an answer that
-                contradicts itself.
+            Exception: the input is a finding: an undocumented error, an error with a very long message, or a wrong result.
         """
         try:
             self.judge(data)
         except self.errors as error:
-            words = len(str(error))
-            assert words <= MOST_WORDS, f"{type(error).__name__} has {words} characters"
+            length = len(str(error))
+            assert length <= LONGEST_MESSAGE, f"the message of {type(error).__name__} has {length} characters"

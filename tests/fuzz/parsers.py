@@ -1,4 +1,4 @@
-"""Every parser of bytes from outside, and where its corpus is."""
+"""All parsers of bytes from outside Railnet, and their corpora."""
 
 from pathlib import Path
 
@@ -14,5 +14,5 @@ PARSERS: dict[str, Parser] = {
 
 
 def corpus(name: str) -> list[bytes]:
-    """Read the corpus of a parser: valid inputs, and every input that once failed."""
+    """Read the corpus of a parser: valid inputs, and every input that was once a finding."""
     return [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]

@@ -1,4 +1,4 @@
-"""`scripts/fuzz`: try many inputs on every parser, and print what came of it as a table."""
+"""The program `scripts/fuzz`: try many inputs on every parser, and print the results as a table."""
 
 import argparse
 import multiprocessing
@@ -13,11 +13,11 @@ from tests.fuzz.parsers import PARSERS
 
 TOTAL = 100_000
 ENOUGH_PERCENT = 95.0
-COVERED = 2_000  # inputs of each parser whose branches are counted
+COVERED = 2_000  # inputs of each parser for which reached branches are counted
 
 
 def main() -> None:
-    """Run it and exit: 1 if there is a finding, or a parser of which too few branches were reached."""
+    """Run the campaign. The exit status is 1 if there is a finding, or if too few branches of a parser were reached."""
     arguments = _arguments()
     names = arguments.parser or list(PARSERS)
     began = time.monotonic()
@@ -26,7 +26,7 @@ def main() -> None:
         print(line)
     for name, result in results.items():
         for finding in result.findings.values():
-            _tell(name, finding)
+            _report(name, finding)
     total = sum(result.inputs for result in results.values())
     print(f"{total} inputs in {time.monotonic() - began:.0f} s, seed {arguments.seed}")
     few = [name for name, reached in coverages.items() if reached.percent < ENOUGH_PERCENT]
@@ -38,18 +38,18 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
     parser.add_argument("--total", type=int, default=TOTAL, help=f"inputs for each parser ({TOTAL})")
-    parser.add_argument("--parser", action="append", choices=PARSERS, help="only this one; may be given again")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed and corpus, the same inputs (0)")
+    parser.add_argument("--parser", action="append", choices=PARSERS, help="try only this parser; may be repeated")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed and corpus give the same inputs (0)")
     return parser.parse_args()
 
 
 def campaign(
     names: Iterable[str], seed: int, total: int, measured: int
 ) -> tuple[dict[str, Result], dict[str, Coverage]]:
-    """Try `total` inputs of each parser in as many processes as there are CPUs, then count branches on `measured` of them."""
+    """Try `total` inputs of each parser, in one process for each CPU. Count the branches that the first `measured` inputs reach."""
     results = {name: Result() for name in names}
     coverages: dict[str, Coverage] = {}
-    spawn = multiprocessing.get_context("spawn")  # gRPC has threads, which do not survive a fork
+    spawn = multiprocessing.get_context("spawn")  # gRPC has threads, and a forked process would lack them
     with ProcessPoolExecutor(os.cpu_count(), spawn) as pool:
         counting = {pool.submit(covered, name, seed, measured): name for name in results}
         trying = {
@@ -65,7 +65,7 @@ def campaign(
 
 
 def table(results: dict[str, Result], coverages: dict[str, Coverage]) -> Iterable[str]:
-    """Spell results as lines, with what no input has reached below."""
+    """Yield the results as lines of a table, then the lines and branches that no input reached."""
     yield f"{'parser':<16}{'inputs':>9}{'seconds':>9}{'inputs/s':>10}{'slowest':>10}{'branches':>10}{'lines':>9}{'findings':>10}"
     for name, result in results.items():
         rate = result.inputs / result.seconds if result.seconds else 0
@@ -80,10 +80,10 @@ def table(results: dict[str, Result], coverages: dict[str, Coverage]) -> Iterabl
             yield f"{name}: not reached: {line}"
 
 
-def _tell(name: str, finding: Finding) -> None:
+def _report(name: str, finding: Finding) -> None:
     short = shortened(PARSERS[name], finding)
     print(
-        f"\n{name}: {short.where}, by an input of {len(short.data)} bytes that is kept in {keep(name, short)}\n{short.words}"
+        f"\n{name}: {short.where}, by an input of {len(short.data)} bytes, which is kept in {keep(name, short)}\n{short.words}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the two ends of Railnet's socket say to each other, received from a real socket: frames cut anywhere, or none."""
+"""Parsers of both ends of Railnet's socket. The input arrives by a real socket, so frames may be cut anywhere."""
 
 import asyncio
 import socket
@@ -15,20 +15,20 @@ from cni.host.lock import Lock
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.fuzz.parser import Parser
 
-_MOST_BYTES = 20_000  # what is answered to so many still fits into a socket's buffer, as nobody reads it here
+_MOST_BYTES = 20_000  # the answers to so many bytes still fit into a socket's buffer, from which no peer reads here
 
 
 class _Connected(daemon._Daemon):
-    """An executable's end of a connection whose other end has said all it ever will."""
+    """The executable's end of a connection. The daemon's end has already sent all its bytes."""
 
-    said = b""
+    input = b""
 
     def connect(self) -> None:
-        """Be connected."""
+        """Connect to a peer that has sent the input."""
         self._socket.close()
         ours, self._peer = socket.socketpair()
         self._socket = ours  # type: ignore[assignment]
-        self._peer.sendall(self.said[:_MOST_BYTES])
+        self._peer.sendall(self.input[:_MOST_BYTES])
         self._peer.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -38,8 +38,8 @@ class _Connected(daemon._Daemon):
 
 
 def from_daemon(data: bytes) -> None:
-    """Judge what an executable hears. It finds no plugin, so it executes none."""
-    _Connected.said = data
+    """Judge the bytes that an executable receives. It finds no plugin, so it executes none."""
+    _Connected.input = data
     real, daemon._Daemon = daemon._Daemon, _Connected  # type: ignore[misc]
     grace, daemon._GRACE_SECONDS = daemon._GRACE_SECONDS, 0.0  # so that a HELLO may leave no time at all
     try:
@@ -72,7 +72,7 @@ async def _serve(data: bytes) -> None:
                 return
             environ, stdin = received
             assert frames.blobs(frames.environ_blob(environ), stdin)
-            for _ in range(len(data) % 4):  # so that its end is seen before, or is not
+            for _ in range(len(data) % 4):  # so that the daemon sees the end of the input now or later
                 await asyncio.sleep(0)
             await connection.handshake(30.0)
             await connection.done(0, await connection.drive(chain.add(_PRIMARY, {})))
@@ -81,13 +81,27 @@ async def _serve(data: bytes) -> None:
 
 
 def from_executable(data: bytes) -> None:
-    """Judge what the daemon hears."""
+    """Judge the bytes that the daemon receives."""
     _loop(threading.get_ident()).run_until_complete(_serve(data))
 
 
-_TALK = ("ask", "_Daemon.hello", "_Daemon.serve", "_Daemon._receive", "_Daemon._receive_some", "_Daemon._left")
-_HEARD = tuple(f"ExecutableConnection.{name}" for name in ("request", "handshake", "_output", "_receive", "_end"))
+_DAEMON_FUNCTIONS = (
+    "ask",
+    "_Daemon.hello",
+    "_Daemon.serve",
+    "_Daemon._receive",
+    "_Daemon._receive_some",
+    "_Daemon._left",
+)
+_CONNECTION_FUNCTIONS = tuple(
+    f"ExecutableConnection.{name}" for name in ("request", "handshake", "_output", "_receive", "_end")
+)
 PARSERS = (
-    Parser("from-daemon", from_daemon, (daemon.NoDaemon, CniError), {"cni.host.daemon": _TALK}),
-    Parser("from-executable", from_executable, (FrameError, ExecutableGone, CniError), {"cni.connection": _HEARD}),
+    Parser("from-daemon", from_daemon, (daemon.NoDaemon, CniError), {"cni.host.daemon": _DAEMON_FUNCTIONS}),
+    Parser(
+        "from-executable",
+        from_executable,
+        (FrameError, ExecutableGone, CniError),
+        {"cni.connection": _CONNECTION_FUNCTIONS},
+    ),
 )

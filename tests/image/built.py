@@ -1,4 +1,4 @@
-"""An image as scripts/image built it, read and run as a container runtime would."""
+"""An image that scripts/image built: its layers, its configuration, and a way to run a command in it."""
 
 import json
 import subprocess
@@ -11,11 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Image:
-    """An OCI archive, and what is in it, unpacked below a folder.
+    """An OCI archive, unpacked below a folder.
 
     Attributes:
-        archive: the file.
-        rootfs: what a container sees.
+        archive: the archive's file.
+        rootfs: the root folder of a container.
     """
 
     def __init__(self, target: str, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Image:
                 yield from tar
 
     def packages(self) -> set[str]:
-        """Give what pip has installed, as `name-version`."""
+        """Return the packages that pip has installed, as `name-version`."""
         return {
             folder.name.removesuffix(".dist-info").lower().replace("_", "-") for folder in self.site.glob("*.dist-info")
         }
@@ -51,7 +51,7 @@ class Image:
         return self.rootfs / "opt/railnet/lib/python3.11/site-packages"
 
     def run(self, *command: str, user: int = 0) -> subprocess.CompletedProcess[bytes]:
-        """Run a command with the two file systems that every container has; nobody else sees them mounted."""
+        """Run a command in the image with /dev and /proc, which are mounted in a private mount namespace."""
         for name in ("dev", "proc"):
             (self.rootfs / name).mkdir(exist_ok=True)
         enter = (

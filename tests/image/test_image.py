@@ -1,4 +1,4 @@
-"""The two images: what is in them, and that it starts. The admission helper's is the DaemonSet's with more packages."""
+"""The two images: their content and their start. The admission helper's image is the node's with more packages."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.image.built import ROOT, Image
 
 MEBIBYTE = 1 << 20
 PRIMARY = '{"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}'
-NOBODY = 65532
+UNPRIVILEGED = 65532
 METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -35,19 +35,19 @@ def image(request: pytest.FixtureRequest) -> Image:
     return found
 
 
-def test_archives_name_the_images_by_their_version(node: Image, admission: Image) -> None:
+def test_archives_name_image_and_version(node: Image, admission: Image) -> None:
     assert (node.name, admission.name) == (f"railnet.io/railnet:{VERSION}", f"railnet.io/railnet-admission:{VERSION}")
 
 
-def test_container_runs_what_it_is_for_unless_it_is_told_otherwise(node: Image, admission: Image) -> None:
+def test_container_runs_its_program_by_default(node: Image, admission: Image) -> None:
     assert node.config["Entrypoint"] + node.config["Cmd"] == ["railnet", "node"]
     assert admission.config["Entrypoint"] + admission.config["Cmd"] == ["railnet", "admission"]
     assert node.config["Env"] == admission.config["Env"] == ["PATH=/opt/railnet/bin:/usr/bin"]
 
 
-def test_node_is_root_and_admission_is_nobody(node: Image, admission: Image) -> None:
+def test_node_runs_as_root_and_admission_as_an_unprivileged_user(node: Image, admission: Image) -> None:
     assert "User" not in node.config
-    assert admission.config["User"] == f"{NOBODY}:{NOBODY}"
+    assert admission.config["User"] == f"{UNPRIVILEGED}:{UNPRIVILEGED}"
 
 
 @pytest.mark.parametrize(("which", "packed", "unpacked"), [("node", 45, 110), ("admission", 70, 200)])
@@ -60,7 +60,7 @@ def test_image_is_small(request: pytest.FixtureRequest, which: str, packed: int,
     assert content < unpacked * MEBIBYTE
 
 
-def test_everything_is_roots_and_written_by_no_other(image: Image) -> None:
+def test_every_file_belongs_to_root_and_only_root_can_write_it(image: Image) -> None:
     foreign = [
         entry.name
         for entry in image.entries()
@@ -70,21 +70,21 @@ def test_everything_is_roots_and_written_by_no_other(image: Image) -> None:
     assert foreign == []
 
 
-def test_image_has_no_shell_no_package_manager_and_no_caches(image: Image) -> None:
+def test_image_has_no_shell_package_manager_or_cache(image: Image) -> None:
     names = ["bin/sh", "usr/bin/sh", "bin/bash", "usr/bin/apt-get", "usr/bin/pip", "opt/railnet/bin/pip"]
     unwanted = [*names, "root/.cache", "var/lib/apt", "var/cache/apt", "debs", "src", "wheels", "tmp", "pip"]
 
     assert [name for name in unwanted if (image.rootfs / name).exists()] == []
 
 
-def test_image_names_no_registry_of_the_machine_it_was_built_on(image: Image) -> None:
-    # Where pip looks by default, packages themselves say in their descriptions.
+def test_image_does_not_name_the_package_registries_of_the_build_machine(image: Image) -> None:
+    # pip's default registry is excluded: packages name it in their descriptions.
     hosts = {*pip_hosts("config", "list"), mirror_host()} - {*pip_hosts("install", "--help")}
-    telling = [path for name in ("etc", "opt", "var") for path in (image.rootfs / name).rglob("*")]
+    paths = [path for name in ("etc", "opt", "var") for path in (image.rootfs / name).rglob("*")]
 
     found = [
         str(path)
-        for path in telling
+        for path in paths
         if path.is_file() and not path.is_symlink() and any(host.encode() in path.read_bytes() for host in hosts)
     ]
     assert found == []
@@ -93,7 +93,7 @@ def test_image_names_no_registry_of_the_machine_it_was_built_on(image: Image) ->
 
 
 def pip_hosts(*arguments: str) -> list[str]:
-    """Give the hosts of the URLs in what pip prints."""
+    """Return the hosts of the URLs in pip's output."""
     printed = subprocess.run(["python", "-m", "pip", *arguments], capture_output=True, text=True, check=True)
     return re.findall(r"https?://(?:[^/\s@]*@)?([\w.-]+)", printed.stdout)
 
@@ -108,7 +108,7 @@ def locked() -> set[str]:
     return {line.lower().replace("==", "-").replace("_", "-") for line in lines}
 
 
-def test_packages_are_those_of_the_lock_file(image: Image) -> None:
+def test_packages_are_in_the_lock_file(image: Image) -> None:
     assert image.packages() - locked() == {f"railnet-{VERSION}"}
 
 
@@ -116,7 +116,7 @@ def names(packages: set[str]) -> set[str]:
     return {package.rpartition("-")[0] for package in packages}
 
 
-def test_node_has_nothing_of_the_admission_helpers(node: Image, admission: Image) -> None:
+def test_node_lacks_the_packages_of_the_admission_helper(node: Image, admission: Image) -> None:
     assert node.packages() < admission.packages()
     assert {"aiohttp", "cryptography", "kubernetes"} <= names(admission.packages() - node.packages())
 
@@ -131,13 +131,13 @@ def test_nothing_that_only_tests_use_is_in_the_image(image: Image) -> None:
     assert [name for name in ("simnode", "tests") if (image.site / name).exists()] == []
 
 
-def test_railnet_of_this_checkout_is_in_the_image(image: Image) -> None:
+def test_image_contains_the_modules_of_this_checkout(image: Image) -> None:
     for package in ("admission", "apiserver", "cni", "deviceplugin", "kernel", "kubelet", "railnet", "training", "vf"):
         for path in (ROOT / package).rglob("*.py"):
             assert (image.site / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
 
 
-def test_command_answers(image: Image) -> None:
+def test_command_reports_its_version(image: Image) -> None:
     done = image.run("railnet", "version")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}\n".encode(), b"")
@@ -150,7 +150,7 @@ def test_command_answers(image: Image) -> None:
         ("admission", "railnet.webhook.program", 600),
     ],
 )
-def test_all_that_is_imported_is_there_and_compiled(
+def test_every_imported_module_exists_and_is_compiled(
     request: pytest.FixtureRequest, which: str, modules: str, least: int
 ) -> None:
     image: Image = request.getfixturevalue(which)
@@ -169,13 +169,13 @@ def test_all_that_is_imported_is_there_and_compiled(
     assert int(count) > least
 
 
-def test_libraries_that_are_looked_for_at_run_time_are_found(image: Image) -> None:
+def test_libraries_that_are_loaded_at_run_time_are_found(image: Image) -> None:
     done = image.run("python", "-c", "import pyudev, ssl, grpc; print(pyudev.Context().sys_path)")
 
     assert (done.stdout, done.stderr) == (b"/sys\n", b"")
 
 
-def test_installed_executable_answers_on_a_host_that_has_nothing(node: Image) -> None:
+def test_installed_executable_works_on_an_empty_host(node: Image) -> None:
     host = node.rootfs / "host"
     (host / "opt/cni/bin").mkdir(parents=True)
     (host / "etc/cni/net.d").mkdir(parents=True)
@@ -196,22 +196,24 @@ def test_installed_executable_answers_on_a_host_that_has_nothing(node: Image) ->
     assert (answer.returncode, answer.stderr) == (0, b"")
 
 
-def test_admission_helper_explains_as_nobody(admission: Image) -> None:
+def test_admission_helper_explains_as_an_unprivileged_user(admission: Image) -> None:
     pod = ROOT / "tests/admission/golden/kubedl/elasticdljob-master.yaml"
     (admission.rootfs / "pod.json").write_text(json.dumps(yaml.safe_load(pod.read_text())["pod"]))
     (admission.rootfs / "node.yaml").write_text("{}\n")
 
-    done = admission.run("railnet", "admission", "explain", "-f", "/pod.json", "--config", "/node.yaml", user=NOBODY)
+    done = admission.run(
+        "railnet", "admission", "explain", "-f", "/pod.json", "--config", "/node.yaml", user=UNPRIVILEGED
+    )
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"done:      added 1 rdma/ib_vf to container elasticdl" in done.stdout
 
 
-def test_admission_helper_says_what_it_lacks_outside_of_a_cluster(admission: Image) -> None:
+def test_admission_helper_reports_a_missing_api_server_outside_a_cluster(admission: Image) -> None:
     (admission.rootfs / "node.yaml").write_text("{}\n")
 
     done = admission.run(
-        "railnet", "admission", "--config", "/node.yaml", "--health-port", "0", "--port", "0", user=NOBODY
+        "railnet", "admission", "--config", "/node.yaml", "--health-port", "0", "--port", "0", user=UNPRIVILEGED
     )
 
     assert done.returncode == 3

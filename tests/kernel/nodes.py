@@ -1,6 +1,6 @@
-"""What the kernel shows of real nodes, as values: each is the PCI functions of one node, for `tree` to write.
+"""Real nodes as values: each constant is the PCI functions of one node. `tree` writes them as a sysfs tree.
 
-Formats and numbers are of dumps of ConnectX-4 to ConnectX-7 nodes; each value is put together from several.
+Formats and numbers come from dumps of nodes with ConnectX-4 to ConnectX-7. Each value combines several dumps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def sriov(total: int, vfs: int, vf_device: int, offset: int = 1) -> Files:
 
 
 def ipoib(name: str, ifindex: int, guid: str, *, dev_port: int = 0, pkey: int = 0xFFFF) -> Files:
-    address = f"00:00:10:47:fe:80:00:00:00:00:00:00:{spelled_by_ip(guid)}"
+    address = f"00:00:10:47:fe:80:00:00:00:00:00:00:{in_ips_form(guid)}"
     return lines(
         {
             "type": 32,
@@ -106,9 +106,9 @@ DOWN = port(state="1: DOWN", phys_state="3: Disabled")
 
 
 def rdma(number: int, guid: str, port: Files = DOWN, *, name: str = "", hca_type: str = "MT4126") -> Files:
-    """Give an RDMA device of one port, and its character devices as they are numbered from 0 on."""
+    """Return the files of an RDMA device with one port, and of its character devices, numbered from 0."""
     name = name or f"mlx5_{number}"
-    # From the 33rd on the major is given out as the kernel likes (IB_UVERBS_NUM_FIXED_MINOR, uverbs_main.c).
+    # From the 33rd device on, the kernel allocates the major (IB_UVERBS_NUM_FIXED_MINOR, uverbs_main.c).
     uverbs = f"231:{192 + number}" if number < 32 else f"508:{number - 32}"
     device = {"node_guid": guid, "sys_image_guid": guid, "node_type": "1: CA", "node_desc": f"node1 {name}"}
     firmware = {"fw_ver": "28.39.1002", "hca_type": hca_type, "board_id": "MT_0000000838", "hw_rev": 0}
@@ -127,12 +127,12 @@ def mad(ibdev: str, number: int, port: int) -> Files:
     )
 
 
-def spelled_by_ip(guid: str) -> str:
+def in_ips_form(guid: str) -> str:
     return bytes.fromhex(guid.replace(":", "")).hex(":")
 
 
 def vf_address(pf: str, index: int, offset: int = 1) -> str:
-    """Give the address of a VF: routing ids are counted on from the PF's (SR-IOV specification, 2.1.2)."""
+    """Return the address of a VF: its routing id is the PF's plus offset and index (SR-IOV specification, 2.1.2)."""
     domain, bus, device, function = int(pf[:4], 16), int(pf[5:7], 16), int(pf[8:10], 16), int(pf[11])
     number = (bus << 8 | device << 3 | function) + offset + index
     return f"{domain:04x}:{number >> 8:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"
@@ -153,11 +153,11 @@ def plus(function: Function, files: Files) -> Function:
     return function._replace(files={**function.files, **files})
 
 
-# A ConnectX-7 in the words of the pieces above.
+# A ConnectX-7, built from the functions above.
 
 
 def guid(pf: str, index: int = -1) -> str:
-    """Give a GUID that the PF's bus, and the VF's index, can be read in."""
+    """Return a GUID that contains the PF's bus and the VF's index."""
     return f"b859:9f{pf[5:7]}:00f9:{0x8F86 + index + 1:04x}"
 
 
@@ -187,7 +187,7 @@ def cx7(address: str = "0000:03:00.0", vfs: int = 2) -> tuple[Function, ...]:
 
 
 def many_vfs(pfs: int = 8, vfs: int = 127) -> tuple[Function, ...]:
-    """Give a node of some PFs with many VFs each, on eight root ports and two NUMA nodes."""
+    """Return a node with several PFs and many VFs each, on eight root ports and two NUMA nodes."""
     functions: list[Function] = []
     for rail in range(pfs):
         address, numa_node, first = f"0000:{0x10 + 0x10 * rail:02x}:00.0", rail * 2 // pfs, rail * (vfs + 1)
@@ -211,7 +211,7 @@ def _changed(node: tuple[Function, ...], *changes: Function) -> tuple[Function, 
 
 
 _EIGHT = cx7(vfs=8)
-# In a pod under exclusive RDMA netns mode: the classes `net` and `infiniband` are the pod's, character devices are nobody's.
+# In a pod under exclusive RDMA netns mode: `net` and `infiniband` are in the pod, character devices stay visible here.
 IN_PODS = _changed(_EIGHT, *(without(_EIGHT[1 + index], "net/", "infiniband/") for index in (2, 5)))
 
 ZERO_GUIDS = pf_with_vfs(
@@ -279,8 +279,8 @@ OFED = _changed(
             f"sriov/{index}/{name}": text
             for index in range(2)
             for name, text in {
-                "node": f"{spelled_by_ip(guid(_PF, index))}\n",
-                "port": f"{spelled_by_ip(guid(_PF, index))}\n",
+                "node": f"{in_ips_form(guid(_PF, index))}\n",
+                "port": f"{in_ips_form(guid(_PF, index))}\n",
                 "policy": "Follow\n",
             }.items()
         },
@@ -288,7 +288,7 @@ OFED = _changed(
 )
 VFS_127 = cx7(vfs=127)
 
-# Names of which one begins another: mlx5_1 is a PF, mlx5_10 to mlx5_19 are its VFs.
+# One name is the beginning of others: mlx5_1 is a PF, mlx5_10 to mlx5_19 are its VFs.
 PREFIX_NAMES = pf_with_vfs(cx7_pf(_PF, 10, number=1), (cx7_vf(_PF, index, number=10 + index) for index in range(10)))
 
 
@@ -310,7 +310,7 @@ def _eight_rails() -> Iterable[Function]:
 
 EIGHT_RAILS_AND_GPUS = tuple(_eight_rails())
 
-# Azure: a virtual machine is given VFs, each below a PCI root of its own, and an Ethernet VF for its first network.
+# Azure: a virtual machine has VFs without PFs, each below a separate PCI root, and an Ethernet VF for its first network.
 _VMBUS = "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/MSFT1000:00"
 
 
@@ -346,7 +346,7 @@ ETHERNET_ONLY = (
         ),
         [Function(_I350_VF, pci(_I350_VF, 0x1520, ETHERNET, vendor=0x8086) | ethernet("eno1v0", 8), driver="igbvf")],
     ),
-    # A virtual machine's NIC and NVMe disk, which are no VFs as far as anybody can tell.
+    # A virtual machine's NIC and NVMe disk: no file shows that they are VFs.
     Function(
         "0000:00:03.0",
         pci("0000:00:03.0", 0x1000, ETHERNET, vendor=0x1AF4) | ethernet("eth0", 9),

@@ -1,4 +1,4 @@
-"""Files that a reader sees whole, old or new."""
+"""Atomic writes, and reading of the host's files."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_file_is_written_with_its_mode(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o644
 
 
-def test_file_is_roots_alone_unless_told_otherwise(tmp_path: Path) -> None:
+def test_file_has_mode_0600_by_default(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a", b"")
 
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o600
@@ -42,14 +42,14 @@ def test_reader_that_has_the_old_file_open_keeps_it(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"new"
 
 
-def test_nothing_but_the_file_is_left(tmp_path: Path) -> None:
+def test_no_temporary_file_is_left(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a", b"new")
 
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize("content", ["text", None], ids=["of another type", "missing"])
-def test_old_content_stays_and_nothing_is_left_when_writing_fails(tmp_path: Path, content: object) -> None:
+@pytest.mark.parametrize("content", ["text", None], ids=["wrong type", "None"])
+def test_old_content_stays_and_no_temporary_file_is_left_when_writing_fails(tmp_path: Path, content: object) -> None:
     (tmp_path / "a").write_bytes(b"old")
 
     with pytest.raises(TypeError):
@@ -58,7 +58,7 @@ def test_old_content_stays_and_nothing_is_left_when_writing_fails(tmp_path: Path
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
-def test_write_that_a_full_disk_refuses_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open
 
     def full(*arguments: object) -> object:
@@ -73,7 +73,7 @@ def test_write_that_a_full_disk_refuses_names_the_file(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_left_when_the_rename_is_refused(tmp_path: Path) -> None:
+def test_no_temporary_file_is_left_when_the_rename_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
 
     with pytest.raises(IsADirectoryError):
@@ -82,7 +82,7 @@ def test_nothing_is_left_when_the_rename_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
+def test_missing_folder_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomically(tmp_path / "missing/a", b"new")
 
@@ -91,19 +91,19 @@ def test_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
     ("root", "absolute", "expected"),
     [("/proc/1/root", "/etc/cni", "/proc/1/root/etc/cni"), ("/", "/etc", "/etc"), ("/host", "//etc", "/host/etc")],
 )
-def test_below_finds_a_hosts_path_at_its_root(root: str, absolute: str, expected: str) -> None:
+def test_below_puts_a_hosts_path_under_its_root(root: str, absolute: str, expected: str) -> None:
     assert below(Path(root), absolute) == Path(expected)
 
 
-# Reading on a host whose root is elsewhere.
+# Reading of a host whose root is another folder.
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A host's root with one file, and beside it a file that only we have."""
+    """Return a host's root with one file. The parent folder has another file, outside the host."""
     (tmp_path / "host/run").mkdir(parents=True)
     (tmp_path / "host/run/a").write_bytes(b"the host's")
-    (tmp_path / "a").write_bytes(b"ours")
+    (tmp_path / "a").write_bytes(b"outside")
     return tmp_path / "host"
 
 
@@ -116,7 +116,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
-def test_link_on_the_way_leads_to_where_it_leads_on_the_host(host: Path, link: str) -> None:
+def test_link_in_the_path_is_followed_as_on_the_host(host: Path, link: str) -> None:
     (host / "var").mkdir()
     (host / "var/again").symlink_to("/run")
     (host / "var/run").symlink_to(link)
@@ -125,12 +125,12 @@ def test_link_on_the_way_leads_to_where_it_leads_on_the_host(host: Path, link: s
 
 
 @pytest.mark.parametrize("path", ["/run/a", "//run/a", "run/a", "/../run/a", "/run/../../../run/a"])
-def test_path_is_the_hosts_however_it_is_spelled(host: Path, path: str) -> None:
+def test_every_form_of_a_path_is_read_on_the_host(host: Path, path: str) -> None:
     assert read_below(host, path) == b"the host's"
 
 
 @pytest.mark.parametrize("path", ["/../a", "/run/../../a", "/link"])
-def test_nothing_above_the_hosts_root_is_read(host: Path, path: str) -> None:
+def test_file_outside_the_hosts_root_is_not_read(host: Path, path: str) -> None:
     (host / "link").symlink_to(host.parent / "a")
 
     with pytest.raises(FileNotFoundError) as raised:
@@ -139,7 +139,7 @@ def test_nothing_above_the_hosts_root_is_read(host: Path, path: str) -> None:
     assert raised.value.filename == path
 
 
-def test_link_of_our_own_to_the_hosts_root_is_followed(host: Path) -> None:
+def test_link_to_the_hosts_root_is_followed(host: Path) -> None:
     (host.parent / "root").symlink_to("host")
 
     assert read_below(host.parent / "root", "/run/a") == b"the host's"
@@ -148,27 +148,27 @@ def test_link_of_our_own_to_the_hosts_root_is_followed(host: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "error"), [("/none", FileNotFoundError), ("/run/a/b", NotADirectoryError), ("/run", IsADirectoryError)]
 )
-def test_file_that_cannot_be_read_is_an_error_of_open(host: Path, path: str, error: type[OSError]) -> None:
+def test_unreadable_file_raises_the_error_of_open(host: Path, path: str, error: type[OSError]) -> None:
     with pytest.raises(error):
         read_below(host, path)
 
 
-def test_path_with_a_nul_is_no_path(host: Path) -> None:
+def test_path_with_a_nul_is_refused(host: Path) -> None:
     with pytest.raises(ValueError, match="NUL"):
         read_below(host, "/run/a\0b")
 
 
-def test_descriptor_of_the_hosts_is_not_inherited_and_no_other_is_left(host: Path) -> None:
+def test_open_below_returns_one_descriptor_that_is_not_inherited(host: Path) -> None:
     before = set(descriptors())
 
     fd = open_below(host, "/run/a")
 
-    left, inheritable = set(descriptors()) - before, os.get_inheritable(fd)
+    opened, inheritable = set(descriptors()) - before, os.get_inheritable(fd)
     os.close(fd)
-    assert (left, inheritable) == ({str(fd)}, False)
+    assert (opened, inheritable) == ({str(fd)}, False)
 
 
-def test_refused_open_leaves_no_descriptor(host: Path) -> None:
+def test_failed_open_leaves_no_descriptor(host: Path) -> None:
     before = descriptors()
 
     with pytest.raises(FileNotFoundError):

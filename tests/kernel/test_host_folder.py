@@ -1,4 +1,4 @@
-"""Another program's books: read whole, removed only as they were read, under their owner's lock."""
+"""State files of another program: read them; remove one only unchanged and under the other program's lock."""
 
 import fcntl
 import os
@@ -27,7 +27,7 @@ def entry(tmp_path: Path, folder: Path) -> Entry:
     return found
 
 
-def test_files_are_read_with_content_and_time(tmp_path: Path, folder: Path) -> None:
+def test_files_are_read_with_content_and_modification_time(tmp_path: Path, folder: Path) -> None:
     (folder / "10.0.0.2").write_text("c0ffee\r\neth0")
     os.utime(folder / "10.0.0.2", (7, 1234.5))
     (folder / "lock").touch()
@@ -38,7 +38,7 @@ def test_files_are_read_with_content_and_time(tmp_path: Path, folder: Path) -> N
     assert (second.name, second.content) == ("lock", b"")
 
 
-def test_links_folders_and_pipes_are_passed_over(tmp_path: Path, folder: Path) -> None:
+def test_links_folders_and_pipes_are_skipped(tmp_path: Path, folder: Path) -> None:
     (folder / "link").symlink_to("/etc/passwd")
     (folder / "folder").mkdir()
     os.mkfifo(folder / "pipe")
@@ -46,24 +46,24 @@ def test_links_folders_and_pipes_are_passed_over(tmp_path: Path, folder: Path) -
     assert entries(tmp_path, FOLDER) == ()
 
 
-def test_absent_folder_is_empty(tmp_path: Path) -> None:
+def test_absent_folder_has_no_entries(tmp_path: Path) -> None:
     assert entries(tmp_path, FOLDER) == ()
 
 
-def test_absolute_link_on_the_way_leads_to_the_hosts_own(tmp_path: Path, folder: Path) -> None:
+def test_absolute_link_in_the_path_is_followed_as_on_the_host(tmp_path: Path, folder: Path) -> None:
     (folder / "10.0.0.2").touch()
-    (tmp_path / "books").symlink_to("/var/lib/cni/networks")
+    (tmp_path / "state").symlink_to("/var/lib/cni/networks")
 
-    assert [entry.name for entry in entries(tmp_path, "/books/cbr0")] == ["10.0.0.2"]
+    assert [entry.name for entry in entries(tmp_path, "/state/cbr0")] == ["10.0.0.2"]
 
 
-def test_file_is_removed_under_its_owners_lock(tmp_path: Path, folder: Path, entry: Entry) -> None:
+def test_file_is_removed_under_the_lock(tmp_path: Path, folder: Path, entry: Entry) -> None:
     assert remove(tmp_path, FOLDER, entry, "lock")
 
     assert sorted(path.name for path in folder.iterdir()) == ["lock"]
 
 
-def test_file_that_has_got_another_owner_stays(tmp_path: Path, folder: Path, entry: Entry) -> None:
+def test_changed_file_is_not_removed(tmp_path: Path, folder: Path, entry: Entry) -> None:
     (folder / "10.0.0.2").write_text("beef\r\neth0")
 
     assert not remove(tmp_path, FOLDER, entry, "lock")
@@ -71,7 +71,7 @@ def test_file_that_has_got_another_owner_stays(tmp_path: Path, folder: Path, ent
 
 
 @pytest.mark.parametrize("gone", ["file", "folder"])
-def test_what_is_gone_is_gone(tmp_path: Path, folder: Path, entry: Entry, gone: str) -> None:
+def test_remove_succeeds_if_the_file_is_already_gone(tmp_path: Path, folder: Path, entry: Entry, gone: str) -> None:
     (folder / "10.0.0.2").unlink()
     if gone == "folder":
         folder.rmdir()
@@ -80,15 +80,17 @@ def test_what_is_gone_is_gone(tmp_path: Path, folder: Path, entry: Entry, gone: 
 
 
 @pytest.fixture
-def busy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def locked_by_another_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(host_folder, "_LOCK_SECONDS", 0.05)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def test_nothing_is_removed_while_the_owner_is_at_it(tmp_path: Path, folder: Path, entry: Entry, busy: None) -> None:
-    with pytest.raises(BlockingIOError):
+def test_file_is_not_removed_while_another_program_holds_the_lock(
+    tmp_path: Path, folder: Path, entry: Entry, locked_by_another_program: None
+) -> None:
+    with pytest.raises(BlockingIOError, match="another program has held the lock"):
         remove(tmp_path, FOLDER, entry, "lock")
 
     assert (folder / "10.0.0.2").exists()

@@ -1,14 +1,14 @@
-"""Programs of the host's: what they get, how they end, and that none stays."""
+"""Programs on the host: their input and environment, their end, and that no child process survives."""
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from kernel import host_process
 from kernel.host_process import Ended, Stopped, Terms, execute
+from tests.waiting import until
 
 ROOT = Path("/")
 ENVIRON = {"PATH": "/usr/bin:/bin", "CNI_COMMAND": "DEL"}
@@ -21,14 +21,14 @@ def a_program(folder: Path, script: str) -> str:
     return str(path)
 
 
-def test_program_gets_stdin_and_its_environment_and_no_more(tmp_path: Path) -> None:
+def test_program_gets_stdin_and_only_the_given_environment(tmp_path: Path) -> None:
     program = a_program(tmp_path, "cat; echo >&2 $CNI_COMMAND $HOME.")
 
     assert execute(ROOT, program, ENVIRON, b"stdin", Terms(5)) == Ended(0, b"stdin", b"DEL .\n")
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", -9)])
-def test_end_is_a_wait_status(tmp_path: Path, script: str, code: int) -> None:
+def test_status_is_a_wait_status(tmp_path: Path, script: str, code: int) -> None:
     ended = execute(ROOT, a_program(tmp_path, script), ENVIRON, b"", Terms(5))
 
     assert os.waitstatus_to_exitcode(ended.status) == code
@@ -41,11 +41,11 @@ def test_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) 
     with pytest.raises(TimeoutError, match="took longer than 3 s and was ended"):
         execute(ROOT, program, ENVIRON, b"", Terms(3))
 
-    assert has_ended(int((tmp_path / "child").read_text()))
+    wait_for_end(int((tmp_path / "child").read_text()))
 
 
-def test_program_that_reads_late_gets_more_than_a_pipe_holds(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(host_process, "_LOOK_SECONDS", 0.05)  # so it is looked at some times before it begins
+def test_program_that_reads_late_gets_all_of_a_large_stdin(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(host_process, "_STOP_CHECK_SECONDS", 0.05)  # several checks before the program reads
     stdin = os.urandom(400_000)
 
     ended = execute(ROOT, a_program(tmp_path, "sleep 0.2; exec cat"), ENVIRON, stdin, Terms(20))
@@ -53,7 +53,7 @@ def test_program_that_reads_late_gets_more_than_a_pipe_holds(tmp_path: Path, mon
     assert ended.stdout == stdin
 
 
-def test_program_has_the_descriptors_that_it_is_to_inherit_and_no_others(tmp_path: Path) -> None:
+def test_program_inherits_only_the_given_descriptors(tmp_path: Path) -> None:
     program = a_program(tmp_path, "readlink /proc/$$/fd/*")
     with (tmp_path / "lock").open("w") as lock, (tmp_path / "other").open("w") as other:
         os.set_inheritable(other.fileno(), True)
@@ -64,13 +64,12 @@ def test_program_has_the_descriptors_that_it_is_to_inherit_and_no_others(tmp_pat
     assert str(tmp_path / "other") not in ended.stdout.decode().split()
 
 
-def test_program_that_is_wanted_no_more_is_ended_with_its_children_before_its_time(tmp_path: Path) -> None:
+def test_stopped_program_is_ended_with_its_children_before_its_time(tmp_path: Path) -> None:
     program = a_program(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; mv {tmp_path}/child {tmp_path}/begun; wait")
     stopped = threading.Event()
 
     def stop() -> None:
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.01)
+        until((tmp_path / "begun").exists, 60, "the program to start")
         stopped.set()
 
     thread = threading.Thread(target=stop)
@@ -79,10 +78,10 @@ def test_program_that_is_wanted_no_more_is_ended_with_its_children_before_its_ti
         execute(ROOT, program, ENVIRON, b"", Terms(60, stopped))
     thread.join()
 
-    assert has_ended(int((tmp_path / "begun").read_text()))
+    wait_for_end(int((tmp_path / "begun").read_text()))
 
 
-def test_program_that_is_wanted_no_more_is_not_begun(tmp_path: Path) -> None:
+def test_program_that_is_stopped_before_its_start_is_not_run(tmp_path: Path) -> None:
     stopped = threading.Event()
     stopped.set()
 
@@ -92,19 +91,17 @@ def test_program_that_is_wanted_no_more_is_not_begun(tmp_path: Path) -> None:
     assert not (tmp_path / "begun").exists()
 
 
-def test_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_missing_program_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         execute(ROOT, str(tmp_path / "missing"), ENVIRON, b"", Terms(5))
 
 
+def wait_for_end(pid: int) -> None:
+    until(lambda: has_ended(pid), 5, f"the end of process {pid}")
+
+
 def has_ended(pid: int) -> bool:
-    give_up = time.monotonic() + 5
-    while time.monotonic() < give_up:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -1,4 +1,4 @@
-"""PFs with their carriers: those of links that exist, and those the kernel has just reported."""
+"""PFs with their carriers: read by netlink, or just reported by the kernel."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ PF_ADDRESS = PciAddress.parse(PF)
 
 
 class Node:
-    """A node with one Ethernet PF; `links` is what netlink has, `asked` the ifindexes it was asked for."""
+    """A node with one Ethernet PF; `links` are netlink's links, `asked` the ifindexes of all requests."""
 
     def __init__(self, folder: Path) -> None:
         Tree(folder).whole()
@@ -55,13 +55,13 @@ def test_inventory_has_the_carriers_of_pfs(node: Node, link: PfLink | None, carr
     assert (pf.carrier, pf.vfs) == (carrier, node.pf.vfs)
 
 
-def test_link_that_the_kernel_has_reported_is_not_asked_for(node: Node) -> None:
+def test_reported_link_is_not_read_again(node: Node) -> None:
     reread = inventory.reread_pfs(node.sysfs, [node.pf], {node.ifindex: NO_CARRIER})
 
     assert (reread[PF_ADDRESS].carrier, node.asked) == (False, [])
 
 
-def test_link_whose_state_was_lost_is_read(node: Node) -> None:
+def test_link_without_a_reported_state_is_read(node: Node) -> None:
     node.links = {node.ifindex: NO_CARRIER}
 
     reread = inventory.reread_pfs(node.sysfs, [node.pf], {node.ifindex: None})
@@ -69,7 +69,7 @@ def test_link_whose_state_was_lost_is_read(node: Node) -> None:
     assert (reread[PF_ADDRESS].carrier, node.asked) == (False, [node.ifindex])
 
 
-def test_carrier_of_an_infiniband_pf_is_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_carrier_of_an_infiniband_pf_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pf_links, "read", lambda ifindexes: dict.fromkeys(ifindexes, NO_CARRIER))
     Tree(tmp_path).whole()
 

@@ -1,4 +1,4 @@
-"""Which addresses are the node's own."""
+"""Addresses of the node, and addresses of other hosts."""
 
 from ipaddress import ip_address
 
@@ -17,5 +17,5 @@ from kernel.local_address import is_local
         ("fe80::1", False),
     ],
 )
-def test_address_is_the_nodes_where_the_kernel_would_send_from_it_to_it(address: str, local: bool) -> None:
+def test_address_is_local_if_it_belongs_to_the_node(address: str, local: bool) -> None:
     assert is_local(ip_address(address)) is local

@@ -1,4 +1,4 @@
-"""Naming and opening namespaces, as far as it takes no privilege; entering one is tested in the node tier."""
+"""Namespaces: their identity and opening, as far as they need no privilege. The node tier tests entering one."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_identity_is_device_and_inode() -> None:
     assert found == NetnsIdentity(facts.st_dev, facts.st_ino)
 
 
-# For `opened` a namespace is a file with a device and an inode; a file of the test's stands for it.
+# `opened` sees a namespace only as a file with a device and an inode, so a plain file serves as a namespace here.
 
 
 @pytest.fixture
@@ -31,37 +31,37 @@ def bound(tmp_path: Path) -> Path:
     return path
 
 
-def known(path: Path) -> NetnsIdentity:
+def identity_of_file(path: Path) -> NetnsIdentity:
     return NetnsIdentity(path.stat().st_dev, path.stat().st_ino)
 
 
-def test_opened_gives_the_namespace_while_it_is_the_expected_one(tmp_path: Path, bound: Path) -> None:
-    with opened(tmp_path, "/run/netns/cni-1", known(bound)) as fd:
-        assert identity(fd) == known(bound)
+def test_opened_yields_the_expected_namespace_and_closes_it(tmp_path: Path, bound: Path) -> None:
+    with opened(tmp_path, "/run/netns/cni-1", identity_of_file(bound)) as fd:
+        assert identity(fd) == identity_of_file(bound)
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
 
 
-def test_opened_follows_an_absolute_link_on_the_host(tmp_path: Path, bound: Path) -> None:
+def test_opened_follows_an_absolute_link_as_on_the_host(tmp_path: Path, bound: Path) -> None:
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("/run")
 
-    with opened(tmp_path, "/var/run/netns/cni-1", known(bound)) as fd:
+    with opened(tmp_path, "/var/run/netns/cni-1", identity_of_file(bound)) as fd:
         assert fd is not None
 
 
 @pytest.mark.parametrize(
-    "path", ["/run/netns/cni-2", "/run/netns/cni-1/x", "/run/other"], ids=["gone", "below a file", "another's"]
+    "path", ["/run/netns/cni-2", "/run/netns/cni-1/x", "/run/other"], ids=["gone", "below a file", "another namespace"]
 )
-def test_opened_gives_none_when_the_namespace_is_gone(tmp_path: Path, bound: Path, path: str) -> None:
+def test_opened_yields_none_when_the_namespace_is_gone(tmp_path: Path, bound: Path, path: str) -> None:
     (tmp_path / "run/other").touch()
 
-    with opened(tmp_path, path, known(bound)) as fd:
+    with opened(tmp_path, path, identity_of_file(bound)) as fd:
         assert fd is None
 
 
-def test_opened_does_not_wait_for_a_fifo(tmp_path: Path) -> None:
+def test_opened_does_not_block_on_a_fifo(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
 
     with opened(tmp_path, "/fifo", NetnsIdentity(4, 4026531840)) as fd:
@@ -69,7 +69,7 @@ def test_opened_does_not_wait_for_a_fifo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fd", "words"), [(-1, "Bad file descriptor"), (0, "setns of descriptor 0")])
-def test_inside_is_refused_with_words_when_the_descriptor_is_no_namespace(fd: int, words: str) -> None:
+def test_inside_fails_when_the_descriptor_is_not_a_namespace(fd: int, words: str) -> None:
     ran: list[int] = []
 
     with pytest.raises(OSError, match=words):

@@ -1,4 +1,4 @@
-"""PFs and VFs, read from a tree as the kernel shows it."""
+"""PFs and VFs, read from a sysfs tree in the kernel's form, and the writes that change them."""
 
 import re
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel.sysfs import Sysfs
-from tests.kernel.tree import AT_HOME, IN_POD, PF, UNBOUND, Tree, netdev, rdma
+from tests.kernel.tree import IN_POD, ON_NODE, PF, UNBOUND, Tree, netdev, rdma
 from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import DeviceNode, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
@@ -50,7 +50,7 @@ def a_vf(address: str, index: int, **changes: object) -> VirtualFunction:
     )
 
 
-def test_inventory_is_every_pf_with_every_vf(whole: Tree) -> None:
+def test_inventory_has_every_pf_with_every_vf(whole: Tree) -> None:
     down = Port("1: DOWN", "3: Disabled", "InfiniBand")
 
     assert the_pf(whole) == PhysicalFunction(
@@ -66,14 +66,14 @@ def test_inventory_is_every_pf_with_every_vf(whole: Tree) -> None:
         rdma=an_rdma_device(0, Port("4: ACTIVE", "5: LinkUp", "InfiniBand")),
         ofed_guid_files=False,
         vfs=(
-            a_vf(AT_HOME, 0, netdev=Netdev("ibs5v0", 9, 4092), rdma=an_rdma_device(4, down)),
+            a_vf(ON_NODE, 0, netdev=Netdev("ibs5v0", 9, 4092), rdma=an_rdma_device(4, down)),
             a_vf(IN_POD, 1),
             a_vf(UNBOUND, 2, driver=None),
         ),
     )
 
 
-def test_pfs_are_in_pci_order_whatever_their_names_order(tree: Tree) -> None:
+def test_pfs_are_in_pci_order_not_in_text_order(tree: Tree) -> None:
     addresses = ["0000:83:00.0", "10000:01:00.0", "0000:0a:00.0"]
     for address in addresses:
         tree.function(address, SRIOV)
@@ -83,7 +83,7 @@ def test_pfs_are_in_pci_order_whatever_their_names_order(tree: Tree) -> None:
     assert [str(pf.address) for pf in pfs] == ["0000:0a:00.0", "0000:83:00.0", "10000:01:00.0"]
 
 
-def test_vfs_are_in_index_order_also_beyond_nine(tree: Tree) -> None:
+def test_more_than_ten_vfs_are_in_index_order(tree: Tree) -> None:
     pf = tree.function(PF, SRIOV)
     for index in range(12):
         address = f"0000:03:{(index + 1) // 8:02x}.{(index + 1) % 8}"
@@ -110,13 +110,13 @@ def test_pf_is_a_network_controller_with_sriov(tree: Tree, files: dict[str, str]
 
 
 @pytest.mark.parametrize(("text", "node"), [("-1\n", -1), ("0\n", 0), (None, -1)], ids=["none", "first", "no file"])
-def test_numa_node_is_as_firmware_says(tree: Tree, text: str | None, node: int) -> None:
+def test_numa_node_is_the_firmwares_or_minus_one(tree: Tree, text: str | None, node: int) -> None:
     tree.function(PF, {**SRIOV, **({} if text is None else {"numa_node": text})})
 
     assert the_pf(tree).numa_node == node
 
 
-def test_inventory_is_empty_where_there_is_no_pci_device(tree: Tree) -> None:
+def test_inventory_is_empty_if_there_is_no_pci_device(tree: Tree) -> None:
     assert Sysfs(tree.root).inventory().pfs == ()
 
 
@@ -132,7 +132,7 @@ def test_inventory_of_a_machine_without_pci_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["umad", "issm", "uverbs"])
-def test_device_node_that_the_kernel_has_not_is_none(whole: Tree, kind: str) -> None:
+def test_device_node_is_none_if_the_kernel_has_none(whole: Tree, kind: str) -> None:
     family = "infiniband_verbs" if kind == "uverbs" else "infiniband_mad"
     shutil.rmtree(whole.devices / PF / family / f"{kind}0")
 
@@ -158,37 +158,37 @@ def test_rdma_device_that_is_going_away_is_none(whole: Tree) -> None:
 
 
 @pytest.mark.parametrize("gone", ["ifindex", "."], ids=["its ifindex", "all of it"])
-def test_netdev_that_is_moving_is_none(whole: Tree, gone: str) -> None:
+def test_netdev_that_is_being_moved_is_none(whole: Tree, gone: str) -> None:
     path = whole.devices / PF / "net/ibs5"
     shutil.rmtree(path) if gone == "." else (path / gone).unlink()
 
     assert the_pf(whole).netdev is None
 
 
-def test_ofed_guid_files_are_seen(whole: Tree) -> None:
+def test_ofed_guid_files_are_found(whole: Tree) -> None:
     (whole.devices / PF / "sriov/0").mkdir(parents=True)
 
     assert the_pf(whole).ofed_guid_files
 
 
-def test_netdev_of_one_function_is_read_by_itself(whole: Tree) -> None:
+def test_netdev_of_one_function_is_read_alone(whole: Tree) -> None:
     sysfs = Sysfs(whole.root)
 
-    found = [sysfs.netdev(PciAddress.parse(address)) for address in (AT_HOME, IN_POD, UNBOUND, "0000:99:00.0")]
+    found = [sysfs.netdev(PciAddress.parse(address)) for address in (ON_NODE, IN_POD, UNBOUND, "0000:99:00.0")]
 
     assert found == [Netdev("ibs5v0", 9, 4092), None, None, None]
 
 
-def test_vf_is_read_again_as_it_is_now(whole: Tree) -> None:
+def test_reread_vf_has_its_present_facts(whole: Tree) -> None:
     sysfs = Sysfs(whole.root)
-    before = sysfs.inventory().vf(PciAddress.parse(AT_HOME))
-    shutil.rmtree(whole.devices / AT_HOME / "net")
-    shutil.rmtree(whole.devices / AT_HOME / "infiniband")
+    before = sysfs.inventory().vf(PciAddress.parse(ON_NODE))
+    shutil.rmtree(whole.devices / ON_NODE / "net")
+    shutil.rmtree(whole.devices / ON_NODE / "infiniband")
 
-    assert sysfs.reread(before) == a_vf(AT_HOME, 0)
+    assert sysfs.reread(before) == a_vf(ON_NODE, 0)
 
 
-def test_pf_is_read_again_as_it_is_now_with_the_vfs_it_had(whole: Tree) -> None:
+def test_reread_pf_has_its_present_facts_and_its_earlier_vfs(whole: Tree) -> None:
     before = the_pf(whole)
     shutil.rmtree(whole.devices / PF / "net")
     (whole.devices / PF / "infiniband/mlx5_0/ports/1/state").write_text("4: ACTIVE\n")
@@ -199,7 +199,7 @@ def test_pf_is_read_again_as_it_is_now_with_the_vfs_it_had(whole: Tree) -> None:
     assert pf.vfs == before.vfs
 
 
-def test_pf_that_is_gone_has_nothing_that_changes(whole: Tree) -> None:
+def test_reread_of_a_removed_pf_has_no_driver_netdev_and_rdma_device(whole: Tree) -> None:
     before = the_pf(whole)
     (whole.devices / PF).unlink()
 
@@ -208,7 +208,7 @@ def test_pf_that_is_gone_has_nothing_that_changes(whole: Tree) -> None:
     assert (pf.driver, pf.netdev, pf.rdma, pf.address) == (None, None, None, before.address)
 
 
-# The few files that change them.
+# Writes that change PFs and VFs.
 
 
 def test_guid_is_written_to_ofeds_files(whole: Tree) -> None:
@@ -224,7 +224,7 @@ def test_guid_is_written_to_ofeds_files(whole: Tree) -> None:
     assert written == {"node": f"{guid}\n", "port": f"{guid}\n", "policy": "Follow\n"}
 
 
-def test_guid_cannot_be_set_where_ofeds_files_are_missing(whole: Tree) -> None:
+def test_guid_cannot_be_set_if_ofeds_files_are_missing(whole: Tree) -> None:
     with pytest.raises(FileNotFoundError):
         Sysfs(whole.root).set_guid(PF_ADDRESS, 2, Guid(7))
 
@@ -248,12 +248,12 @@ def test_bind_and_unbind_write_the_address_to_the_driver(whole: Tree, verb: str)
     assert (whole.root / "bus/pci/drivers/mlx5_core" / verb).read_text() == f"{UNBOUND}\n"
 
 
-def test_bind_makes_no_file_where_the_driver_is_not_loaded(whole: Tree) -> None:
+def test_bind_creates_no_file_if_the_driver_is_not_loaded(whole: Tree) -> None:
     with pytest.raises(FileNotFoundError):
         Sysfs(whole.root).bind(PciAddress.parse(UNBOUND), "mlx4_core")
 
 
-def test_netdev_of_several_is_the_first_that_is_whole(tree: Tree) -> None:
+def test_netdev_is_the_first_of_several(tree: Tree) -> None:
     tree.function(PF, {**SRIOV, **netdev("ib0", 7), **netdev("ib0.8001", 8), **rdma(0, "4: ACTIVE", "5: LinkUp")})
 
     assert the_pf(tree).netdev == Netdev("ib0", 7, 4092)

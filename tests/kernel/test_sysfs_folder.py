@@ -1,4 +1,4 @@
-"""A folder of sysfs: what is there, and what is not."""
+"""A folder of sysfs: files and links that exist, and absent ones."""
 
 import errno
 import os
@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from kernel.sysfs_folder import Folder
+from kernel.sysfs_folder import SysfsFolder
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
+def folder(tmp_path: Path) -> Iterator[SysfsFolder]:
     (tmp_path / "net/ib0").mkdir(parents=True)
     (tmp_path / "net/ib0/mtu").write_text("4092\n")
     (tmp_path / "class").write_text("0x020700\n")
     (tmp_path / "driver").symlink_to("../../bus/pci/drivers/mlx5_core")
-    with Folder(str(tmp_path)) as opened:
+    with SysfsFolder(str(tmp_path)) as opened:
         yield opened
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [("class", "0x020700"), ("net/ib0/mtu", "4092"), ("device", None), ("class/mtu", None), ("net", None)],
-    ids=["a file", "a file below", "absent", "below a file", "not to be read"],
+    ids=["a file", "a file in a subfolder", "absent", "below a file", "unreadable"],
 )
-def test_text_is_the_files_or_none(folder: Folder, name: str, text: str | None) -> None:
+def test_text_is_the_files_content_or_none(folder: SysfsFolder, name: str, text: str | None) -> None:
     assert folder.text(name) == text
 
 
-@pytest.mark.parametrize(("number", "raises"), [(errno.ENODEV, False), (errno.EMFILE, True)], ids=["going", "no room"])
-def test_text_of_a_device_that_goes_away_while_it_is_opened_is_none(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, number: int, raises: bool
+@pytest.mark.parametrize(("number", "raises"), [(errno.ENODEV, False), (errno.EMFILE, True)], ids=["ENODEV", "EMFILE"])
+def test_text_of_a_device_that_goes_away_is_none_and_other_errors_are_raised(
+    folder: SysfsFolder, monkeypatch: pytest.MonkeyPatch, number: int, raises: bool
 ) -> None:
     def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
@@ -44,28 +44,28 @@ def test_text_of_a_device_that_goes_away_while_it_is_opened_is_none(
 
 
 @pytest.mark.parametrize(("name", "number"), [("class", 0x020700), ("net/ib0/mtu", 4092), ("device", -1)])
-def test_number_is_decimal_or_hexadecimal(folder: Folder, name: str, number: int) -> None:
+def test_number_is_decimal_or_hexadecimal(folder: SysfsFolder, name: str, number: int) -> None:
     assert folder.number(name, -1) == number
 
 
 @pytest.mark.parametrize(("name", "names"), [("net", ["ib0"]), (".", ["class", "driver", "net"]), ("infiniband", [])])
-def test_names_are_in_order(folder: Folder, name: str, names: list[str]) -> None:
+def test_names_are_sorted(folder: SysfsFolder, name: str, names: list[str]) -> None:
     assert folder.names(name) == names
 
 
 @pytest.mark.parametrize(("name", "target"), [("driver", "mlx5_core"), ("physfn", None)])
-def test_target_is_the_last_part_of_where_a_link_leads(folder: Folder, name: str, target: str | None) -> None:
+def test_target_is_the_last_part_of_a_links_target(folder: SysfsFolder, name: str, target: str | None) -> None:
     assert folder.target(name) == target
 
 
-def test_folder_that_is_absent_cannot_be_opened(tmp_path: Path) -> None:
+def test_absent_folder_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Folder(str(tmp_path / "0000:99:00.0"))
+        SysfsFolder(str(tmp_path / "0000:99:00.0"))
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     before = sorted(Path("/proc/self/fd").iterdir())
-    with Folder(str(tmp_path)) as folder:
+    with SysfsFolder(str(tmp_path)) as folder:
         folder.text("absent")
         folder.names(".")
 

@@ -1,4 +1,4 @@
-"""The whole inventory of every shape of node that is known."""
+"""The complete inventory of every known kind of node, and which files an inventory opens."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ PF = "0000:03:00.0"
 
 
 def device(number: int, guid: str, port: Port = DOWN, **changes: Any) -> RdmaDevice:
-    """An RDMA device whose character devices have the numbers of kernels that have 32 fixed ones for uverbs."""
+    """Return an RDMA device. Its character devices have the numbers of kernels with 32 fixed minors for uverbs."""
     return replace(
         RdmaDevice(
             name=f"mlx5_{number}",
@@ -80,7 +80,7 @@ IN_A_POD = {"netdev": None, "rdma": None}
 
 
 def two_vfs(pf: dict[str, Any], *vfs: dict[str, Any]) -> Inventory:
-    """The usual PF with its two VFs, with changes to each."""
+    """Return the usual PF with two VFs, with changes to each."""
     changed = (replace(vf, **changes) for vf, changes in zip((V0, V1), vfs, strict=True))
     return Inventory((the_pf(*changed, **pf),))
 
@@ -119,7 +119,7 @@ NODES = {
         nodes.IN_PODS,
         Inventory((the_pf(*(replace(vf, **IN_A_POD) if vf.index in {2, 5} else vf for vf in EIGHT_VFS)),)),
     ),
-    "eight rails, two NUMA nodes, GPUs beside": (nodes.EIGHT_RAILS_AND_GPUS, Inventory(rails_of_eight())),
+    "eight rails, two NUMA nodes, GPUs": (nodes.EIGHT_RAILS_AND_GPUS, Inventory(rails_of_eight())),
     "GUIDs never set, no ib_ipoib": (
         nodes.ZERO_GUIDS,
         two_vfs({}, *({"netdev": None, "rdma": device(n, "0000:0000:0000:0000")} for n in (1, 2))),
@@ -153,12 +153,12 @@ NODES = {
             )
         ),
     ),
-    "one VF bound to vfio-pci, one to nothing": (
+    "one VF bound to vfio-pci, one unbound": (
         nodes.FOR_A_GUEST_AND_UNBOUND,
         two_vfs({}, {**IN_A_POD, "driver": "vfio-pci"}, {**IN_A_POD, "driver": None}),
     ),
     "no ib_ipoib": (nodes.NO_IPOIB, two_vfs({"netdev": None}, {"netdev": None}, {"netdev": None})),
-    "VFs of an unseen PF": (
+    "VFs without a PF": (
         nodes.AZURE,
         Inventory(
             lone_vfs=(
@@ -179,7 +179,7 @@ NODES = {
         nodes.VFS_127,
         Inventory((the_pf(*(the_vf(f"0000:03:{n // 8:02x}.{n % 8}", n - 1) for n in range(1, 128))),)),
     ),
-    "names of which one begins another": (
+    "one name is the beginning of others": (
         nodes.PREFIX_NAMES,
         Inventory(
             (
@@ -199,7 +199,7 @@ NODES = {
             without_issm(2, "b859:9f03:00f9:8f88"),
         ),
     ),
-    "Ethernet, and NICs that are no HCAs": (
+    "Ethernet, and NICs that are not HCAs": (
         nodes.ETHERNET_ONLY,
         Inventory(
             (
@@ -238,15 +238,15 @@ NODES = {
 
 
 @pytest.mark.parametrize(("node", "inventory"), NODES.values(), ids=NODES.keys())
-def test_inventory_is_the_whole_node(tmp_path: Path, node: tuple[Function, ...], inventory: Inventory) -> None:
+def test_inventory_is_complete(tmp_path: Path, node: tuple[Function, ...], inventory: Inventory) -> None:
     tree = Tree(tmp_path)
     tree.write(node)
 
     assert Sysfs(tree.root).inventory() == inventory
 
 
-@pytest.mark.parametrize("name", ["VFs in pods under exclusive mode", "VFs of an unseen PF", "no issm", "127 VFs"])
-def test_every_vf_read_by_itself_is_as_in_the_inventory(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["VFs in pods under exclusive mode", "VFs without a PF", "no issm", "127 VFs"])
+def test_every_reread_vf_equals_the_inventorys(tmp_path: Path, name: str) -> None:
     node, inventory = NODES[name]
     Tree(tmp_path).write(node)
     sysfs = Sysfs(tmp_path)
@@ -256,7 +256,7 @@ def test_every_vf_read_by_itself_is_as_in_the_inventory(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("name", ["mlx5_10", "mlx5_1"])
 def test_link_classes_lead_to_the_function(tmp_path: Path, name: str) -> None:
-    """The fixtures' own shape: what the kernel shows below /sys/class is the function's directory."""
+    """Check the test tree itself: as on a real kernel, a link below /sys/class leads into the function's folder."""
     Tree(tmp_path).write(nodes.PREFIX_NAMES)
 
     device = (tmp_path / "class/infiniband" / name).resolve()
@@ -264,7 +264,7 @@ def test_link_classes_lead_to_the_function(tmp_path: Path, name: str) -> None:
     assert str(device).startswith(f"{tmp_path}/devices/{nodes.ROOT}/0000:03:00.")
 
 
-# Each file once: opens are counted by real paths, in a process of its own, since `os` is changed for it.
+# Opens are counted by real path, in a separate process, because `os` is patched for it.
 COUNT = """
 import collections, json, os, sys
 from pathlib import Path
@@ -287,7 +287,7 @@ print(json.dumps([once, opened]))
 
 
 def opens(root: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """How often each path is opened or, with a slash at its end, listed: by an inventory, by reading its first VF again."""
+    """Count how often each path is opened or, with a slash at its end, listed: by an inventory, and by a reread of its first VF."""
     done = subprocess.run([sys.executable, "-c", COUNT, root], stdout=subprocess.PIPE, check=True, timeout=60)
     inventory, again = json.loads(done.stdout)
     return inventory, again
@@ -308,7 +308,7 @@ def test_each_file_is_opened_once(tmp_path: Path, node: tuple[Function, ...]) ->
 
 
 def test_each_file_of_two_ports_on_one_function_is_opened_once(tmp_path: Path) -> None:
-    """One folder is listed twice there: whether a netdev is port 2's is known only from the RDMA device."""
+    """Only `infiniband/` is listed twice: it also says whether a netdev belongs to port 2."""
     Tree(tmp_path).write(nodes.TWO_PORTS_ON_ONE_FUNCTION)
 
     inventory, _ = opens(tmp_path)
@@ -318,7 +318,7 @@ def test_each_file_of_two_ports_on_one_function_is_opened_once(tmp_path: Path) -
     ]
 
 
-def test_one_vf_read_again_opens_nothing_of_another(tmp_path: Path) -> None:
+def test_reread_of_one_vf_opens_no_file_of_another(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.many_vfs(pfs=2, vfs=20))
 
     _, again = opens(tmp_path)
@@ -327,10 +327,10 @@ def test_one_vf_read_again_opens_nothing_of_another(tmp_path: Path) -> None:
     assert [path for path in again if "/0000:10:00.1" not in path] == []
 
 
-# What is read of one function when it is needed.
+# Facts of one function that are read on demand.
 
 
-def test_pkeys_are_the_entries_of_port_1_that_are_used(tmp_path: Path) -> None:
+def test_pkeys_are_the_used_entries_of_port_1(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.write(nodes.cx7())
     table = tree.devices / "0000:03:00.1/infiniband/mlx5_1/ports/1/pkeys"
@@ -340,13 +340,13 @@ def test_pkeys_are_the_entries_of_port_1_that_are_used(tmp_path: Path) -> None:
     assert Sysfs(tmp_path).pkeys(V0.address) == (0x7FFF, 0x8001, 0x0002)
 
 
-def test_port_is_read_by_itself(tmp_path: Path) -> None:
+def test_port_is_read_alone(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.cx7())
 
     assert [Sysfs(tmp_path).port(address) for address in (PciAddress.parse(PF), V0.address)] == [ACTIVE, DOWN]
 
 
-def test_function_without_an_rdma_device_in_sight_has_no_port_and_no_pkeys(tmp_path: Path) -> None:
+def test_function_without_a_visible_rdma_device_has_no_port_and_no_pkeys(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.IN_PODS)
     sysfs, vf = Sysfs(tmp_path), EIGHT_VFS[2].address
 
@@ -354,7 +354,7 @@ def test_function_without_an_rdma_device_in_sight_has_no_port_and_no_pkeys(tmp_p
 
 
 def test_vf_that_is_being_removed_is_left_out(tmp_path: Path) -> None:
-    """Its folder is gone before its PF's `virtfn1` is."""
+    """The kernel removes the VF's folder before the PF's `virtfn1`."""
     tree = Tree(tmp_path)
     tree.write(nodes.cx7())
     shutil.rmtree((tree.devices / "0000:03:00.2").resolve())
@@ -364,7 +364,7 @@ def test_vf_that_is_being_removed_is_left_out(tmp_path: Path) -> None:
     assert pf.vfs == (V0,)
 
 
-def test_vf_that_is_gone_has_no_facts_that_change(tmp_path: Path) -> None:
+def test_reread_of_a_removed_vf_has_no_driver_netdev_and_rdma_device(tmp_path: Path) -> None:
     Tree(tmp_path).write(())
     sysfs = Sysfs(tmp_path)
 
@@ -372,7 +372,7 @@ def test_vf_that_is_gone_has_no_facts_that_change(tmp_path: Path) -> None:
     assert (sysfs.port(V0.address), sysfs.pkeys(V0.address)) == (None, ())
 
 
-def test_ethernet_card_is_no_rail_where_rails_are_infiniband(tmp_path: Path) -> None:
+def test_ethernet_card_is_not_a_rail_if_rails_are_infiniband(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.AZURE)
 
     inventory = Sysfs(tmp_path, link_layers=frozenset({"InfiniBand"})).inventory()
@@ -381,7 +381,7 @@ def test_ethernet_card_is_no_rail_where_rails_are_infiniband(tmp_path: Path) -> 
     assert len(inventory.rails) == len(list(inventory.vfs())) - 1
 
 
-def test_rails_are_in_the_order_that_is_named(tmp_path: Path) -> None:
+def test_rails_are_in_the_configured_order(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.EIGHT_RAILS_AND_GPUS)
     named = (PciAddress.parse("0000:88:00.0"), PciAddress.parse("0000:18:00.0"))
 

@@ -1,8 +1,8 @@
-"""A sysfs tree, written from values: what the kernel shows of PCI functions, with its real nesting and links.
+"""Writer of sysfs trees: PCI functions as values become files, folders and links in the kernel's form.
 
-In the kernel's form: every text ends in a newline, ids have `0x`, links are relative. Which functions a node has is in
-`nodes`; below is also the small node of the first tests: one PF with a VF at home, one whose netdev and RDMA device are
-in a pod, one without a driver.
+Every text ends with a newline, ids have `0x`, links are relative. The functions of real nodes are in `nodes`. `Tree.whole`
+writes a small node: one PF with a VF whose netdev is on the node, one whose netdev and RDMA device are in a pod, and one
+without a driver.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-PF, AT_HOME, IN_POD, UNBOUND = "0000:03:00.0", "0000:03:00.1", "0000:03:00.2", "0000:03:00.3"
+PF, ON_NODE, IN_POD, UNBOUND = "0000:03:00.0", "0000:03:00.1", "0000:03:00.2", "0000:03:00.3"
 CLASSES = ("net", "infiniband", "infiniband_verbs", "infiniband_mad")
 
 
@@ -25,7 +25,7 @@ class Function(NamedTuple):
 
 
 class Tree:
-    """Writes functions below a folder that stands for /sys."""
+    """Writes functions below a folder that replaces /sys."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -37,19 +37,19 @@ class Tree:
             self._write(function)
 
     def function(self, address: str, files: dict[str, str], driver: str | None = "mlx5_core") -> Path:
-        """Write an InfiniBand function of Mellanox's of which only `files` matter."""
+        """Write an InfiniBand function of Mellanox with these files and defaults for the rest."""
         return self._write(Function(address, {"vendor": "0x15b3\n", "class": "0x020700\n", **files}, driver))
 
     def whole(self) -> None:
-        """Write the node of this module's docstring."""
+        """Write the small node of this module's docstring."""
         sriov = {"sriov_totalvfs": "16\n", "sriov_numvfs": "3\n", "sriov_drivers_autoprobe": "1\n", "numa_node": "1\n"}
         pf = self.function(
             PF, {"device": "0x101b\n", **sriov, **netdev("ibs5", 4), **rdma(0, "4: ACTIVE", "5: LinkUp")}
         )
-        self.function(AT_HOME, {"device": "0x101c\n", **netdev("ibs5v0", 9), **rdma(4, "1: DOWN", "3: Disabled")})
+        self.function(ON_NODE, {"device": "0x101c\n", **netdev("ibs5v0", 9), **rdma(4, "1: DOWN", "3: Disabled")})
         self.function(IN_POD, {"device": "0x101c\n"})
         self.function(UNBOUND, {"device": "0x101c\n"}, driver=None)
-        for index, address in enumerate((AT_HOME, IN_POD, UNBOUND)):
+        for index, address in enumerate((ON_NODE, IN_POD, UNBOUND)):
             (pf / f"virtfn{index}").symlink_to(f"../{address}")
             (pf.parent / address / "physfn").symlink_to(f"../{PF}")
 

@@ -1,4 +1,4 @@
-"""What a sandbox has, and addresses to have, built from what a test cares about."""
+"""Builders of attachments and records for tests, and hypothesis strategies for the values of `vf`."""
 
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network

@@ -1,4 +1,4 @@
-"""PCI addresses: read as the kernel writes them, and nothing else."""
+"""PCI addresses: the kernel's form is parsed, every other text is refused."""
 
 import pytest
 from hypothesis import given
@@ -16,13 +16,13 @@ from vf.address import PciAddress
     ],
     ids=["lowest domain", "largest parts", "domain of Intel VMD"],
 )
-def test_address_is_read_and_written_as_the_kernel_does(text: str, address: PciAddress) -> None:
+def test_address_is_parsed_and_written_in_the_kernels_form(text: str, address: PciAddress) -> None:
     assert PciAddress.parse(text) == address
     assert str(address) == text
 
 
 @given(pci_addresses)
-def test_address_is_read_back_from_its_text(address: PciAddress) -> None:
+def test_address_is_parsed_from_its_own_text(address: PciAddress) -> None:
     assert PciAddress.parse(str(address)) == address
 
 
@@ -46,14 +46,14 @@ def test_address_is_read_back_from_its_text(address: PciAddress) -> None:
         "0000-03-00.1",
     ],
 )
-def test_address_is_refused_with_its_text_when_it_is_odd(text: str) -> None:
+def test_malformed_address_is_refused_and_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not a PCI address") as raised:
         PciAddress.parse(text)
 
     assert repr(text) in str(raised.value)
 
 
-def test_addresses_sort_in_pci_order_not_as_text() -> None:
+def test_addresses_sort_in_pci_order_not_in_text_order() -> None:
     in_order = ["0000:03:00.7", "0000:03:01.0", "0000:0a:00.0", "0001:00:00.0", "10000:00:00.0"]
 
     assert [str(address) for address in sorted(PciAddress.parse(text) for text in reversed(in_order))] == in_order

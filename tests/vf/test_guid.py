@@ -1,4 +1,4 @@
-"""GUIDs: two spellings of one number, and the ones that VFs get."""
+"""GUIDs: their two text forms, and the GUIDs derived for VFs."""
 
 import pytest
 from hypothesis import given
@@ -13,16 +13,16 @@ INDEXES = range(128)
 
 
 @pytest.mark.parametrize("text", ["b859:9f03:00f9:8f86", "b8:59:9f:03:00:f9:8f:86"], ids=["quads", "octets"])
-def test_guid_is_read_in_both_spellings(text: str) -> None:
+def test_guid_is_parsed_in_both_forms(text: str) -> None:
     assert Guid.parse(text) == Guid(0xB8599F0300F98F86)
 
 
-def test_guid_is_written_in_both_spellings() -> None:
+def test_guid_is_written_in_both_forms() -> None:
     assert (PF.quads, str(PF)) == ("b859:9f03:00f9:8f86", "b8:59:9f:03:00:f9:8f:86")
 
 
 @given(guids)
-def test_guid_is_read_back_from_either_text(guid: Guid) -> None:
+def test_guid_is_parsed_from_both_of_its_texts(guid: Guid) -> None:
     assert Guid.parse(str(guid)) == Guid.parse(guid.quads) == guid
 
 
@@ -42,7 +42,7 @@ def test_guid_is_read_back_from_either_text(guid: Guid) -> None:
         "b859:9f03:00f9:8f8g",
     ],
 )
-def test_guid_is_refused_with_its_text_when_it_is_odd(text: str) -> None:
+def test_malformed_guid_is_refused_and_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not a GUID") as raised:
         Guid.parse(text)
 
@@ -54,11 +54,11 @@ def test_guid_is_refused_with_its_text_when_it_is_odd(text: str) -> None:
     [("0000:0000:0000:0000", False), ("ffff:ffff:ffff:ffff", False), ("0000:0000:0000:0001", True)],
     ids=["never set", "all one", "any other"],
 )
-def test_guid_is_usable_unless_no_port_may_have_it(text: str, usable: bool) -> None:
+def test_guid_is_usable_unless_it_is_zero_or_all_one(text: str, usable: bool) -> None:
     assert Guid.parse(text).usable is usable
 
 
-def test_derived_is_the_same_after_every_reboot() -> None:
+def test_derived_guids_never_change() -> None:
     assert [derived(PF, index).quads for index in (0, 1, 127)] == [
         "ba59:9f03:01f9:8f86",
         "ba59:9f03:02f9:8f86",
@@ -67,15 +67,15 @@ def test_derived_is_the_same_after_every_reboot() -> None:
 
 
 @given(guids)
-def test_derived_differs_from_the_pf_and_for_each_vf(pf: Guid) -> None:
-    given = {derived(pf, index) for index in INDEXES}
+def test_derived_guid_differs_from_the_pfs_and_for_each_vf(pf: Guid) -> None:
+    found = {derived(pf, index) for index in INDEXES}
 
-    assert len(given) == len(INDEXES)
-    assert pf not in given
+    assert len(found) == len(INDEXES)
+    assert pf not in found
 
 
 @given(st.integers(0, (1 << 64) - 17), st.integers(1, 15))
-def test_derived_differs_between_neighbouring_cards(value: int, distance: int) -> None:
+def test_derived_guids_of_neighbouring_cards_differ(value: int, distance: int) -> None:
     first = {derived(Guid(value << 4 & (1 << 64) - 1), index) for index in INDEXES}
     second = {derived(Guid((value << 4 & (1 << 64) - 1) + distance), index) for index in INDEXES}
 
@@ -83,12 +83,12 @@ def test_derived_differs_between_neighbouring_cards(value: int, distance: int) -
 
 
 @given(guids, st.sampled_from(INDEXES))
-def test_derived_is_locally_administered(pf: Guid, index: int) -> None:
+def test_derived_guid_is_locally_administered(pf: Guid, index: int) -> None:
     assert derived(pf, index).value & LOCALLY_ADMINISTERED
 
 
 @given(guids, st.sampled_from(INDEXES))
-def test_derived_keeps_the_octets_that_tell_two_cards_apart(pf: Guid, index: int) -> None:
+def test_derived_guid_keeps_the_octets_that_distinguish_two_cards(pf: Guid, index: int) -> None:
     changed = derived(pf, index).value ^ pf.value
 
     assert changed & ~LOCALLY_ADMINISTERED & ~(0xFFFF << 24) == 0

@@ -1,4 +1,4 @@
-"""Facts about PFs and VFs: what follows from them."""
+"""The inventory of a node: link layers, rails, and lookup by address."""
 
 from dataclasses import replace
 
@@ -22,14 +22,16 @@ ROCE = Port("4: ACTIVE", "5: LinkUp", "Ethernet")
         (0x020700, an_rdma_device(0, None), "InfiniBand"),
     ],
 )
-def test_link_layer_is_the_ports_or_else_the_pci_classs(class_code: int, rdma: RdmaDevice, link_layer: str) -> None:
+def test_link_layer_of_a_pf_is_its_ports_or_else_by_pci_class(
+    class_code: int, rdma: RdmaDevice, link_layer: str
+) -> None:
     assert a_pf(class_code=class_code, rdma=rdma).link_layer == link_layer
 
 
 @pytest.mark.parametrize(
     ("address", "rail"), [("0000:03:00.0", 0), ("0000:83:00.0", 1), ("0000:83:00.2", 1), ("0000:99:00.0", None)]
 )
-def test_rail_is_the_pfs_place_in_pci_order(address: str, rail: int | None) -> None:
+def test_rail_is_the_pfs_number_in_pci_order(address: str, rail: int | None) -> None:
     assert two_rails().rail(PciAddress.parse(address)) == rail
 
 
@@ -44,7 +46,7 @@ def test_inventory_finds_pfs_and_vfs_by_address(address: str) -> None:
     assert found.address == wanted
 
 
-def test_inventory_finds_nothing_when_it_is_empty() -> None:
+def test_empty_inventory_finds_nothing() -> None:
     address = PciAddress.parse("0000:03:00.0")
 
     assert (Inventory().pf(address), Inventory().vf(address), Inventory().rail(address)) == (None, None, None)
@@ -66,7 +68,7 @@ LONE = a_vf("0101:00:00.0", pf=None)
 ANOTHER = a_vf("0000:07:00.0", pf=None)
 
 
-def test_vf_without_a_pf_is_a_rail_of_its_own_in_pci_order() -> None:
+def test_vf_without_a_pf_is_a_separate_rail_in_pci_order() -> None:
     node = replace(two_rails(), lone_vfs=(ANOTHER, LONE))
 
     assert [str(rail.address) for rail in node.rails] == [
@@ -79,7 +81,7 @@ def test_vf_without_a_pf_is_a_rail_of_its_own_in_pci_order() -> None:
     assert (node.rail(LONE.address), node.vf(LONE.address), node.pf(LONE.pf)) == (3, LONE, None)
 
 
-def test_rails_that_are_named_keep_their_numbers_when_one_is_missing() -> None:
+def test_named_rails_keep_their_numbers_when_one_is_missing() -> None:
     node = two_rails()
     missing = PciAddress.parse("0000:43:00.0")
 
@@ -89,7 +91,7 @@ def test_rails_that_are_named_keep_their_numbers_when_one_is_missing() -> None:
     assert named.rail(node.pfs[0].vfs[0].address) == 2
 
 
-def test_pf_that_is_not_among_the_named_rails_is_on_none() -> None:
+def test_pf_that_is_not_a_named_rail_is_on_no_rail() -> None:
     node = two_rails()
 
     named = replace(node, named_rails=(node.pfs[1].address,))
@@ -108,7 +110,9 @@ def test_pf_that_is_not_among_the_named_rails_is_on_none() -> None:
     ],
     ids=["InfiniBand", "Ethernet", "both"],
 )
-def test_cards_of_another_kind_are_no_rails_unless_they_are_named(link_layers: set[str], rails: list[str]) -> None:
+def test_cards_with_another_link_layer_are_rails_only_if_they_are_named(
+    link_layers: set[str], rails: list[str]
+) -> None:
     card = a_pf(
         a_vf("0000:01:00.1", class_code=0x020000, rdma=None), address="0000:01:00.0", class_code=0x020000, rdma=None
     )
@@ -129,7 +133,7 @@ def test_inventory_takes_newer_facts_about_a_vf_without_a_pf() -> None:
 @pytest.mark.parametrize(
     ("changes", "link_layer"),
     [({}, "InfiniBand"), ({"rdma": None}, "InfiniBand"), ({"rdma": None, "class_code": 0x020000}, "Ethernet")],
-    ids=["its port", "in a pod", "in a pod, Ethernet"],
+    ids=["by its port", "in a pod", "in a pod, Ethernet"],
 )
-def test_link_layer_of_a_vf_is_its_ports_or_else_its_pci_classs(changes: dict[str, object], link_layer: str) -> None:
+def test_link_layer_of_a_vf_is_its_ports_or_else_by_pci_class(changes: dict[str, object], link_layer: str) -> None:
     assert replace(LONE, **changes).link_layer == link_layer

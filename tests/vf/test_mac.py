@@ -1,4 +1,4 @@
-"""MACs: how they are spelled, and what those of VFs are like."""
+"""MACs: their text form, and the MACs derived for VFs."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ indexes = st.integers(0, 0xFFFE)
 
 
 @given(macs)
-def test_text_and_octets_hold_the_same(mac: Mac) -> None:
+def test_mac_is_parsed_from_its_text_and_its_octets_match(mac: Mac) -> None:
     assert Mac.parse(str(mac)) == mac
     assert bytes(mac).hex(":") == str(mac)
 
@@ -21,7 +21,7 @@ def test_text_and_octets_hold_the_same(mac: Mac) -> None:
     "text",
     ["", "b8:59:9f:f9:8f", "b8:59:9f:f9:8f:86:00", "B8:59:9F:F9:8F:86", "b8-59-9f-f9-8f-86", "b8:59:9f:f9:8f:8g"],
 )
-def test_other_text_is_refused(text: str) -> None:
+def test_malformed_mac_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a MAC address"):
         Mac.parse(text)
 
@@ -30,11 +30,11 @@ def test_other_text_is_refused(text: str) -> None:
     ("text", "usable"),
     [("00:00:00:00:00:00", False), ("ff:ff:ff:ff:ff:ff", False), ("01:00:5e:00:00:01", False), (str(PF), True)],
 )
-def test_usable_is_what_a_station_may_have(text: str, usable: bool) -> None:
+def test_mac_is_usable_unless_it_is_zero_or_a_group_address(text: str, usable: bool) -> None:
     assert Mac.parse(text).usable is usable
 
 
-def test_derived_macs_are_these_for_ever() -> None:
+def test_derived_macs_never_change() -> None:
     assert [str(derived(PF, index)) for index in (0, 1, 126, 255)] == [
         "ba:59:9e:f9:8f:86",
         "ba:59:9d:f9:8f:86",
@@ -63,6 +63,6 @@ def test_vfs_of_two_cards_of_one_vendor_have_different_macs(pf: Mac, apart: int,
 
 
 @pytest.mark.parametrize("index", [-1, 0xFFFF])
-def test_index_that_pci_does_not_know_is_refused(index: int) -> None:
+def test_impossible_vf_index_is_refused(index: int) -> None:
     with pytest.raises(ValueError, match="a VF's index is from 0 to 65534"):
         derived(PF, index)

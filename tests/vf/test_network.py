@@ -1,4 +1,4 @@
-"""Which network a pod gets: what it asks for, and what its namespace may."""
+"""The choice of a pod's network and static addresses, and the limits of its namespace."""
 
 from contextlib import suppress
 from ipaddress import ip_interface, ip_network
@@ -11,13 +11,13 @@ from vf.errors import Misconfigured, NotPermitted
 from vf.network import (
     ADDRESS_ANNOTATION,
     NETWORK_ANNOTATION,
-    Chosen,
+    ChosenNetwork,
     Limit,
     Network,
     Networks,
     NoIpam,
     StaticIpam,
-    lacks,
+    why_not_in_partition,
 )
 
 DEFAULT, VERBS = Network("default"), Network("verbs", ipam=NoIpam())
@@ -28,52 +28,52 @@ NETWORKS = Networks(
 )
 
 
-def chosen(namespace: str, rails: int = 1, **annotations: str) -> Chosen:
+def chosen(namespace: str, rails: int = 1, **annotations: str) -> ChosenNetwork:
     keys = {"network": NETWORK_ANNOTATION, "ips": ADDRESS_ANNOTATION}
     return NETWORKS.choose(namespace, {keys[key]: value for key, value in annotations.items()}, rails)
 
 
-def test_pod_that_asks_for_nothing_gets_the_default_network() -> None:
-    assert chosen("anywhere") == Chosen(DEFAULT)
+def test_pod_without_annotations_gets_the_default_network() -> None:
+    assert chosen("anywhere") == ChosenNetwork(DEFAULT)
 
 
-def test_node_with_no_configuration_has_the_default_network_for_everybody() -> None:
-    assert Networks().choose("anywhere", {}, 8) == Chosen(DEFAULT)
+def test_unconfigured_node_has_the_default_network_for_every_namespace() -> None:
+    assert Networks().choose("anywhere", {}, 8) == ChosenNetwork(DEFAULT)
 
 
-def test_annotation_chooses_a_network_that_the_namespace_may_use() -> None:
-    assert chosen("team-a", network="verbs") == Chosen(VERBS)
+def test_annotation_chooses_a_network_within_the_limit() -> None:
+    assert chosen("team-a", network="verbs") == ChosenNetwork(VERBS)
 
 
 @pytest.mark.parametrize(
     ("namespace", "network", "allowed"),
     [("team-b", "verbs", "default, fixed"), ("team-a", "default", "verbs, fixed"), ("locked", "default", "none")],
 )
-def test_network_that_the_namespace_may_not_use_is_refused(namespace: str, network: str, allowed: str) -> None:
+def test_network_outside_the_limit_is_refused(namespace: str, network: str, allowed: str) -> None:
     with pytest.raises(NotPermitted, match=f"{namespace!r} may not use network {network!r}.*: {allowed}$"):
         chosen(namespace, network=network)
 
 
-def test_namespaces_own_limit_stands_in_place_of_everybodys() -> None:
+def test_namespaces_own_limit_replaces_the_general_limit() -> None:
     with pytest.raises(NotPermitted, match="'team-a' may not use network 'default'"):
         chosen("team-a")
 
 
-def test_permitted_network_that_the_node_has_not_is_told_with_those_it_has() -> None:
+def test_unknown_network_is_refused_with_the_names_of_the_nodes_networks() -> None:
     networks = Networks({"default": DEFAULT}, {"*": Limit(("default", "gone"))})
 
     with pytest.raises(Misconfigured, match="network is 'gone'; this node's networks are: default"):
         networks.choose("team", {NETWORK_ANNOTATION: "gone"}, 1)
 
 
-def test_addresses_are_given_in_rail_order() -> None:
-    assert chosen("team-a", 2, network="fixed", ips="10.60.1.5/24, 10.60.2.5/24") == Chosen(
+def test_static_addresses_are_in_rail_order() -> None:
+    assert chosen("team-a", 2, network="fixed", ips="10.60.1.5/24, 10.60.2.5/24") == ChosenNetwork(
         FIXED, (ip_interface("10.60.1.5/24"), ip_interface("10.60.2.5/24"))
     )
 
 
 @pytest.mark.parametrize("address", ["fd61::ffff:ffff:ffff:ffff/64", "10.60.0.1/31"])
-def test_last_address_is_a_hosts_where_there_is_no_broadcast(address: str) -> None:
+def test_last_address_is_a_hosts_if_the_prefix_has_no_broadcast_address(address: str) -> None:
     network = Network("anywhere", ipam=StaticIpam())
     networks = Networks({network.name: network}, {"*": Limit((network.name,), static=True)})
     annotations = {NETWORK_ANNOTATION: network.name, ADDRESS_ANNOTATION: address}
@@ -81,7 +81,7 @@ def test_last_address_is_a_hosts_where_there_is_no_broadcast(address: str) -> No
     assert networks.choose("team", annotations, 1).static == (ip_interface(address),)
 
 
-def test_addresses_are_refused_where_the_namespace_may_not_name_them() -> None:
+def test_static_addresses_are_refused_without_a_limit_that_allows_them() -> None:
     with pytest.raises(NotPermitted, match=r"'team-b' may not name addresses.*'static: true'"):
         chosen("team-b", network="fixed", ips="10.60.1.5/24")
 
@@ -94,7 +94,7 @@ def test_address_outside_the_networks_range_is_refused() -> None:
 @pytest.mark.parametrize(
     ("network", "ips", "words"),
     [
-        ("verbs", "10.60.1.5/24", "network 'verbs' gives addresses itself"),
+        ("verbs", "10.60.1.5/24", "network 'verbs' does not use static addresses"),
         ("fixed", None, "static addresses, and the pod names none: annotate it with railnet.io/net1-ip"),
         ("fixed", "10.60.1.5/24,10.60.2.5/24", "names 2 addresses, but the pod has 1 VFs"),
         ("fixed", "10.60.1.5", "has no prefix length; it should be like"),
@@ -114,17 +114,17 @@ def test_address_outside_the_networks_range_is_refused() -> None:
         ("fixed", "10.60.1.5/255.255.255.0/24", "it should be like"),
     ],
 )
-def test_addresses_that_make_no_sense_are_told(network: str, ips: str | None, words: str) -> None:
+def test_unusable_addresses_are_refused_with_the_reason(network: str, ips: str | None, words: str) -> None:
     with pytest.raises((Misconfigured, NotPermitted), match=words):
         chosen("team-a", network=network, **({} if ips is None else {"ips": ips}))
 
 
 @pytest.mark.parametrize("ips", ["10.60.1.5/" + "9" * 100_000, "x" * 100_000 + "/24", "%" * 100_000 + "/24"])
-def test_what_a_pod_writes_is_told_in_short(ips: str) -> None:
-    with pytest.raises(Misconfigured) as told:
+def test_message_about_a_huge_annotation_is_short(ips: str) -> None:
+    with pytest.raises(Misconfigured) as raised:
         chosen("team-a", network="fixed", ips=ips)
 
-    assert len(str(told.value)) < 300
+    assert len(str(raised.value)) < 300
 
 
 def test_address_named_twice_is_refused() -> None:
@@ -133,7 +133,9 @@ def test_address_named_twice_is_refused() -> None:
 
 
 @given(st.text(), st.text(), st.integers(1, 8))
-def test_whatever_a_pod_writes_is_chosen_or_refused_in_words(network: str, ips: str, rails: int) -> None:
+def test_any_annotation_is_either_accepted_or_refused_with_a_documented_error(
+    network: str, ips: str, rails: int
+) -> None:
     with suppress(Misconfigured, NotPermitted):
         assert len(chosen("team-a", rails, network=network, ips=ips).static) == rails
 
@@ -151,10 +153,8 @@ def test_whatever_a_pod_writes_is_chosen_or_refused_in_words(network: str, ips: 
         (0x8001, (), "its port is in the partitions none"),
     ],
 )
-def test_port_needs_the_partition_and_the_networks_membership(
-    pkey: int, table: tuple[int, ...], why: str | None
-) -> None:
-    assert lacks(pkey, table) == why
+def test_port_needs_the_networks_partition_and_membership(pkey: int, table: tuple[int, ...], why: str | None) -> None:
+    assert why_not_in_partition(pkey, table) == why
 
 
 ANYWHERE = Networks(
@@ -163,7 +163,7 @@ ANYWHERE = Networks(
 )
 
 
-def asked_anywhere(ips: str, rails: int = 1) -> Chosen:
+def chosen_anywhere(ips: str, rails: int = 1) -> ChosenNetwork:
     return ANYWHERE.choose("team", {NETWORK_ANNOTATION: "anywhere", ADDRESS_ANNOTATION: ips}, rails)
 
 
@@ -184,33 +184,33 @@ def asked_anywhere(ips: str, rails: int = 1) -> Chosen:
         "ff02::1/128",
     ],
 )
-def test_address_that_means_something_else_everywhere_is_no_hosts(address: str) -> None:
+def test_address_that_no_host_can_have_is_refused(address: str) -> None:
     with pytest.raises(Misconfigured, match="not a host's address"):
-        asked_anywhere(address)
+        chosen_anywhere(address)
 
 
 @pytest.mark.parametrize("address", ["10.56.3.1/32", "10.56.0.0/32", "10.1.2.3/8"])
-def test_address_among_those_that_nodes_give_is_refused(address: str) -> None:
+def test_address_in_a_slice_range_is_refused(address: str) -> None:
     with pytest.raises(NotPermitted, match=r"range 10\.56\.0\.0/16 of network 'default' overlap"):
-        asked_anywhere(address)
+        chosen_anywhere(address)
 
 
 def test_two_rails_cannot_have_one_prefix() -> None:
-    with pytest.raises(Misconfigured, match="two links of a pod cannot have one prefix"):
-        asked_anywhere("10.61.1.5/24,10.61.1.6/24", 2)
+    with pytest.raises(Misconfigured, match="two links of a pod cannot have the same prefix"):
+        chosen_anywhere("10.61.1.5/24,10.61.1.6/24", 2)
 
 
 @pytest.mark.parametrize(
     "network", ["Verbs", "verbs ", " verbs", "verbs\n", "verbs\0", "v\u0435rbs", "*", "", "default,verbs"]
 )
-def test_name_of_odd_spelling_is_another_name(network: str) -> None:
+def test_name_with_another_spelling_is_another_network(network: str) -> None:
     with pytest.raises(NotPermitted, match="may not use network"):
         chosen("team-a", network=network)
 
 
 @pytest.mark.parametrize("key", ["Railnet.io/network", "railnet.io/network ", "railnet.io/networks", "network"])
-def test_annotation_of_odd_spelling_is_another_annotation(key: str) -> None:
-    assert NETWORKS.choose("anywhere", {key: "verbs"}, 1) == Chosen(DEFAULT)
+def test_annotation_with_another_spelling_is_ignored(key: str) -> None:
+    assert NETWORKS.choose("anywhere", {key: "verbs"}, 1) == ChosenNetwork(DEFAULT)
 
 
 POOLS = Networks(limits={"*": Limit(pools=("rdma/a",)), "team-b": Limit(pools=("rdma/a", "rdma/b")), "open": Limit()})
@@ -219,10 +219,10 @@ POOLS = Networks(limits={"*": Limit(pools=("rdma/a",)), "team-b": Limit(pools=("
 @pytest.mark.parametrize(
     ("namespace", "resources"), [("x", {"rdma/a"}), ("team-b", {"rdma/a", "rdma/b"}), ("open", {"rdma/z"})]
 )
-def test_namespace_has_the_pools_of_its_limit(namespace: str, resources: set[str]) -> None:
+def test_namespace_may_have_the_pools_of_its_limit(namespace: str, resources: set[str]) -> None:
     POOLS.permit(namespace, resources)
 
 
-def test_pool_that_is_not_in_the_namespaces_limit_is_refused_beside_one_that_is() -> None:
+def test_pools_outside_the_limit_are_refused_even_with_an_allowed_one() -> None:
     with pytest.raises(NotPermitted, match=r"'x' may not have rdma/b, rdma/c; 'limits' lets them have: rdma/a$"):
         POOLS.permit("x", {"rdma/a", "rdma/c", "rdma/b"})

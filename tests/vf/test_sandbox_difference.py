@@ -1,4 +1,4 @@
-"""The first difference between a record and what there is."""
+"""The first difference between a sandbox and its record."""
 
 from dataclasses import replace
 from ipaddress import ip_interface
@@ -19,12 +19,12 @@ RDMA = an_rdma_device(4, node_guid=RAIL.guid)
 LINK = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ADDRESS}))
 
 
-def test_sandbox_that_is_as_recorded_has_no_difference() -> None:
+def test_sandbox_that_equals_its_record_has_no_difference() -> None:
     assert of_sandbox(RECORD, RECORD.netns) is None
     assert of_rail(RAIL, LINK, RDMA) is None
 
 
-def test_sandboxs_path_may_be_another_name_of_the_same_namespace() -> None:
+def test_another_path_of_the_same_namespace_is_no_difference() -> None:
     assert of_sandbox(RECORD, RECORD.netns._replace(path="/proc/7/ns/net")) is None
 
 
@@ -39,9 +39,9 @@ SANDBOXES = {
 }
 
 
-@pytest.mark.parametrize(("record", "netns", "says"), SANDBOXES.values(), ids=SANDBOXES.keys())
-def test_difference_of_the_sandbox_is_named(record: Any, netns: Netns | None, says: str) -> None:
-    assert says in (of_sandbox(record, netns) or "")
+@pytest.mark.parametrize(("record", "netns", "message"), SANDBOXES.values(), ids=SANDBOXES.keys())
+def test_difference_of_the_sandbox_is_named(record: Any, netns: Netns | None, message: str) -> None:
+    assert message in (of_sandbox(record, netns) or "")
 
 
 LINKS = {
@@ -55,9 +55,9 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize(("link", "says"), LINKS.values(), ids=LINKS.keys())
-def test_difference_of_the_link_is_named(link: SandboxLink, says: str) -> None:
-    assert of_rail(RAIL, link, RDMA) == f"net1 (VF 0000:03:00.1): {says}"
+@pytest.mark.parametrize(("link", "message"), LINKS.values(), ids=LINKS.keys())
+def test_difference_of_the_link_is_named(link: SandboxLink, message: str) -> None:
+    assert of_rail(RAIL, link, RDMA) == f"net1 (VF 0000:03:00.1): {message}"
 
 
 def test_link_that_is_not_in_the_sandbox_is_named() -> None:
@@ -65,7 +65,7 @@ def test_link_that_is_not_in_the_sandbox_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rdma", "says"),
+    ("rdma", "message"),
     [
         (None, "its RDMA device is missing; it should be mlx5_4"),
         (replace(RDMA, name="mlx5_9"), "its RDMA device is mlx5_9; it should be mlx5_4"),
@@ -78,11 +78,11 @@ def test_link_that_is_not_in_the_sandbox_is_named() -> None:
     ],
     ids=["gone", "renamed", "GUID", "renumbered", "no verbs"],
 )
-def test_difference_of_the_rdma_device_is_named(rdma: Any, says: str) -> None:
-    assert says in (of_rail(RAIL, LINK, rdma) or "")
+def test_difference_of_the_rdma_device_is_named(rdma: Any, message: str) -> None:
+    assert message in (of_rail(RAIL, LINK, rdma) or "")
 
 
-def test_rdma_device_of_a_rail_that_was_given_without_one_is_no_difference() -> None:
+def test_rdma_device_is_no_difference_if_the_record_has_none() -> None:
     assert of_rail(replace(RAIL, rdma=None, guid=None, uverbs=None), LINK, RDMA) is None
 
 
@@ -90,5 +90,5 @@ def test_first_of_several_differences_is_named() -> None:
     assert "its MTU" in (of_rail(RAIL, replace(LINK, mtu=1500, up=False, addresses=frozenset()), None) or "")
 
 
-def test_what_somebody_added_is_no_difference() -> None:
+def test_additional_address_is_no_difference() -> None:
     assert of_rail(RAIL, replace(LINK, addresses=frozenset({ADDRESS, OTHER})), RDMA) is None

@@ -1,4 +1,4 @@
-"""One node for all tests of this folder; they run inside the guest of scripts/vm."""
+"""One node for all tests of this folder. They run inside the guest of scripts/vm."""
 
 from collections.abc import Iterator
 
@@ -10,21 +10,22 @@ from tests.vm.guest import Guest, left_over, netdevs
 
 @pytest.fixture(scope="session")
 def provisioned() -> Iterator[Guest]:
-    """The guest with VFs made by the daemon, which is running; one plain pod has been there."""
+    """Yield the guest with a running daemon, which has created the VFs. One plain pod has already run."""
     monitor = Monitor.from_netlink(Context(), source="kernel")
     monitor.start()
     with Guest() as guest:
         guest.start_daemon()
         while (device := monitor.poll(timeout=0)) is not None:
             guest.uevents.append((device.action, device.device_path))
-        # The bridge plugin that is killed while it makes the bridge leaves one without a MAC, and the next ADD fails once.
+        # This pod creates the bridge. If a test killed the bridge plugin at that moment, the bridge would lack a MAC, and the
+        # next ADD would fail once.
         guest.remove(guest.run("plain", vfs=0))
         yield guest
 
 
 @pytest.fixture
 def guest(provisioned: Guest) -> Iterator[Guest]:
-    """A node with a running daemon; whatever a test does to it, nothing may be left and every netdev has its name."""
+    """Yield a node with a running daemon. After each test, nothing may be left over and every netdev must have its name."""
     names = netdevs()
     yield provisioned
     if provisioned.daemon.process is None or provisioned.daemon.process.poll() is not None:

@@ -1,10 +1,9 @@
-"""The guest of scripts/vm as a node: two real PFs, stand-ins for kubelet and the runtime, the real daemon and plugins."""
+"""The guest of scripts/vm as a node: two PFs of real drivers, simulated kubelet and runtime, the real daemon and plugins."""
 
 import json
 import os
 import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kernel.waiting import block_until
 from simnode import host_files
 from simnode.daemon_process import Daemon
 from simnode.kubernetes.kubelet import Kubelet, PodIdentity
@@ -30,7 +30,8 @@ _CONFIGURATION = {
     "pools": [{"resource": RESOURCE, "select": {"linkType": ["ether"]}, "rdma": False}],
     "provision": [{"pf": pf, "vfs": VFS} for pf in PFS],
 }
-_START_SECONDS = 60.0  # of an emulated processor
+_START_SECONDS = 60.0  # an emulated processor is slow
+_PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,58 +48,58 @@ class Pod:
 
     @property
     def rails(self) -> list[dict[str, Any]]:
-        """What the record says it has."""
+        """Return the attachments in the pod's record."""
         found: list[dict[str, Any]] = self.record["attachments"]
         return found
 
     @property
     def address(self) -> str:
-        """The address of its first rail."""
+        """Return the address of the pod's first rail, without prefix length."""
         return str(self.rails[0]["addresses"][0]).split("/")[0]
 
     def links(self) -> dict[str, dict[str, Any]]:
-        """What `ip address` shows inside, by name."""
+        """Return the links in the pod by name, as `ip address` shows them."""
         shown = self.output("ip", "-json", "-details", "address")
         return {link["ifname"]: link for link in json.loads(shown)}
 
     def output(self, *command: str) -> str:
-        """Run a command inside."""
+        """Run a command in the pod's network namespace, and return its output."""
         run = ["nsenter", f"--net={self.sandbox.netns}", *command]
         return subprocess.run(run, capture_output=True, check=True, text=True).stdout
 
 
 class Guest:
-    """The whole node; a context manager, for its stand-ins have threads."""
+    """The whole node. It is a context manager, because the simulated kubelet has threads."""
 
     def __init__(self) -> None:
         self.kubelet = Kubelet()
         self.runtime = Runtime()
         self.daemon: Daemon = Daemon()
         self.uevents: list[tuple[str, str]] = []  # of the daemon's first start: action and path below /sys
-        self._made = ExitStack()
+        self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         if "railnet.run=" not in Path("/proc/cmdline").read_text():
             raise RuntimeError(
-                "these tests write to /etc, /run, /opt and to network cards: start them by scripts/test vm"
+                "these tests write to /etc, /run, /opt and to network cards, so they run only in the guest: use scripts/test vm"
             )
         MARK.mkdir(exist_ok=True)
         host_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, host_files.FlannelLease())
         host_files.CONFIGURATION.write_text(json.dumps(_CONFIGURATION))
         self.kubelet.start()
-        self._made.callback(self.kubelet.stop)
+        self._cleanup.callback(self.kubelet.stop)
         self.daemon.install()
-        self._made.callback(self.stop_daemon)
+        self._cleanup.callback(self.stop_daemon)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._made.close()
+        self._cleanup.close()
 
     def start_daemon(self) -> None:
         """Start the daemon and wait until kubelet has seen every VF healthy."""
-        self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # it has noticed the end of the last one
+        self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # kubelet has noticed the end of the last daemon
         self.daemon.start()
         self.wait_until_healthy()
 
@@ -117,7 +118,7 @@ class Guest:
             raise self.daemon.failure(error) from None
 
     def admit(self, name: str, vfs: int) -> Pod:
-        """Do what comes before ADD: kubelet chooses VFs, the runtime makes the network namespace."""
+        """Do the steps before ADD: kubelet chooses VFs, the runtime creates the network namespace."""
         identity = PodIdentity(name, "default", str(uuid.uuid4()))
         if vfs:
             self.kubelet.allocate(identity, RESOURCE, vfs)
@@ -131,13 +132,13 @@ class Guest:
         return pod
 
     def remove(self, pod: Pod) -> None:
-        """End a pod: kubelet frees its VFs, then DEL, then its network namespace goes."""
+        """End a pod: kubelet frees its VFs, the runtime runs DEL and removes the network namespace."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
 
 
 class Cables:
-    """The cables of the cards, pulled and plugged by QEMU's monitor; a context manager that leaves all plugged."""
+    """The cables of the cards, which QEMU's monitor can pull and plug. The context manager leaves all cables plugged."""
 
     def __enter__(self) -> Self:
         self._monitor = os.open(_port("monitor"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -157,7 +158,7 @@ class Cables:
     def _command(self, line: str) -> None:
         with suppress(BlockingIOError):
             while os.read(self._monitor, 4096):
-                pass  # the echo of earlier commands, for which the port has little room
+                pass  # discard the echo of earlier commands, since the port's buffer is small
         os.write(self._monitor, f"{line}\n".encode())
 
 
@@ -174,27 +175,23 @@ def _port(name: str) -> str:
 
 
 def carrier(pf: str) -> bool:
-    """Read whether a PF that is up has a carrier."""
+    """Return whether a PF has a carrier. The PF must be up."""
     (netdev,) = (DEVICES / pf / "net").iterdir()
     return (netdev / "carrier").read_text() == "1\n"
 
 
 def answers(ping: Callable[[], bool]) -> bool:
-    """Tell whether a ping is answered: a VF has its carrier a little after it is up, and an emulated processor takes its time."""
-    give_up = time.monotonic() + _START_SECONDS
-    while not ping():
-        if time.monotonic() > give_up:
-            return False
-    return True
+    """Return whether a ping is answered within a minute: a VF gets its carrier a little after it is up."""
+    return block_until(ping, _START_SECONDS, _PAUSE_SECONDS)
 
 
 def netdevs() -> dict[str, str]:
-    """Name the netdev of every VF that has one in the node's network namespace, by PCI address."""
+    """Return the netdevs of VFs in the node's network namespace: names by the VFs' PCI addresses."""
     return {address: name for address in vfs() for name in _names(DEVICES / address / "net")}
 
 
 def vfs() -> list[str]:
-    """Give the PCI addresses of all VFs."""
+    """Return the PCI addresses of all VFs."""
     return [link.resolve().name for pf in PFS for link in sorted((DEVICES / pf).glob("virtfn*"))]
 
 
@@ -208,7 +205,7 @@ def driver_of(vf: str) -> str | None:
 
 
 def left_over() -> list[str]:
-    """Say what pods left on the node, from kernel and disk."""
+    """Return what pods left on the node: files and links."""
     found = [f"record {path.name}" for path in JOURNAL.iterdir()]
     found += [f"lock {path.name}" for path in Path("/run/railnet/lock").iterdir() if path.name != "recovery"]
     found += [f"address {path.name}" for path in Path("/var/lib/cni").glob("networks/*/*.*.*.*")]

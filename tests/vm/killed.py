@@ -1,6 +1,7 @@
-"""Railnet's daemon as it is, but supervised from its first line (`simnode.chaos.under_seccomp`).
+"""Railnet's daemon under a supervisor of its system calls (`simnode.chaos.under_seccomp`).
 
-Its imports take seconds on an emulated processor, and it dies dozens of times: so each one is forked from a server that has them.
+The daemon is killed dozens of times, and its imports take seconds on an emulated processor. So each daemon is forked from
+a server that has already imported them.
 """
 
 import multiprocessing
@@ -16,8 +17,8 @@ from simnode.host_files import CONFIGURATION
 from simnode.linux.namespaces import MARK
 
 
-class MortalDaemon(Daemon):
-    """The daemon, supervised by who listens on `supervisor`, where its name is `daemon`."""
+class SupervisedDaemon(Daemon):
+    """The daemon, supervised through the socket `supervisor` under the name `daemon`."""
 
     def __init__(self, supervisor: Path) -> None:
         super().__init__()
@@ -32,7 +33,7 @@ class MortalDaemon(Daemon):
 
 
 class _Forked(subprocess.Popen[bytes]):
-    """A process of the server's, as far as `Daemon` and tests use a Popen."""
+    """A child of the fork server, with the part of Popen that `Daemon` and the tests use."""
 
     def __init__(self, process: Any) -> None:
         self._process = process

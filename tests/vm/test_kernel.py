@@ -1,4 +1,4 @@
-"""What kernel/ and vf/ say of Linux, asked of a real one."""
+"""The real kernel's behaviour on which kernel/ and vf/ depend."""
 
 import asyncio
 import os
@@ -25,10 +25,10 @@ from vf.guid import Guid
 from vf.mac import Mac
 
 SYSFS = Sysfs(Path("/sys"))
-_SECONDS = 60.0  # of an emulated processor
+_SECONDS = 60.0  # an emulated processor is slow
 
 
-def test_vf_is_not_bound_even_explicitly_while_its_pf_forbids_drivers(guest: Guest) -> None:
+def test_vf_cannot_be_bound_while_its_pf_forbids_drivers(guest: Guest) -> None:
     pf, vf = PciAddress.parse(PFS[0]), PciAddress.parse(vfs()[0])
     SYSFS.unbind(vf, "igbvf")
     SYSFS.set_drivers_autoprobe(pf, False)
@@ -40,13 +40,13 @@ def test_vf_is_not_bound_even_explicitly_while_its_pf_forbids_drivers(guest: Gue
     assert refused.value.errno == ENODEV
 
 
-def test_other_number_of_vfs_is_refused_while_there_are_some(guest: Guest) -> None:
+def test_number_of_vfs_cannot_change_while_there_are_vfs(guest: Guest) -> None:
     with pytest.raises(OSError, match="Device or resource busy"):
         SYSFS.set_numvfs(PciAddress.parse(PFS[0]), 2)
 
 
-def test_netlink_names_the_pci_device_of_a_netdev_here_and_in_another_namespace(guest: Guest) -> None:
-    vf, name = first()
+def test_netlink_reports_the_pci_device_of_a_netdev_in_every_namespace(guest: Guest) -> None:
+    vf, name = first_vf()
     with links() as node, namespace() as there:
         here = find(node.listed(), vf)
         node.move(here.ifindex, there, "net1")
@@ -56,8 +56,8 @@ def test_netlink_names_the_pci_device_of_a_netdev_here_and_in_another_namespace(
     assert (here.ifname, moved.ifname, moved.parent) == (name, "net1", vf)
 
 
-def test_move_to_a_taken_name_fails_and_has_moved_under_the_old_name(guest: Guest) -> None:
-    vf, name = first()
+def test_move_to_a_taken_name_fails_but_moves_the_link_under_its_old_name(guest: Guest) -> None:
+    vf, name = first_vf()
     with links() as node, namespace() as there:
         inside(there, lambda: subprocess.run(["ip", "link", "add", "net1", "type", "bridge"], check=True))
         with pytest.raises(OSError, match="to another namespace as 'net1'") as refused:
@@ -70,19 +70,19 @@ def test_move_to_a_taken_name_fails_and_has_moved_under_the_old_name(guest: Gues
 
 
 def test_netdev_of_a_namespace_that_dies_returns_under_the_name_it_had_there(guest: Guest) -> None:
-    vf, name = first()
+    vf, name = first_vf()
     with links() as node:
         ifindex = find(node.listed(), vf).ifindex
         with namespace() as there:
             node.move(ifindex, there, "net1")
-        wait_until(lambda: vf in netdevs(), _SECONDS, "its return")
+        wait_until(lambda: vf in netdevs(), _SECONDS, "the netdev to return")
         returned = netdevs()[vf]
         node.rename(find(node.listed(), vf).ifindex, name)
 
     assert returned == "net1"
 
 
-def test_vfs_of_two_cards_reach_each_other_over_the_cable(guest: Guest) -> None:
+def test_vfs_of_two_cards_reach_each_other(guest: Guest) -> None:
     names, ends = netdevs(), (vfs()[0], vfs()[-1])
     with namespace() as here, namespace() as there:
         for vf, fd, address in zip(ends, (here, there), ("192.0.2.1/24", "192.0.2.2/24"), strict=True):
@@ -105,7 +105,7 @@ def test_card_without_infiniband_refuses_a_guid(guest: Guest) -> None:
     assert refused.value.errno == EOPNOTSUPP
 
 
-def test_pf_refuses_the_mac_of_a_vf_that_is_not_there(guest: Guest) -> None:
+def test_pf_refuses_a_mac_for_a_missing_vf(guest: Guest) -> None:
     with pytest.raises(OSError, match=r"set MAC 52:54:09:00:00:01 of VF 99 through PF link \d+: ") as refused:
         vf_links.set_mac(pf_ifindex(), 99, Mac.parse("52:54:09:00:00:01"))
 
@@ -121,8 +121,8 @@ def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
     }
 
 
-@pytest.mark.parametrize(("path", "tells"), [(f"/sys/bus/pci/devices/{PFS[0]}", True), ("/sys/class/net/lo", False)])
-def test_uevents_of_hardware_wake_and_those_of_virtual_links_do_not(guest: Guest, path: str, tells: bool) -> None:
+@pytest.mark.parametrize(("path", "wakes"), [(f"/sys/bus/pci/devices/{PFS[0]}", True), ("/sys/class/net/lo", False)])
+def test_uevent_of_hardware_wakes_and_of_a_virtual_link_does_not(guest: Guest, path: str, wakes: bool) -> None:
     async def woken() -> bool:
         changed = asyncio.Event()
         with uevents.changes(changed):
@@ -131,11 +131,11 @@ def test_uevents_of_hardware_wake_and_those_of_virtual_links_do_not(guest: Guest
                 await asyncio.wait_for(changed.wait(), 0.5)
             return changed.is_set()
 
-    assert asyncio.run(woken()) is tells
+    assert asyncio.run(woken()) is wakes
 
 
-def first() -> tuple[str, str]:
-    """Give a VF and the name of its netdev."""
+def first_vf() -> tuple[str, str]:
+    """Return the first VF and the name of its netdev."""
     return next(iter(netdevs().items()))
 
 
@@ -147,7 +147,7 @@ def pf_ifindex() -> int:
 
 @contextmanager
 def namespace() -> Iterator[int]:
-    """Make a network namespace; it dies at the end."""
+    """Create a network namespace, and remove it at the end."""
     path = Path(f"/run/netns/test-{os.urandom(4).hex()}")
     netns.create(path)
     fd = os.open(path, os.O_RDONLY)

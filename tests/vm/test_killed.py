@@ -1,7 +1,7 @@
-"""Whatever call the daemon was about to make when it was killed, or when the call failed: its next start and DEL leave nothing.
+"""The daemon is killed before each system call, or the call fails: its next start and a DEL leave nothing over.
 
-Tried are the calls that change a VF, its namespace or the journal. The others are of the same code on any card, and
-tests/faults tries them all.
+The tests try the calls that change a VF, its namespace or the journal. The other calls are the same for every card, and
+tests/faults tries all of them.
 """
 
 import sys
@@ -19,7 +19,7 @@ from tests.vm.guest import Guest, Pod, left_over, netdevs
 
 _SUPERVISOR = Path("/run/simnode/supervisor.sock")
 _CALLS = ("rename", "setns", "sendto")
-_VARIES = 5  # what the daemon does when it has answered already, of which a run sees more or less
+_VARIES = 5  # calls after the daemon's answer: a run sees some or all of them
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def supervisor(provisioned: Guest) -> Iterator[Supervisor]:
     before = provisioned.daemon
     with Supervisor(_SUPERVISOR) as made:
         provisioned.stop_daemon()
-        provisioned.daemon = killed.MortalDaemon(_SUPERVISOR)
+        provisioned.daemon = killed.SupervisedDaemon(_SUPERVISOR)
         provisioned.start_daemon()
         yield made
         provisioned.stop_daemon()
@@ -35,15 +35,16 @@ def supervisor(provisioned: Guest) -> Iterator[Supervisor]:
     provisioned.start_daemon()
 
 
-_TRIED = (("ADD", 1, KILLED), ("DEL", 1, KILLED), ("ADD", 2, FAILED), ("DEL", 1, FAILED))  # a death costs a start
+# Only one VF where the daemon is killed: after each kill, it must start again, which takes seconds.
+_CASES = (("ADD", 1, KILLED), ("DEL", 1, KILLED), ("ADD", 2, FAILED), ("DEL", 1, FAILED))
 
 
-@pytest.mark.parametrize(("verb", "vfs", "how"), _TRIED, ids=[f"{verb}-{vfs}-{how.name}" for verb, vfs, how in _TRIED])
-def test_nothing_is_left_whatever_call_is_not_made(
+@pytest.mark.parametrize(("verb", "vfs", "how"), _CASES, ids=[f"{verb}-{vfs}-{how.name}" for verb, vfs, how in _CASES])
+def test_nothing_is_left_over_whichever_call_is_missing(
     guest: Guest, supervisor: Supervisor, verb: str, vfs: int, how: FaultKind
 ) -> None:
     before = netdevs()
-    # The least of some runs: in one the daemon may look at the node, by its timer or a uevent of before.
+    # The smallest of several runs: in some, the daemon also checks the node, because of its timer or an earlier uevent.
     expected = min(len(run(guest, supervisor, how, watching(), verb, vfs).points) for _ in range(3))
     outcomes = {}
 
@@ -59,12 +60,12 @@ def test_nothing_is_left_whatever_call_is_not_made(
 
     assert len(outcomes) >= expected - _VARIES
     assert [call for call in _CALLS if not any(f"'s {call} " in point for point in outcomes)] == []
-    assert {point: left for point, left in outcomes.items() if left} == {}
+    assert {point: leftovers for point, leftovers in outcomes.items() if leftovers} == {}
     sys.stdout.write(f"{verb} of {vfs} VFs, {how.name}: {len(outcomes)} points, all recovered, zero left over\n")
 
 
 def run(guest: Guest, supervisor: Supervisor, how: FaultKind, watch: CallWatch, verb: str, vfs: int) -> CallWatch:
-    """Run a pod's ADD and DEL, one of them watched; a daemon that is dead is there again before the runtime's DEL."""
+    """Run a pod's ADD and DEL, and watch one of them. A killed daemon is started again before the runtime's DEL."""
     pod = guest.admit("train", vfs) if verb == "ADD" else guest.run("train", vfs)
     call = guest.runtime.add if verb == "ADD" else guest.runtime.delete
     with supervisor.watching(watch), suppress(CniFailed):
@@ -77,14 +78,14 @@ def run(guest: Guest, supervisor: Supervisor, how: FaultKind, watch: CallWatch, 
 
 
 def end(guest: Guest, pod: Pod) -> None:
-    """Take a pod down; a runtime tries a failed DEL again."""
+    """Remove a pod. As a real runtime does, repeat a failed DEL."""
     with suppress(CniFailed):
         guest.runtime.delete(pod.sandbox)
     guest.remove(pod)
 
 
 def watching(number: int = 0, interfere: Interference | None = None) -> CallWatch:
-    """Watch the daemon's calls that change the node, and interfere with one."""
+    """Return a watch of the daemon's calls that change the node; it interferes with call `number`."""
     return CallWatch("daemon", number, interfere, changes_the_node)
 
 

@@ -1,4 +1,4 @@
-"""Real VFs of sandboxes without a record: the kernel tells each netdev's PCI device, wherever it is."""
+"""Real VFs of sandboxes without a record: the kernel reports each netdev's PCI device in every namespace."""
 
 import os
 import subprocess
@@ -8,15 +8,15 @@ from simnode.waiting import wait_until
 from tests.vm.guest import JOURNAL, Guest, Pod, left_over, netdevs
 
 
-def without_record(guest: Guest, pod: Pod) -> None:
+def stop_daemon_and_lose_record(guest: Guest, pod: Pod) -> None:
     guest.stop_daemon()
     (JOURNAL / f"{pod.sandbox.container_id}@eth0.json").unlink()
 
 
-def test_vfs_of_a_pod_whose_record_was_lost_are_its_own_until_its_del(guest: Guest) -> None:
+def test_pod_keeps_its_vfs_until_del_after_its_record_was_lost(guest: Guest) -> None:
     pod = guest.run("train", vfs=2)
     before = pod.rails
-    without_record(guest, pod)
+    stop_daemon_and_lose_record(guest, pod)
 
     guest.start_daemon()
     (path,) = JOURNAL.iterdir()
@@ -30,10 +30,10 @@ def test_vfs_of_a_pod_whose_record_was_lost_are_its_own_until_its_del(guest: Gue
     assert left_over() == []
 
 
-def test_netdevs_that_came_back_without_a_record_get_the_names_that_are_written_on_them(guest: Guest) -> None:
+def test_returned_netdevs_without_a_record_get_the_names_in_their_aliases(guest: Guest) -> None:
     before = netdevs()
     pod = guest.run("train", vfs=2)
-    without_record(guest, pod)
+    stop_daemon_and_lose_record(guest, pod)
     guest.runtime.remove_sandbox(pod.sandbox)
     wait_until(lambda: netdevs().keys() == before.keys(), 60, "the return of the netdevs")
     returned = netdevs()
@@ -45,7 +45,7 @@ def test_netdevs_that_came_back_without_a_record_get_the_names_that_are_written_
     assert netdevs() == before
 
 
-def test_renamed_netdev_that_was_moved_out_of_its_pod_is_found_by_its_device_at_del(guest: Guest) -> None:
+def test_del_finds_a_renamed_and_moved_netdev_by_its_pci_device(guest: Guest) -> None:
     before = netdevs()
     pod = guest.run("train")
     netns.create(netns_path := pod.sandbox.netns.with_name("held"))
@@ -53,17 +53,17 @@ def test_renamed_netdev_that_was_moved_out_of_its_pod_is_found_by_its_device_at_
         moved = ["ip", "link", "set", "net1", "alias", "", "netns", "held", "name", "x"]
         subprocess.run(["nsenter", f"--net={pod.sandbox.netns}", *moved], check=True)
         guest.remove(pod)
-        at_home = netdevs()
+        after = netdevs()
     finally:
         netns.remove(netns_path)
 
-    assert at_home == before
+    assert after == before
 
 
-def test_vf_whose_netdev_is_nowhere_is_bound_anew(guest: Guest) -> None:
+def test_vf_without_a_netdev_in_any_namespace_is_bound_again(guest: Guest) -> None:
     before = netdevs()
     (vf, name), *_ = before.items()
-    netns.create(path := JOURNAL.with_name("nowhere"))  # where nobody looks
+    netns.create(path := JOURNAL.with_name("nowhere"))  # outside the folders that Railnet searches
     fd = os.open(path, os.O_RDONLY)
     try:
         guest.stop_daemon()
@@ -76,7 +76,7 @@ def test_vf_whose_netdev_is_nowhere_is_bound_anew(guest: Guest) -> None:
         os.close(fd)
         netns.remove(path)
 
-    # Which name a new netdev gets is udev's to say, and there is none here.
+    # udev would name the new netdev, but the guest has no udev.
     subprocess.run(["ip", "link", "set", netdevs()[vf], "down"], check=True)
     subprocess.run(["ip", "link", "set", netdevs()[vf], "name", name], check=True)
     assert f"VF {vf} has no netdev in any namespace" in guest.daemon.log()

@@ -1,4 +1,4 @@
-"""A PF's carrier goes and comes back: kubelet knows long before the daemon's timer, of ten seconds, would have looked."""
+"""A PF loses its carrier and gets it back: kubelet learns of it long before the daemon's timer of ten seconds ends."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from simnode.waiting import wait_until
 from tests.vm.guest import PFS, VFS, Cables, Guest, carrier
 
 _TIMER_SECONDS = 10.0
-_SECONDS = 60.0  # of an emulated processor
+_SECONDS = 60.0  # an emulated processor is slow
 
 
 def test_pulled_cable_reaches_list_and_watch_before_the_resync(guest: Guest) -> None:
@@ -17,9 +17,9 @@ def test_pulled_cable_reaches_list_and_watch_before_the_resync(guest: Guest) -> 
     with Cables() as cables:
         cables.pull(pf)
         guest.wait_until_healthy(half)
-        noticed = time.monotonic()  # the timer has begun anew at the latest half a second ago, and again soon
+        noticed = time.monotonic()  # the timer has restarted at most half a second ago
         cables.plug(pf)
-        wait_until(lambda: carrier(pf), _SECONDS, "the carrier's return")
+        wait_until(lambda: carrier(pf), _SECONDS, "the carrier to return")
         guest.wait_until_healthy(VFS * len(PFS))
         cables.pull(pf)
         guest.wait_until_healthy(half)
@@ -31,7 +31,7 @@ def test_pulled_cable_reaches_list_and_watch_before_the_resync(guest: Guest) -> 
     assert "has no carrier: check its cable and switch port" in guest.daemon.log()
 
 
-def test_link_of_a_pf_is_read_with_its_mac_and_its_carrier(guest: Guest) -> None:
+def test_link_of_a_pf_is_read_with_mac_and_carrier(guest: Guest) -> None:
     netdevs = [pf.netdev for pf in Sysfs(Path("/sys")).inventory().pfs if pf.netdev is not None]
 
     found = pf_links.read(netdev.ifindex for netdev in netdevs)

@@ -1,4 +1,4 @@
-"""The daemon makes the VFs: with its MACs, with the right driver, and it sees what becomes of them."""
+"""The daemon creates VFs with derived MACs and the right driver, and notices their changes."""
 
 import json
 import subprocess
@@ -24,15 +24,15 @@ def test_every_vf_has_its_mac_and_driver(guest: Guest) -> None:
     assert {driver_of(vf) for vf in vfs()} == {"igbvf"}
 
 
-def test_pf_holds_the_macs_and_lets_later_vfs_have_drivers(guest: Guest) -> None:
-    held = [vf["address"] for pf in PFS for vf in link_of(pf)["vfinfo_list"]]
+def test_pf_has_the_macs_and_allows_drivers_for_later_vfs(guest: Guest) -> None:
+    macs = [vf["address"] for pf in PFS for vf in link_of(pf)["vfinfo_list"]]
 
-    assert held == list(DERIVED.values())
+    assert macs == list(DERIVED.values())
     assert {(DEVICES / pf / "sriov_drivers_autoprobe").read_text() for pf in PFS} == {"1\n"}
     assert {(DEVICES / pf / "sriov_numvfs").read_text() for pf in PFS} == {f"{VFS}\n"}
 
 
-def test_inventory_of_the_real_sysfs_is_two_rails_of_ethernet(guest: Guest) -> None:
+def test_inventory_of_the_real_sysfs_has_two_ethernet_pfs(guest: Guest) -> None:
     pfs = Sysfs(Path("/sys")).inventory().pfs
 
     assert [(str(pf.address), pf.link_layer, pf.driver, pf.numvfs, pf.numa_node) for pf in pfs] == [
@@ -40,7 +40,7 @@ def test_inventory_of_the_real_sysfs_is_two_rails_of_ethernet(guest: Guest) -> N
     ]
 
 
-def test_pyudev_saw_every_vf_come_be_bound_once_and_get_its_netdev(guest: Guest) -> None:
+def test_pyudev_reports_that_every_vf_is_added_gets_its_netdev_and_is_bound_once(guest: Guest) -> None:
     for vf, name in netdevs().items():
         path = str((DEVICES / vf).resolve()).removeprefix("/sys")
         seen = [guest.uevents.index(event) for event in (("add", path), ("add", f"{path}/net/{name}"), ("bind", path))]
@@ -48,14 +48,14 @@ def test_pyudev_saw_every_vf_come_be_bound_once_and_get_its_netdev(guest: Guest)
         assert guest.uevents.count(("bind", path)) == 1
 
 
-def test_vf_without_a_driver_is_unhealthy_at_once_and_healthy_when_it_has_one_again(guest: Guest) -> None:
-    seconds_to_notice(guest)  # the daemon's timer, of ten seconds, begins anew when it has looked
+def test_vf_is_unhealthy_at_once_without_a_driver_and_healthy_with_one(guest: Guest) -> None:
+    seconds_to_notice(guest)  # the daemon restarts its timer of ten seconds after each check
 
-    assert any(max(seconds_to_notice(guest)) < 4 for _ in range(3))  # a guest may stand still for a while
+    assert any(max(seconds_to_notice(guest)) < 4 for _ in range(3))  # the guest may be stopped for a while
 
 
 def seconds_to_notice(guest: Guest) -> tuple[float, float]:
-    """Take a VF's driver away and give it back; gives how long the daemon took to notice each."""
+    """Unbind and bind a VF. Return the seconds until the daemon noticed each change."""
     sysfs, vf = Sysfs(Path("/sys")), PciAddress.parse(vfs()[0])
     began = time.monotonic()
     sysfs.unbind(vf, "igbvf")
@@ -66,7 +66,7 @@ def seconds_to_notice(guest: Guest) -> tuple[float, float]:
     return unbound - began, time.monotonic() - unbound
 
 
-def test_restart_of_the_daemon_leaves_vfs_as_they_are(guest: Guest) -> None:
+def test_restart_of_the_daemon_does_not_change_vfs(guest: Guest) -> None:
     before = {vf: (name, Path(f"/sys/class/net/{name}/ifindex").read_text()) for vf, name in netdevs().items()}
     guest.stop_daemon()
     guest.start_daemon()

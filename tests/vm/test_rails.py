@@ -1,4 +1,4 @@
-"""The real executable and daemon move real VFs in and out of pods."""
+"""The real executable and daemon move real VFs into pods and back."""
 
 import time
 
@@ -7,10 +7,10 @@ from simnode.waiting import wait_until
 from tests.vm.guest import JOURNAL, Guest, answers, left_over, mac_of, netdevs
 
 STALE = "02:00:00:00:00:99"
-_SECONDS = 60.0  # of an emulated processor
+_SECONDS = 60.0  # an emulated processor is slow
 
 
-def test_rail_is_the_vf_with_its_mac_mtu_and_address_and_is_up(guest: Guest) -> None:
+def test_pod_has_the_vf_with_its_mac_mtu_and_address_and_it_is_up(guest: Guest) -> None:
     macs = {vf: mac_of(name) for vf, name in netdevs().items()}
     pod = guest.run("train")
     vf, address, net1 = pod.rails[0]["vf"], pod.address, pod.links()["net1"]
@@ -32,7 +32,7 @@ def test_del_returns_the_netdevs_under_their_old_names(guest: Guest) -> None:
 
 
 def test_two_vfs_of_one_card_reach_each_other(guest: Guest) -> None:
-    # A pod with one VF gets it on the card that fewer pods use: the second goes to the other one.
+    # A pod with one VF gets it on the card that fewer pods use, so the second pod gets one on the other card.
     one, elsewhere, other = (guest.run(name) for name in ("one", "elsewhere", "other"))
     answered = answers(lambda: ping(one.sandbox.netns, other.address, ifname="net1"))
     for pod in (one, elsewhere, other):
@@ -41,7 +41,7 @@ def test_two_vfs_of_one_card_reach_each_other(guest: Guest) -> None:
     assert answered
 
 
-def test_neighbour_that_remembers_another_mac_is_told_after_the_carrier_has_come(guest: Guest) -> None:
+def test_neighbour_with_an_outdated_mac_gets_an_announcement_after_the_carrier(guest: Guest) -> None:
     one, elsewhere, other = (guest.run(name) for name in ("one", "elsewhere", "other"))
     address = other.address
     guest.remove(other)
@@ -57,10 +57,10 @@ def test_neighbour_that_remembers_another_mac_is_told_after_the_carrier_has_come
     assert same
 
 
-def test_vfs_of_a_namespace_that_died_without_del_are_back_before_the_daemons_timer_is_over(guest: Guest) -> None:
-    seconds_to_return(guest)  # the timer, of ten seconds, begins anew when the daemon has swept
+def test_vfs_return_from_a_namespace_that_ended_without_del_before_the_daemons_timer(guest: Guest) -> None:
+    seconds_to_return(guest)  # the daemon restarts its timer of ten seconds after each sweep
 
-    assert any(seconds_to_return(guest) < 5 for _ in range(3))  # a guest may stand still for a while
+    assert any(seconds_to_return(guest) < 5 for _ in range(3))  # the guest may be stopped for a while
 
 
 def seconds_to_return(guest: Guest) -> float:

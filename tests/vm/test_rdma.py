@@ -1,4 +1,4 @@
-"""RDMA netlink, asked of a real kernel about a real RDMA device: one in software, on a VF's netdev."""
+"""RDMA netlink of a real kernel, with a software RDMA device (rdma_rxe) on a VF's netdev."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,10 +17,11 @@ CLASS = Path("/sys/class/infiniband/rxe0")
 
 @pytest.fixture
 def rxe(guest: Guest) -> Iterator[None]:
-    """Have the RDMA device rxe0; its netdev is up while it is there, as rdma_rxe wants it."""
+    """Create the RDMA device rxe0. Its netdev is up as long as the device exists, which rdma_rxe needs."""
     (netdev,) = (path.name for path in Path(f"/sys/bus/pci/devices/{vfs()[0]}/net").iterdir())
     run("ip", "link", "set", netdev, "up")
-    carrier = Path(f"/sys/class/net/{netdev}/carrier")  # the port's state is of it, and it comes a little later
+    # The port's state depends on the carrier, which comes a little later.
+    carrier = Path(f"/sys/class/net/{netdev}/carrier")
     wait_until(lambda: carrier.read_text() == "1\n", 60, "the carrier")
     run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", netdev)
     yield
@@ -36,7 +37,7 @@ def exclusive() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("rxe")
-def test_character_device_has_the_numbers_that_sysfs_and_dev_show() -> None:
+def test_character_device_has_the_name_and_numbers_of_sysfs() -> None:
     with rdma.opened() as netlink:
         device = netlink.find("rxe0")
         found = netlink.character_device(device.dev_index, "uverbs")
@@ -49,7 +50,7 @@ def test_character_device_has_the_numbers_that_sysfs_and_dev_show() -> None:
 
 
 @pytest.mark.usefixtures("rxe")
-def test_device_and_port_are_told_as_sysfs_tells_them() -> None:
+def test_device_and_port_are_as_in_sysfs() -> None:
     with rdma.opened() as netlink:
         (device,) = netlink.devices()
         port = netlink.port(device.dev_index)
@@ -59,12 +60,12 @@ def test_device_and_port_are_told_as_sysfs_tells_them() -> None:
 
 
 @pytest.mark.usefixtures("guest", "exclusive")
-def test_exclusive_mode_is_told() -> None:
+def test_exclusive_mode_is_read() -> None:
     assert rdma.netns_mode() == "exclusive"
 
 
 @pytest.mark.usefixtures("guest")
-def test_shared_mode_is_told() -> None:
+def test_shared_mode_is_read() -> None:
     assert rdma.netns_mode() == "shared"
 
 

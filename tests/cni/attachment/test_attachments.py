@@ -18,7 +18,7 @@ from kernel import orphan_netdevs
 from kernel.sysfs import Sysfs
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
-from tests.kernel.tree import AT_HOME, UNBOUND
+from tests.kernel.tree import ON_NODE, UNBOUND
 from vf.address import PciAddress
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.inventory import Port
@@ -232,7 +232,7 @@ def test_detach_succeeds_though_the_netdev_never_comes_back(node: Node, driver: 
     node.run(attached)
     node.netdev_is(None)
     if not driver:
-        (node.tree.devices / AT_HOME / "driver").unlink()
+        (node.tree.devices / ON_NODE / "driver").unlink()
 
     node.run(detached)
 
@@ -363,7 +363,7 @@ def test_difference_of_a_namespace_that_is_gone_is_reported_without_opening_it(n
 
 def test_difference_names_an_rdma_device_that_is_gone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def unbound(vfs: object, netns_fd: int) -> dict[PciAddress, SandboxLink]:
-        shutil.rmtree(node.tree.devices / AT_HOME / "infiniband")
+        shutil.rmtree(node.tree.devices / ON_NODE / "infiniband")
         return {VF: NET1}
 
     monkeypatch.setattr(attachments_module, "link_states", unbound)

@@ -16,7 +16,7 @@ from vf.address import PciAddress
 from vf.address_slice import IpNetwork
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
-from vf.network import Chosen, Ipam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.plan import assign
 from vf.steps import IpInterface, Route
 
@@ -33,7 +33,7 @@ def journal(tmp_path: Path) -> Journal:
 class Network:
     """One network on a node with flannel's file."""
 
-    def __init__(self, folder: Path, ipam: Ipam, subnet: str = "10.244.3.1/24") -> None:
+    def __init__(self, folder: Path, ipam: NetworkIpam, subnet: str = "10.244.3.1/24") -> None:
         text = f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={subnet}\nFLANNEL_MTU=1450\n"
         (folder / "subnet.env").write_text(text)
         self.addresses, self.network = LocalIpam(folder / "subnet.env"), network.Network(ipam=ipam)
@@ -50,12 +50,12 @@ def slices(folder: Path, range_: IpNetwork = RANGE, subnet: str = "10.244.3.1/24
 def given(
     of: Network, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE, static: tuple[IpInterface, ...] = ()
 ) -> list[str]:
-    found = of.addresses.give(Chosen(of.network, static), assign(node, vfs), node, journal)
+    found = of.addresses.give(ChosenNetwork(of.network, static), assign(node, vfs), node, journal)
     return [", ".join(map(str, found[vf].addresses)) for vf in vfs]
 
 
 def routes(of: Network, journal: Journal, vfs: list[PciAddress], node: Inventory = NODE) -> list[tuple[Route, ...]]:
-    found = of.addresses.give(Chosen(of.network), assign(node, vfs), node, journal)
+    found = of.addresses.give(ChosenNetwork(of.network), assign(node, vfs), node, journal)
     return [found[vf].routes for vf in vfs]
 
 
@@ -156,7 +156,7 @@ def test_check_refuses_fewer_addresses_than_vfs_with_the_numbers(tmp_path: Path)
 @pytest.mark.parametrize(
     "ipam", [SliceIpam(ip_network("10.56.0.0/21")), SliceIpam(RANGE, rails=1)], ids=["too many VFs", "a rail too many"]
 )
-def test_check_needs_no_addresses_for_a_card_whose_vfs_no_pool_offers(tmp_path: Path, ipam: Ipam) -> None:
+def test_check_needs_no_addresses_for_a_card_whose_vfs_no_pool_offers(tmp_path: Path, ipam: NetworkIpam) -> None:
     three = a_pf(*(a_vf(f"0000:83:00.{number}", number) for number in (1, 2, 3)), address="0000:83:00.0")
 
     Network(tmp_path, ipam).check(Inventory((NODE.pfs[0], three)), of=ALL[:2])
@@ -181,7 +181,7 @@ def test_more_rails_than_the_configured_number_are_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ipam", [NoIpam(), PluginIpam({"type": "host-local"})], ids=["none", "plugin"])
-def test_networks_without_local_addresses_give_none_and_need_no_lease(tmp_path, journal, ipam: Ipam) -> None:
+def test_networks_without_local_addresses_give_none_and_need_no_lease(tmp_path, journal, ipam: NetworkIpam) -> None:
     network = Network(tmp_path, ipam)
     (tmp_path / "subnet.env").unlink()
 

@@ -1,4 +1,4 @@
-"""Messages about a link, as a kernel sends them."""
+"""Builder of the kernel's messages about a link."""
 
 import struct
 
@@ -20,7 +20,7 @@ def link_message(
     carrier: bool = True,
     permanent: bool = False,
 ) -> bytes:
-    """Return one message of the group of link changes, or the answer to the first request on a socket."""
+    """Return a message of the group of link changes. It is also an answer to the first request on a socket."""
     facts = attributes(
         (_IFNAME, string("eth2")),
         (_OPERSTATE, bytes([_UP if up and carrier else _DOWN])),

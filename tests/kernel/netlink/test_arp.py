@@ -1,4 +1,4 @@
-"""ARP announcements in the format of the link."""
+"""ARP announcements: their bytes on Ethernet and on InfiniBand."""
 
 from ipaddress import IPv4Address
 
@@ -11,7 +11,7 @@ IPOIB = bytes.fromhex("80000048 fe80000000000000 ba599f0301f98f86")
 GROUP = bytes.fromhex("00ffffff ff12401b8001000000000000 ffffffff")
 
 
-def test_announcement_on_ethernet_is_a_request_for_ones_own_address() -> None:
+def test_announcement_on_ethernet_is_a_request_for_the_senders_own_address() -> None:
     link = Hardware(7, 1, 0, bytes.fromhex("020000000001"), b"\xff" * 6)
 
     assert announcement(link, ADDRESS).hex() == "00010800060400010200000000010a3803010000000000000a380301"

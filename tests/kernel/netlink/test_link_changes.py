@@ -1,4 +1,4 @@
-"""The stream of link changes: which messages count, and that no message and no error ends or spins the daemon."""
+"""The stream of link changes: the messages that count, and recovery from every message and error."""
 
 import asyncio
 import errno
@@ -21,7 +21,7 @@ NO_CARRIER = PfLink(True, False, "DOWN", "52:54:00:00:00:01")
 
 
 class Route:
-    """A netlink socket that receives these datagrams; an errno is raised. It is always readable."""
+    """A netlink socket that receives these datagrams, or raises these errnos. It is always readable."""
 
     def __init__(self, *received: bytes | int) -> None:
         self.received = list(received)
@@ -46,8 +46,8 @@ class Route:
         return one
 
 
-def heard(*received: bytes | int, reads: int = 1) -> Mapping[int, PfLink | None]:
-    """Return what has changed after the first call, which names all links."""
+def changes_of(*received: bytes | int, reads: int = 1) -> Mapping[int, PfLink | None]:
+    """Return the changes after the first call, which contains all links."""
 
     async def main() -> Mapping[int, PfLink | None]:
         with Route(*received) as route:
@@ -77,11 +77,11 @@ def heard(*received: bytes | int, reads: int = 1) -> Mapping[int, PfLink | None]
         "two PFs",
         "gone",
         "after a veth",
-        "not understood",
+        "malformed",
     ],
 )
-def test_change_of_a_watched_link_is_news(received: tuple[bytes | int, ...], changed: Mapping[int, PfLink]) -> None:
-    assert heard(*received) == changed
+def test_change_of_a_watched_link_is_reported(received: tuple[bytes | int, ...], changed: Mapping[int, PfLink]) -> None:
+    assert changes_of(*received) == changed
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_change_of_a_watched_link_is_news(received: tuple[bytes | int, ...], cha
     ],
     ids=["no message", "a plain pod's veth", "a bridge's port", "a bridge loses a port", "a route", "cut short"],
 )
-def test_message_about_anything_else_is_none(received: tuple[bytes, ...]) -> None:
+def test_other_message_is_ignored(received: tuple[bytes, ...]) -> None:
     with pytest.raises(TimeoutError):
-        heard(*received)
+        changes_of(*received)
 
 
-def test_message_that_repeats_a_state_is_news() -> None:
-    """The link went down and came back before the kernel reported it, and the resync saw it down."""
+def test_repeated_state_is_reported() -> None:
+    """The resync read that the link was down, and the kernel did not report this before the link was up again."""
 
     async def main() -> None:
         with Route(link_message(PF)) as route:
@@ -117,7 +117,7 @@ def test_message_that_repeats_a_state_is_news() -> None:
     asyncio.run(main())
 
 
-def test_message_before_pyroute2_is_imported_is_news_that_must_be_read() -> None:
+def test_message_before_the_import_of_pyroute2_reports_a_link_that_must_be_read() -> None:
     async def main() -> None:
         with Route(link_message(PF)) as route:
             changes = _Changes(route, lambda: {PF})
@@ -128,15 +128,15 @@ def test_message_before_pyroute2_is_imported_is_news_that_must_be_read() -> None
     asyncio.run(main())
 
 
-def test_flood_leaves_other_tasks_their_turn() -> None:
+def test_other_tasks_run_during_a_flood() -> None:
     flood = [link_message(VETH)] * _AT_ONCE
 
     with pytest.raises(TimeoutError):
-        heard(*flood, link_message(PF), reads=1)
-    assert heard(*flood, link_message(PF), reads=2) == {PF: UP}
+        changes_of(*flood, link_message(PF), reads=1)
+    assert changes_of(*flood, link_message(PF), reads=2) == {PF: UP}
 
 
-def test_socket_that_dies_is_no_longer_read() -> None:
+def test_broken_socket_is_no_longer_read() -> None:
     async def main() -> None:
         with Route(errno.EBADF) as route:
             changes = _Changes(route, set)
@@ -150,8 +150,8 @@ def test_socket_that_dies_is_no_longer_read() -> None:
     asyncio.run(main())
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, open_socket: Callable[..., Route], calls: int) -> list[object]:
-    """Return what `watch` calls `look` with, until it has done so `calls` times."""
+def looks_of_watch(monkeypatch: pytest.MonkeyPatch, open_socket: Callable[..., Route], calls: int) -> list[object]:
+    """Return the arguments of the first `calls` calls of `look` by `watch`."""
     monkeypatch.setattr(link_changes, "socket", open_socket)
     monkeypatch.setattr(link_changes, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(link_changes, "_PAUSE_SECONDS", 0.0)
@@ -167,29 +167,29 @@ def watched(monkeypatch: pytest.MonkeyPatch, open_socket: Callable[..., Route], 
     return looked
 
 
-def test_socket_that_dies_is_opened_again_and_all_links_are_read(
+def test_broken_socket_is_opened_again_and_all_links_must_be_read(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     routes = [Route(errno.EBADF), Route(link_message(PF))]
 
-    looked = watched(monkeypatch, lambda *_: routes.pop(0), 2)
+    looked = looks_of_watch(monkeypatch, lambda *_: routes.pop(0), 2)
 
     assert looked == [{PF: None}, {PF: UP}]
-    assert "link changes are not received ([Errno 9] Bad file descriptor): the socket is opened again" in caplog.text
+    assert "link changes are not received ([Errno 9] Bad file descriptor); the socket is opened again" in caplog.text
 
 
-def test_all_links_are_read_after_messages_were_lost_and_older_ones_are_not_believed(
+def test_all_links_must_be_read_after_lost_messages_and_older_messages_are_ignored(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     routes = [Route(errno.ENOBUFS, link_message(PF)), Route(link_message(PF, carrier=False))]
 
-    looked = watched(monkeypatch, lambda *_: routes.pop(0), 2)
+    looked = looks_of_watch(monkeypatch, lambda *_: routes.pop(0), 2)
 
     assert looked == [{PF: None}, {PF: NO_CARRIER}]
     assert caplog.text == ""
 
 
-def test_socket_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_of_a_socket_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [OSError(errno.EMFILE, "too many")]
 
     def bind(self: Route, address: tuple[int, int]) -> None:
@@ -198,10 +198,10 @@ def test_socket_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Route, "bind", bind)
 
-    assert watched(monkeypatch, lambda *_: Route(), 1) == [{PF: None}]
+    assert looks_of_watch(monkeypatch, lambda *_: Route(), 1) == [{PF: None}]
 
 
-def test_stream_of_the_real_kernel_leaves_no_descriptor() -> None:
+def test_stream_of_the_real_kernel_leaves_no_open_descriptor() -> None:
     def listen() -> None:
         async def look(_: Mapping[int, PfLink | None]) -> None:
             raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""rtnetlink: its bytes, and what is made of the kernel's answers. What the kernel does then is the node and vm tiers'."""
+"""rtnetlink: the bytes of requests, and the parsing of answers. The node and vm tiers test the kernel's actions."""
 
 from collections.abc import Callable
 from ipaddress import ip_address, ip_interface, ip_network
@@ -10,8 +10,8 @@ from kernel.netlink.links import Hardware, Link, LinkFacts, Links, links
 from tests.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, FakeKernel
 from vf.steps import Route
 
-# Bytes as a little-endian kernel reads and writes them, by hand. Header: length, type, flags, sequence number, port id.
-# Then struct ifinfomsg: family, type, ifindex, flags, which flags to change; or ifaddrmsg. Then attributes.
+# Bytes of a little-endian kernel, written by hand. Header: length, type, flags, sequence number, port id.
+# Then struct ifinfomsg: family, type, ifindex, flags, mask of the flags to change; or ifaddrmsg. Then attributes.
 REQUESTS: dict[str, tuple[Callable[[Links], object], list[str]]] = {
     "move": (
         lambda links: links.move(11, 7, "ibs5v0"),
@@ -65,7 +65,7 @@ LINK = bytes.fromhex(
 
 
 @pytest.mark.parametrize(("ask", "sent"), REQUESTS.values(), ids=REQUESTS.keys())
-def test_request_is_these_bytes(ask: Callable[[Links], object], sent: list[str]) -> None:
+def test_request_has_these_bytes(ask: Callable[[Links], object], sent: list[str]) -> None:
     kernel = FakeKernel(ACKNOWLEDGED, ACKNOWLEDGED[:8] + b"\x02" + ACKNOWLEDGED[9:])
 
     ask(Links(kernel))
@@ -73,7 +73,7 @@ def test_request_is_these_bytes(ask: Callable[[Links], object], sent: list[str])
     assert kernel.sent == [bytes.fromhex(request) for request in sent]
 
 
-def test_link_is_read_with_what_somebody_wrote_on_it_its_kind_and_its_device() -> None:
+def test_link_is_read_with_its_alias_kind_and_device() -> None:
     bare = bytes.fromhex(
         "28000000 1000 0200 01000000 00000000  0000 2000 01000000 00000000 00000000  07000300 6c6f0000"
     )
@@ -103,17 +103,17 @@ def test_hardware_addresses_of_any_length_are_read() -> None:
     assert found == [Hardware(11, 32, 0x11003, b"", b""), Hardware(11, 32, 0x11003, address, broadcast)]
 
 
-def test_addresses_are_those_of_one_link_and_of_its_own_end() -> None:
-    others = "20000000 1400 0200 01000000 00000000  02080080 01000000  08000100 7f000001"
-    ours = "28000000 1400 0200 01000000 00000000  02180000 0b000000  08000100 0a000002  08000200 0a000001"
-    sixth = "2c000000 1400 0200 01000000 00000000  0a400000 0b000000  14000100 fd000000000000000000000000000001"
+def test_addresses_are_those_of_the_link_and_not_its_peers() -> None:
+    of_another = "20000000 1400 0200 01000000 00000000  02080080 01000000  08000100 7f000001"
+    of_link = "28000000 1400 0200 01000000 00000000  02180000 0b000000  08000100 0a000002  08000200 0a000001"
+    of_link_ipv6 = "2c000000 1400 0200 01000000 00000000  0a400000 0b000000  14000100 fd000000000000000000000000000001"
 
-    found = Links(FakeKernel(bytes.fromhex(others + ours + sixth), DONE)).addresses(11)
+    found = Links(FakeKernel(bytes.fromhex(of_another + of_link + of_link_ipv6), DONE)).addresses(11)
 
     assert found == (ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64"))
 
 
-# On the real kernel, in the namespace of the test.
+# On the real kernel, in the test's namespace.
 
 
 def test_link_is_found_by_its_name() -> None:
@@ -129,7 +129,7 @@ def test_links_are_listed_as_sysfs_names_them() -> None:
         assert {link.ifname for link in here.listed()} == expected
 
 
-def test_closed_links_leave_no_descriptor_open() -> None:
+def test_links_leave_no_descriptor_open_when_closed() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     with links() as here:
         here.listed()

@@ -1,4 +1,4 @@
-"""The links of PFs through pyroute2: what is read, and that a request leaves nothing behind."""
+"""The links of PFs by pyroute2: requests, answers, and no open descriptor or thread after a request."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ ACKNOWLEDGED = encode(2, 0, 1, bytes(20))
 
 
 class Route:
-    """A socket of pyroute2's whose kernel answers with these datagrams."""
+    """A pyroute2 socket that answers with these datagrams."""
 
     def __init__(self, *datagrams: bytes) -> None:
         self._datagrams = list(datagrams)
@@ -45,7 +45,7 @@ def refusal(errno: int) -> bytes:
         (link_message(7, up=False, carrier=False), PfLink(False, False, "DOWN", "52:54:00:00:00:01"), None),
         (link_message(7, permanent=True), PfLink(True, True, "UP", "52:54:00:00:00:02"), True),
     ],
-    ids=["up", "no carrier", "administratively down", "a MAC that was changed"],
+    ids=["up", "no carrier", "administratively down", "a changed MAC"],
 )
 def test_link_is_read(message: bytes, link: PfLink, known: bool | None) -> None:
     found = LinkRequests(Route(message, ACKNOWLEDGED)).link(7)
@@ -53,7 +53,7 @@ def test_link_is_read(message: bytes, link: PfLink, known: bool | None) -> None:
     assert (found, found.known_carrier) == (link, known)
 
 
-def test_request_names_the_link_alone_and_asks_for_no_vf_information() -> None:
+def test_request_has_only_the_ifindex_and_asks_for_no_vf_information() -> None:
     route = Route(link_message(7), ACKNOWLEDGED)
 
     LinkRequests(route).link(7)
@@ -61,14 +61,14 @@ def test_request_names_the_link_alone_and_asks_for_no_vf_information() -> None:
     assert route.sent == [bytes.fromhex("20000000 1200 0500 01000000 00000000  00000000 07000000 00000000 00000000")]
 
 
-def test_answer_to_an_earlier_request_is_passed_over() -> None:
+def test_answer_to_an_earlier_request_is_ignored() -> None:
     stale = link_message(9).replace((1).to_bytes(4, "little"), (8).to_bytes(4, "little"), 1)
 
     assert LinkRequests(Route(stale, link_message(7), ACKNOWLEDGED)).link(7).carrier
 
 
 @pytest.mark.parametrize("errno", [ENODEV, EMSGSIZE])
-def test_refusal_has_the_kernels_errno_and_what_was_asked(errno: int) -> None:
+def test_refusal_has_the_kernels_errno_and_the_operation(errno: int) -> None:
     with pytest.raises(OSError, match=f"read link 7: {os.strerror(errno)}") as refused:
         LinkRequests(Route(refusal(errno))).link(7)
 
@@ -76,20 +76,20 @@ def test_refusal_has_the_kernels_errno_and_what_was_asked(errno: int) -> None:
 
 
 @pytest.mark.parametrize("answers", [(ACKNOWLEDGED,), (link_message(7)[:32], ACKNOWLEDGED)], ids=["none", "no state"])
-def test_answer_that_makes_no_sense_is_a_refusal(answers: tuple[bytes, ...]) -> None:
+def test_malformed_answer_is_an_os_error(answers: tuple[bytes, ...]) -> None:
     if len(answers) > 1:
         answers = (len(answers[0]).to_bytes(4, "little") + answers[0][4:], *answers[1:])
-    with pytest.raises(OSError, match="read link 7: the kernel's answer is not understood") as refused:
+    with pytest.raises(OSError, match="read link 7: the kernel's answer is malformed") as refused:
         LinkRequests(Route(*answers)).link(7)
 
     assert refused.value.errno == EBADMSG
 
 
-def test_link_that_is_gone_is_left_out() -> None:
+def test_missing_link_is_left_out() -> None:
     assert pf_links.read([_LO, _NONE]).keys() == {_LO}
 
 
-def test_request_leaves_no_descriptor_and_no_thread() -> None:
+def test_request_leaves_no_open_descriptor_and_no_thread() -> None:
     pf_links.read([_LO])
     before = sorted(Path("/proc/self/fd").iterdir()), threading.active_count()
 

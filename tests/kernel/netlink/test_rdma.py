@@ -1,4 +1,4 @@
-"""RDMA netlink: its bytes, and what is made of the kernel's answers. `test_rdma_bytes` compares with iproute2."""
+"""RDMA netlink: the bytes of requests, and the parsing of answers. `test_rdma_bytes` compares them with iproute2."""
 
 from collections.abc import Callable
 from errno import EINVAL, EOPNOTSUPP, EPROTONOSUPPORT
@@ -10,7 +10,7 @@ from kernel.netlink.rdma import Device, PortState, Rdma
 from vf.guid import Guid
 from vf.inventory import DeviceNode
 
-# Bytes as a little-endian kernel writes them, by hand. Header: length, type, flags, sequence number, port id.
+# Bytes of a little-endian kernel, written by hand. Header: length, type, flags, sequence number, port id.
 DONE = bytes.fromhex("14000000 0300 0200 01000000 00000000  00000000")
 ACKNOWLEDGED = bytes.fromhex("24000000 0200 0001 01000000 00000000  00000000 10000000 06140500 01000000 00000000")
 MLX5_7 = bytes.fromhex(
@@ -40,7 +40,7 @@ CHARDEV = bytes.fromhex(
 
 
 def refused(errno: int) -> bytes:
-    """An acknowledgement that says no."""
+    """Return an acknowledgement with an error."""
     return ACKNOWLEDGED[:16] + (-errno).to_bytes(4, "little", signed=True) + ACKNOWLEDGED[20:]
 
 
@@ -49,7 +49,7 @@ def system(mode: int) -> bytes:
 
 
 class FakeKernel:
-    """Answers with what it was given, a datagram at a time; notes what it was sent."""
+    """A netlink socket that returns prepared datagrams, one at a time, and keeps the requests."""
 
     def __init__(self, *answers: bytes) -> None:
         self.answers = list(answers)
@@ -84,7 +84,7 @@ REQUESTS: dict[str, tuple[Callable[[Rdma], object], bytes, str]] = {
 
 
 @pytest.mark.parametrize(("ask", "answer", "sent"), REQUESTS.values(), ids=REQUESTS.keys())
-def test_request_is_these_bytes(ask: Callable[[Rdma], object], answer: bytes, sent: str) -> None:
+def test_request_has_these_bytes(ask: Callable[[Rdma], object], answer: bytes, sent: str) -> None:
     kernel = FakeKernel(answer, ACKNOWLEDGED)
 
     ask(Rdma(kernel))
@@ -92,7 +92,7 @@ def test_request_is_these_bytes(ask: Callable[[Rdma], object], answer: bytes, se
     assert kernel.sent == [bytes.fromhex(sent)]
 
 
-def test_devices_are_asked_for_by_a_dump() -> None:
+def test_devices_are_requested_by_a_dump() -> None:
     kernel = FakeKernel(MLX5_7 + MLX5_70, DONE)
 
     devices = Rdma(kernel).devices()
@@ -110,11 +110,11 @@ def test_device_is_found_by_its_whole_name(name: str, dev_index: int | None) -> 
 
 
 @pytest.mark.parametrize(("mode", "words"), [(0, "exclusive"), (1, "shared")])
-def test_netns_mode_is_told(mode: int, words: str) -> None:
+def test_netns_mode_is_read(mode: int, words: str) -> None:
     assert Rdma(FakeKernel(system(mode) + ACKNOWLEDGED)).netns_mode() == words
 
 
-def test_kernel_too_old_to_tell_its_netns_mode_is_shared() -> None:
+def test_kernel_that_does_not_report_its_netns_mode_is_shared() -> None:
     answer = bytes.fromhex("10000000 0614 0000 01000000 00000000")
 
     assert Rdma(FakeKernel(answer, ACKNOWLEDGED)).netns_mode() == "shared"
@@ -128,7 +128,7 @@ def test_kernel_too_old_to_tell_its_netns_mode_is_shared() -> None:
         (9, 8, PortState("9: UNKNOWN", "8: <unknown>")),
     ],
 )
-def test_port_is_in_the_words_of_sysfs(state: int, phys_state: int, words: PortState) -> None:
+def test_port_state_has_the_words_of_sysfs(state: int, phys_state: int, words: PortState) -> None:
     answer = PORT.replace(b"\x0c\0\x04", b"\x0c\0" + bytes([state])).replace(b"\r\0\x05", b"\r\0" + bytes([phys_state]))
 
     assert Rdma(FakeKernel(answer, ACKNOWLEDGED)).port(7) == words
@@ -140,26 +140,26 @@ def test_character_device_has_its_numbers() -> None:
     assert found == DeviceNode("uverbs40", 508, 300)
 
 
-def test_character_device_that_the_kernel_has_not_is_none() -> None:
+def test_character_device_is_none_if_the_kernel_has_none() -> None:
     assert Rdma(FakeKernel(refused(EOPNOTSUPP))).character_device(7, "issm") is None
 
 
 @pytest.mark.parametrize(
-    ("ask", "asked"),
+    ("ask", "operation"),
     [
         (lambda kernel: kernel.port(7, 3), "read port 3 of RDMA device 7: "),
         (lambda kernel: kernel.character_device(7, "uverbs"), "read the uverbs device of RDMA device 7: "),
         (Rdma.devices, "list RDMA devices: "),
     ],
 )
-def test_refusal_has_the_errno_and_what_was_asked(ask: Callable[[Rdma], object], asked: str) -> None:
-    with pytest.raises(OSError, match=asked) as caught:
+def test_refusal_has_the_errno_and_the_operation(ask: Callable[[Rdma], object], operation: str) -> None:
+    with pytest.raises(OSError, match=operation) as caught:
         ask(Rdma(FakeKernel(refused(EINVAL))))
 
     assert caught.value.errno == EINVAL
 
 
-def test_dump_that_ends_in_an_error_is_an_error() -> None:
+def test_dump_that_ends_with_an_error_is_an_error() -> None:
     failed = DONE[:16] + (-EINVAL).to_bytes(4, "little", signed=True)
 
     with pytest.raises(OSError, match="list RDMA devices"):
@@ -167,11 +167,11 @@ def test_dump_that_ends_in_an_error_is_an_error() -> None:
 
 
 def test_acknowledgement_without_an_answer_is_an_error() -> None:
-    with pytest.raises(OSError, match="answered nothing"):
+    with pytest.raises(OSError, match="the kernel sent no answer"):
         Rdma(FakeKernel(ACKNOWLEDGED)).port(7)
 
 
-def test_what_is_left_of_an_earlier_request_is_passed_over() -> None:
+def test_answer_to_an_earlier_request_is_ignored() -> None:
     second = [message[:8] + b"\x02" + message[9:] for message in (PORT, ACKNOWLEDGED)]
     kernel = Rdma(FakeKernel(system(1), ACKNOWLEDGED, system(1), *second))
     kernel.netns_mode()
@@ -179,8 +179,8 @@ def test_what_is_left_of_an_earlier_request_is_passed_over() -> None:
     assert kernel.port(7) == PortState("4: ACTIVE", "5: LinkUp")
 
 
-def test_kernel_has_rdma_or_says_that_it_has_not() -> None:
-    """On the real kernel, whichever this is: CI's have none, and then there is no mode and a clear errno."""
+def test_real_kernel_has_rdma_or_reports_that_it_does_not() -> None:
+    """Ask the real kernel. CI's kernels have no RDMA: then there is no mode, and the errno says so."""
     mode = rdma.netns_mode()
 
     if mode is None:

@@ -1,9 +1,9 @@
-"""The requests equal those of iproute2's `rdma` byte for byte, and `rdma` reads answers as we do.
+"""The requests equal those of iproute2's `rdma` byte for byte, and `rdma` reads the same values from answers.
 
-CI's kernels have no RDMA, so `rdma` could not even open its socket. strace gives it another: netlink's NETLINK_USERSOCK,
-which every kernel has, with the answers waiting in it; strace also shows what it sends. So the comparison is with the
-real tool on every kernel. What it leaves out: the kernel's own answers, and RDMA_NLDEV_CMD_GET_CHARDEV, which `rdma`
-never sends (libibverbs does); those bytes are only in `test_rdma`, by hand.
+CI's kernels have no RDMA, so `rdma` could not open its socket. strace replaces the socket by one of NETLINK_USERSOCK, which
+every kernel has, with prepared answers in it. strace also shows the requests. So the comparison with the real tool works on
+every kernel. It does not cover the kernel's own answers, nor RDMA_NLDEV_CMD_GET_CHARDEV: `rdma` never sends that (libibverbs
+does), and its bytes are only in `test_rdma`, written by hand.
 """
 
 import contextlib
@@ -20,17 +20,22 @@ from kernel.netlink.rdma import Rdma
 from tests.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, MLX5_7, PORT, FakeKernel, system
 
 _USERSOCK = 2  # linux/netlink.h, NETLINK_USERSOCK
-_SEQUENCE = slice(8, 12)  # in struct nlmsghdr; `rdma` takes the time of day
+_SEQUENCE = slice(8, 12)  # in struct nlmsghdr; `rdma` begins with the time of day
 
 
 def run_rdma(folder: Path, *arguments: str, answers: list[bytes]) -> tuple[list[bytes], str]:
-    """Run `rdma -j` on a socket in which answers wait; gives what it sent and what it printed."""
+    """Run `rdma -j` on a socket with prepared answers. Return its requests and its output."""
     trace = folder / "trace"
     with contextlib.ExitStack() as stack:
         kernel, end = (stack.enter_context(netlink()) for _ in range(2))
         for answer in answers:
             kernel.sendto(without_sequence(answer), end.getsockname())
-        inject = {"socket": end.fileno(), "bind": 0, "sendto": 0, "close": 0}  # it closes and opens for each request
+        inject = {
+            "socket": end.fileno(),
+            "bind": 0,
+            "sendto": 0,
+            "close": 0,
+        }  # `rdma` opens and closes a socket for each request
         options = [f"--inject={call}:retval={result}" for call, result in inject.items()]
         show = ["--trace=socket,bind,sendto,close", f"--write={end.fileno()}", f"--output={trace}"]
         done = subprocess.run(
@@ -42,7 +47,7 @@ def run_rdma(folder: Path, *arguments: str, answers: list[bytes]) -> tuple[list[
             timeout=20,
         )
     assert done.returncode == 0, done.stderr
-    return sent(trace.read_text()), done.stdout
+    return traced_requests(trace.read_text()), done.stdout
 
 
 def netlink() -> socket.socket:
@@ -52,7 +57,7 @@ def netlink() -> socket.socket:
 
 
 def without_sequence(messages: bytes) -> bytes:
-    """Clear the sequence numbers, which are not known before `rdma` asks: libmnl takes 0 for any."""
+    """Clear the sequence numbers, which are unknown before `rdma` runs. libmnl accepts 0 in place of any number."""
     data = bytearray(messages)
     at = 0
     while at < len(data):
@@ -61,8 +66,8 @@ def without_sequence(messages: bytes) -> bytes:
     return bytes(data)
 
 
-def sent(trace: str) -> list[bytes]:
-    """Read the requests from strace's hexadecimal dumps, which follow each call."""
+def traced_requests(trace: str) -> list[bytes]:
+    """Return the requests from strace's hexadecimal dumps, which follow each call."""
     requests: list[bytes] = []
     for line in trace.splitlines():
         if line.startswith("sendto("):
@@ -72,7 +77,7 @@ def sent(trace: str) -> list[bytes]:
     return requests
 
 
-LIST = MLX5_7 + DONE  # what `rdma` asks first, whatever it is asked
+LIST = MLX5_7 + DONE  # the answer to the first request of every `rdma` command
 REQUESTS: dict[str, tuple[list[str], list[bytes], Callable[[Rdma], object], list[bytes]]] = {
     "netns mode": (["system", "show"], [LIST, system(0), ACKNOWLEDGED], Rdma.netns_mode, [system(0), ACKNOWLEDGED]),
     "port": (
@@ -84,11 +89,11 @@ REQUESTS: dict[str, tuple[list[str], list[bytes], Callable[[Rdma], object], list
 }
 
 
-@pytest.mark.parametrize(("arguments", "answers", "ask", "ours"), REQUESTS.values(), ids=REQUESTS.keys())
-def test_request_is_iproute2s(
-    tmp_path: Path, arguments: list[str], answers: list[bytes], ask: Callable[[Rdma], object], ours: list[bytes]
+@pytest.mark.parametrize(("arguments", "answers", "ask", "own_answers"), REQUESTS.values(), ids=REQUESTS.keys())
+def test_request_equals_iproute2s(
+    tmp_path: Path, arguments: list[str], answers: list[bytes], ask: Callable[[Rdma], object], own_answers: list[bytes]
 ) -> None:
-    kernel = FakeKernel(*ours)
+    kernel = FakeKernel(*own_answers)
 
     requests, _ = run_rdma(tmp_path, *arguments, answers=answers)
     ask(Rdma(kernel))
@@ -96,7 +101,7 @@ def test_request_is_iproute2s(
     assert [without_sequence(request) for request in requests[1:]] == [without_sequence(own) for own in kernel.sent]
 
 
-def test_dump_of_devices_is_iproute2s(tmp_path: Path) -> None:
+def test_dump_of_devices_equals_iproute2s(tmp_path: Path) -> None:
     kernel = FakeKernel(LIST)
 
     requests, _ = run_rdma(tmp_path, "dev", "show", answers=[LIST, MLX5_7, ACKNOWLEDGED])
@@ -109,16 +114,16 @@ def test_iproute2_reads_the_same_device_from_an_answer(tmp_path: Path) -> None:
     _, printed = run_rdma(tmp_path, "dev", "show", answers=[LIST, MLX5_7, ACKNOWLEDGED])
 
     (device,) = Rdma(FakeKernel(LIST)).devices()
-    (theirs,) = json.loads(printed)
-    assert (theirs["ifindex"], theirs["ifname"]) == (device.dev_index, device.name)
-    assert theirs["node_guid"] == device.node_guid.quads
+    (shown,) = json.loads(printed)
+    assert (shown["ifindex"], shown["ifname"]) == (device.dev_index, device.name)
+    assert shown["node_guid"] == device.node_guid.quads
 
 
 def test_iproute2_reads_the_same_port_from_an_answer(tmp_path: Path) -> None:
     _, printed = run_rdma(tmp_path, "link", "show", "mlx5_7/1", answers=[LIST, PORT, ACKNOWLEDGED])
 
-    (theirs,) = json.loads(printed)
-    assert (theirs["state"], theirs["physical_state"]) == ("ACTIVE", "LINK_UP")
+    (shown,) = json.loads(printed)
+    assert (shown["state"], shown["physical_state"]) == ("ACTIVE", "LINK_UP")
     assert Rdma(FakeKernel(PORT, ACKNOWLEDGED)).port(7) == ("4: ACTIVE", "5: LinkUp")
 
 
