@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from admission import annotation_keys, tf_config
+from admission import railnet_annotations, tf_config
 from admission.environment import Variable, wanted
+from admission.name_truncation import shortened
 from admission.policy import Namespace, Policy, switch
-from admission.short_names import shortened
-from training.label_keys import JOB, NET1, RANK, ROLE
 from training.operators import Default, Part
 from training.pod import Container, Pod, count
+from training.railnet_labels import JOB, NET1, RANK, ROLE
 from training.recogniser import Member, recognise
 from vf.errors import Misconfigured, NotPermitted
 from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
@@ -221,14 +221,14 @@ def _vfs(pod: Pod, requested: int | None, policy: Policy) -> int:
     Raises:
         Misconfigured: the annotation is malformed, or contradicts the pod's own request.
     """
-    text = pod.annotations.get(annotation_keys.VF)
+    text = pod.annotations.get(railnet_annotations.VF)
     if requested is None:
         return 1 if text is None else _annotated(text, pod, policy)
     # An earlier review may have made the request for `auto`, and `auto` may mean another number now: another webhook adds GPUs, or
     # replicas with two configurations review one pod. So `auto` never contradicts a request.
     if text not in (None, _AUTO) and _number(text) != requested:
         raise Misconfigured(
-            f"{annotation_keys.VF} is {text}, but the pod's containers ask for {_requests_text(pod, policy)}; remove one of them"
+            f"{railnet_annotations.VF} is {text}, but the pod's containers ask for {_requests_text(pod, policy)}; remove one of them"
         )
     return requested
 
@@ -238,7 +238,7 @@ def _annotated(text: str, pod: Pod, policy: Policy) -> int:
         return _number(text)
     if policy.rails is None:
         raise Misconfigured(
-            f"{annotation_keys.VF} is auto, but the configuration does not say how many rails a node has: give a number, "
+            f"{railnet_annotations.VF} is auto, but the configuration does not say how many rails a node has: give a number, "
             "or have the administrator list the PFs under 'rails' in node.yaml"
         )
     return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))
@@ -248,7 +248,7 @@ def _number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_VFS)) else 0
     if not 0 < number <= _MAX_VFS:
         raise Misconfigured(
-            f'{annotation_keys.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MAX_VFS}, or "auto". '
+            f'{railnet_annotations.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MAX_VFS}, or "auto". '
             f'For none, label the pod {NET1}: "false"'
         )
     return number
@@ -270,9 +270,9 @@ def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variabl
 
 
 def _rendezvous(pod: Pod) -> str:
-    text = pod.annotations.get(annotation_keys.RENDEZVOUS, "eth0")
+    text = pod.annotations.get(railnet_annotations.RENDEZVOUS, "eth0")
     if text not in ("eth0", "net1"):
-        raise Misconfigured(f'{annotation_keys.RENDEZVOUS} is {text!r:.80}; it should be "eth0" or "net1"')
+        raise Misconfigured(f'{railnet_annotations.RENDEZVOUS} is {text!r:.80}; it should be "eth0" or "net1"')
     return text
 
 

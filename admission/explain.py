@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from admission import annotation_keys, tf_config
+from admission import railnet_annotations, tf_config
 from admission.decision import Additions, Decision, Untouched
 from training.pod import Pod
 
@@ -49,14 +49,18 @@ def _reported(additions: Additions) -> Iterator[str]:
 def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
     """Return warnings: annotations of Railnet that have no effect, and the Service that TF_CONFIG needs."""
     ours = sorted(
-        key for key in pod.annotations if key.startswith(annotation_keys.PREFIX) and key not in annotation_keys.WRITTEN
+        key
+        for key in pod.annotations
+        if key.startswith(railnet_annotations.PREFIX) and key not in railnet_annotations.WRITTEN
     )
     if isinstance(decision, Untouched):
         found = [f"{key} has no effect on this pod: {decision.reason}" for key in ours]
     else:
-        known = ", ".join(annotation_keys.READ)
+        known = ", ".join(railnet_annotations.READ)
         found = [
-            f"{key} has no effect: this version reads only {known}" for key in ours if key not in annotation_keys.READ
+            f"{key} has no effect: this version reads only {known}"
+            for key in ours
+            if key not in railnet_annotations.READ
         ]
         if decision.replaced:
             name = tf_config.service(decision.member.job)

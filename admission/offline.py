@@ -8,7 +8,7 @@ from admission.decision import Additions, decide
 from admission.explain import report
 from admission.patch import operations
 from admission.policy import Namespace, Policy, switch
-from admission.scope import NEVER
+from admission.webhook_configuration import NEVER
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
 

@@ -6,7 +6,7 @@ The patch only adds, with two exceptions: the explanation, which keeps its earli
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from admission import annotation_keys, explain
+from admission import explain, railnet_annotations
 from admission.decision import Additions
 
 Operation = dict[str, Any]
@@ -17,8 +17,8 @@ def operations(document: Mapping[str, Any], additions: Additions) -> list[Operat
     metadata = document["metadata"]
     found = [*_container(document, additions), *_entries(metadata, "/metadata", "labels", additions.labels)]
     if found:
-        text = explain.annotation(additions, (metadata.get("annotations") or {}).get(annotation_keys.EXPLAIN))
-        found += _entries(metadata, "/metadata", "annotations", {annotation_keys.EXPLAIN: text})
+        text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
+        found += _entries(metadata, "/metadata", "annotations", {railnet_annotations.EXPLAIN: text})
     return found
 
 

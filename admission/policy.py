@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from training import label_keys
+from training import railnet_labels
 from vf.errors import Misconfigured
 from vf.network import Networks
 
@@ -39,9 +39,9 @@ def switch(labels: Mapping[str, str], kind: str) -> bool | None:
     Raises:
         Misconfigured: the label is neither "true" nor "false".
     """
-    value = labels.get(label_keys.NET1)
+    value = labels.get(railnet_labels.NET1)
     if value is not None and value not in _SWITCH:
         raise Misconfigured(
-            f'the label {label_keys.NET1} of the {kind} is {value!r:.80}; it should be "true" or "false"'
+            f'the label {railnet_labels.NET1} of the {kind} is {value!r:.80}; it should be "true" or "false"'
         )
     return None if value is None else _SWITCH[value]

@@ -22,7 +22,7 @@ from admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from admission.tls import Shown
 
 _log = logging.getLogger(__name__)
-# The label of the pod's namespace, by path: the webhook configuration has an entry for each value (`admission.scope`).
+# The label of the pod's namespace, by path: the webhook configuration has an entry for each value (`admission.webhook_configuration`).
 PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
 _REQUEST_SECONDS = 10.0  # for a handshake, the first request, and each body; a webhook's timeout is at most 10 s, too
 _LARGE_BODY_SECONDS = 2.0  # for the rest of a body that holds a place for large bodies; other bodies wait for the place

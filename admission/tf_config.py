@@ -11,8 +11,8 @@ import re
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from admission.annotation_keys import RENDEZVOUS
-from admission.short_names import shortened
+from admission.name_truncation import shortened
+from admission.railnet_annotations import RENDEZVOUS
 from vf.errors import Misconfigured
 
 VARIABLE = "TF_CONFIG"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
 from cni.host import chain, frames
 from cni.host.environment import DEL

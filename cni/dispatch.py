@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from cni.connection import ExecutableConnection, ExecutableGone
-from cni.errors import as_cni_error
+from cni.error_codes import as_cni_error
 from cni.events import AddRefused, Observer, RailsAttached
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, CniError, DelegateError
 from cni.host.frames import FrameError
-from cni.operation import Operation, Operations, Unfinished
 from cni.request import Request, parse
+from cni.request_interruption import Operation, Operations, Unfinished
 from cni.timing import reported_to
 from cni.verbs.add import add
 from cni.verbs.check import check

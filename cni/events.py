@@ -1,6 +1,6 @@
 """What the daemon reports about rails to other parts of the program: attached, refused, reclaimed.
 
-Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.publish`'s, counting
+Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.apiserver_messages`'s, counting
 them `railnet.daemon.metrics`'s.
 """
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from cni.host.errors import TRY_AGAIN, CniError
 from kernel.waiting import until
 from kubelet import checkpoint, podresources
-from kubelet.allocations import ContainerAllocation
+from kubelet.allocate_responses import ContainerAllocation
 from kubelet.checkpoint_file import CheckpointFile
-from vf.address import PciAddress
 from vf.errors import NotOurs, NotReady
+from vf.pci_address import PciAddress
 from vf.record import Pod
 
 _log = logging.getLogger(__name__)

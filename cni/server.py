@@ -16,7 +16,7 @@ from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
-from cni.operation import TimeLimits
+from cni.request_interruption import TimeLimits
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512

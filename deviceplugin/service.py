@@ -19,7 +19,7 @@ from deviceplugin.allocation import Allocation, allocate
 from deviceplugin.devices import OfferedVf, offers
 from deviceplugin.pools import Pool
 from deviceplugin.preference import prefer
-from deviceplugin.prestart import FindAttachedOwner, Holders, refusal
+from deviceplugin.prestart_check import FindAttachedOwner, Holders, refusal
 from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import deviceplugin_pb2_grpc as grpc_api

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from kernel.netlink import pf_links
-from kernel.netlink.pf_links import PfLink
+from kernel.netlink import pf_link_state
+from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
-from vf.address import PciAddress
 from vf.inventory import Inventory, PhysicalFunction
+from vf.pci_address import PciAddress
 
 
 def inventory(sysfs: Sysfs) -> Inventory:
@@ -44,7 +44,7 @@ def _with_carriers(
     pfs: Sequence[PhysicalFunction], known: Mapping[int, PfLink | None] = MappingProxyType({})
 ) -> dict[PciAddress, PhysicalFunction]:
     links = {ifindex: link for ifindex, link in known.items() if link is not None}
-    links |= pf_links.read({_ethernet_ifindex(pf) for pf in pfs} - links.keys() - {0})
+    links |= pf_link_state.read({_ethernet_ifindex(pf) for pf in pfs} - links.keys() - {0})
     return {pf.address: replace(pf, carrier=_carrier(links.get(_ethernet_ifindex(pf)))) for pf in pfs}
 
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from kernel import perform
-from kernel.netlink.links import links
-from kernel.netlink.sandbox_links import state
+from kernel.netlink.rtnetlink import links
+from kernel.netlink.sandbox_link_state import state
 from kernel.netns import NetnsIdentity, opened
 from kernel.netns_search import namespaces
 from kernel.perform import find, host_ifname
-from vf.address import PciAddress
 from vf.orphans import OrphanNetdev
+from vf.pci_address import PciAddress
 from vf.record import Netns
 from vf.steps import MoveLinkOut
 

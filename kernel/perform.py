@@ -9,12 +9,12 @@ from errno import EEXIST, ENODEV
 from pathlib import Path
 
 from kernel.files import below
-from kernel.netlink.links import Link, Links, links
+from kernel.netlink.rtnetlink import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
 from kernel.waiting import block_until
-from vf.address import PciAddress
 from vf.errors import NotReady
+from vf.pci_address import PciAddress
 from vf.steps import (
     AllowDrivers,
     AttachStep,
@@ -242,13 +242,13 @@ def _provision(step: PfStep, sysfs: Sysfs) -> None:
 
 
 def _name_by_link(step: SetGuidByLink | SetMac) -> None:
-    from kernel.netlink import vf_links  # noqa: PLC0415 - it imports pyroute2, for which no ADD may wait
+    from kernel.netlink import vf_configuration  # noqa: PLC0415 - it imports pyroute2, for which no ADD may wait
 
     match step:
         case SetGuidByLink():
-            vf_links.set_guids(step.pf_ifindex, step.index, step.guid)
+            vf_configuration.set_guids(step.pf_ifindex, step.index, step.guid)
         case SetMac():
-            vf_links.set_mac(step.pf_ifindex, step.index, step.mac)
+            vf_configuration.set_mac(step.pf_ifindex, step.index, step.mac)
 
 
 def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:

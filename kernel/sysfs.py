@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypedDict
 
 from kernel.sysfs_folder import SysfsFolder
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import (
     LINK_LAYERS,
@@ -27,6 +26,7 @@ from vf.inventory import (
     RdmaDevice,
     VirtualFunction,
 )
+from vf.pci_address import PciAddress
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2

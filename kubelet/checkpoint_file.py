@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from kubelet import allocations, checkpoint
-from kubelet.allocations import ContainerAllocation
+from kubelet import allocate_responses, checkpoint
+from kubelet.allocate_responses import ContainerAllocation
 from vf.errors import NotReady
 
 # The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
@@ -55,7 +55,7 @@ class CheckpointFile:
             OSError: the file cannot be read.
         """
         try:
-            return allocations.parse(self.path.read_bytes(), pod_uid, resources)
+            return allocate_responses.parse(self.path.read_bytes(), pod_uid, resources)
         except FileNotFoundError:
             return ()
 

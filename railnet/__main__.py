@@ -141,12 +141,12 @@ def _log_to_stderr() -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from railnet.status import query  # noqa: PLC0415 - see _RUN
+    from railnet.status import status_command  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet status", "the daemon answers only root")
     try:
-        return 0 if query.show(as_json=arguments.json) else _FAILED
-    except query.Unreachable as error:
+        return 0 if status_command.show(as_json=arguments.json) else _FAILED
+    except status_command.Unreachable as error:
         _fail(error, _UNREACHABLE)
 
 

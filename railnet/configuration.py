@@ -38,11 +38,11 @@ from railnet.value_readers import (
     word_or,
     wrong,
 )
-from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.inventory import LinkLayer
 from vf.network import DEFAULT as DEFAULT_NETWORK
 from vf.network import EVERYWHERE, Limit, Network, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.pci_address import PciAddress
 from vf.provision import Provision
 
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")

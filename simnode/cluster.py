@@ -14,11 +14,11 @@ from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 
 from simnode import node_network
 from simnode.hardware.fabric import Fabric, Uplink, cable
-from simnode.hardware.hardware_model import SimulatedPf
-from simnode.host_files import FlannelLease
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.linux import namespaces
 from simnode.node import Node
 from simnode.node_network import HostRoute
+from simnode.preinstalled_files import FlannelLease
 from simnode.remote_node import NodePlan, RemoteNode
 
 _P = ParamSpec("_P")

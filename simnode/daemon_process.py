@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simnode.host_files import CONFIGURATION
+from simnode.preinstalled_files import CONFIGURATION
 
 _LOG = Path("/run/simnode/railnet.log")
 _STOP_SECONDS = 10.0

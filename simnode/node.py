@@ -16,12 +16,11 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
-from simnode import host_files
+from simnode import preinstalled_files
 from simnode.daemon_process import Daemon
 from simnode.hardware.fabric import Fabric, Uplink
-from simnode.hardware.hardware_model import SimulatedPf
 from simnode.hardware.hca import Hca
-from simnode.host_files import FlannelLease
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge import node_state
 from simnode.judge.invariants import LiveSandbox
 from simnode.judge.node_state import NodeState
@@ -30,7 +29,8 @@ from simnode.kubernetes.kubelet import Kubelet, PodIdentity
 from simnode.kubernetes.runtime import Added, Runtime, Sandbox
 from simnode.linux import namespaces
 from simnode.ping import ping
-from vf.address import PciAddress
+from simnode.preinstalled_files import FlannelLease
+from vf.pci_address import PciAddress
 
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
@@ -129,7 +129,7 @@ class Node:
         with contextlib.ExitStack() as made:
             made.callback(_delete_files, self._folders, frozenset(_files(self._folders)))
             made.callback(_delete_links, _link_names())
-            host_files.write(self._plugins, self._pfs, self.vfs, self._lease, self._sysfs, self._cri or SOCKET)
+            preinstalled_files.write(self._plugins, self._pfs, self.vfs, self._lease, self._sysfs, self._cri or SOCKET)
             if self._cri is None:
                 made.enter_context(CriEndpoint(self.runtime.listed))
             self.fabrics = tuple(made.enter_context(Fabric()) for _ in self._pfs)

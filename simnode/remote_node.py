@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from simnode.hardware.hardware_model import SimulatedPf
-from simnode.host_files import FlannelLease
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import Node
+from simnode.preinstalled_files import FlannelLease
 
 _END_SECONDS = 20.0
 _STDERR = 2  # the caller's stdout may be the result of a program, so the node must not write there

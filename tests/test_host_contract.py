@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.install.host_python import STANDARD_MODULES
+from railnet.install.python_bundle import STANDARD_MODULES
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = ROOT / "cni/host/plugin.py"

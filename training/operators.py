@@ -12,8 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from training import label_keys
-from training.fields import AddressCount, Always, ContainerName, ControllerName, Either, Env, Field, First, Key, Label
+from training import railnet_labels
+from training.operator_fields import (
+    AddressCount,
+    Always,
+    ContainerName,
+    ControllerName,
+    Either,
+    Env,
+    Field,
+    First,
+    Key,
+    Label,
+)
 
 ANY: tuple[str, ...] = ()  # the values of a mark that may have any value
 
@@ -200,10 +211,10 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="any pod with the label",
         page="any-pod",
-        marks={label_keys.NET1: ("true",)},
-        job=First(Label(label_keys.JOB), Key("batch.kubernetes.io/job-name"), ControllerName()),
-        role=First(Label(label_keys.ROLE), Always("worker")),
-        rank=(First(Label(label_keys.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
+        marks={railnet_labels.NET1: ("true",)},
+        job=First(Label(railnet_labels.JOB), Key("batch.kubernetes.io/job-name"), ControllerName()),
+        role=First(Label(railnet_labels.ROLE), Always("worker")),
+        rank=(First(Label(railnet_labels.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
         default=Default.NONE,
     ),
 )

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from training import label_keys
-from training.fields import Field
+from training import railnet_labels
+from training.operator_fields import Field
 from training.operators import OPERATORS, Operator, Part
 from training.pod import Container, Pod
 from vf.errors import Misconfigured
@@ -93,7 +93,7 @@ def _training_container(
     has_additions: Callable[[Container], bool],
     sets_variables: Callable[[Container], bool],
 ) -> int:
-    wanted = pod.annotations.get(label_keys.CONTAINER)
+    wanted = pod.annotations.get(railnet_labels.CONTAINER)
     if wanted is not None:
         return _annotated_container(wanted, pod)
     main = pod.annotations.get(_DEFAULT_CONTAINER)
@@ -110,7 +110,9 @@ def _training_container(
 def _annotated_container(wanted: str, pod: Pod) -> int:
     names = [container.name for container in pod.containers]
     if wanted not in names:
-        raise Misconfigured(f"{label_keys.CONTAINER} is {wanted!r:.80}; this pod's containers are: {', '.join(names)}")
+        raise Misconfigured(
+            f"{railnet_labels.CONTAINER} is {wanted!r:.80}; this pod's containers are: {', '.join(names)}"
+        )
     return names.index(wanted)
 
 
@@ -137,10 +139,12 @@ def _part(operator: Operator, role: str, pod: Pod, container: Container) -> Part
 
 
 def _size(operator: Operator, pod: Pod, container: Container) -> int | None:
-    annotated = pod.annotations.get(label_keys.SIZE)
+    annotated = pod.annotations.get(railnet_labels.SIZE)
     if annotated is not None:
         if not _is_number(annotated) or int(annotated) == 0:
-            raise Misconfigured(f"{label_keys.SIZE} is {annotated!r:.80}; it should be the number of the job's pods")
+            raise Misconfigured(
+                f"{railnet_labels.SIZE} is {annotated!r:.80}; it should be the number of the job's pods"
+            )
         return int(annotated)
     text = operator.size and operator.size.read(pod, container)
     return int(text) if text and _is_number(text) else None

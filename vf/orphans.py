@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from vf.address import PciAddress
 from vf.inventory import Inventory, VirtualFunction
+from vf.pci_address import PciAddress
 from vf.provision import driver_of_vfs
 from vf.record import UNKNOWN, Attachment, LostRecord, Netns, Pod, Record
 from vf.sandbox_difference import SandboxLink

@@ -7,11 +7,11 @@ from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from vf import guid, mac
-from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.guid import Guid
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from vf.mac import Mac
+from vf.pci_address import PciAddress
 from vf.steps import (
     AllowDrivers,
     BindDriver,

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Literal, NamedTuple, get_args
 
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import DeviceNode, LinkLayer
+from vf.pci_address import PciAddress
 from vf.steps import IpInterface, Route
 
 UNKNOWN = "unknown-"  # with a namespace's inode: the container id of a sandbox whose own is not known

@@ -1,12 +1,12 @@
-"""Steps that change the kernel's state, as values. `vf.plan`, `vf.provision` and `vf.orphans` plan them, `kernel.perform` does them."""
+"""Steps that change the kernel's state, as values. `vf.attachment_plan`, `vf.provision` and `vf.orphans` plan them, `kernel.perform` does them."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import NamedTuple
 
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.mac import Mac
+from vf.pci_address import PciAddress
 
 IpInterface = IPv4Interface | IPv6Interface
 

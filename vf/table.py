@@ -7,9 +7,9 @@ cannot disagree. One event loop owns it; it takes no locks.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from vf.address import PciAddress
 from vf.errors import NotOurs
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
+from vf.pci_address import PciAddress
 
 Observer = Callable[[], None]
 

@@ -10,7 +10,7 @@ from errno import ENODEV
 from pathlib import Path
 
 from cni import primary_configuration
-from cni.attachment import ipam_plugin, ports
+from cni.attachment import ipam_plugin, port_wait
 from cni.attachment.claims import Claims, owner_of
 from cni.attachment.gratuitous_arp import GratuitousArp
 from cni.attachment.ipam_release import IpamRelease
@@ -18,18 +18,18 @@ from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from cni.host.chain import Primary
 from cni.request import Request
 from cni.timing import timed
 from kernel import perform
-from kernel.netlink.sandbox_links import link_states
+from kernel.netlink.sandbox_link_state import link_states
 from kernel.sysfs import Sysfs
-from vf import plan, sandbox_difference
-from vf.address import PciAddress
+from vf import attachment_plan, sandbox_difference
 from vf.errors import NotReady
 from vf.inventory import RdmaDevice
 from vf.network import Network, Networks, PluginIpam
+from vf.pci_address import PciAddress
 from vf.record import Netns, Pod, Record, RecordedIpam
 from vf.steps import Given
 from vf.table import Owner, VfTable
@@ -111,7 +111,7 @@ class Attachments:
         try:
             await self._netdevs.reread(vfs)
             await self._node_netdevs.rename(vfs)
-            assigned = plan.assign(self._table.inventory, vfs)
+            assigned = attachment_plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
             given = self._local_ipam.give(chosen, assigned, self._table.inventory, self._journal)
             mtus = {vf: self._netdevs.mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
@@ -121,7 +121,7 @@ class Attachments:
                 netns,
                 request.pod,
                 "planned",
-                plan.attachments(assigned, netdevs, mtus, given),
+                attachment_plan.attachments(assigned, netdevs, mtus, given),
                 primary_configuration.as_recorded(primary, request.conf.runtime_config),
                 chosen.network.name,
                 _ipam(request, chosen.network, primary, assigned),
@@ -156,7 +156,7 @@ class Attachments:
             raise NotReady(f"sandbox {record.key} has no network namespace any more")
         network = self._networks.by_name[record.network]
         netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
-        steps = plan.attach(record.attachments, netdevs)
+        steps = attachment_plan.attach(record.attachments, netdevs)
         with timed("kernel"):
             try:
                 await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._root))
@@ -166,7 +166,7 @@ class Attachments:
                 # A driver that is bound again takes its netdev away: the next try finds another netdev, or reports that there is none.
                 raise NotReady(f"a VF's netdev went away while it was attached: {error.strerror}") from error
         with timed("port"):
-            await ports.wait(network, record.attachments, self._sysfs)
+            await port_wait.wait(network, record.attachments, self._sysfs)
 
     def confirm(self, record: Record) -> None:
         """Write to the record that the ADD is done: after this the pod's containers may start."""
@@ -234,7 +234,7 @@ class Attachments:
 
 
 def _ipam(
-    request: Request, network: Network, primary: Primary, assigned: Iterable[plan.Assigned]
+    request: Request, network: Network, primary: Primary, assigned: Iterable[attachment_plan.Assigned]
 ) -> RecordedIpam | None:
     if not isinstance(network.ipam, PluginIpam):
         return None

@@ -7,8 +7,8 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from vf.address import PciAddress
 from vf.errors import NotOurs, NotReady
+from vf.pci_address import PciAddress
 from vf.record import Record
 from vf.table import Owner, VfTable
 

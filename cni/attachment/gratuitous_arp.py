@@ -7,7 +7,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from kernel.netlink.arp import announce
 from kernel.netns import NetnsIdentity, inside, opened
 from kernel.waiting import until_awaited

@@ -8,7 +8,7 @@ from functools import partial
 
 from cni.attachment import ipam_plugin
 from cni.attachment.journal import Journal
-from cni.cancellation import until_stopped
+from cni.cancellation_shield import until_stopped
 from cni.host import lock
 from cni.host_delegates import HostDelegates
 from vf.record import Record, RecordedIpam

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernel.files import write_atomically
-from vf.address import PciAddress
 from vf.address_slice import IpAddress
+from vf.pci_address import PciAddress
 from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, find_lost
 
 _log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from cni.attachment.journal import Journal
-from kernel.local_address import is_local
-from vf.address import PciAddress
+from kernel.node_addresses import is_local
 from vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
+from vf.attachment_plan import Assigned
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam
-from vf.plan import Assigned
+from vf.pci_address import PciAddress
 from vf.steps import Given, IpInterface
 
 

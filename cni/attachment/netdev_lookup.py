@@ -7,10 +7,10 @@ from collections.abc import Container, Iterable, Mapping
 
 from kernel.sysfs import Sysfs
 from kernel.waiting import until
-from vf.address import PciAddress
 from vf.errors import Misconfigured, Unusable
 from vf.inventory import Netdev, VirtualFunction
 from vf.network import Network
+from vf.pci_address import PciAddress
 from vf.record import Attachment
 from vf.steps import RenameLink
 from vf.table import VfTable

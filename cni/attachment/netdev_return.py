@@ -10,14 +10,14 @@ from pathlib import Path
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from kernel import orphan_netdevs, perform
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
-from vf import orphans, plan
-from vf.address import PciAddress
+from vf import attachment_plan, orphans
 from vf.inventory import VirtualFunction
 from vf.orphans import OrphanNetdev
+from vf.pci_address import PciAddress
 from vf.record import Attachment, Netns
 from vf.steps import ProbeAgain
 from vf.table import VfTable
@@ -58,15 +58,15 @@ class NodeNetdevs:
         is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
         """
         if netns_fd is not None:
-            await to_the_end(asyncio.to_thread(perform.detach, plan.move_out(attachments), netns_fd))
+            await to_the_end(asyncio.to_thread(perform.detach, attachment_plan.move_out(attachments), netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
         found = await self._search.find(self.absent(one.vf for one in lost))
-        if moves := plan.move_out(one for one in lost if one.vf in found):
+        if moves := attachment_plan.move_out(one for one in lost if one.vf in found):
             await to_the_end(asyncio.to_thread(orphan_netdevs.move_to_node, moves, found, self._root))
         # A netdev that is in no namespace was awaited already, and is not awaited again.
         returned |= await self._netdevs.returned(one for one in lost if one.vf in found or self.has(one.vf))
-        renames = plan.rename(attachments, returned)
+        renames = attachment_plan.rename(attachments, returned)
         await to_the_end(asyncio.to_thread(perform.detach, renames, None))
         return tuple(returned)
 

@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Collection
 from pathlib import Path
 
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from kernel import orphan_netdevs
-from vf.address import PciAddress
 from vf.orphans import OrphanNetdev
+from vf.pci_address import PciAddress
 
 
 class OrphanSearch:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from cni.cancellation import until_stopped
+from cni.cancellation_shield import until_stopped
 from cni.events import TookBack, count_nothing
 from cni.host import chain, lock
 from cni.host.chain import Primary
@@ -24,10 +24,10 @@ from cni.host_delegates import HostDelegates
 from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
-from kernel import host_folder, netns_search
+from kernel import host_state_files, netns_search
 from kernel.boot import boot_time
 from kernel.files import open_below
-from kernel.netlink import veth
+from kernel.netlink import veth_deletion
 from kubelet import cri
 from vf.errors import NotReady
 from vf.record import Pod, Record
@@ -94,7 +94,7 @@ class PrimaryGc:
             return [
                 file
                 for folder in state_files.state_folders(primary)
-                for entry in host_folder.entries(self._root, folder.path)
+                for entry in host_state_files.entries(self._root, folder.path)
                 if (file := state_files.parse(folder, entry, primary.name)) is not None
             ]
         except OSError as error:
@@ -205,9 +205,9 @@ class PrimaryGc:
     def _remove(self, file: StateFile) -> None:
         """Remove what the DEL has left; a file that has changed since it was read is left to the next sweep."""
         for name, address in file.cached.host_links if file.cached else ():
-            veth.delete(name, address)
+            veth_deletion.delete(name, address)
         owners_lock = _LOCK if file.folder.kind == "host-local" else None
-        host_folder.remove(self._root, file.folder.path, file.entry, owners_lock)
+        host_state_files.remove(self._root, file.folder.path, file.entry, owners_lock)
 
 
 class _Attachment(NamedTuple):

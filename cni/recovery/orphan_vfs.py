@@ -12,8 +12,8 @@ from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.record_repair import RecordRepair
 from vf import orphans
-from vf.address import PciAddress
 from vf.orphans import Absence
+from vf.pci_address import PciAddress
 from vf.steps import ProbeAgain
 from vf.table import VfTable
 

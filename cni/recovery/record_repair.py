@@ -10,10 +10,10 @@ from dataclasses import replace
 from cni.attachment.claims import Claims, owner_of
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.locks import PerKey
+from cni.sandbox_locks import PerKey
 from vf import orphans
-from vf.address import PciAddress
 from vf.orphans import OrphanNetdev, RebuildSources
+from vf.pci_address import PciAddress
 from vf.record import Netns, Record
 from vf.table import VfTable
 

@@ -13,12 +13,12 @@ from cni.attachment.ipam_release import IpamRelease
 from cni.attachment.journal import Journal
 from cni.events import TookBack, count_nothing
 from cni.host.errors import CniError
-from cni.locks import PerKey
 from cni.recovery import rules
 from cni.recovery.orphan_vfs import OrphanVfs
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.rules import Action, RecordState
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
+from cni.sandbox_locks import PerKey
 from vf.errors import RailnetError
 from vf.record import Record
 

@@ -1,6 +1,6 @@
 """ADD: `eth0` from the primary network, then a rail for each VF that kubelet gave to the pod. Reads as its stages."""
 
-from cni import allocated_devices, primary_configuration
+from cni import primary_configuration, rdma_device_check
 from cni.attachment import ipam_plugin
 from cni.attachment.attachments import Attachments
 from cni.connection import ExecutableConnection, ExecutableGone
@@ -18,7 +18,7 @@ async def add(request: Request, connection: ExecutableConnection, parts: Parts) 
     """Return the primary's result, byte for byte. An ADD that fails undoes all that it did.
 
     Raises:
-        CniError, RailnetError, OSError: as `cni.errors` translates them.
+        CniError, RailnetError, OSError: as `cni.error_codes` translates them.
     """
     attachments, pod = parts.attachments, request.pod
     primary = primary_configuration.read(request.conf, parts.root)
@@ -32,7 +32,7 @@ async def add(request: Request, connection: ExecutableConnection, parts: Parts) 
     with timed("plan"):
         record = await attachments.plan(request, vfs, primary)
     try:
-        allocated_devices.check(parts.devices.allocations(pod), record.attachments, parts.root)
+        rdma_device_check.check(parts.devices.allocations(pod), record.attachments, parts.root)
         return await _eth0_then_net1(request, connection, primary, parts, record)
     except BaseException as error:
         await _undo(attachments, record, connection, error)

@@ -12,7 +12,7 @@ async def check(request: Request, connection: ExecutableConnection, parts: Parts
     """Find out whether a sandbox still has what ADD attached; change nothing.
 
     Raises:
-        Differs: it has not. CniError, RailnetError, OSError: as `cni.errors` translates them.
+        Differs: it has not. CniError, RailnetError, OSError: as `cni.error_codes` translates them.
     """
     conf = request.conf
     record = parts.attachments.record(request.environment.key)

@@ -15,7 +15,7 @@ async def delete(request: Request, connection: ExecutableConnection, parts: Part
     If the sandbox's own record was lost, there may be one under another key that was rebuilt from its namespace.
 
     Raises:
-        CniError, RailnetError, OSError: as `cni.errors` translates them; the runtime calls again.
+        CniError, RailnetError, OSError: as `cni.error_codes` translates them; the runtime calls again.
     """
     attachments = parts.attachments
     record = attachments.record(request.environment.key)

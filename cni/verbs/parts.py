@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cni.attachment.attachments import Attachments
-from cni.locks import PerKey
-from cni.operation import TimeLimits
 from cni.pod_devices import PodDevices
 from cni.primary_gc.collector import PrimaryGc
 from cni.recovery.sweep import Recovery
+from cni.request_interruption import TimeLimits
+from cni.sandbox_locks import PerKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from ipaddress import IPv4Address
 
-from kernel.netlink.links import Hardware, links
+from kernel.netlink.rtnetlink import Hardware, links
 
 # include/uapi/linux/if.h
 _IFF_NOARP = 0x80

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from errno import ENOBUFS
 from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOEXEC, SOCK_RAW, socket
 
-from kernel.netlink.pf_links import PfLink
+from kernel.netlink.pf_link_state import PfLink
 from kernel.netlink.protocol import understanding
 
 _log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ def _decoder() -> _Decode:
     """Import pyroute2's decoder of link messages."""
     from pyroute2.netlink.rtnl.marshal import MarshalRtnl  # noqa: PLC0415 - as the module's docstring says
 
-    from kernel.netlink.link_requests import parse  # noqa: PLC0415 - it imports pyroute2
+    from kernel.netlink.pyroute2_requests import parse  # noqa: PLC0415 - it imports pyroute2
 
     marshal = MarshalRtnl()
 

@@ -1,7 +1,7 @@
 """The netlink protocol as all families share it: one request at a time, its attributes, and the kernel's refusals.
 
-The messages themselves are in `kernel.netlink.links` and `kernel.netlink.rdma`. Railnet has its own implementation because an
-ADD waits for it: pyroute2, which `kernel.netlink.pf_links`, `kernel.netlink.vf_links` and `kernel.netlink.link_changes` use,
+The messages themselves are in `kernel.netlink.rtnetlink` and `kernel.netlink.rdma`. Railnet has its own implementation because an
+ADD waits for it: pyroute2, which `kernel.netlink.pf_link_state`, `kernel.netlink.vf_configuration` and `kernel.netlink.link_changes` use,
 takes ten times as long (docs/decisions/0035).
 
 Source: include/uapi/linux/netlink.h, whose names are in the comments.

@@ -1,6 +1,6 @@
 """The node daemon from its start to its end: inventory → journal → recover → provision → serve.
 
-What attaches and recovers is composed in `railnet.daemon.node_parts`.
+What attaches and recovers is composed in `railnet.daemon.cni_composition`.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.events import Observer
 from cni.host.daemon import SOCKET
-from cni.operation import TimeLimits
 from cni.pod_devices import PodDevices
+from cni.request_interruption import TimeLimits
 from cni.server import Server
 from cni.verbs.parts import Parts
 from deviceplugin.pools import Pool, assign
@@ -31,14 +31,14 @@ from kernel.netlink import rdma
 from kernel.sysfs import Sysfs
 from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration
-from railnet.daemon import node_parts, provisioning
+from railnet.daemon import cni_composition, provisioning
+from railnet.daemon.apiserver_messages import publishing
+from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Metrics
-from railnet.daemon.node_parts import NodeParts
-from railnet.daemon.periodic import releasing_ipam, resyncing
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
-from railnet.daemon.publish import publishing
+from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.single_instance import alone
 from railnet.health import Health
 from railnet.install.uninstaller import Leaving
@@ -108,7 +108,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     table = VfTable(inventory(sysfs))
     metrics = Metrics()
-    node = node_parts.compose(configuration, sysfs, table, metrics.took_back)
+    node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)
     await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)
     _check_addresses(configuration, table)

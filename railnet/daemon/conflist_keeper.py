@@ -1,7 +1,7 @@
 """Keep Railnet's conflist in place while the daemon serves, so that the container runtime uses it.
 
 The keeper compares the file's content once a second: this finds every change, replacement, move, and every file that sorts
-before it, and costs a fifth of a millisecond. `railnet.daemon.conflist_content` decides the content.
+before it, and costs a fifth of a millisecond. `railnet.daemon.conflist` decides the content.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from kernel.files import below, read_below, write_atomically
 from railnet.configuration import Configuration
-from railnet.daemon import conflist_content
+from railnet.daemon import conflist
 from vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ConflistKeeper:
             self._write(root)
         except (Misconfigured, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
             self.trouble = str(error)
-        self.why_inactive = conflist_content.why_inactive(root)
+        self.why_inactive = conflist.why_inactive(root)
         self._say(self.trouble or self.why_inactive or "")
 
     def _write(self, root: Path) -> None:
@@ -66,16 +66,16 @@ class ConflistKeeper:
         Raises:
             Misconfigured, OSError: the right content is not known; the present file stays, as the last good one.
         """
-        primary = conflist_content.find_primary(root, self._configuration)
-        content = conflist_content.compose(read_below(root, primary), primary, self._configuration)
-        found = conflist_content.read(root)
+        primary = conflist.find_primary(root, self._configuration)
+        content = conflist.compose(read_below(root, primary), primary, self._configuration)
+        found = conflist.read(root)
         if found == content:
             return
-        write_atomically(below(root, f"{conflist_content.FOLDER}/{conflist_content.NAME}"), content, durable=True)
+        write_atomically(below(root, f"{conflist.FOLDER}/{conflist.NAME}"), content, durable=True)
         _log.info(
             "%s/%s %s: Railnet before %s",
-            conflist_content.FOLDER,
-            conflist_content.NAME,
+            conflist.FOLDER,
+            conflist.NAME,
             "was absent and is written" if found is None else "is written anew",
             primary,
         )

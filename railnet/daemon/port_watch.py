@@ -1,7 +1,7 @@
 """A PF's port goes down or up: the VF table has it within milliseconds, and ListAndWatch sends it at once.
 
 The kernel reports the link of a PF's netdev. With InfiniBand the carrier of the IPoIB netdev follows the port while the netdev is
-up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.periodic`).
+up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.resync`).
 
 The first second of the daemon is for the requests that have waited for it: only then pyroute2 is imported, which takes a tenth of a
 second, and all ports are read. Changes in between are not lost.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from kernel.inventory import reread_pfs
 from kernel.netlink import link_changes
-from kernel.netlink.pf_links import PfLink
+from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
 from vf.inventory import PhysicalFunction
 from vf.table import VfTable

@@ -9,7 +9,7 @@ from cni.host.errors import CniError
 from cni.primary_gc.collector import PrimaryGc
 from kernel.files import read_below
 from railnet.configuration import Configuration
-from railnet.daemon import conflist_content
+from railnet.daemon import conflist
 from vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ async def _sweep(primary_gc: PrimaryGc, primary: Primary) -> None:
 def _primary(configuration: Configuration) -> Primary | None:
     """Read the primary's configuration; None while there is none, which `railnet.daemon.conflist_keeper` reports."""
     try:
-        path = conflist_content.find_primary(configuration.host.root, configuration)
+        path = conflist.find_primary(configuration.host.root, configuration)
         return chain.parse(read_below(configuration.host.root, path), path)
     except (Misconfigured, CniError, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
         _log.debug("the primary network is not swept: %s", error)

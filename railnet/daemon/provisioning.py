@@ -5,11 +5,11 @@ import logging
 
 from kernel import perform
 from kernel.inventory import inventory
-from kernel.netlink import pf_links
+from kernel.netlink import pf_link_state
 from kernel.sysfs import Sysfs
 from kernel.waiting import until_awaited
 from railnet.configuration import Configuration
-from railnet.daemon import vf_holders
+from railnet.daemon import allocated_vfs
 from vf import provision
 from vf.table import VfTable
 
@@ -34,7 +34,7 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await asyncio.to_thread(inventory, sysfs))
     pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
-    macs = await asyncio.to_thread(pf_links.macs, pfs)
+    macs = await asyncio.to_thread(pf_link_state.macs, pfs)
     bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
     await asyncio.to_thread(perform.provision, bind, sysfs)
     await _settle(configuration, table, sysfs)
@@ -44,7 +44,7 @@ async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) ->
     vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
     # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
-    in_use |= vf_holders.allocated(configuration)
+    in_use |= allocated_vfs.allocated(configuration)
     create = provision.create(configuration.provision, table.inventory, in_use)
     for step in create:
         _log.info("PF %s: making %d VFs", step.pf, step.count)

@@ -14,11 +14,11 @@ from cni.host import lock
 from kernel.files import below, sync, sync_tree, write_atomically
 from kernel.host_process import Terms, execute
 from railnet.configuration import Configuration
-from railnet.install import host_python, running_plugins
+from railnet.install import python_bundle, running_plugins
 from vf.errors import NotReady
 
 EXECUTABLE = "/opt/cni/bin/railnet"
-_CANDIDATE = f"{host_python.FOLDER}/.candidate"
+_CANDIDATE = f"{python_bundle.FOLDER}/.candidate"
 _ANSWER_SECONDS = 10.0
 _END_SECONDS = 5.0
 
@@ -49,9 +49,9 @@ def install(configuration: Configuration, try_out: Callable[[Path, str], None] |
     """
     root = configuration.host.root
     with locked(root):
-        version = host_python.install(below(root, host_python.FOLDER))
-        sync_tree(below(root, f"{host_python.FOLDER}/{version}"))
-        text = _EXECUTABLE.format(interpreter=host_python.interpreter(version), flags=host_python.FLAGS)
+        version = python_bundle.install(below(root, python_bundle.FOLDER))
+        sync_tree(below(root, f"{python_bundle.FOLDER}/{version}"))
+        text = _EXECUTABLE.format(interpreter=python_bundle.interpreter(version), flags=python_bundle.FLAGS)
         _put(root, text.encode(), try_out or answers)
         return [f"{EXECUTABLE}: version {version}", *_remove_older(root, version)]
 
@@ -59,7 +59,7 @@ def install(configuration: Configuration, try_out: Callable[[Path, str], None] |
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Lock the folder of bundles, made if it is absent: one installation at a time changes the host."""
-    folder = below(root, host_python.FOLDER)
+    folder = below(root, python_bundle.FOLDER)
     while (fd := _locked(folder)) is None:
         pass  # another installation that waited has removed it; the next try makes it again
     try:
@@ -117,12 +117,12 @@ def _remove_older(root: Path, version: str) -> Iterator[str]:
     Who has read an older executable has been a process of its own before the new one took its place: once those that are
     seen now have ended, no process of an older version is left.
     """
-    older = [path for path in below(root, host_python.FOLDER).iterdir() if path.name != version]
+    older = [path for path in below(root, python_bundle.FOLDER).iterdir() if path.name != version]
     if not older:
         return
     left = running_plugins.await_end(root, running_plugins.requests(root), _END_SECONDS)
     if left:
-        yield f"{host_python.FOLDER}: {len(left)} requests still run, so older versions stay until the next installation"
+        yield f"{python_bundle.FOLDER}: {len(left)} requests still run, so older versions stay until the next installation"
         return
     for path in older:
         _remove(path)

@@ -16,8 +16,8 @@ from cni.host import lock
 from cni.host.chain import OURSELVES
 from cni.libcni_cache import CachedAdd
 from kernel.files import below, open_below, sync
-from railnet.daemon import conflist_content
-from railnet.install import host_python, installer, running_plugins
+from railnet.daemon import conflist
+from railnet.install import installer, python_bundle, running_plugins
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -47,10 +47,10 @@ class Leaving:
         Raises:
             OSError: the folder cannot be written.
         """
-        for path in conflist_content.copies(self._root):
+        for path in conflist.copies(self._root):
             path.unlink()
             sync(path.parent)
-            _log.info("%s/%s is removed", conflist_content.FOLDER, path.name)
+            _log.info("%s/%s is removed", conflist.FOLDER, path.name)
 
     async def serve(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - `why_inactive` does not change
         """Return when nothing of Railnet is left in the runtime's folders."""
@@ -83,7 +83,7 @@ class Leaving:
         with installer.locked(self._root):
             below(self._root, installer.EXECUTABLE).unlink(missing_ok=True)
             running_plugins.await_end(self._root, running_plugins.requests(self._root), _END_SECONDS)
-            shutil.rmtree(below(self._root, host_python.FOLDER))
+            shutil.rmtree(below(self._root, python_bundle.FOLDER))
         _log.info("%s is removed: no sandbox needs it", installer.EXECUTABLE)
 
 

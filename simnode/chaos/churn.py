@@ -20,16 +20,16 @@ from simnode.chaos import churn_schedule
 from simnode.chaos.churn_operations import ADD_SECONDS, ChurnOperations, Stuck
 from simnode.chaos.churn_schedule import Block, Fault, NodeEvent, PodPlan, Step
 from simnode.chaos.churn_statistics import RAIL_ADD, ChurnStatistics, rendered
-from simnode.chaos.plugin_faults import DelayedFault
-from simnode.hardware.hardware_model import SimulatedPf
-from simnode.host_files import CONFIGURATION
+from simnode.chaos.plugin_kills import DelayedFault
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.node_state import NodeState
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import Sandbox
 from simnode.linux import raise_priority
 from simnode.node import Node
-from vf.address import PciAddress
+from simnode.preinstalled_files import CONFIGURATION
 from vf.guid import Guid
+from vf.pci_address import PciAddress
 
 PFS = tuple(
     SimulatedPf(PciAddress(0, 3 + 0x10 * rail, 0, 0), Guid(0xB8599F0300F98F00 + 0x10 * rail), f"ibs{rail}")

@@ -14,17 +14,17 @@ from typing import NamedTuple
 import grpc
 
 from kernel.waiting import block_until
-from simnode import host_files
+from simnode import preinstalled_files
 from simnode.chaos.churn_schedule import Fault
 from simnode.chaos.churn_statistics import OK, PLAIN_ADD, RAIL_ADD, ChurnStatistics
-from simnode.chaos.plugin_faults import DelayedFault, Process, kill
+from simnode.chaos.plugin_kills import DelayedFault, Process, kill
 from simnode.judge.invariants import LiveSandbox, Violation, of_sandboxes, violations
 from simnode.judge.node_state import NodeState
 from simnode.kubernetes.kubelet import PodIdentity, UnexpectedAdmissionError
 from simnode.kubernetes.runtime import CniFailed, Invocation, Sandbox, Started
 from simnode.node import RESOURCE, Node
 from simnode.waiting import until_empty
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 
 TRY_AGAIN = 11  # CNI specification, "Error"
 _MAY_FAIL_WITH = {RAIL_ADD: (TRY_AGAIN,), PLAIN_ADD: (TRY_AGAIN,), "DEL": (TRY_AGAIN,), "CHECK": (), "GC": ()}
@@ -289,7 +289,7 @@ def _chain(container_id: str) -> str:
 
     Source: containernetworking/plugins, pkg/utils/utils.go, MustFormatChainNameWithPrefix.
     """
-    name, prefix = f"{host_files.NETWORK}{container_id}", "CNI-DN-"
+    name, prefix = f"{preinstalled_files.NETWORK}{container_id}", "CNI-DN-"
     return prefix + hashlib.sha512(name.encode()).hexdigest()[: _CHAIN_CHARACTERS - len(prefix)]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from simnode.chaos.syscalls import CALLS, DESCRIPTORS, PATHS
+from simnode.chaos.fault_points import CALLS, DESCRIPTORS, PATHS
 
 # include/uapi/linux/seccomp.h: struct seccomp_notif (id, pid, flags, then struct seccomp_data), seccomp_notif_resp
 _NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path[:0] = [] if __package__ else [str(Path(__file__).parents[2])]
 
-from simnode.chaos.syscalls import CALLS, O_CREAT_OR_TRUNC, OPENS  # noqa: E402 - a program needs the path above first
+from simnode.chaos.fault_points import CALLS, O_CREAT_OR_TRUNC, OPENS  # noqa: E402 - a program needs the path above first
 
 _SECCOMP = 317  # arch/x86/entry/syscalls/syscall_64.tbl
 # include/uapi/linux/seccomp.h

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from simnode.cluster import Cluster, Machine
-from simnode.hardware.hardware_model import SimulatedPf
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.judge.node_state import NODE_FOLDERS
 from simnode.node import Node, Pod
 from simnode.remote_node import RemoteNode
-from vf.address import PciAddress
 from vf.guid import Guid
+from vf.pci_address import PciAddress
 from vf.record import Attachment, decode
 
 _JOURNAL = Path("/run/railnet/journal")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from simnode.hardware import character_devices, sysfs_content
 from simnode.hardware.fabric import Fabric
+from simnode.hardware.infiniband_tun import InfinibandTun, NetdevPlace, read_netdev
 from simnode.hardware.sysfs_content import NetdevAttributes, RdmaAttributes
 from simnode.hardware.sysfs_tree import SysfsTree
-from simnode.hardware.tun import InfinibandTun, NetdevPlace, read_netdev
 
 _IPOIB_MTU = 4092  # 4096 less the IPoIB header (RFC 4391 §4)
 

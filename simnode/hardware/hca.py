@@ -19,14 +19,14 @@ from pathlib import Path
 from simnode.hardware import character_devices
 from simnode.hardware.bound_pci_function import FunctionContext
 from simnode.hardware.fabric import Fabric
-from simnode.hardware.hardware_model import SimulatedPf
+from simnode.hardware.infiniband_tun import NetdevPlace
 from simnode.hardware.pf import PhysicalFunction, RdmaNumbers, VirtualFunction
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.hardware.sysfs_content import DRIVER
 from simnode.hardware.sysfs_tree import SysfsTree
-from simnode.hardware.tun import NetdevPlace
 from simnode.linux import netns, raise_priority
 from simnode.linux.inotify import IN_CLOSE_WRITE, DirectoryWatch
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 
 _NETLINK_ROUTE = 0  # include/uapi/linux/netlink.h
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from simnode.judge.machine_snapshot import difference
 from simnode.judge.node_state import NETNS_DESCRIPTOR, Link, NodeState, RecordFile, Reservation
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 from vf.record import Attachment, Record
 
 _HEX_GUID = 8 * 3 - 1  # as in 00:11:22:33:44:55:66:77

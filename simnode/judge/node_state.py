@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simnode.hardware.tun import NetdevPlace
+from simnode.hardware.infiniband_tun import NetdevPlace
 from simnode.judge import machine_snapshot
 from simnode.judge.machine_snapshot import Snapshot
 from simnode.linux import netns
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 from vf.record import Record, UnreadableRecord, decode
 
 # The folders in which a node's programs write. A file that DEL leaves in /run/railnet is left over, too. /sys is judged by

@@ -1,6 +1,6 @@
 """System calls for which Python 3.11 has no function: namespaces, mounts, prctl, inotify.
 
-This module has only the calls; `namespaces`, `mounts` and `inotify` use them.
+This module has only the calls; `namespaces`, `empty_folders` and `inotify` use them.
 """
 
 import ctypes

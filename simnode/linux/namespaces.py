@@ -1,6 +1,6 @@
 """The mount, network and process namespaces of a simulated node, and its process 1, whose end kills all its processes.
 
-`host_files` and `node` fill the folders that are made here; `netns` makes the network namespaces of pods.
+`preinstalled_files` and `node` fill the folders that are made here; `netns` makes the network namespaces of pods.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from simnode.linux import libc, mounts, netns
+from simnode.linux import empty_folders, libc, netns
 from simnode.linux.cgroups import Cgroups
 
 # Each folder that a node writes to: private to the simulated node, and empty at its start.
@@ -137,11 +137,11 @@ def _prepare(cgroups: Cgroups | None) -> None:
         cgroups.enter()
     libc.mount("proc", "/proc", fstype="proc", flags=libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
     for folder in PRIVATE_FOLDERS:
-        mounts.mount_empty(folder)
+        empty_folders.mount_empty(folder)
     if cgroups is not None:
         libc.mount("sysfs", "/sys", fstype="sysfs", flags=libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
         cgroups.mount()
-    mounts.mount_dev()
+    empty_folders.mount_dev()
     MARK.mkdir()
     netns.set_up("lo")
 

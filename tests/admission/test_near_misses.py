@@ -9,7 +9,7 @@ import pytest
 
 from tests.admission.goldens import GOLDENS
 from tests.admission.reviewing import ask
-from training import label_keys
+from training import railnet_labels
 from training.operators import OPERATORS, Operator
 from training.pod import parse
 from training.recogniser import recognise
@@ -77,8 +77,8 @@ def near_misses_of_goldens(operator: Operator) -> Iterator[tuple[str, JsonObject
 
 def without_switch(operator: Operator, pod: JsonObject) -> JsonObject:
     """Remove the label that overrides all other reasons, unless it is the operator's mark."""
-    if label_keys.NET1 not in operator.marks:
-        pod["metadata"]["labels"].pop(label_keys.NET1, None)
+    if railnet_labels.NET1 not in operator.marks:
+        pod["metadata"]["labels"].pop(railnet_labels.NET1, None)
     return pod
 
 
@@ -114,7 +114,7 @@ def a_pod_of_no_operator(random: Random) -> JsonObject:
     for operator in OPERATORS:
         if operator.marks.keys() <= labels.keys():
             broken = random.choice(list(operator.marks))
-            if operator.marks[broken] and broken != label_keys.NET1 and random.random() < 0.5:
+            if operator.marks[broken] and broken != railnet_labels.NET1 and random.random() < 0.5:
                 labels[broken] = ANOTHER
             else:
                 labels.pop(broken)

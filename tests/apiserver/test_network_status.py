@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.network_status import ANNOTATION, NetworkStatus, of_pod
 from tests.vf.builders import a_record, an_attachment
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 from vf.record import Pod
 
 POD = Pod("ml", "train-0", "uid-1")

@@ -5,12 +5,12 @@ import stat
 import subprocess
 from pathlib import Path
 
-from simnode import host_files
-from simnode.linux import libc, mounts, namespaces
+from simnode import preinstalled_files
+from simnode.linux import empty_folders, libc, namespaces
 
 RUN = Path("/run/cluster")
 NODE_ADDRESS = "10.4.52.5"  # kubelet refuses a loopback address, wherever it is
-POD_SUBNET = host_files.FlannelLease().subnet.network
+POD_SUBNET = preinstalled_files.FlannelLease().subnet.network
 SERVICE_ADDRESS = (
     "10.96.0.1"  # of the Service `kubernetes`: the API server listens there itself, as nothing forwards to it
 )
@@ -34,7 +34,7 @@ def prepare() -> None:
     if not namespaces.inside() or not Path("/sys/fs/cgroup").is_dir():
         raise RuntimeError("a node writes to /etc, /run and /var: start this by scripts/cluster")
     for folder in _FOLDERS:
-        mounts.mount_empty(folder)
+        empty_folders.mount_empty(folder)
     os.mknod("/dev/kmsg", stat.S_IFCHR | 0o400, os.makedev(*_KMSG))
     for name, value in _SETTINGS.items():
         shown = RUN / "sys" / name

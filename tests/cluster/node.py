@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from simnode import host_files
+from simnode import preinstalled_files
 from simnode.hardware.fabric import Fabric
-from simnode.hardware.hardware_model import SimulatedPf
 from simnode.hardware.hca import Hca
+from simnode.hardware.pf_properties import SimulatedPf
 from tests.cluster import busybox, ground
 from tests.cluster.control_plane import NODE, ControlPlane
 from tests.cluster.kubelet import Kubelet
@@ -21,8 +21,8 @@ from tests.cluster.pods import RESOURCE, pod
 from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import STATE, Railnet
 from tests.cluster.runtime import SOCKET, Containerd
-from vf.address import PciAddress
 from vf.guid import Guid
+from vf.pci_address import PciAddress
 
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98FA2), netdev="ibs6"))
 VFS = 4  # of each PF
@@ -60,8 +60,8 @@ class ClusterNode:
     def __enter__(self) -> Self:
         ground.prepare()
         with contextlib.ExitStack() as made:
-            host_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, host_files.FlannelLease())
-            host_files.CONFIGURATION.unlink()  # it comes with the manifests
+            preinstalled_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, preinstalled_files.FlannelLease())
+            preinstalled_files.CONFIGURATION.unlink()  # it comes with the manifests
             self.fabrics = tuple(made.enter_context(Fabric()) for _ in PFS)
             self.hca = Hca(dict(zip(PFS, self.fabrics, strict=True)), SYSFS, Path("/dev"))
             made.callback(self.hca.close)

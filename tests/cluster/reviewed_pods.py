@@ -10,9 +10,9 @@ from tests.admission.reviewing import applied
 from tests.admission.test_near_misses import near_misses_of_goldens
 from tests.cluster.admission_on_node import GPUS, OFF, RAILS
 from tests.cluster.api_requests import ApiRequests
-from training.label_keys import NET1
 from training.operators import OPERATORS
 from training.pod import parse
+from training.railnet_labels import NET1
 from training.recogniser import recognise
 
 _NAMESPACES = {None: GPUS, True: RAILS, False: OFF}

@@ -22,16 +22,16 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.events import TookBack, count_nothing
 from cni.host.chain import Primary
 from cni.host_delegates import HostDelegates
-from cni.locks import PerKey
 from cni.recovery.orphan_vfs import OrphanVfs, Pods
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
+from cni.sandbox_locks import PerKey
 from kernel.sysfs import Sysfs
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
-from vf.address import PciAddress
 from vf.network import DEFAULT, Network, Networks, NoIpam
+from vf.pci_address import PciAddress
 from vf.record import Record
 from vf.table import VfTable
 

@@ -11,15 +11,15 @@ from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.events import AddRefused, RailsAttached
 from cni.host.chain import Primary
-from cni.locks import PerKey
-from cni.operation import TimeLimits
 from cni.pod_devices import PodDevices
 from cni.request import Request
+from cni.request_interruption import TimeLimits
+from cni.sandbox_locks import PerKey
 from cni.server import Server
 from cni.verbs.parts import Parts
 from tests.cni.fake_executable import PRIMARY, FakeExecutable
 from tests.vf.builders import FIRST, a_record, an_attachment
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 from vf.record import Netns, Pod, Record
 from vf.table import Owner
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cni import connection as connection_module
-from cni.cancellation import to_the_end
+from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import DelegateSlots
 from cni.host import frames
-from cni.operation import TimeLimits
+from cni.request_interruption import TimeLimits
 from tests.cni.fake_executable import ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 from tests.waiting import until_async

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cni.events import AddRefused, RailsAttached
-from cni.operation import TimeLimits
+from cni.request_interruption import TimeLimits
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 from vf.errors import PortInactive

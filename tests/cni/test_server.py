@@ -14,7 +14,7 @@ import pytest
 from cni import connection as connection_module
 from cni import server
 from cni.host import frames
-from cni.operation import TimeLimits
+from cni.request_interruption import TimeLimits
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 

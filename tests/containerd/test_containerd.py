@@ -14,10 +14,10 @@ import pytest
 from cni.host.chain import parse
 from cni.primary_gc.state_files import StateFile, StateFolder
 from cni.primary_gc.state_files import parse as parse_state_file
-from kernel.host_folder import entries
+from kernel.host_state_files import entries
 from kubelet import cri
-from simnode.host_files import FlannelLease
 from simnode.linux.netns import run_inside
+from simnode.preinstalled_files import FlannelLease
 from tests.cluster.process import wait_until
 from tests.containerd.conftest import ContainerdNode
 from tests.containerd.runtime import SOCKET, Sandbox

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admission import scope
+from admission import webhook_configuration
 from admission.certificates.cluster_objects import NAME, ROTATE, SECRET
 from railnet import VERSION
 from railnet.__main__ import _parser
@@ -140,7 +140,7 @@ def test_api_servers_calls_reach_the_https_port_by_the_service(folder: str) -> N
     services = [entry["clientConfig"]["service"] for entry in webhooks(folder)]
 
     assert {(one["namespace"], one["name"], one["port"]) for one in services} == {(NAMESPACE, NAME, port["port"])}
-    assert {one["path"] for one in services} == {scope.PLAIN, scope.LABELLED}
+    assert {one["path"] for one in services} == {webhook_configuration.PLAIN, webhook_configuration.LABELLED}
     assert port["targetPort"] == "https"
     assert "https" in ports
 
@@ -153,10 +153,10 @@ def webhooks(folder: str) -> list[JsonObject]:
 @pytest.mark.parametrize(
     ("folder", "expected"),
     [
-        ("overlays/admission", scope.by_conditions()),
-        ("overlays/admission-1.20", scope.by_selectors()),
-        ("overlays/admission-1.27", scope.by_selectors()),
-        ("overlays/admission-cert-manager", scope.by_conditions()),
+        ("overlays/admission", webhook_configuration.by_conditions()),
+        ("overlays/admission-1.20", webhook_configuration.by_selectors()),
+        ("overlays/admission-1.27", webhook_configuration.by_selectors()),
+        ("overlays/admission-cert-manager", webhook_configuration.by_conditions()),
     ],
 )
 def test_overlays_for_old_api_servers_have_selectors_and_others_expressions(folder: str, expected: JsonObject) -> None:

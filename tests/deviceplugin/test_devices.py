@@ -5,8 +5,8 @@ from dataclasses import replace
 from deviceplugin.devices import offers
 from deviceplugin.pools import DEFAULT, Pool, Selector
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
-from vf.address import PciAddress
 from vf.inventory import Inventory
+from vf.pci_address import PciAddress
 from vf.table import Owner, VfTable
 
 POOL = DEFAULT[0]

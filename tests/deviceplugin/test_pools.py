@@ -6,8 +6,8 @@ import pytest
 
 from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector, assign, link_layers
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
-from vf.address import PciAddress
 from vf.inventory import Inventory, Port, VirtualFunction
+from vf.pci_address import PciAddress
 
 VF = a_vf()
 PF = a_pf(VF)

@@ -18,8 +18,8 @@ from kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from kubelet.checkpoint_file import CheckpointFile
 from tests.deviceplugin.builders import DOWN, an_rdma_device, two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Dialled, Kubelet, dial
-from vf.address import PciAddress
 from vf.inventory import Inventory
+from vf.pci_address import PciAddress
 from vf.table import Owner, VfTable
 
 RAIL = "rdma/ib_vf"

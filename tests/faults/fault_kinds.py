@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from simnode.chaos.fault_points import CALLS
 from simnode.chaos.syscall_supervisor import THREAD, CallWatch, Interference, Moment, Point
-from simnode.chaos.syscalls import CALLS
 
 ERRORS = dict(CALLS.values())
 _HALT_SECONDS = 0.2

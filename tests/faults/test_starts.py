@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from simnode.chaos.syscall_supervisor import CallWatch
-from simnode.host_files import CONFIGURATION
+from simnode.preinstalled_files import CONFIGURATION
 from tests.faults.fault_kinds import FAILED, KILLED, FaultKind, kill
 from tests.faults.matrix import Row
 from tests.faults.points import each_point

@@ -8,19 +8,19 @@ from errno import EAGAIN
 from pathlib import Path
 
 from kernel import netns_search, uevents
-from kernel.netlink import sandbox_links
-from kernel.netlink.links import Links
+from kernel.netlink import sandbox_link_state
 from kernel.netlink.protocol import Netlink, decode, decode_attributes
 from kernel.netlink.rdma import Rdma
+from kernel.netlink.rtnetlink import Links
 from kernel.perform import find, host_ifname
 from kernel.sysfs import Sysfs
 from railnet.install import running_plugins
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.mac import Mac
+from vf.pci_address import PciAddress
 
 _VF = PciAddress.parse("0000:03:00.1")
 
@@ -123,14 +123,14 @@ def link_states(data: bytes) -> None:
     def links(_: int) -> Iterator[Links]:
         yield Sandbox(Answers(answers))  # type: ignore[arg-type]
 
-    real, sandbox_links.links = sandbox_links.links, links  # type: ignore[assignment]
+    real, sandbox_link_state.links = sandbox_link_state.links, links  # type: ignore[assignment]
     try:
         call_all(
-            lambda: sandbox_links.link_states([_VF], 3),
-            lambda: sandbox_links.hardware_addresses(["net1", "net2"], 3),
+            lambda: sandbox_link_state.link_states([_VF], 3),
+            lambda: sandbox_link_state.hardware_addresses(["net1", "net2"], 3),
         )
     finally:
-        sandbox_links.links = real
+        sandbox_link_state.links = real
 
 
 def rdma(data: bytes) -> None:
@@ -331,8 +331,10 @@ _SYSFS_FUNCTIONS += (
 _SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node")
 PARSERS = (
     Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
-    Parser("rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.links": _LINK_FUNCTIONS, "kernel.perform": ("find",)}),
-    Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_links": ()}),
+    Parser(
+        "rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "kernel.perform": ("find",)}
+    ),
+    Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_link_state": ()}),
     Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _RDMA_FUNCTIONS}),
     Parser(
         "sandbox",
@@ -342,7 +344,7 @@ PARSERS = (
     ),
     Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
     Parser("sysfs", sysfs, (OSError, ValueError), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
-    Parser("identity", identity, (ValueError,), {"vf.address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
+    Parser("identity", identity, (ValueError,), {"vf.pci_address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
     Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_is_virtual")}),
     Parser(
         "process", process, (), {"railnet.install.running_plugins": ("_is_request", "_is_in_the_hosts_pid_namespace")}

@@ -25,14 +25,14 @@ from cni.host.environment import is_container_id
 from cni.host.errors import CniError
 from cni.primary_gc import state_files
 from cni.primary_gc.state_files import StateFolder
-from kernel.host_folder import Entry
-from kubelet import allocations, checkpoint, podresources
+from kernel.host_state_files import Entry
+from kubelet import allocate_responses, checkpoint, podresources
 from kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet import configuration
 from railnet.configuration import Configuration
-from railnet.daemon import conflist_content
+from railnet.daemon import conflist
 from railnet.health import Health
-from railnet.install import elf, uninstaller
+from railnet.install import elf_relocation, uninstaller
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 from tests.vf.builders import a_record, an_attachment
@@ -64,9 +64,9 @@ def with_parts(data: bytes) -> bytes:
     return first
 
 
-def allocate_responses(data: bytes) -> None:
+def allocate_answers(data: bytes) -> None:
     """Judge AllocResp in kubelet's device checkpoint."""
-    for response in allocations.parse(with_parts(data), "uid-1", _RESOURCES):
+    for response in allocate_responses.parse(with_parts(data), "uid-1", _RESOURCES):
         assert all(isinstance(node, str) for node in response.device_nodes)
         assert all(isinstance(text, str) for pair in response.envs.items() for text in pair)
 
@@ -279,15 +279,15 @@ def api_answer(data: bytes) -> None:
 
 def program(data: bytes) -> None:
     """Judge an ELF program that the installer copies."""
-    refused: elf.NotRelocatable | None = None
+    refused: elf_relocation.NotRelocatable | None = None
     try:
-        assert isinstance(elf.interpreter(data), str)
-    except elf.NotRelocatable as error:
+        assert isinstance(elf_relocation.interpreter(data), str)
+    except elf_relocation.NotRelocatable as error:
         refused = error
-    relocated = elf.relocate(data, "/loader", "/libraries")
+    relocated = elf_relocation.relocate(data, "/loader", "/libraries")
     assert relocated[len(data) :] == b"/loader\0/libraries\0"
     if refused is None:
-        assert elf.interpreter(relocated) == "/loader"
+        assert elf_relocation.interpreter(relocated) == "/loader"
     else:
         raise refused
 
@@ -309,10 +309,10 @@ class _Root:
 
 def own_configuration(data: bytes) -> None:
     """Judge the two sources of the runtime's conflist: the primary's configuration and Railnet's present conflist."""
-    primary, _, conflist = data.partition(SEPARATOR)
-    named = conflist_content._named_primary(_Root(conflist))  # type: ignore[arg-type]
+    primary, _, present = data.partition(SEPARATOR)
+    named = conflist._named_primary(_Root(present))  # type: ignore[arg-type]
     assert named is None or isinstance(named, str)
-    composed = json.loads(conflist_content.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
+    composed = json.loads(conflist.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
     assert composed["plugins"][0]["type"] == "railnet" and composed["name"]
 
 
@@ -362,7 +362,7 @@ _RECORD_FUNCTIONS += ("_decode_device_node", "_text", "_file_name", "_number", "
 _CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "_message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
-    Parser("answers", allocate_responses, (ValueError,), {"kubelet.allocations": ()}),
+    Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocate_responses": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
     Parser("record", record, (UnreadableRecord,), {"vf.record": _RECORD_FUNCTIONS}, with_digest),
@@ -400,12 +400,12 @@ PARSERS = (
         (RequestFailed,),
         {"apiserver.client": _CLIENT_FUNCTIONS, "apiserver.node_transport": ("NodeTransport.exchange",)},
     ),
-    Parser("elf", program, (elf.NotRelocatable,), {"railnet.install.elf": ()}),
+    Parser("elf", program, (elf_relocation.NotRelocatable,), {"railnet.install.elf_relocation": ()}),
     Parser(
         "conflist",
         own_configuration,
         (Misconfigured,),
-        {"railnet.daemon.conflist_content": ("compose", "_named_primary", "read")},
+        {"railnet.daemon.conflist": ("compose", "_named_primary", "read")},
     ),
     Parser("libcni-cache", cached_result, (), {"railnet.install.uninstaller": ("_cached", "_lives", "_exists")}),
     Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),

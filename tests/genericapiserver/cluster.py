@@ -13,7 +13,7 @@ from tests.cluster.process import wait_until
 from tests.genericapiserver.api import ApiAnswer, JsonObject
 from tests.genericapiserver.replica import NAME, Replica, endpoints
 from tests.genericapiserver.server import ApiServer
-from training.label_keys import NET1
+from training.railnet_labels import NET1
 
 UNWATCHED = "kube-system"
 EXPLAINED = "railnet.io/explain"

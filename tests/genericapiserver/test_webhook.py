@@ -14,9 +14,9 @@ from tests.admission.test_near_misses import near_misses_of_goldens
 from tests.genericapiserver.api import JsonObject
 from tests.genericapiserver.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster, essence
 from tests.genericapiserver.server import ApiServer
-from training.label_keys import NET1
 from training.operators import OPERATORS
 from training.pod import parse
+from training.railnet_labels import NET1
 from training.recogniser import recognise
 
 CONDITIONS, SELECTORS = "overlays/admission", "overlays/admission-1.27"

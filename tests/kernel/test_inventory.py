@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kernel import inventory
-from kernel.netlink import pf_links
-from kernel.netlink.pf_links import PfLink
+from kernel.netlink import pf_link_state
+from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
 from tests.kernel.tree import PF, Tree
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 
 NO_CARRIER = PfLink(True, False, "DOWN", "52:54:00:00:00:01")
 DOWN = PfLink(False, False, "DOWN", "52:54:00:00:00:01")
@@ -40,7 +40,7 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     node = Node(tmp_path)
-    monkeypatch.setattr(pf_links, "read", node.read)
+    monkeypatch.setattr(pf_link_state, "read", node.read)
     return node
 
 
@@ -70,7 +70,7 @@ def test_link_without_a_reported_state_is_read(node: Node) -> None:
 
 
 def test_carrier_of_an_infiniband_pf_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pf_links, "read", lambda ifindexes: dict.fromkeys(ifindexes, NO_CARRIER))
+    monkeypatch.setattr(pf_link_state, "read", lambda ifindexes: dict.fromkeys(ifindexes, NO_CARRIER))
     Tree(tmp_path).whole()
 
     (pf,) = inventory.inventory(Sysfs(tmp_path)).pfs

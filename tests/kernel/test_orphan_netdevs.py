@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from kernel import orphan_netdevs
-from kernel.netlink.links import Link
+from kernel.netlink.rtnetlink import Link
 from tests.vf.builders import FIRST, SECOND
 from vf.orphans import OrphanNetdev
 from vf.record import Netns

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from kernel import perform
-from kernel.netlink.links import IpInterface, Link
-from vf.address import PciAddress
+from kernel.netlink.rtnetlink import IpInterface, Link
+from vf.pci_address import PciAddress
 from vf.steps import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
 VF = PciAddress.parse("0000:03:00.1")

@@ -8,9 +8,9 @@ import pytest
 
 from kernel.sysfs import Sysfs
 from tests.kernel.tree import IN_POD, ON_NODE, PF, UNBOUND, Tree, netdev, rdma
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import DeviceNode, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from vf.pci_address import PciAddress
 
 PF_ADDRESS = PciAddress.parse(PF)
 SRIOV = {"sriov_totalvfs": "8\n", "sriov_numvfs": "0\n"}

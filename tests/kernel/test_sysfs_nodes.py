@@ -13,9 +13,9 @@ import pytest
 from kernel.sysfs import Sysfs
 from tests.kernel import nodes
 from tests.kernel.tree import Function, Tree
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import DeviceNode, Inventory, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from vf.pci_address import PciAddress
 
 ACTIVE = Port("4: ACTIVE", "5: LinkUp", "InfiniBand")
 DOWN = Port("1: DOWN", "3: Disabled", "InfiniBand")

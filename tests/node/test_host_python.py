@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.install import host_python
+from railnet.install import python_bundle
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node
@@ -23,7 +23,7 @@ for folder in {" ".join(SHARED)}; do mount --rbind /$folder {BARE}/$folder; done
 exec env --unset=PATH $(command -v chroot) {BARE} {PLUGINS}/railnet'
 """
 # A primary plugin that needs only the bundle, too.
-STUB = f"""#!{{interpreter}} {host_python.FLAGS}
+STUB = f"""#!{{interpreter}} {python_bundle.FLAGS}
 import posix
 
 while posix.read(0, 4096):
@@ -45,7 +45,7 @@ def bare(node: Node) -> Iterator[None]:
     shutil.copytree(PLUGINS / ".railnet", below / ".railnet")
     shutil.copy(PLUGINS / "railnet", below / "railnet")
     ((version),) = (PLUGINS / ".railnet").iterdir()
-    (below / "stub").write_text(STUB.format(interpreter=host_python.interpreter(version.name)))
+    (below / "stub").write_text(STUB.format(interpreter=python_bundle.interpreter(version.name)))
     (below / "stub").chmod(0o755)
     primary_of({"type": "stub"})
     kept = (PLUGINS / "railnet").rename(PLUGINS / "railnet.kept")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from simnode.host_files import CONFIGURATION
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
+from simnode.preinstalled_files import CONFIGURATION
 from tests.node.primaries import PLUGINS, RUN, node_links
 
 NETWORKS = Path("/etc/cni/net.d")
@@ -25,7 +25,7 @@ BUNDLES = PLUGINS / ".railnet"
 CACHES = Path("/var/lib/cni")
 
 # Runs `railnet` as another version, so that its bundle and its executable differ.
-OTHER_VERSION = "import sys; from railnet import __main__; from railnet.install import host_python; host_python.VERSION = sys.argv.pop(1); __main__.main()"
+OTHER_VERSION = "import sys; from railnet import __main__; from railnet.install import python_bundle; python_bundle.VERSION = sys.argv.pop(1); __main__.main()"
 
 
 @pytest.fixture

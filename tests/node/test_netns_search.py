@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel import netns_search
-from kernel.netlink import veth
+from kernel.netlink import veth_deletion
 from simnode.linux import netns
 
 ROOT = Path("/")
@@ -93,7 +93,7 @@ def test_veth_is_deleted_by_name_and_address_together(
     made = ["ip", "link", "add", "living0", "address", "02:00:00:00:00:07", "type", *kind]
     subprocess.run(made, check=True)
 
-    found = veth.delete(ifname, address.upper())
+    found = veth_deletion.delete(ifname, address.upper())
 
     left = "living0" in Path("/proc/net/dev").read_text()
     if left:

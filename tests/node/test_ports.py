@@ -2,8 +2,8 @@
 
 import time
 
-from kernel.netlink.links import links
-from simnode.hardware.hardware_model import SimulatedPf
+from kernel.netlink.rtnetlink import links
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import RESOURCE, Node
 
 _TIMER_SECONDS = 10.0

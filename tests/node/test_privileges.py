@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from simnode.host_files import CONFIGURATION
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node
+from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
 
 MANIFEST = Path(__file__).resolve().parents[2] / "daemonset/daemonset.yaml"

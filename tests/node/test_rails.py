@@ -16,7 +16,7 @@ from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from tests.node.primaries import OURS, RUN, left_over, node_links, set_seconds
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 
 FIRST = PciAddress.parse("0000:03:00.1")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from simnode.hardware.fabric import cable
-from simnode.hardware.hardware_model import SimulatedPf
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import Node, Pod
 from simnode.ping import ping
-from vf.address import PciAddress
 from vf.guid import Guid
+from vf.pci_address import PciAddress
 
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98F10), "ibs6"))
 

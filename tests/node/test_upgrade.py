@@ -19,18 +19,18 @@ from typing import Any
 import pytest
 
 from simnode.daemon_process import Daemon
-from simnode.hardware.hardware_model import SimulatedPf
-from simnode.host_files import CONFIGURATION
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.invariants import violations
 from simnode.judge.node_state import NodeState
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
+from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
 from tests.node.primaries import PLUGINS, RUN
 from tests.node.versions import CHECKOUT, Version, extract_old
-from vf.address import PciAddress
 from vf.guid import Guid
+from vf.pci_address import PciAddress
 
 NETWORKS = Path("/etc/cni/net.d")
 OURS, FLANNEL = NETWORKS / "00-railnet.conflist", NETWORKS / "10-flannel.conflist"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simnode.host_files import CONFIGURATION
+from simnode.preinstalled_files import CONFIGURATION
 
 CHECKOUT = Path(__file__).parents[2]
 # The last commit of 0.1.0, the first version that was installed on nodes. A tag could be moved, and a clone may lack it.

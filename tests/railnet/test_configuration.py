@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from deviceplugin.pools import Pool, Selector
 from railnet.configuration import Configuration, HostConfiguration, Publish, Timeouts, load, parse
-from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.pci_address import PciAddress
 from vf.provision import Provision
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"

@@ -5,9 +5,9 @@ import signal
 from ipaddress import IPv4Interface
 
 from simnode.cluster import Machine
-from simnode.hardware.hardware_model import SimulatedPf
-from vf.address import PciAddress
+from simnode.hardware.pf_properties import SimulatedPf
 from vf.guid import Guid
+from vf.pci_address import PciAddress
 
 
 def machine(name, number):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.training.builders import a_container, a_pod
-from training.fields import AddressCount, ControllerName, Either, Env, First, Key
+from training.operator_fields import AddressCount, ControllerName, Either, Env, First, Key
 from training.pod import count, is_gpu, parse
 
 GPUS = {

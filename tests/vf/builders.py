@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.inventory import DeviceNode
+from vf.pci_address import PciAddress
 from vf.record import Attachment, Netns, Pod, Record, RecordedIpam
 from vf.steps import Route
 

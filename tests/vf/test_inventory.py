@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
-from vf.address import PciAddress
 from vf.inventory import Inventory, Port, Rail, RdmaDevice
+from vf.pci_address import PciAddress
 
 ROCE = Port("4: ACTIVE", "5: LinkUp", "Ethernet")
 

@@ -8,9 +8,9 @@ import pytest
 from tests.deviceplugin.builders import two_rails
 from tests.vf.builders import a_record, an_attachment
 from vf import orphans
-from vf.address import PciAddress
 from vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
 from vf.orphans import Absence, OrphanNetdev, RebuildSources
+from vf.pci_address import PciAddress
 from vf.record import LostRecord, Netns, Pod, Record
 from vf.sandbox_difference import SandboxLink
 from vf.steps import ProbeAgain, RenameLink

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
-from vf.address import PciAddress
 from vf.errors import Misconfigured
 from vf.guid import Guid, derived
 from vf.inventory import Inventory, Netdev, Port
 from vf.mac import Mac
 from vf.mac import derived as derived_mac
+from vf.pci_address import PciAddress
 from vf.provision import Provision, create, name_and_bind
 from vf.steps import AllowDrivers, BindDriver, BringUp, CreateVfs, SetGuid, SetGuidByLink, SetMac
 

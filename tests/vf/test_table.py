@@ -6,9 +6,9 @@ import pytest
 
 from tests.deviceplugin.builders import two_rails
 from tests.vf.builders import FIRST, SECOND
-from vf.address import PciAddress
 from vf.errors import NotOurs
 from vf.inventory import Inventory, VirtualFunction
+from vf.pci_address import PciAddress
 from vf.table import Owner, VfTable
 
 OWNER = Owner("c0ffee", "eth0", "uid-1")

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kernel.waiting import block_until
-from simnode import host_files
+from simnode import preinstalled_files
 from simnode.daemon_process import Daemon
 from simnode.kubernetes.kubelet import Kubelet, PodIdentity
 from simnode.kubernetes.runtime import Runtime, Sandbox
@@ -84,8 +84,8 @@ class Guest:
                 "these tests write to /etc, /run, /opt and to network cards, so they run only in the guest: use scripts/test vm"
             )
         MARK.mkdir(exist_ok=True)
-        host_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, host_files.FlannelLease())
-        host_files.CONFIGURATION.write_text(json.dumps(_CONFIGURATION))
+        preinstalled_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, preinstalled_files.FlannelLease())
+        preinstalled_files.CONFIGURATION.write_text(json.dumps(_CONFIGURATION))
         self.kubelet.start()
         self._cleanup.callback(self.kubelet.stop)
         self.daemon.install()

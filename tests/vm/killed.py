@@ -13,8 +13,8 @@ from typing import Any
 
 from simnode.chaos import under_seccomp
 from simnode.daemon_process import Daemon
-from simnode.host_files import CONFIGURATION
 from simnode.linux.namespaces import MARK
+from simnode.preinstalled_files import CONFIGURATION
 
 
 class SupervisedDaemon(Daemon):

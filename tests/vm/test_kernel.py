@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from kernel import uevents
-from kernel.netlink import pf_links, vf_links
-from kernel.netlink.links import Link, links
+from kernel.netlink import pf_link_state, vf_configuration
+from kernel.netlink.rtnetlink import Link, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
 from simnode.linux import netns
 from simnode.ping import ping
 from simnode.waiting import wait_until
 from tests.vm.guest import PFS, Guest, answers, netdevs, vfs
-from vf.address import PciAddress
 from vf.guid import Guid
 from vf.mac import Mac
+from vf.pci_address import PciAddress
 
 SYSFS = Sysfs(Path("/sys"))
 _SECONDS = 60.0  # an emulated processor is slow
@@ -100,20 +100,20 @@ def test_vfs_of_two_cards_reach_each_other(guest: Guest) -> None:
 
 def test_card_without_infiniband_refuses_a_guid(guest: Guest) -> None:
     with pytest.raises(OSError, match="set GUID") as refused:
-        vf_links.set_guids(pf_ifindex(), 0, Guid.parse("ba59:9f03:01f9:8f86"))
+        vf_configuration.set_guids(pf_ifindex(), 0, Guid.parse("ba59:9f03:01f9:8f86"))
 
     assert refused.value.errno == EOPNOTSUPP
 
 
 def test_pf_refuses_a_mac_for_a_missing_vf(guest: Guest) -> None:
     with pytest.raises(OSError, match=r"set MAC 52:54:09:00:00:01 of VF 99 through PF link \d+: ") as refused:
-        vf_links.set_mac(pf_ifindex(), 99, Mac.parse("52:54:09:00:00:01"))
+        vf_configuration.set_mac(pf_ifindex(), 99, Mac.parse("52:54:09:00:00:01"))
 
     assert refused.value.errno == EINVAL
 
 
 def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
-    macs = pf_links.macs(SYSFS.inventory().pfs)
+    macs = pf_link_state.macs(SYSFS.inventory().pfs)
 
     assert {str(pf): str(mac) for pf, mac in macs.items()} == {
         "0000:01:00.0": "52:54:00:00:00:01",

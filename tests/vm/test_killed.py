@@ -5,7 +5,7 @@ tests/faults tries all of them.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.vm.guest import Guest, Pod, left_over, netdevs
 
 _SUPERVISOR = Path("/run/simnode/supervisor.sock")
 _CALLS = ("rename", "setns", "sendto")
+_PASSES = 3
 _VARIES = 5  # calls after the daemon's answer: a run sees some or all of them
 
 
@@ -46,22 +47,28 @@ def test_nothing_is_left_over_whichever_call_is_missing(
     before = netdevs()
     # The smallest of several runs: in some, the daemon also checks the node, because of its timer or an earlier uevent.
     expected = min(len(run(guest, supervisor, how, watching(), verb, vfs).points) for _ in range(3))
-    outcomes = {}
+    outcomes: dict[str, list[str]] = {}
 
-    while True:
-        number = len(outcomes) + 1
-        watch = run(guest, supervisor, how, watching(number, how.interfere), verb, vfs)
-        if watch.hit is None:
+    # A call of the daemon's other work shifts the numbers of one run: then the call that it hid is tried in another pass.
+    for _ in range(_PASSES):
+        points = 0
+        while (watch := run(guest, supervisor, how, watching(points + 1, how.interfere), verb, vfs)).hit is not None:
+            points += 1
+            outcomes[f"{points}, {watch.hit}"] = [
+                *left_over(),
+                *(f"{vf} has no netdev {name}" for vf, name in before.items() if netdevs().get(vf) != name),
+            ]
+        assert points >= expected - _VARIES
+        if not untried(outcomes):
             break
-        outcomes[f"{number}, {watch.hit}"] = [
-            *left_over(),
-            *(f"{vf} has no netdev {name}" for vf, name in before.items() if netdevs().get(vf) != name),
-        ]
 
-    assert len(outcomes) >= expected - _VARIES
-    assert [call for call in _CALLS if not any(f"'s {call} " in point for point in outcomes)] == []
+    assert untried(outcomes) == []
     assert {point: leftovers for point, leftovers in outcomes.items() if leftovers} == {}
     sys.stdout.write(f"{verb} of {vfs} VFs, {how.name}: {len(outcomes)} points, all recovered, zero left over\n")
+
+
+def untried(outcomes: Collection[str]) -> list[str]:
+    return [call for call in _CALLS if not any(f"'s {call} " in point for point in outcomes)]
 
 
 def run(guest: Guest, supervisor: Supervisor, how: FaultKind, watch: CallWatch, verb: str, vfs: int) -> CallWatch:

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from kernel.netlink import pf_links
+from kernel.netlink import pf_link_state
 from kernel.sysfs import Sysfs
 from simnode.waiting import wait_until
 from tests.vm.guest import PFS, VFS, Cables, Guest, carrier
@@ -34,8 +34,9 @@ def test_pulled_cable_reaches_list_and_watch_before_the_resync(guest: Guest) -> 
 def test_link_of_a_pf_is_read_with_mac_and_carrier(guest: Guest) -> None:
     netdevs = [pf.netdev for pf in Sysfs(Path("/sys")).inventory().pfs if pf.netdev is not None]
 
-    found = pf_links.read(netdev.ifindex for netdev in netdevs)
+    found = pf_link_state.read(netdev.ifindex for netdev in netdevs)
 
     assert [found[netdev.ifindex] for netdev in netdevs] == [
-        pf_links.PfLink(up=True, carrier=True, operstate="UP", address=f"52:54:00:00:00:0{number}") for number in (1, 2)
+        pf_link_state.PfLink(up=True, carrier=True, operstate="UP", address=f"52:54:00:00:00:0{number}")
+        for number in (1, 2)
     ]

@@ -19,11 +19,11 @@ from kernel.sysfs import Sysfs
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND
-from vf.address import PciAddress
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.inventory import Port
 from vf.network import PluginIpam
 from vf.orphans import OrphanNetdev
+from vf.pci_address import PciAddress
 from vf.record import Netns, Record, RecordedIpam
 from vf.sandbox_difference import SandboxLink
 from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, Route

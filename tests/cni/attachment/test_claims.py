@@ -7,8 +7,8 @@ import pytest
 
 from cni.attachment.claims import Claims
 from tests.deviceplugin.builders import two_rails
-from vf.address import PciAddress
 from vf.errors import NotReady
+from vf.pci_address import PciAddress
 from vf.table import Owner, VfTable
 
 (FIRST, BUSY), (SECOND, _) = ([vf.address for vf in pf.vfs] for pf in two_rails().pfs)

@@ -12,12 +12,12 @@ from cni.attachment.local_ipam import LocalIpam
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.vf.builders import a_record, an_attachment
 from vf import network
-from vf.address import PciAddress
 from vf.address_slice import IpNetwork
+from vf.attachment_plan import assign
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
-from vf.plan import assign
+from vf.pci_address import PciAddress
 from vf.steps import IpInterface, Route
 
 RANGE = ip_network("10.56.0.0/16")

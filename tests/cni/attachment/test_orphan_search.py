@@ -10,8 +10,8 @@ import pytest
 from cni.attachment.orphan_search import OrphanSearch
 from kernel import orphan_netdevs
 from tests.vf.builders import FIRST, SECOND
-from vf.address import PciAddress
 from vf.orphans import OrphanNetdev
+from vf.pci_address import PciAddress
 from vf.record import Netns
 from vf.sandbox_difference import SandboxLink
 

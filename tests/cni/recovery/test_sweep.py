@@ -14,8 +14,8 @@ from kernel import orphan_netdevs, waiting
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import IN_POD
 from tests.vf.builders import an_attachment
-from vf.address import PciAddress
 from vf.orphans import OrphanNetdev
+from vf.pci_address import PciAddress
 from vf.sandbox_difference import SandboxLink
 from vf.steps import RenameLink
 from vf.table import Owner, VfTable

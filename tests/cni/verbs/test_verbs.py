@@ -14,17 +14,17 @@ from cni import request as requests
 from cni.attachment.ipam_plugin import Given
 from cni.host.chain import Exec, Output, Primary
 from cni.host.errors import CniError
-from cni.locks import PerKey
-from cni.operation import TimeLimits
 from cni.request import Request
+from cni.request_interruption import TimeLimits
+from cni.sandbox_locks import PerKey
 from cni.verbs import add, check, delete, gc
 from cni.verbs.parts import Parts
-from kubelet.allocations import ContainerAllocation
+from kubelet.allocate_responses import ContainerAllocation
 from tests.cni.fake_executable import CONF, ENVIRON, PRIMARY
 from tests.cni.host.fake_runner import Runner
 from tests.vf.builders import FIRST, a_record, an_attachment
-from vf.address import PciAddress
 from vf.errors import Differs, NoAddress, NotPermitted, Unusable
+from vf.pci_address import PciAddress
 from vf.record import Netns, Pod, Record, RecordedIpam
 
 Result = TypeVar("Result")

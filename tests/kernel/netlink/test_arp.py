@@ -3,7 +3,7 @@
 from ipaddress import IPv4Address
 
 from kernel.netlink.arp import announcement
-from kernel.netlink.links import Hardware
+from kernel.netlink.rtnetlink import Hardware
 
 ADDRESS = IPv4Address("10.56.3.1")
 # QPN and GID of an IPoIB link, RFC 4391 section 9.1.1; its broadcast group with partition 0x8001, section 4

@@ -11,7 +11,7 @@ import pytest
 
 from kernel.netlink import link_changes
 from kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes, _decoder
-from kernel.netlink.pf_links import PfLink
+from kernel.netlink.pf_link_state import PfLink
 from tests.kernel.netlink.link_messages import DELLINK, link_message
 
 PF, OTHER_PF, VETH = 7, 8, 300

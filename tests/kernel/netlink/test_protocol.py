@@ -5,8 +5,8 @@ from errno import E2BIG, EBADMSG, EBUSY, EINVAL
 
 import pytest
 
-from kernel.netlink.links import Links
 from kernel.netlink.protocol import DUMP, Netlink, NetlinkMessage, attributes, decode, decode_attributes, string, text
+from kernel.netlink.rtnetlink import Links
 from tests.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, MLX5_7, PORT, FakeKernel
 
 LISTED = MLX5_7[16:]

@@ -13,7 +13,7 @@ import pytest
 
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon import conflist_keeper as activation_module
-from railnet.daemon.conflist_content import FOLDER, NAME
+from railnet.daemon.conflist import FOLDER, NAME
 from railnet.daemon.conflist_keeper import ConflistKeeper
 
 FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from kernel.netlink import link_changes
-from kernel.netlink.pf_links import PfLink
+from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
 from railnet.daemon import port_watch
 from tests.deviceplugin.builders import two_rails
-from vf.address import PciAddress
 from vf.inventory import PhysicalFunction
+from vf.pci_address import PciAddress
 from vf.table import VfTable
 
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]

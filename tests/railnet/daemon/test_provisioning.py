@@ -12,8 +12,8 @@ from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
 from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree, link
-from vf.address import PciAddress
 from vf.errors import NotReady
+from vf.pci_address import PciAddress
 from vf.provision import Provision
 from vf.steps import BindDriver, CreateVfs
 from vf.table import Owner, VfTable
@@ -37,7 +37,7 @@ class Start:
         self.steps: list[object] = []
         perform = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
         monkeypatch.setattr(provisioning, "perform", perform)
-        monkeypatch.setattr(provisioning, "pf_links", SimpleNamespace(macs=lambda pfs: {}))
+        monkeypatch.setattr(provisioning, "pf_link_state", SimpleNamespace(macs=lambda pfs: {}))
 
     async def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from railnet.configuration import Configuration, HostConfiguration
-from railnet.install import host_python as bundle_module
 from railnet.install import installer as install_module
+from railnet.install import python_bundle as bundle_module
 from railnet.install.installer import DoesNotAnswer
 
 

@@ -9,8 +9,8 @@ from railnet import VERSION
 from railnet.status.report import encode, report
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.vf.builders import a_record, an_attachment
-from vf.address import PciAddress
 from vf.inventory import Inventory
+from vf.pci_address import PciAddress
 from vf.record import Pod
 
 NODE = two_rails()

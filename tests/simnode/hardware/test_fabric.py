@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from simnode.hardware.fabric import Fabric, Uplink, cable
-from simnode.hardware.hardware_model import SimulatedPf
 from simnode.hardware.hca import Hca
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.ping import ping
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x83, 0, 0), netdev="ibs6"))
 VFS = ("ibs5v0", "ibs6v0")  # one of each PF

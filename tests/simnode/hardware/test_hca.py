@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from simnode.hardware.tun import read_netdev
+from simnode.hardware.infiniband_tun import read_netdev
 from simnode.linux import netns
 from simnode.waiting import wait_until
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 
 PF = Path("/sys/bus/pci/devices/0000:03:00.0")
 VF0 = Path("/sys/bus/pci/devices/0000:03:00.1")

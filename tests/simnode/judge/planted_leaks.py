@@ -13,7 +13,7 @@ from simnode.judge.invariants import LiveSandbox, Violation, of_sandboxes, viola
 from simnode.linux import libc, netns
 from simnode.node import Node, Pod
 from simnode.waiting import wait_until
-from vf.address import PciAddress
+from vf.pci_address import PciAddress
 from vf.record import Record, decode, encode
 
 JOURNAL, RESULTS = Path("/run/railnet/journal"), Path("/var/lib/cni/results")

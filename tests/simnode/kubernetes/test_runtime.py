@@ -178,6 +178,6 @@ def test_sandbox_has_a_network_namespace_with_lo_up(stub):
 
 
 def netns_flags(name):
-    from simnode.hardware.tun import read_netdev
+    from simnode.hardware.infiniband_tun import read_netdev
 
     return read_netdev(name).flags

@@ -1,0 +1,181 @@
+"""The scope of the webhook: the pods for which the API server sends a review, computed from the table of operators.
+
+`scripts/generate` writes it in two forms to `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and selectors for older
+API servers, which see labels only. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither waits nor
+fails when the webhook does not answer.
+"""
+
+from collections.abc import Iterator
+from string import Formatter
+from typing import Any
+
+from admission import railnet_annotations
+from training.operators import OPERATORS, Operator
+from training.railnet_labels import NET1
+
+Entry = dict[str, Any]
+Requirement = dict[str, Any]
+
+NAME = "railnet-admission"  # the name of the webhook configuration, and of the Service
+NAMESPACE = "railnet"
+# The paths for pods in namespaces without the label, and in namespaces whose label is "true".
+PLAIN, LABELLED = "/pods", "/pods/net1"
+
+_TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
+# Kubernetes 1.21 and newer set this label on each namespace.
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+NEVER = ("kube-system", NAMESPACE)  # no pod trains in these namespaces, and their pods must start without the webhook
+
+_LABELS = "object.metadata.labels"
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def by_conditions() -> Entry:
+    """Return the webhook configuration for API servers that know `matchConditions`: three entries; at most one applies to a pod."""
+    unlabelled = {"matchExpressions": [_lacks(NET1)]}
+    recognised = {"name": "recognised", "expression": recognised_expression()}
+    asks = {"name": "asks-for-devices", "expression": asks_expression()}
+    return _configuration(
+        _entry("recognised", _in_namespaces(None), unlabelled, PLAIN) | _conditions(recognised, asks),
+        _entry("namespace", _in_namespaces("true"), unlabelled, LABELLED) | _conditions(recognised),
+        _labelled_pods() | _conditions(),
+    )
+
+
+def by_selectors() -> Entry:
+    """Return the webhook configuration for older API servers: two entries for each operator, and one for the pods' label."""
+    return _configuration(*_entries_of_operators(), _labelled_pods())
+
+
+def recognised_expression() -> str:
+    """Return the CEL expression "the pod has an operator's marks", with the rules of `training.recogniser`."""
+    rows = "\n|| ".join(_row(operator) for operator in _operators())
+    return f"has({_LABELS}) && (\n{rows})"
+
+
+def asks_expression() -> str:
+    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet".
+
+    `decision` adds nothing to a pod without a GPU, a VF or a label. It also decides whether a device is a GPU or a VF, and whether an init
+    container is a sidecar; the expression does not. Only extended resources have a slash in their names.
+    """
+    asked = "\n|| ".join(
+        f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
+        for kind in ("limits", "requests")
+    )
+    exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
+    annotated = f"object.metadata.annotations.exists(key, key.startsWith({_quoted(railnet_annotations.PREFIX)}))"
+    return (
+        f"object.spec.containers{exists}"
+        f"|| has(object.spec.initContainers) && object.spec.initContainers{exists}"
+        f"|| has(object.metadata.annotations) && {annotated}"
+    )
+
+
+def _row(operator: Operator) -> str:
+    present = f"{_list(operator.marks)}.all(key, key in {_LABELS} && {_LABELS}[key] != '')"
+    values = [f"{_LABELS}[{_quoted(key)}] in {_list(values)}" for key, values in operator.marks.items() if values]
+    named = [_named(operator)] if operator.named else []
+    return " && ".join((present, *values, *named))
+
+
+def _named(operator: Operator) -> str:
+    names = ", ".join(map(_template, operator.containers))
+    return f"object.spec.containers.exists(container, container.name in [{names}])"
+
+
+def _template(name: str) -> str:
+    """Return the CEL expression of a container's name, in which `{label}` stands for a label's value."""
+    parts = Formatter().parse(name)
+    pieces = ((_quoted(text) if text else "", f"{_LABELS}[{_quoted(key)}]" if key else "") for text, key, _, _ in parts)
+    return " + ".join(piece for pair in pieces for piece in pair if piece)
+
+
+def _conditions(*conditions: Entry) -> Entry:
+    """Return the conditions after the one that all entries have: not a static pod, since kubelet runs that from its file in any case."""
+    static = f"has(object.metadata.annotations) && {_quoted(_MIRROR)} in object.metadata.annotations"
+    return {"matchConditions": [{"name": "not-static", "expression": f"!({static})"}, *conditions]}
+
+
+def _entries_of_operators() -> Iterator[Entry]:
+    for operator in _operators():
+        marked = [*_marks(operator), _lacks(NET1)]
+        yield _entry(operator.page, _in_namespaces(None), {"matchExpressions": marked}, PLAIN)
+        yield _entry(f"{operator.page}.namespace", _in_namespaces("true"), {"matchExpressions": marked}, LABELLED)
+
+
+def _marks(operator: Operator) -> Iterator[Requirement]:
+    for key, values in operator.marks.items():
+        if values:
+            yield _has(key, *values)
+        else:
+            yield {"key": key, "operator": "Exists"}
+            yield _has_not(key, "")
+
+
+def _labelled_pods() -> Entry:
+    """Return the entry for pods with the label. The pod's label overrides its namespace's, and a malformed label must be denied."""
+    labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
+    return _entry("label", [], {"matchExpressions": labelled}, PLAIN)
+
+
+def _operators() -> Iterator[Operator]:
+    return (operator for operator in OPERATORS if NET1 not in operator.marks)
+
+
+def _in_namespaces(label: str | None) -> list[Requirement]:
+    """Select namespaces by the label's value; a value other than "true" and "false" counts as no label."""
+    return [_has_not(NET1, "true", "false") if label is None else _has(NET1, label)]
+
+
+def _has(key: str, *values: str) -> Requirement:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def _has_not(key: str, *values: str) -> Requirement:
+    """Require that a label has none of the values; the label may be missing."""
+    return {"key": key, "operator": "NotIn", "values": list(values)}
+
+
+def _lacks(key: str) -> Requirement:
+    return {"key": key, "operator": "DoesNotExist"}
+
+
+def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> Entry:
+    return {
+        "name": f"{name}.railnet.io",
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+                "scope": "Namespaced",
+            }
+        ],
+        "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *NEVER), *namespaces]},
+        "objectSelector": pods,
+        "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",  # a training pod without its VF would use TCP, and its author would not notice
+        "reinvocationPolicy": "IfNeeded",
+        "sideEffects": "None",
+        "timeoutSeconds": _TIMEOUT_SECONDS,
+    }
+
+
+def _configuration(*entries: Entry) -> Entry:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+        "webhooks": list(entries),
+    }
+
+
+def _list(texts: Any) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

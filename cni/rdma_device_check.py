@@ -1,0 +1,66 @@
+"""Check that the pod's containers will get the RDMA devices of the VFs that ADD attaches.
+
+kubelet keeps the answer to Allocate for the pod's life. If a VF's driver is bound again in between, the VF has another RDMA
+device and other character devices: the container would open the devices of another VF.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernel.files import below
+from kubelet.allocate_responses import ContainerAllocation
+from vf.errors import Unusable
+from vf.inventory import DeviceNode
+from vf.record import Attachment
+
+_FOLDER = "/dev/infiniband"
+_REMEDY = "its driver was bound again since kubelet asked; delete the pod, so that kubelet asks anew"
+
+
+def check(answers: Iterable[ContainerAllocation], attachments: Iterable[Attachment], root: Path) -> None:
+    """Compare each VF's RDMA device with the answer to its container's Allocate; `root` is the host's mount namespace.
+
+    The answer for a pool without RDMA has no device nodes, and then there is nothing to compare.
+
+    Raises:
+        Unusable: they differ; the message names the first difference.
+    """
+    by_vf = [(one, answer) for answer in answers for one in attachments if str(one.vf) in answer.ids]
+    for one, answer in by_vf:
+        if answer.device_nodes:
+            _check(one, one.uverbs, answer, root)
+
+
+def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocation, root: Path) -> None:
+    # As while its driver is bound again: its next device is unknown, and the nodes may be another VF's.
+    if uverbs is None:
+        raise Unusable(
+            f"VF {one.vf} has no RDMA device now, but its container gets {_listed(answer.device_nodes)}: is its driver's "
+            "RDMA module loaded? kubelet tries again"
+        )
+    path = f"{_FOLDER}/{uverbs.name}"
+    if path not in answer.device_nodes:
+        raise Unusable(f"VF {one.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}")
+    hcas = answer.envs.get("NCCL_IB_HCA", "").lstrip("=").split(",")
+    if hcas != [""] and f"{one.rdma}:1" not in hcas:
+        raise Unusable(f"VF {one.vf} is {one.rdma} now, but its container gets NCCL_IB_HCA={_listed(hcas)}: {_REMEDY}")
+    found = _numbers(below(root, path))
+    if found != (uverbs.major, uverbs.minor):
+        numbers = "no character device" if found is None else f"{found[0]}:{found[1]}"
+        raise Unusable(
+            f"{path} on this node is {numbers}, but VF {one.vf} has {uverbs.major}:{uverbs.minor}: does udev run? kubelet tries again"
+        )
+
+
+def _numbers(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (os.major(status.st_rdev), os.minor(status.st_rdev)) if stat.S_ISCHR(status.st_mode) else None
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(sorted(values))

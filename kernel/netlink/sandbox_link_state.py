@@ -1,0 +1,53 @@
+"""Read the state of VFs' netdevs inside a sandbox. Nothing is changed here."""
+
+from collections.abc import Collection, Iterable
+
+from kernel.netlink.rtnetlink import Links, links
+from kernel.perform import find
+from vf.inventory import LinkLayer
+from vf.pci_address import PciAddress
+from vf.sandbox_difference import SandboxLink
+
+# ARPHRD_* of include/uapi/linux/if_arp.h; an IPoIB netdev has 32
+_LINK_LAYERS: dict[int, LinkLayer] = {1: "Ethernet", 32: "InfiniBand"}
+
+
+def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, SandboxLink]:
+    """Read the state of some VFs' netdevs in a network namespace. A VF whose netdev is not there is left out.
+
+    The caller keeps the descriptor. This may wait for RTNL, so it must not run on an event loop's thread.
+
+    Raises:
+        OSError: what the kernel refused.
+    """
+    with links(netns_fd) as sandbox:
+        listed = sandbox.listed()
+        found = {vf: link for vf in vfs if (link := find(listed, vf)) is not None}
+        return {vf: state(sandbox, link.ifindex) for vf, link in found.items()}
+
+
+def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
+    """Read the hardware addresses of links, in the form of `ip link`: 6 bytes, or 20 for IPoIB.
+
+    A link that is absent, or has no hardware address, is left out. The caller keeps the descriptor. This may wait for RTNL,
+    so it must not run on an event loop's thread.
+
+    Raises:
+        OSError: what the kernel refused.
+    """
+    with links(netns_fd) as sandbox:
+        indexes = {ifname: index for ifname in ifnames if (index := sandbox.ifindex(ifname)) is not None}
+        addresses = {ifname: sandbox.hardware(index).address for ifname, index in indexes.items()}
+        return {ifname: address.hex(":") for ifname, address in addresses.items() if address}
+
+
+def state(sandbox: Links, ifindex: int) -> SandboxLink:
+    """Read the state of one link."""
+    facts = sandbox.facts(ifindex)
+    return SandboxLink(
+        ifname=facts.ifname,
+        link_layer=_LINK_LAYERS.get(facts.hardware_type),
+        mtu=facts.mtu,
+        up=facts.up,
+        addresses=frozenset(sandbox.addresses(ifindex)),
+    )

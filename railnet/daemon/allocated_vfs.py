@@ -1,0 +1,40 @@
+"""Which pod holds which VF, by kubelet's checkpoint."""
+
+import logging
+
+from kubelet.checkpoint_file import CheckpointFile
+from railnet.configuration import Configuration
+from vf.errors import NotReady
+from vf.pci_address import PciAddress
+
+_log = logging.getLogger(__name__)
+
+
+def allocated(configuration: Configuration) -> set[PciAddress]:
+    """Return the VFs that kubelet has allocated to pods.
+
+    Raises:
+        NotReady: kubelet's checkpoint exists and is not understood, so it is not known which VFs are in use.
+    """
+    try:
+        return set(_holders(configuration))
+    except ValueError as error:
+        raise NotReady(f"no VF is provisioned, because it is not known which VFs pods use: {error}") from None
+
+
+def pods(configuration: Configuration) -> dict[PciAddress, str] | None:
+    """Return the UID of each VF's pod; None if kubelet's checkpoint cannot be read or understood."""
+    try:
+        return _holders(configuration)
+    except (OSError, ValueError) as error:
+        _log.warning("it is not known which pod holds which VF: %s", error)
+        return None
+
+
+def _holders(configuration: Configuration) -> dict[PciAddress, str]:
+    try:
+        entries = CheckpointFile(configuration.host.kubelet).read()
+    except NotReady:
+        return {}  # kubelet has not started yet, so no pod runs
+    held = [(uid, ids) for uid, pod in entries.items() for name, ids in pod.items() if name in configuration.resources]
+    return {PciAddress.parse(id_): uid for uid, ids in held for id_ in ids}

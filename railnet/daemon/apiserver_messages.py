@@ -1,0 +1,87 @@
+"""Publish the result of an ADD with rails to the API server: `network-status` on the pod, or an event if it was refused.
+
+A thread of its own sends each message after the runtime has its answer: no ADD waits for the API server.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from apiserver import network_status, service_account
+from apiserver.client import ApiServer
+from apiserver.event import Series
+from apiserver.network_status import NetworkStatus
+from apiserver.node_transport import NodeTransport
+from apiserver.outbox import Outbox
+from apiserver.service_account import NotInCluster
+from cni import events
+from cni.events import AddRefused, Observer, RailsAttached
+from cni.host.errors import CniError
+from kernel.netlink.sandbox_link_state import hardware_addresses
+from kernel.netns import NetnsIdentity, opened
+from railnet.configuration import Configuration, Publish
+
+_log = logging.getLogger(__name__)
+_ACCOUNT = "railnet"
+_REASON = "RailnetAttachFailed"
+_LAST_SECONDS = 1.0  # at the daemon's end; the next daemon waits for this one
+
+
+@asynccontextmanager
+async def publishing(configuration: Configuration) -> AsyncIterator[Observer]:
+    """Yield the observer of ADDs; messages that still wait at the end have one second."""
+    publish = configuration.publish
+    if not (publish.network_status or publish.events):
+        yield events.ignore
+        return
+    try:
+        account = service_account.find(os.environ)
+    except NotInCluster as error:
+        _log.info("neither network-status nor events are sent: %s", error)
+        yield events.ignore
+        return
+    outbox = Outbox(ApiServer(NodeTransport(account), account.token, _ACCOUNT).send)
+    try:
+        yield Publisher(outbox, publish, configuration.host.root, os.environ.get("NODE_NAME") or os.uname().nodename)
+    finally:
+        await asyncio.to_thread(outbox.close, _LAST_SECONDS)
+
+
+class Publisher:
+    """Makes a message of each event. A pod without a UID from the runtime gets none: another pod may have its name."""
+
+    def __init__(self, outbox: Outbox, publish: Publish, root: Path, node: str) -> None:
+        """Read sandboxes of the host seen at `root`; `node` is the node's name in the cluster."""
+        self._outbox, self._publish, self._root = outbox, publish, root
+        self._series = Series(node)
+
+    def __call__(self, event: RailsAttached | AddRefused) -> None:
+        """Queue the message of one event."""
+        match event:
+            case RailsAttached(record=record) if record.pod.uid and self._publish.network_status:
+                self._outbox.put(NetworkStatus(record.pod, event.static, partial(_elements, event, self._root)))
+            case AddRefused(pod=pod, error=error) if pod.uid and self._publish.events:
+                self._outbox.put(self._series.warning(pod, _REASON, _words(error), datetime.now(UTC)))
+            case _:
+                pass
+
+
+def _elements(attached: RailsAttached, root: Path) -> list[dict[str, Any]]:
+    return network_status.of_pod(attached.record, attached.result, _macs(attached, root))
+
+
+def _macs(attached: RailsAttached, root: Path) -> dict[str, str]:
+    """Read the hardware addresses of a sandbox's rails; empty if the sandbox is gone."""
+    netns = attached.record.netns
+    with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:
+        return {} if fd is None else hardware_addresses((one.ifname for one in attached.record.attachments), fd)
+
+
+def _words(error: CniError) -> str:
+    return f"{error} ({error.details})" if error.details else str(error)

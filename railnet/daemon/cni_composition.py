@@ -1,0 +1,108 @@
+"""The parts of the daemon that attach, recover and reclaim, composed: each gets what it needs in its constructor.
+
+What kubelet and the runtime talk to is composed in `railnet.daemon.composition`.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from cni.attachment.attachments import Attachments
+from cni.attachment.claims import Claims
+from cni.attachment.ipam_release import IpamRelease
+from cni.attachment.journal import Journal
+from cni.attachment.local_ipam import LocalIpam
+from cni.attachment.netdev_lookup import NetdevLookup
+from cni.attachment.netdev_return import NodeNetdevs
+from cni.events import TookBack
+from cni.host import lock
+from cni.host_delegates import HostDelegates
+from cni.primary_gc.collector import PrimaryGc
+from cni.recovery.orphan_vfs import OrphanVfs
+from cni.recovery.record_repair import RecordRepair
+from cni.recovery.sandbox_namespace import SandboxNamespaces
+from cni.recovery.sweep import Recovery
+from cni.sandbox_locks import PerKey
+from kernel.boot import boot_id
+from kernel.sysfs import Sysfs
+from railnet.configuration import Configuration
+from railnet.daemon import allocated_vfs
+from railnet.install.installer import EXECUTABLE
+from vf.table import VfTable
+
+_RUN = Path(lock.RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """What there is one of on the node; `sandboxes` has the lock of each sandbox, by its key."""
+
+    sysfs: Sysfs
+    table: VfTable
+    journal: Journal
+    sandboxes: PerKey
+    attachments: Attachments
+    repair: RecordRepair
+    recovery: Recovery
+    primary_gc: PrimaryGc
+
+
+def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_back: TookBack) -> NodeParts:
+    """Read the journal and compose; nothing on the node is changed yet.
+
+    Raises:
+        OSError: the journal's folders cannot be made or read.
+    """
+    root, timeouts, boot = configuration.host.root, configuration.timeouts, boot_id()
+    journal = Journal(_RUN / "journal", _RUN / "quarantine")
+    sandboxes = PerKey()
+    delegates = HostDelegates(root, timeouts.delegate)
+    ipam_release = IpamRelease(journal, delegates)
+    claims = Claims(table, timeouts.daemon)
+    netdevs = NetdevLookup(table, sysfs)
+    node_netdevs = NodeNetdevs(table, sysfs, netdevs, root)
+    attachments = Attachments(
+        table=table,
+        journal=journal,
+        networks=configuration.networks,
+        claims=claims,
+        netdevs=netdevs,
+        node_netdevs=node_netdevs,
+        local_ipam=LocalIpam(configuration.host.flannel),
+        ipam_release=ipam_release,
+        sysfs=sysfs,
+        root=root,
+        boot=boot,
+    )
+    repair = RecordRepair(
+        table=table, journal=journal, claims=claims, node_netdevs=node_netdevs, sandboxes=sandboxes, boot=boot
+    )
+    orphan_vfs = OrphanVfs(
+        table=table,
+        journal=journal,
+        claims=claims,
+        node_netdevs=node_netdevs,
+        repair=repair,
+        pods=partial(allocated_vfs.pods, configuration),
+    )
+    recovery = Recovery(
+        journal=journal,
+        sandboxes=sandboxes,
+        namespaces=SandboxNamespaces(root, boot, node_netdevs),
+        attachments=attachments,
+        ipam_release=ipam_release,
+        repair=repair,
+        orphan_vfs=orphan_vfs,
+        took_back=took_back,
+    )
+    primary_gc = PrimaryGc(
+        root=root,
+        cri_socket=configuration.host.cri,
+        cni_path=str(Path(EXECUTABLE).parent),
+        # An ADD that is interrupted at its deadline is undone after it, by delegates with a time limit of their own.
+        add_seconds=timeouts.add + timeouts.delegate,
+        delegates=delegates,
+        records=journal.records,
+        took_back=took_back,
+    )
+    return NodeParts(sysfs, table, journal, sandboxes, attachments, repair, recovery, primary_gc)

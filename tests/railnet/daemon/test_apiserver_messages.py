@@ -1,0 +1,187 @@
+"""From an outcome to the object in the API server, over real TLS."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from apiserver import service_account
+from apiserver.network_status import ANNOTATION
+from cni.events import AddRefused, Observer, RailsAttached, ignore
+from cni.host.errors import CniError
+from railnet.configuration import Configuration, HostConfiguration, Publish
+from railnet.daemon import apiserver_messages as publish_module
+from railnet.daemon.apiserver_messages import publishing
+from simnode.kubernetes.api_server import ApiServer, Received, Reply
+from tests.vf.builders import a_record, an_attachment
+from vf.record import Pod
+
+POD = Pod("ml", "train-0", "uid-1")
+RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}}, network="default")
+ATTACHED = RailsAttached(RECORD, b"{}", static=False)
+REFUSED = AddRefused(POD, CniError(102, "the port is not ACTIVE", "mlx5_4"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    credentials = tmp_path / "serviceaccount"
+    # What waits at the end is sent, however busy this machine is.
+    monkeypatch.setattr(publish_module, "_LAST_SECONDS", 20.0)
+    with ApiServer(credentials) as server:
+        for name, value in {**server.environment, "NODE_NAME": "node-a"}.items():
+            monkeypatch.setenv(name, value)
+        find = service_account.find
+        monkeypatch.setattr(service_account, "find", lambda environ: find(environ, credentials))
+        server.add_pod("ml", "train-0", "uid-1")
+        yield server
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    return Configuration(host=HostConfiguration(root=tmp_path))
+
+
+def tell(
+    configuration: Configuration, *told: RailsAttached | AddRefused, then: Callable[[], object] = lambda: None
+) -> None:
+    """Publish outcomes as a daemon that then ends."""
+
+    async def whole() -> None:
+        async with publishing(configuration) as observe:
+            for outcome in told:
+                observe(outcome)
+            await asyncio.to_thread(then)
+
+    asyncio.run(whole())
+
+
+def statuses(cluster: ApiServer) -> list[str]:
+    return [element["interface"] for element in json.loads(cluster.annotations("ml", "train-0").get(ANNOTATION, "[]"))]
+
+
+def test_pod_with_rails_gets_its_annotation(cluster: ApiServer, configuration: Configuration) -> None:
+    tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: statuses(cluster)))
+
+    assert statuses(cluster) == ["eth0", "net1"]
+    assert cluster.events == {}
+
+
+def test_refused_pod_gets_an_event_with_reason_and_remedy(cluster: ApiServer, configuration: Configuration) -> None:
+    tell(configuration, REFUSED, then=lambda: cluster.wait_until(lambda: cluster.events))
+
+    (event,) = cluster.events.values()
+    assert (event["reason"], event["message"]) == ("RailnetAttachFailed", "the port is not ACTIVE (mlx5_4)")
+    assert event["source"] == {"component": "railnet", "host": "node-a"}
+
+
+def test_repeated_attempts_are_counted_in_one_event(cluster: ApiServer, configuration: Configuration) -> None:
+    def counted(count: int) -> Callable[[], bool]:
+        return lambda: [event["count"] for event in cluster.events.values()] == [count]
+
+    async def whole() -> None:
+        async with publishing(configuration) as observe:
+            observe(REFUSED)
+            await asyncio.to_thread(cluster.wait_until, counted(1))
+            observe(REFUSED)
+            await asyncio.to_thread(cluster.wait_until, counted(2))
+            cluster.events.clear()  # they live for an hour
+            observe(REFUSED)
+            await asyncio.to_thread(cluster.wait_until, counted(3))
+
+    asyncio.run(whole())
+
+    assert [received.method for received in cluster.received] == ["POST", "PATCH", "PATCH", "POST"]
+
+
+def test_new_pod_with_the_name_of_a_gone_pod_is_not_changed(cluster: ApiServer, configuration: Configuration) -> None:
+    cluster.add_pod("ml", "train-0", "uid-2")
+
+    tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: cluster.received))
+
+    assert cluster.annotations("ml", "train-0") == {}
+
+
+@pytest.mark.parametrize(("mirrored", "written"), [("uid-1", ["eth0", "net1"]), ("uid-2", [])])
+def test_static_pod_is_written_to_its_own_mirror_only(
+    cluster: ApiServer, configuration: Configuration, mirrored: str, written: list[str]
+) -> None:
+    cluster.add_pod("ml", "train-0", "another-uid", {"kubernetes.io/config.mirror": mirrored})
+
+    tell(configuration, RailsAttached(RECORD, b"{}", static=True))
+
+    assert statuses(cluster) == written
+    assert cluster.annotations("ml", "train-0")["kubernetes.io/config.mirror"] == mirrored
+
+
+def test_waiting_messages_are_sent_at_the_end(cluster: ApiServer, configuration: Configuration) -> None:
+    tell(configuration, ATTACHED, REFUSED)
+
+    assert (statuses(cluster), len(cluster.events)) == (["eth0", "net1"], 1)
+
+
+def test_end_does_not_wait_for_a_hanging_api_server(
+    cluster: ApiServer, configuration: Configuration, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    import threading
+
+    answer = threading.Event()
+    request.addfinalizer(answer.set)
+
+    def hang(_received: Received) -> Reply | None:
+        assert answer.wait(20)
+        return None
+
+    cluster.interfere = hang
+    monkeypatch.setattr(publish_module, "_LAST_SECONDS", 0.05)
+
+    tell(configuration, ATTACHED, then=lambda: cluster.wait_until(lambda: cluster.received))
+
+    assert statuses(cluster) == []  # the daemon has ended, and the request is still open
+
+
+@pytest.mark.parametrize(
+    ("publish", "sent"),
+    [
+        (Publish(network_status=False), ["/api/v1/namespaces/ml/events"]),
+        (Publish(events=False), ["/api/v1/namespaces/ml/pods/train-0/status"]),
+        (Publish(network_status=False, events=False), []),
+    ],
+    ids=["events", "network-status", "nothing"],
+)
+def test_configuration_chooses_the_messages_that_are_sent(
+    cluster: ApiServer, configuration: Configuration, publish: Publish, sent: list[str]
+) -> None:
+    tell(Configuration(host=configuration.host, publish=publish), ATTACHED, REFUSED)
+
+    assert [received.path for received in cluster.received] == sent
+
+
+def test_pod_without_a_uid_gets_no_message(cluster: ApiServer, configuration: Configuration) -> None:
+    anonymous = POD._replace(uid="")
+
+    tell(
+        configuration, AddRefused(anonymous, REFUSED.error), RailsAttached(a_record(pod=anonymous), b"{}", static=False)
+    )
+
+    assert cluster.received == []
+
+
+def test_outside_of_a_cluster_nothing_is_sent_and_the_log_says_it_once(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    async def whole() -> Observer:
+        async with publishing(configuration) as observe:
+            observe(ATTACHED)
+            return observe
+
+    with caplog.at_level(logging.INFO):
+        observe = asyncio.run(whole())
+
+    assert observe is ignore
+    (said,) = [record.message for record in caplog.records if "network-status" in record.message]
+    assert said.startswith("neither network-status nor events are sent: KUBERNETES_SERVICE_HOST and")

@@ -1,0 +1,269 @@
+"""Railnet's CNI configuration: what stands in it, and whether a runtime would use it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cni.host import netconf
+from deviceplugin.pools import Pool
+from railnet.configuration import Configuration, HostConfiguration, Timeouts
+from railnet.daemon.conflist import FOLDER, NAME, compose, copies, find_primary, why_inactive
+from vf.errors import Misconfigured
+
+DEFAULT = Configuration()
+PATH = f"{FOLDER}/10-flannel.conflist"
+FLANNEL = {
+    "name": "cbr0",
+    "cniVersion": "0.3.1",
+    "plugins": [
+        {"type": "flannel", "delegate": {"hairpinMode": True, "isDefaultGateway": True}},
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ],
+}
+
+
+def composed(primary: dict[str, Any] = FLANNEL, configuration: Configuration = DEFAULT) -> dict[str, Any]:
+    return json.loads(compose(json.dumps(primary).encode(), PATH, configuration))
+
+
+class Host:
+    """A host's /etc/cni/net.d."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / FOLDER.lstrip("/")
+        self.folder.mkdir(parents=True)
+
+    def has(self, *names: str, content: str = '{"type": "bridge"}') -> None:
+        for name in names:
+            (self.folder / name).write_text(content)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
+    assert composed() == {
+        "cniVersion": "0.3.1",
+        "cniVersions": ["1.0.0", "1.1.0"],
+        "name": "cbr0",
+        "loadOnlyInlinedPlugins": True,
+        "plugins": [
+            {
+                "type": "railnet",
+                "primary": PATH,
+                "capabilities": {"portMappings": True, "io.kubernetes.cri.pod-annotations": True},
+                "resources": ["rdma/ib_vf"],
+                "kubelet": "/var/lib/kubelet",
+                "seconds": {"daemon": 5.0, "delegate": 30.0},
+            }
+        ],
+    }
+
+
+def test_conflist_carries_the_settings_that_the_executable_needs_without_the_daemon() -> None:
+    configuration = Configuration(
+        host=replace(HostConfiguration(), kubelet=Path("/k")),
+        pools=(Pool("b/b"), Pool("a/a")),
+        timeouts=Timeouts(daemon=1.5, delegate=9.0),
+    )
+
+    (plugin,) = composed(configuration=configuration)["plugins"]
+
+    assert (plugin["resources"], plugin["kubelet"]) == (["a/a", "b/b"], "/k")
+    assert plugin["seconds"] == {"daemon": 1.5, "delegate": 9.0}
+
+
+@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])
+def test_plugin_parses_the_composed_conflist(version: str) -> None:
+    conflist = composed({**FLANNEL, "cniVersion": version})
+    sent = {**conflist["plugins"][0], "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
+
+    assert netconf.parse(json.dumps(sent).encode()).primary == PATH
+
+
+@pytest.mark.parametrize(
+    ("primary", "ours"),
+    [
+        ("0.3.1", "0.3.1"),
+        ("0.4.0", "0.4.0"),
+        ("1.0.0", "1.0.0"),
+        ("1.1.0", "1.0.0"),
+        ("1.0.1", "1.0.0"),
+        ("2.0.0", "1.0.0"),
+    ],
+)
+def test_version_is_the_primarys_but_at_most_1_0_0(primary: str, ours: str) -> None:
+    assert composed({**FLANNEL, "cniVersion": primary})["cniVersion"] == ours
+
+
+def test_older_libcni_reads_the_primarys_version() -> None:
+    assert composed({**FLANNEL, "cniVersions": ["1.0.0", "1.1.0"]})["cniVersion"] == "0.3.1"
+
+
+@pytest.mark.parametrize("disabled", [True, "true", False, None])
+def test_gc_disabled_by_the_primary_stays_disabled(disabled: object) -> None:
+    assert composed({**FLANNEL, "disableGC": disabled}).get("disableGC", False) is bool(disabled)
+
+
+def test_capabilities_are_the_union_of_the_enabled_ones() -> None:
+    plugins = [
+        {"type": "a", "capabilities": {"bandwidth": True, "mac": False}},
+        {"type": "b", "capabilities": None},
+        {"type": "c"},
+        {"type": "d", "capabilities": {"portMappings": True}},
+    ]
+
+    (plugin,) = composed({**FLANNEL, "plugins": plugins})["plugins"]
+
+    assert plugin["capabilities"] == {
+        "bandwidth": True,
+        "portMappings": True,
+        "io.kubernetes.cri.pod-annotations": True,
+    }
+
+
+def test_single_plugin_may_be_the_primary() -> None:
+    assert composed({"cniVersion": "0.4.0", "name": "n", "type": "bridge"})["name"] == "n"
+
+
+@pytest.mark.parametrize(
+    "primary",
+    [b"", b"{", b"[]", b"{}", b'{"plugins": []}', b'{"type": "railnet"}', b'{"plugins": [{"type": "railnet"}]}'],
+)
+def test_broken_primary_and_railnet_as_primary_are_misconfigured(primary: bytes) -> None:
+    with pytest.raises(Misconfigured, match=PATH):
+        compose(primary, PATH, Configuration())
+
+
+# Finding the primary.
+
+
+def test_primary_is_the_first_valid_configuration_other_than_railnets(host: Host) -> None:
+    host.has(NAME, "10-b.conflist", "99-c.conf")
+    host.has("00-broken.conf", content="{")
+    host.has("01-railnet.conflist", content='{"plugins": [{"type": "railnet"}]}')
+    host.has("02-notes.txt", "05-x.conflist.bak")
+    (host.folder / "03-folder.conf").mkdir()
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
+
+
+def test_primary_may_have_any_file_name_that_libcni_reads(host: Host) -> None:
+    host.has("c.conflist", "b.json", "a.conf")
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/a.conf"
+
+
+def test_configured_primary_is_not_searched_for(host: Host) -> None:
+    host.has("10-b.conflist")
+
+    assert find_primary(host.root, Configuration(primary="/elsewhere/x.conflist")) == "/elsewhere/x.conflist"
+
+
+@pytest.mark.parametrize("names", [(), (NAME,)], ids=["an empty folder", "ours alone"])
+def test_missing_primary_is_misconfigured(host: Host, names: tuple[str, ...]) -> None:
+    host.has(*names)
+
+    with pytest.raises(Misconfigured, match=r"has no CNI configuration but Railnet's: install flannel"):
+        find_primary(host.root, Configuration())
+
+
+@pytest.mark.parametrize("content", ["", '{"cniVers'], ids=["empty", "half"])
+def test_broken_primary_in_use_is_not_skipped(host: Host, content: str) -> None:
+    host.has(NAME, content=json.dumps(composed()))
+    host.has("10-flannel.conflist", content=content)
+    host.has("87-podman-bridge.conflist")
+
+    with pytest.raises(Misconfigured, match=r"10-flannel\.conflist is not JSON.*stays as it is"):
+        find_primary(host.root, Configuration())
+
+
+def test_next_configuration_follows_a_primary_that_was_moved_away(host: Host) -> None:
+    host.has(NAME, content=json.dumps(composed()))
+    host.has("10-flannel.conflist.cilium_bak", "05-cilium.conflist", "87-podman-bridge.conflist")
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/05-cilium.conflist"
+
+
+@pytest.mark.parametrize("ours", ["", "[]", '{"plugins": []}', '{"plugins": [5]}'])
+def test_primary_is_found_although_railnets_own_file_is_broken(host: Host, ours: str) -> None:
+    host.has(NAME, content=ours)
+    host.has("10-b.conflist")
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
+
+
+def test_missing_cni_folder_is_misconfigured(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured):
+        find_primary(tmp_path, Configuration())
+
+
+# Whether a runtime would use ours.
+
+
+@pytest.mark.parametrize("others", [(), ("10-flannel.conflist", "00-z.conf")], ids=["alone", "first"])
+def test_conflist_is_active_when_it_sorts_first(host: Host, others: tuple[str, ...]) -> None:
+    host.has(NAME, *others)
+
+    assert why_inactive(host.root) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ((), "there is none"),
+        (("10-flannel.conflist",), "it takes 10-flannel.conflist"),
+        ((NAME, "00-multus.conf"), "it takes 00-multus.conf"),
+        ((NAME, "00-a.json"), "it takes 00-a.json"),
+    ],
+    ids=["no file", "not installed", "another before it", "JSON before it"],
+)
+def test_conflist_is_inactive_when_another_file_sorts_first(host: Host, names: tuple[str, ...], found: str) -> None:
+    host.has(*names)
+
+    assert f"does not use {FOLDER}/{NAME} ({found})" in why_inactive(host.root)
+
+
+def test_remedy_names_the_file_that_sorts_before_the_conflist(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    absent = why_inactive(host.root)
+    host.has(NAME, "00-multus.conf")
+
+    assert "rename" not in absent
+    assert "rename what sorts before it" in why_inactive(host.root)
+
+
+def test_copies_that_other_tools_renamed_are_found(host: Host) -> None:
+    host.has(NAME, f"{NAME}.cilium_bak", f"{NAME}.bak", "10-flannel.conflist", "10-flannel.conflist.bak")
+
+    assert [path.name for path in copies(host.root)] == [NAME, f"{NAME}.bak", f"{NAME}.cilium_bak"]
+
+
+@pytest.mark.parametrize("name", ["00-a.conflist.bak", "00-README", "00-a.yaml"])
+def test_file_that_no_runtime_reads_does_not_make_the_conflist_inactive(host: Host, name: str) -> None:
+    host.has(NAME, name)
+
+    assert why_inactive(host.root) is None
+
+
+def test_conflist_is_inactive_without_the_cni_folder(tmp_path: Path) -> None:
+    assert "there is none" in why_inactive(tmp_path)
+
+
+@pytest.mark.parametrize("version", [{}, {"cniVersion": "0.2.0"}, {"cniVersion": "latest"}], ids=repr)
+def test_primary_with_an_unsupported_version_is_misconfigured(version: dict[str, str]) -> None:
+    primary = {"name": "cbr0", "plugins": [{"type": "flannel"}], **version}
+
+    with pytest.raises(Misconfigured):
+        compose(json.dumps(primary).encode(), "/p", Configuration())
+
+
+def test_primary_with_malformed_capabilities_is_misconfigured() -> None:
+    with pytest.raises(Misconfigured):
+        compose(b'{"cniVersion": "1.0.0", "plugins": [{"type": "a", "capabilities": ["b"]}]}', "/p", Configuration())

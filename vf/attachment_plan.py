@@ -1,0 +1,101 @@
+"""Decide what a sandbox gets, and which steps attach it and take it back. Pure; `kernel.perform` does the steps."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vf.errors import NotOurs, Unusable
+from vf.inventory import Inventory, Netdev, VirtualFunction
+from vf.pci_address import PciAddress
+from vf.record import Attachment
+from vf.steps import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A VF that kubelet gave to a pod, with its rail and its interface name in the pod."""
+
+    ifname: str
+    rail: int
+    vf: VirtualFunction
+
+
+def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, ...]:
+    """Name a pod's VFs net1, net2, … in (rail, PCI address) order.
+
+    Raises:
+        NotOurs: one is no VF of this node.
+    """
+    found = []
+    for address in vfs:
+        vf = inventory.vf(address)
+        rail = None if vf is None else inventory.rail(address)
+        if vf is None:
+            raise NotOurs(f"kubelet gave this pod {address}, which is not a VF of this node")
+        if rail is None:
+            raise NotOurs(
+                f"kubelet gave this pod VF {address}, which is on none of this node's rails (`rails`, `pools`)"
+            )
+        found.append((rail, address, vf))
+    return tuple(Assigned(f"net{number}", rail, vf) for number, (rail, _, vf) in enumerate(sorted(found), start=1))
+
+
+def attachments(
+    assigned: Sequence[Assigned],
+    netdevs: Mapping[PciAddress, Netdev],
+    mtus: Mapping[PciAddress, int],
+    given: Mapping[PciAddress, Given],
+) -> tuple[Attachment, ...]:
+    """Return what the sandbox will have, as the record keeps it.
+
+    Raises:
+        Unusable: a VF's GUID is zero, so the fabric would never make its port active.
+    """
+    return tuple(
+        _attachment(one, netdevs[one.vf.address], mtus[one.vf.address], given[one.vf.address]) for one in assigned
+    )
+
+
+def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) -> tuple[AttachStep, ...]:
+    """Return the steps that attach: all moves, then the configuration inside the sandbox."""
+    wanted = tuple(planned)
+    moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname, one.mtu) for one in wanted)
+    addressed = (one for one in wanted if one.addresses)
+    return moves + tuple(ConfigureLink(one.ifname, one.addresses, one.routes) for one in addressed)
+
+
+def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
+    """Return the steps that move attachments' netdevs out of a sandbox; a step whose netdev is not there does nothing."""
+    return tuple(MoveLinkOut(one.vf, one.host_ifname) for one in recorded)
+
+
+def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:
+    """Return the steps that rename netdevs which are back on the node: an ended namespace returns them with the pod's name.
+
+    A rebuilt record has the pod's name for both if the name on the node is not known: then the netdev keeps its name.
+    """
+    return tuple(
+        RenameLink(on_node[one.vf].ifindex, one.host_ifname)
+        for one in recorded
+        if one.vf in on_node and one.host_ifname not in (one.ifname, on_node[one.vf].name)
+    )
+
+
+def _attachment(one: Assigned, netdev: Netdev, mtu: int, given: Given) -> Attachment:
+    rdma = one.vf.rdma
+    if rdma is not None and not rdma.node_guid.usable:
+        raise Unusable(
+            f"VF {one.vf.address} has no GUID; let Railnet provision {one.vf.pf or 'its PF'}, or set one and rebind the VF"
+        )
+    return Attachment(
+        ifname=one.ifname,
+        vf=one.vf.address,
+        rail=one.rail,
+        link_layer=one.vf.link_layer,
+        guid=None if rdma is None else rdma.node_guid,
+        mtu=mtu,
+        addresses=given.addresses,
+        host_ifname=netdev.name,
+        rdma=None if rdma is None else rdma.name,
+        uverbs=None if rdma is None else rdma.uverbs,
+        routes=given.routes,
+    )
