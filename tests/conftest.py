@@ -34,6 +34,14 @@ def fail_if_skipped(report):
     return report
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the modules of one part, because scripts/test runs the node tier on several simulated nodes at once."""
+    part, parts = map(int, os.environ.get("RAILNET_MODULES_PART", "0/1").split("/"))
+    kept = set(sorted({item.path for item in items})[part::parts])
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in kept])
+    items[:] = [item for item in items if item.path in kept]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_measured] = []
 
