@@ -213,7 +213,7 @@ def test_restarted_kubelet_finds_the_plugin_and_keeps_its_pods(kubelet, plugin):
     kubelet.start()
     kubelet.wait_for_devices("test/vf", 3, 10)
 
-    assert [allocation.device_ids for allocation in kubelet.allocate_responses(POD)] == [("a",)]
+    assert [allocation.device_ids for allocation in kubelet.allocations(POD)] == [("a",)]
     assert checkpoint(kubelet)["Data"]["PodDeviceEntries"][0]["PodUID"] == POD.uid
 
 
