@@ -1,5 +1,8 @@
 """The linters are tests: what they refuse fails the build, wherever it is run."""
 
+import importlib
+import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -51,6 +54,26 @@ def test_every_package_is_typed():
 
     assert tool["mypy"]["packages"] == packages
     assert [package for package in packages if not (ROOT / package / "py.typed").exists()] == []
+
+
+def test_modules_that_shell_scripts_name_exist():
+    """A shell script runs `python -m MODULE`, and Python of its own by `from PACKAGE import NAME`; no linter looks into it."""
+    texts = [path.read_text() for path in shell_scripts()]
+    run_by_name = {name for text in texts for name in re.findall(r"python -m ((?:railnet|simnode|tests)[\w.]*)", text)}
+    imported = {
+        pair
+        for text in texts
+        for pair in re.findall(r"^from ((?:railnet|simnode)[\w.]*) import (\w+)$", text, re.MULTILINE)
+    }
+
+    assert "simnode.demo" in run_by_name
+    assert imported != set()
+    assert {name for name in run_by_name if importlib.util.find_spec(name) is None} == set()
+    assert {
+        (package, name)
+        for package, name in imported
+        if not hasattr(importlib.import_module(package), name) and importlib.util.find_spec(f"{package}.{name}") is None
+    } == set()
 
 
 def test_environment_is_the_lock_file():
