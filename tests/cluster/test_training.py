@@ -145,11 +145,11 @@ def test_certificates_are_replaced_under_load_and_no_request_fails(
     # An API server takes a replica by chance for each connection, and keeps as many as it had requests at once: with few,
     # they might all be to the same one.
     loads = [training_pods.of("kubedl/tfjob-worker", GPUS), training_pods.of("mpi-operator/worker", RAILS)] * 8
-    before, answered = admission.tls(), admission.reviews()
+    before, answered = admission.shown(), admission.reviews()
     with AdmissionLoad(*loads) as load:
         admission.rotate()
         took = wait_until(
-            lambda: len(now := admission.tls()) > 0 and now.isdisjoint(before), _SECONDS, "new certificates"
+            lambda: len(now := admission.shown()) > 0 and now.isdisjoint(before), _SECONDS, "new certificates"
         )
         at_rotation = load.patched
         wait_until(lambda: load.patched > at_rotation + 100, _SECONDS, "requests after it")
