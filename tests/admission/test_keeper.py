@@ -214,6 +214,7 @@ def test_authority_is_rotated_while_every_certificate_that_is_shown_stays_truste
     assert replica.shown == other.shown == cluster.kept.leaf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [0, 61])  # alone, and when the certificate is due as well
 def test_annotation_that_asks_for_a_rotation_stays_until_the_rotation_begins(
     cluster: FakeApiServer, replica: Replica, clock: Clock, days: int

@@ -64,6 +64,7 @@ def without_order(pod: JsonObject) -> JsonObject:
     return pod
 
 
+@pytest.mark.slow
 @given(st.sampled_from(PATCHED), OTHERS, OTHERS)
 def test_result_does_not_depend_on_the_order_of_webhooks(golden: Golden, before: list[Any], after: list[Any]):
     at_once, in_between = copy.deepcopy(golden.pod), copy.deepcopy(golden.pod)

@@ -237,6 +237,7 @@ def test_replica_that_is_ready_is_trusted_after_any_sequence_of_events(events: l
     assert cluster.api.trusted == [cluster.api.kept.signer.certificate]
 
 
+@pytest.mark.slow
 def test_two_years_pass_without_an_administrator():
     cluster = Cluster()
     seen = set()

@@ -217,6 +217,7 @@ def test_large_bodies_wait_for_a_place_and_small_bodies_do_not(monkeypatch: pyte
     run(test)
 
 
+@pytest.mark.slow
 def test_client_that_pauses_in_a_large_body_loses_its_place(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "_REQUEST_SECONDS", 60.0)
     monkeypatch.setattr(server, "_LARGE_BODY_SECONDS", 0.2)
@@ -569,6 +570,7 @@ def test_closing_server_answers_requests_that_have_begun():
     run(test)
 
 
+@pytest.mark.slow
 def test_closing_server_waits_for_a_limited_time():
     async def test(served: Served) -> None:
         connection = await served.connect()

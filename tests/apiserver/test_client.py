@@ -229,6 +229,7 @@ def drip(server: RawServer, begin: bytes, byte: bytes) -> None:
     server.script = script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "byte"),
     [
@@ -258,6 +259,7 @@ def test_server_that_accepts_but_never_begins_tls_is_left(
     assert "timed out" in str(failure(new_client(0.2), get(POD))).lower()
 
 
+@pytest.mark.slow
 def test_request_that_is_never_read_ends_in_time(server: RawServer, new_client: Callable[[float], ApiServer]) -> None:
     server.reads = False
 

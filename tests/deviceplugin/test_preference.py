@@ -93,6 +93,7 @@ def test_settled_id_that_is_no_longer_offered_stays_and_counts() -> None:
     assert answer == [EVERYTHING[0].id, "0000:99:00.1"]
 
 
+@pytest.mark.slow
 @given(
     available=st.sets(st.sampled_from([offer.id for offer in EVERYTHING])),
     data=st.data(),

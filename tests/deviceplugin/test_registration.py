@@ -133,6 +133,7 @@ def test_registration_makes_a_new_socket_when_the_old_one_is_deleted(kubelet: Ku
     during(kubelet, act)
 
 
+@pytest.mark.slow
 def test_registration_makes_a_new_socket_when_kubelet_no_longer_watches(kubelet: Kubelet) -> None:
     async def act(kubelet: Kubelet, registration: Registration) -> None:
         first = await kubelet.socket()

@@ -141,6 +141,7 @@ def test_list_and_watch_sends_the_list_again_when_a_vf_is_gone(node: Node) -> No
     on(node, act)
 
 
+@pytest.mark.slow
 def test_list_and_watch_sends_nothing_when_the_list_is_the_same(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         stream = kubelet.watch()

@@ -94,6 +94,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_parse_raises_nothing_but_value_error(document: object) -> None:
     try:

@@ -88,6 +88,7 @@ def test_smallest_node_slice_has_two_addresses() -> None:
     assert list(slice_.addresses(0)) == [ip_interface("10.56.0.13/22"), ip_interface("10.56.0.14/22")]
 
 
+@pytest.mark.slow
 @given(st.integers(16, 18), st.integers(1, 8), st.integers(1, 256))
 def test_slices_of_all_nodes_and_rails_are_in_the_range_and_do_not_overlap(bits: int, rails: int, nodes: int) -> None:
     range_ = IPv4Network(f"10.56.0.0/{bits}")

@@ -31,6 +31,7 @@ def a_body(**changes: Any) -> dict[str, Any]:
     return {**body, **changes}
 
 
+@pytest.mark.slow
 @given(records)
 def test_record_is_read_back_as_it_was_written(record: Record) -> None:
     assert decode(encode(record)) == record

@@ -69,6 +69,7 @@ def test_waiting_request_gets_a_lock_of_its_own_when_the_holder_removed_the_file
     lock.remove(path, fd)
 
 
+@pytest.mark.slow
 def test_lock_is_held_until_a_child_that_inherited_it_has_ended(tmp_path: Path) -> None:
     path = f"{tmp_path}/a"
     held = lock.acquire(path)
@@ -155,6 +156,7 @@ def test_delegates_whose_executable_closes_something_just_now_are_left_alone(tmp
     assert alive
 
 
+@pytest.mark.slow
 def test_process_that_has_closed_the_lock_meanwhile_is_left_alone(tmp_path: Path, monkeypatch) -> None:
     """It stands for a process that has the number of a delegate that has ended meanwhile."""
     path = f"{tmp_path}/a"

@@ -161,6 +161,7 @@ def test_no_file_is_odd_enough_to_be_an_error(folder: StateFolder, name: str, co
     parse(folder, Entry(name, content, 0), "cbr0")
 
 
+@pytest.mark.slow
 @given(st.booleans(), st.sampled_from(KEYS), JSON)
 @example(inside=True, key="interfaces", value=True)
 @example(inside=True, key="ips", value=[{"address": False}])

@@ -71,6 +71,7 @@ def test_older_version_is_removed_when_no_process_uses_it(host: Path, upgrade: C
     assert "removed, nothing runs from it any more" in said[-1]
 
 
+@pytest.mark.slow
 def test_older_version_stays_while_a_request_uses_it(host: Path, upgrade: Callable[[], list[str]]) -> None:
     process = runs(host, PATH="/bin", CNI_COMMAND="ADD")
 
