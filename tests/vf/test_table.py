@@ -241,7 +241,7 @@ def test_withheld_vf_has_its_reason_until_the_reasons_are_replaced(table: VfTabl
 def test_reason_goes_with_the_sandbox_that_had_the_vf(table: VfTable) -> None:
     owner = Owner("c0ffee", "eth0", "")
     table.claim(FIRST, owner)
-    table.withhold({FIRST: "in a sandbox that nobody knows"})
+    table.withhold({FIRST: "in a sandbox without a record"})
 
     table.release(FIRST, owner)
 
