@@ -2,7 +2,7 @@
 
 The messages themselves are in `kernel.netlink.rtnetlink` and `kernel.netlink.rdma`. Railnet has its own implementation because an
 ADD waits for it: pyroute2, which `kernel.netlink.pf_link_state`, `kernel.netlink.vf_configuration` and `kernel.netlink.link_changes` use,
-takes ten times as long (docs/decisions/0035).
+takes four to eleven times as long (docs/decisions/0035).
 
 Source: include/uapi/linux/netlink.h, whose names are in the comments.
 """
