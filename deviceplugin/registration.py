@@ -11,7 +11,8 @@ How kubelet uses the folder (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
   socket that serves the plugin's API; if it is empty, kubelet uses the socket that it found. So kubelet and the daemon must see the same
   path, and the folder is mounted at its own path. Kubelet reports the result by NotifyRegistrationStatus. It retries a failure after
   growing pauses; a new socket is tried at once.
-- `pluginwatcher/monitor.go`: newer kubelets repeat GetInfo every ten seconds, and drop a plugin that fails it twice.
+- `pluginwatcher/monitor.go`, which 1.36 does not have and the branch for a later version has: kubelet repeats GetInfo every ten seconds,
+  and drops a plugin that fails it twice.
 - `cm/devicemanager/plugin/v1beta1/handler.go`: older kubelets identify a plugin by its resource alone, so the end of an old socket ends
   the new one (kubernetes/kubernetes#121994). So no name is used twice, and the sockets of an earlier start are removed before the new one
   appears.
