@@ -54,6 +54,7 @@ class PodDevices:
         try:
             return self._from_checkpoint(pod.uid)
         except (NotReady, OSError, ValueError) as error:
+            # It lists no init containers, so a VF that only one of those has stays unknown: deviceplugin.prestart_check says so.
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:

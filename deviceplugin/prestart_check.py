@@ -15,10 +15,10 @@ FindAttachedOwner = Callable[[PciAddress], Owner | None]
 
 
 class Holders(NamedTuple):
-    """The pods that kubelet's checkpoint lists for one device; `known` is false if the checkpoint cannot be read."""
+    """The pods that kubelet's checkpoint lists for one device; `why_unknown` says why the checkpoint cannot be read."""
 
-    known: bool
     pod_uids: frozenset[str] = frozenset()
+    why_unknown: str = ""
 
 
 def refusal(ids: Sequence[str], attached: FindAttachedOwner, holders: Mapping[str, Holders]) -> str | None:
@@ -31,13 +31,21 @@ def _refusal(device: str, attached: FindAttachedOwner, holders: Holders) -> str 
         owner = attached(PciAddress.parse(device))
     except ValueError as error:
         return f"device {device!r} is not one of Railnet's: {error}"
+    if owner is None and holders.why_unknown:
+        # kubelet lists sidecars, and no init container that ends (pkg/kubelet/apis/podresources/server_v1.go, List).
+        return (
+            f"VF {device} is not attached to a pod, and kubelet's checkpoint cannot be read: {holders.why_unknown}. Until it can, "
+            "Railnet knows no VF that only an init container has: kubelet's pod-resources do not list init containers. Have a "
+            "container of the pod that is no init container ask for as many VFs, or make the checkpoint readable (kubelet writes "
+            "it again when the next pod gets a device); then delete the pod"
+        )
     if owner is None:
         return (
             f"VF {device} is not attached to a pod: the sandbox was set up without Railnet, so check that its plugin "
             "configuration is the first in the CNI folder, then delete the pod (a pod on the host network cannot have one)"
         )
     # If the container runtime passes no pod UID to CNI, the owner's is empty. Then only the attachment itself can be checked.
-    if holders.known and owner.pod_uid and owner.pod_uid not in holders.pod_uids:
+    if not holders.why_unknown and owner.pod_uid and owner.pod_uid not in holders.pod_uids:
         return (
             f"VF {device} is attached to sandbox {owner.container_id} of pod UID {owner.pod_uid}, but kubelet gave it to "
             f"{', '.join(sorted(holders.pod_uids)) or 'no pod'}: wait for that sandbox's removal, or delete this pod"

@@ -168,9 +168,9 @@ class PoolService(grpc_api.DevicePluginServicer):
             _log.warning(
                 "%s: containers start without a check against kubelet's checkpoint: %s", self.pool.resource, error
             )
-            return dict.fromkeys(ids, Holders(known=False))
+            return dict.fromkeys(ids, Holders(why_unknown=str(error) or "no reason is known"))
         resource = self.pool.resource
-        return {id_: Holders(True, frozenset(checkpoint.holders(entries, resource, id_))) for id_ in ids}
+        return {id_: Holders(frozenset(checkpoint.holders(entries, resource, id_))) for id_ in ids}
 
     def _log(self, offered: Sequence[OfferedVf]) -> None:
         reasons = [offer.reason for offer in offered if offer.reason]

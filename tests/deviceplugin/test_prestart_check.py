@@ -19,9 +19,9 @@ def ask(owner: Owner | None, holders: Holders, device: str = DEVICE) -> str | No
 
 
 STARTS = {
-    "the pod that kubelet allocated it to": (OWNER, Holders(True, frozenset({"uid-1"}))),
-    "no checkpoint": (OWNER, Holders(False)),
-    "a runtime that passes no UID": (NAMELESS, Holders(True, frozenset({"uid-1"}))),
+    "the pod that kubelet allocated it to": (OWNER, Holders(frozenset({"uid-1"}))),
+    "no checkpoint": (OWNER, Holders(why_unknown="version 2 is not understood")),
+    "a runtime that passes no UID": (NAMELESS, Holders(frozenset({"uid-1"}))),
 }
 
 
@@ -31,10 +31,14 @@ def test_refusal_is_none_when_the_vf_is_attached_to(owner: Owner, holders: Holde
 
 
 REFUSED = {
-    "not attached": (None, Holders(True, frozenset({"uid-1"})), "VF 0000:03:00.1 is not attached .* delete the pod"),
-    "not attached, no checkpoint": (None, Holders(False), "is not attached"),
-    "attached to another pod": (OWNER, Holders(True, frozenset({"uid-2"})), "c0ffee of pod UID uid-1, .* to uid-2"),
-    "given to no pod": (OWNER, Holders(True), "kubelet gave it to no pod"),
+    "not attached": (None, Holders(frozenset({"uid-1"})), "VF 0000:03:00.1 is not attached .* delete the pod"),
+    "not attached, no checkpoint": (
+        None,
+        Holders(why_unknown="version 2 is not understood"),
+        "is not attached .* cannot be read: version 2 is not understood.* only an init container has.* is no init container",
+    ),
+    "attached to another pod": (OWNER, Holders(frozenset({"uid-2"})), "c0ffee of pod UID uid-1, .* to uid-2"),
+    "given to no pod": (OWNER, Holders(), "kubelet gave it to no pod"),
 }
 
 
@@ -44,14 +48,14 @@ def test_refusal_says_why_and_what_to_do_when(owner: Owner | None, holders: Hold
 
 
 def test_refusal_names_a_device_whose_id_is_no_pci_address() -> None:
-    assert "device 'GPU-1' is not one of Railnet's" in (ask(OWNER, Holders(False), "GPU-1") or "none")
+    assert "device 'GPU-1' is not one of Railnet's" in (ask(OWNER, Holders(why_unknown="version 2 is not understood"), "GPU-1") or "none")
 
 
 def test_refusal_is_about_the_first_device_that_is_not_attached() -> None:
     other = "0000:03:00.2"
 
     words = refusal(
-        [DEVICE, other], {PciAddress.parse(DEVICE): OWNER}.get, {DEVICE: Holders(False), other: Holders(False)}
+        [DEVICE, other], {PciAddress.parse(DEVICE): OWNER}.get, {DEVICE: Holders(why_unknown="version 2 is not understood"), other: Holders(why_unknown="version 2 is not understood")}
     )
 
     assert (words or "none").startswith(f"VF {other} is not attached")
