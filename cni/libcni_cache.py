@@ -46,6 +46,11 @@ class CachedAdd(NamedTuple):
             raise ValueError(f"the configuration of a cached ADD cannot be read: {error!r}") from None
 
     @property
+    def key(self) -> str:
+        """The name of the attachment's record in Railnet's journal, if it has one."""
+        return f"{self.container_id}@{self.ifname}"
+
+    @property
     def addresses(self) -> tuple[IpAddress, ...]:
         """The addresses of the result.
 
@@ -88,6 +93,15 @@ def parse(content: bytes) -> CachedAdd:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no entry of libcni's cache: {error!r:.200}") from None
+
+
+def with_configuration(content: bytes, configuration: bytes) -> bytes:
+    """Return a file of the cache, which `parse` has accepted, with another network configuration.
+
+    CRI-O runs CHECK and DEL with the configuration in this file (cri-o/ocicni, pkg/ocicni/ocicni.go, loadNetworkFromCache).
+    containerd runs them with the configuration that is in its folder at that time.
+    """
+    return json.dumps({**json.loads(content), "config": base64.b64encode(configuration).decode()}).encode()
 
 
 def _objects(result: dict[str, Any], key: str) -> list[dict[str, Any]]:

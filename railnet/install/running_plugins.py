@@ -20,6 +20,18 @@ def requests(root: Path) -> frozenset[int]:
     return frozenset(int(path.name) for path in proc.iterdir() if path.name.isdecimal() and _is_request(path))
 
 
+def describe(root: Path, process: int) -> str:
+    """Name a request for a user: its command and its pod, as the runtime named them. It may have ended by now."""
+    try:
+        environ = _environ(below(root, f"/proc/{process}"))
+    except OSError:
+        environ = {}
+    arguments = dict(pair.partition("=")[::2] for pair in environ.get("CNI_ARGS", "").split(";"))
+    namespace, name = (arguments.get(f"K8S_POD_{part}", "") for part in ("NAMESPACE", "NAME"))
+    command = f"request {environ.get('CNI_COMMAND', '')}".rstrip()
+    return f"{command} of pod {namespace}/{name} (process {process})" if name else f"{command} of process {process}"
+
+
 def await_end(root: Path, processes: Collection[int], seconds: float) -> frozenset[int]:
     """Wait until they have ended; return those that have not in time."""
     block_until(lambda: requests(root).isdisjoint(processes), seconds, _LOOK_SECONDS)
@@ -31,11 +43,16 @@ def _is_request(process: Path) -> bool:
         arguments = (process / "cmdline").read_bytes().split(b"\0")
         if not any(argument.rpartition(b"/")[2] == _NAME for argument in arguments):
             return False
-        if not any(entry.startswith(b"CNI_COMMAND=") for entry in (process / "environ").read_bytes().split(b"\0")):
+        if "CNI_COMMAND" not in _environ(process):
             return False
         return _is_in_the_hosts_pid_namespace((process / "status").read_bytes())
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return False
+
+
+def _environ(process: Path) -> dict[str, str]:
+    entries = (process / "environ").read_bytes().decode(errors="backslashreplace").split("\0")
+    return dict(entry.partition("=")[::2] for entry in entries if entry)
 
 
 def _is_in_the_hosts_pid_namespace(status: bytes) -> bool:

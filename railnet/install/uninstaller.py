@@ -1,32 +1,31 @@
-"""Remove Railnet from a host: at once from the runtime's configuration, and from the disk when no sandbox needs it.
+"""Remove Railnet from a host: at once from the runtime's configuration, and from the disk when no pod needs it.
 
-A runtime may take a sandbox down with the configuration it was made with (CRI-O does), so the executable has to stay for
-as long as one of those lives. Which do, the runtime's own cache tells: libcni keeps the configuration of every ADD.
+These need the executable and the daemon: a pod with a rail, whose VF must come back under its own name, and a request that runs.
+A pod without a rail needs neither. What the runtime remembers of such a pod is given back to the primary network
+(`remembered_configurations`), so that its DEL executes the primary's plugins alone.
 """
 
 import asyncio
 import logging
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cni import libcni_cache
 from cni.host import lock
-from cni.host.chain import OURSELVES
-from cni.libcni_cache import CachedAdd
-from kernel.files import below, open_below, sync
+from kernel.files import below, sync
 from railnet.daemon import conflist
-from railnet.install import installer, python_bundle, running_plugins
+from railnet.install import installer, python_bundle, remembered_configurations, running_plugins
+from railnet.install.remembered_configurations import Remembered
+from vf.record import Pod, UnreadableRecord, decode
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 30.0
-_NAMED = 3
+_NAMED = 20  # a node has about as many VFs
 
 
 class Leaving:
-    """The removal from one host; `serve` waits for its sandboxes, whose DELs the daemon still serves."""
+    """The removal from one host; `serve` waits for its pods with rails, whose DELs the daemon still serves."""
 
     why_inactive: str | None = "Railnet is being taken away from this node"
     """Why kubelet must give no VF to a new pod."""
@@ -57,10 +56,10 @@ class Leaving:
         while True:
             # A request that began before the runtime noticed the removal ends, or is found, within the pause.
             await asyncio.sleep(_LOOK_SECONDS)
-            needed_by = await asyncio.to_thread(self._needed_by)
-            if not needed_by:
+            needed = await asyncio.to_thread(needed_by, self._root)
+            if not needed:
                 break
-            self._say(needed_by)
+            self._say(needed)
         await asyncio.to_thread(self._remove)
         self.done = True
 
@@ -68,13 +67,9 @@ class Leaving:
         """Remove the daemon's files in /run; only after the daemon has ended."""
         shutil.rmtree(below(self._root, lock.RUN), ignore_errors=True)
 
-    def _needed_by(self) -> list[str]:
-        running = [f"request of process {process}" for process in sorted(running_plugins.requests(self._root))]
-        return [*sandboxes(self._root), *running]
-
-    def _say(self, needed_by: list[str]) -> None:
-        named = ", ".join(needed_by[:_NAMED]) + (", …" if len(needed_by) > _NAMED else "")
-        trouble = f"{installer.EXECUTABLE} stays: {len(needed_by)} still need it ({named})"
+    def _say(self, needed: list[str]) -> None:
+        named = ", ".join(needed[:_NAMED]) + (", …" if len(needed) > _NAMED else "")
+        trouble = f"{installer.EXECUTABLE} stays: {len(needed)} still need it ({named})"
         if trouble != self.trouble:
             _log.info("%s", trouble)
         self.trouble = trouble
@@ -84,34 +79,53 @@ class Leaving:
             below(self._root, installer.EXECUTABLE).unlink(missing_ok=True)
             running_plugins.await_end(self._root, running_plugins.requests(self._root), _END_SECONDS)
             shutil.rmtree(below(self._root, python_bundle.FOLDER))
-        _log.info("%s is removed: no sandbox needs it", installer.EXECUTABLE)
+        # The runtime may have written down an ADD that ended after the last look. No ADD can follow it.
+        for why in _give_back(self._root, remembered_configurations.find(self._root)):
+            _log.warning(
+                "%s; CRI-O cannot take this pod down: install Railnet again, and uninstall it when the pod has ended",
+                why,
+            )
+        _log.info("%s is removed: no pod needs it", installer.EXECUTABLE)
 
 
-def sandboxes(root: Path) -> list[str]:
-    """Name the living sandboxes that the runtime may still DEL through Railnet, by libcni's cache and by the journal."""
-    cached = {name for folder in libcni_cache.FOLDERS for name in _cached(root, below(root, folder))}
-    recorded = {path.stem for path in below(root, f"{lock.RUN}/journal").glob("[!.]*.json")}
-    return sorted(cached | {f"sandbox {name}" for name in recorded})
+def needed_by(root: Path) -> list[str]:
+    """Give back what the runtime remembers of pods without a rail. Name what needs the executable all the same, with the reason."""
+    # In this order: a request that ends has left its record by then, and the runtime's own file follows.
+    running = sorted(running_plugins.requests(root))
+    requests = [running_plugins.describe(root, process) for process in running]
+    remembered = remembered_configurations.find(root)
+    records = _records(root)
+    with_rail = sorted(f"{name} has a rail" for name in records.values())
+    return [*with_rail, *requests, *_give_back(root, (one for one in remembered if one.add.key not in records))]
 
 
-def _cached(root: Path, folder: Path) -> Iterator[str]:
-    for path in sorted(folder.glob("*")):
+def _give_back(root: Path, remembered: Iterable[Remembered]) -> list[str]:
+    """Give back what the runtime remembers of pods without a rail; return why it failed, for each pod."""
+    failures = []
+    for one in remembered:
+        name = _pod_name(one.add.pod, one.add.key)
         try:
-            add = libcni_cache.parse(path.read_bytes())
-            if OURSELVES in add.plugins and _lives(root, add):
-                yield f"sandbox {add.container_id}@{add.ifname}"
-        except (OSError, ValueError):
-            continue  # no entry of libcni's, or gone by now
+            remembered_configurations.give_back(root, one)
+            _log.info("%s: its DEL is the primary network's from now on", name)
+        except (OSError, ValueError) as error:
+            failures.append(
+                f"{name}: its DEL cannot be made the primary network's: {error}; correct this, or end the pod"
+            )
+    return failures
 
 
-def _lives(root: Path, add: CachedAdd) -> bool:
-    """Return whether the sandbox's namespace exists; a namespace from before a reboot does not. Unknown counts as yes."""
-    return not add.sandboxes or any(_exists(root, path) for path in add.sandboxes)
+def _records(root: Path) -> dict[str, str]:
+    """Name the pods of the journal's records, by the record's key."""
+    found = {}
+    for path in sorted(below(root, f"{lock.RUN}/journal").glob("[!.]*.json")):
+        try:
+            found[path.stem] = _pod_name(decode(path.read_bytes()).pod, path.stem)
+        except FileNotFoundError:
+            continue  # its DEL has ended meanwhile
+        except (OSError, UnreadableRecord):
+            found[path.stem] = f"sandbox {path.stem}"
+    return found
 
 
-def _exists(root: Path, path: str) -> bool:
-    try:
-        os.close(open_below(root, path, os.O_PATH))
-    except FileNotFoundError:
-        return False
-    return True
+def _pod_name(pod: Pod, key: str) -> str:
+    return f"pod {pod.namespace}/{pod.name}" if pod.name else f"sandbox {key}"

@@ -18,7 +18,7 @@ from typing import Any, Self
 from railnet import VERSION
 from tests.cluster.api_requests import ApiRequests
 from tests.cluster.control_plane import NODE
-from tests.cluster.manifests import NAMESPACE, Overlay
+from tests.cluster.manifests import NAMESPACE, ROOT, Overlay
 from tests.cluster.node import CONFIGURATION, SYSFS, ClusterNode
 from tests.cluster.process import wait_until
 from tests.cluster.training_pods import GPU
@@ -70,7 +70,7 @@ class Admission:
         """Take all of it away; the Secret is the server's own, and has no label."""
         self._kubectl.run("delete", "mutatingwebhookconfiguration", _OURS)
         self._kubectl.run("delete", _KINDS, f"--namespace={NAMESPACE}", _OURS)
-        self._kubectl.run("delete", f"secret/{NAME}-tls", f"--namespace={NAMESPACE}")
+        self._kubectl.run("delete", f"secret/{NAME}-tls", f"--namespace={NAMESPACE}", "--ignore-not-found")
         for namespace in _NAMESPACES:
             self._kubectl.run("delete", "jobs,pods", "--all", "--wait=false", f"--namespace={namespace}")
         with ApiRequests() as api:
@@ -89,6 +89,18 @@ class Admission:
         finally:
             self._scale(REPLICAS)
             self.wait_until_ready()
+
+    def delete_webhooks(self) -> None:
+        """Delete the folder of the webhooks alone, which an uninstall begins with."""
+        self._kubectl.run("delete", "--kustomize", str(ROOT / "overlays/admission-1.27/webhook"))
+
+    def delete(self) -> None:
+        """Delete the overlay, with the nodes' daemon in it; returns when the API server has forgotten all of it."""
+        self._kubectl.run("delete", "--kustomize", str(self._overlay.folder), "--ignore-not-found")
+
+    def webhooks(self) -> list[str]:
+        """Name the webhooks, which are other ones in each overlay."""
+        return [one["name"] for one in self._kubectl.get("mutatingwebhookconfiguration", NAME)["webhooks"]]
 
     def wait_until_ready(self) -> None:
         """Wait until every replica is."""

@@ -1,8 +1,10 @@
 """Railnet is taken away, in its own way and in the wrong one, and comes back."""
 
+import time
 from collections.abc import Callable
 
 from tests.cluster import installation
+from tests.cluster.admission_on_node import REPLICAS, Admission
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import BUNDLES, CONFLIST, EXECUTABLE, STATE, why_not_ready
@@ -40,6 +42,40 @@ def test_uninstall_keeps_rails_of_running_pods_then_leaves_nothing_and_a_new_ins
     assert left == []
     assert not exists
     assert "net1" in node.addresses(back)
+
+
+def test_uninstall_with_the_admission_helper_waits_for_pods_with_rails_alone_and_leaves_nothing(
+    node: ClusterNode, measured: Callable[[str], None]
+) -> None:
+    """The steps are those of docs/install.md. The helper's own pods and a plain pod were made through Railnet, and run to the end."""
+    train, plain = node.run("train", 1), node.run("plain")
+    with Admission(node) as admission:
+        admission.delete_webhooks()
+        node.railnet.uninstall()
+        wait_until(
+            lambda: "still need it" in (why_not_ready() or ""), _LOOK_SECONDS, "the daemon to say what it waits for"
+        )
+        waits_for = why_not_ready() or ""
+        node.delete(train)
+        began = time.monotonic()
+        said = node.railnet.roll_out()
+        measured(
+            f"the last pod with a rail deleted, then until `rollout status` ended: {time.monotonic() - began:.1f} s"
+        )
+        left = [path for path in OURS if path.exists()]
+        helpers, addresses = admission.addresses(), node.addresses(plain)
+        admission.delete()
+        exists = node.railnet.exists()
+    nothing_left = node.forget_pods()
+
+    assert waits_for.count("pod ") == 1
+    assert f"1 still need it (pod default/{train} has a rail)" in waits_for
+    assert "successfully rolled out" in said
+    assert left == []
+    assert len(helpers) == REPLICAS
+    assert list(addresses) == ["eth0"]
+    assert not exists
+    assert nothing_left == []
 
 
 def say(measured: Callable[[str], None], steps: list[installation.Step]) -> None:

@@ -19,6 +19,7 @@ from apiserver.client import Absent, ApiServer, RequestFailed
 from apiserver.node_transport import NodeTransport
 from apiserver.request import ApiObject, get, merge_patch
 from apiserver.service_account import ServiceAccount
+from cni import libcni_cache
 from cni.host import flannel
 from cni.host.chain import parse as parse_primary
 from cni.host.environment import is_container_id
@@ -32,7 +33,7 @@ from railnet import configuration
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
 from railnet.health import Health
-from railnet.install import elf_relocation, uninstaller
+from railnet.install import elf_relocation, remembered_configurations
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 from tests.vf.builders import a_record, an_attachment
@@ -334,10 +335,13 @@ class _Cache:
 
 def cached_result(data: bytes) -> None:
     """Judge an entry of libcni's cache."""
-    found = list(
-        uninstaller._cached(Path("/nonexistent" if data[:1] == b"!" else "/"), _Cache(with_parts(data.lstrip(b"!"))))
-    )  # type: ignore[arg-type]
-    assert all(isinstance(name, str) for name in found)
+    root = Path("/nonexistent" if data[:1] == b"!" else "/")
+    for found in remembered_configurations._in(root, _Cache(with_parts(data.lstrip(b"!")))):  # type: ignore[arg-type]
+        changed = libcni_cache.parse(libcni_cache.with_configuration(found.content, b'{"type": "flannel"}'))
+        assert changed.plugins == ("flannel",)
+        assert changed._replace(config="") == found.add._replace(config="")
+        with suppress(ValueError):
+            assert isinstance(remembered_configurations._primary_of(found.add), str)
 
 
 def health_request(data: bytes) -> None:
@@ -407,6 +411,11 @@ PARSERS = (
         (Misconfigured,),
         {"railnet.daemon.conflist": ("compose", "_named_primary", "read")},
     ),
-    Parser("libcni-cache", cached_result, (), {"railnet.install.uninstaller": ("_cached", "_lives", "_exists")}),
+    Parser(
+        "libcni-cache",
+        cached_result,
+        (),
+        {"railnet.install.remembered_configurations": ("_in", "_lives", "_exists", "_primary_of")},
+    ),
     Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),
 )

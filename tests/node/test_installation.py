@@ -315,7 +315,8 @@ def test_running_pods_keep_their_networks_and_are_taken_down_after_the_uninstall
     bare.stop_daemon()
 
     uninstall = uninstalling()
-    until(lambda: "2 still need it" in probe("/readyz")[1])
+    until(lambda: "1 still need it" in probe("/readyz")[1])
+    waits_for = probe("/readyz")[1]
     kept = links_of(train)
     younger = bare.run_pod("younger")
     made_by = {plugin for invocation in younger.added.invocations for plugin in [invocation.plugin]}
@@ -326,6 +327,7 @@ def test_running_pods_keep_their_networks_and_are_taken_down_after_the_uninstall
     bare.remove_pod(train)
 
     assert uninstall.wait(30) == 0
+    assert "1 still need it (pod default/train has a rail)" in waits_for
     assert {"eth0", "net1"} <= kept
     assert made_by == {"flannel", "portmap"}
     assert still_there
@@ -333,6 +335,26 @@ def test_running_pods_keep_their_networks_and_are_taken_down_after_the_uninstall
     bare.hca.settle()
     assert left_of_pods() == []
     assert {"ibs5v0", "ibs5v1"} <= set(node_links())
+
+
+def test_uninstall_does_not_wait_for_plain_pods_which_are_taken_down_without_the_executable(
+    bare: Node, runtime: str, uninstalling: Callable[[], "Uninstall"]
+) -> None:
+    bare.install()
+    bare.start_daemon()
+    plain, mapped = bare.run_pod("plain"), bare.run_pod("mapped", capability_args=MAPPINGS)
+    bare.stop_daemon()
+
+    ended = uninstalling().wait(30)
+    installed = (PLUGINS / "railnet").exists()
+    kept = links_of(plain)
+    for pod in (plain, mapped):
+        bare.remove_pod(pod)
+
+    assert ended == 0
+    assert not installed
+    assert "eth0" in kept
+    assert left_of_pods() == []
 
 
 def test_container_of_a_running_pod_may_start_again_while_railnet_leaves(
@@ -355,7 +377,7 @@ def test_pods_are_taken_down_with_no_daemon_when_the_uninstall_was_cut_short(
     plain, train = node.run_pod("plain"), node.run_pod("train", vfs=1)
     node.stop_daemon()
     uninstall = uninstalling()
-    until(lambda: "2 still need it" in probe("/readyz")[1])
+    until(lambda: "1 still need it" in probe("/readyz")[1])
     uninstall.terminate()
     status = uninstall.wait(20)
 
@@ -409,6 +431,7 @@ def test_railnet_can_be_installed_again_after_an_uninstall(node: Node) -> None:
 
 
 Uninstall = subprocess.Popen
+MAPPINGS = {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
 HOST_LOCAL = {"type": "host-local", "subnet": "10.99.0.0/24"}
 
 

@@ -1,4 +1,4 @@
-"""Who still needs the executable, told from a runtime's cache and our journal, on a host that is a folder of the test's."""
+"""What still needs the executable, by the runtime's cache and the journal, on a host that is a folder of the test's."""
 
 import asyncio
 import base64
@@ -14,9 +14,12 @@ from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon.conflist import FOLDER, NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
-from railnet.install.uninstaller import Leaving, sandboxes
+from railnet.install.uninstaller import Leaving, needed_by
+from tests.vf.builders import a_record
+from vf.record import Pod, encode
 
-OURS = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "railnet", "primary": "/x"}]}
+PRIMARY = f"{FOLDER}/10-flannel.conflist"
+OURS = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "railnet", "primary": PRIMARY}]}
 FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}
 NETNS = "/var/run/netns/cni-1"
 
@@ -63,24 +66,40 @@ def caches(host: Path, content: object, folder: str = "var/lib/cni/results") -> 
     return path
 
 
+CNI_ARGS = [["IgnoreUnknown", "1"], ["K8S_POD_NAMESPACE", "team"], ["K8S_POD_NAME", "web-0"], ["K8S_POD_UID", "uid-1"]]
+
+
+def configuration(path: Path) -> Any:
+    """Return the configuration with which CRI-O would run DEL."""
+    return json.loads(base64.b64decode(json.loads(path.read_text())["config"]))
+
+
 @pytest.mark.parametrize("folder", ["var/lib/cni/results", "var/lib/cni/cache/results"])
-def test_sandbox_made_through_railnet_is_known_by_the_runtimes_cache(host: Path, folder: str) -> None:
-    caches(host, entry(), folder)
+def test_plain_pod_is_not_waited_for_and_its_del_becomes_the_primarys(host: Path, folder: str) -> None:
+    path = caches(host, entry(cniArgs=CNI_ARGS, capabilityArgs={"portMappings": [{"hostPort": 80}]}), folder)
+    before = json.loads(path.read_text())
 
-    assert sandboxes(host) == ["sandbox abc@eth0"]
+    assert needed_by(host) == []
+    assert configuration(path) == FLANNEL
+    assert {**json.loads(path.read_text()), "config": ""} == {**before, "config": ""}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_sandbox_is_found_in_the_cache_of_a_conflist_and_of_a_single_plugin(host: Path) -> None:
-    caches(host, entry({"cniVersion": "0.3.1", "name": "cbr0", "type": "railnet"}))
+def test_plain_pod_of_a_single_plugins_configuration_is_given_back(host: Path) -> None:
+    path = caches(host, entry({"cniVersion": "0.3.1", "name": "cbr0", "type": "railnet", "primary": PRIMARY}))
 
-    assert sandboxes(host) == ["sandbox abc@eth0"]
+    assert needed_by(host) == []
+    assert configuration(path) == FLANNEL
 
 
 @pytest.mark.parametrize("netns", [NETNS, None], ids=["living", "unknown"])
-def test_sandbox_counts_unless_its_namespace_is_gone(host: Path, netns: str | None) -> None:
-    caches(host, entry(netns=netns))
+def test_remembered_configuration_is_given_back_unless_the_namespace_is_gone(host: Path, netns: str | None) -> None:
+    path = caches(host, entry(netns=netns))
 
-    assert len(sandboxes(host)) == 1
+    needed_by(host)
+
+    assert configuration(path) == FLANNEL
 
 
 @pytest.mark.parametrize(
@@ -97,24 +116,77 @@ def test_sandbox_counts_unless_its_namespace_is_gone(host: Path, netns: str | No
     ],
     ids=["made by flannel", "gone", "a bare result", "empty", "a list", "no base64", "no configuration", "odd"],
 )
-def test_other_cache_entries_do_not_count(host: Path, content: object) -> None:
-    caches(host, content)
+def test_other_cache_entries_do_not_count_and_stay(host: Path, content: object) -> None:
+    path = caches(host, content)
+    before = path.read_bytes()
 
-    assert sandboxes(host) == []
+    assert needed_by(host) == []
+    assert path.read_bytes() == before
 
 
-def test_sandbox_with_a_record_counts_without_a_cache_entry(host: Path) -> None:
-    (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
+BROKEN = {
+    "absent": (None, "No such file"),
+    "broken": ("{", "is not JSON"),
+    "another network": (json.dumps({**FLANNEL, "name": "other"}), "is network 'other'"),
+    "Railnet's": (json.dumps(OURS), "names Railnet itself"),
+}
+
+
+@pytest.mark.parametrize(("primary", "why"), BROKEN.values(), ids=BROKEN.keys())
+def test_plain_pod_is_waited_for_by_name_if_the_primary_cannot_take_it_down(
+    host: Path, primary: str | None, why: str
+) -> None:
+    file = host / PRIMARY.lstrip("/")
+    file.unlink() if primary is None else file.write_text(primary)
+    path = caches(host, entry(cniArgs=CNI_ARGS))
+
+    (needed,) = needed_by(host)
+
+    assert needed.startswith("pod team/web-0: its DEL cannot be made the primary network's: ")
+    assert why in needed
+    assert configuration(path) == OURS
+
+
+def test_configuration_without_a_primary_is_named(host: Path) -> None:
+    caches(host, entry({**OURS, "plugins": [{"type": "railnet"}]}, cniArgs=CNI_ARGS))
+
+    (needed,) = needed_by(host)
+
+    assert "'primary': None" in needed
+
+
+def record(host: Path, key: str = "abc@eth0") -> Path:
+    """Write the record of pod team/train-0 into the journal."""
+    container_id, _, ifname = key.partition("@")
+    path = host / f"run/railnet/journal/{key}.json"
+    path.write_bytes(
+        encode(replace(a_record(), container_id=container_id, ifname=ifname, pod=Pod("team", "train-0", "uid-2")))
+    )
+    return path
+
+
+def test_pod_with_a_rail_is_waited_for_by_name_and_keeps_its_configuration(host: Path) -> None:
+    path = caches(host, entry(cniArgs=CNI_ARGS))
+    record(host)
     (host / "run/railnet/journal/.temporary").write_text("")
 
-    assert sandboxes(host) == ["sandbox abc@eth0"]
+    assert needed_by(host) == ["pod team/train-0 has a rail"]
+    assert configuration(path) == OURS
 
 
-def test_sandbox_in_cache_and_journal_is_named_once(host: Path) -> None:
-    caches(host, entry())
+def test_sandbox_of_a_record_without_a_pods_name_is_named(host: Path) -> None:
     (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
 
-    assert sandboxes(host) == ["sandbox abc@eth0"]
+    assert needed_by(host) == ["sandbox abc@eth0 has a rail"]
+
+
+def test_request_is_named_by_its_command_and_its_pod(host: Path) -> None:
+    process = runs(host)
+    (process / "environ").write_bytes(
+        b"CNI_COMMAND=DEL\0CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=team;K8S_POD_NAME=web-0\0"
+    )
+
+    assert needed_by(host) == ["request DEL of pod team/web-0 (process 4711)"]
 
 
 def test_runtime_is_given_back_to_the_primary_at_once(host: Path) -> None:
@@ -142,11 +214,11 @@ def runs(host: Path) -> Path:
     return process
 
 
-@pytest.mark.parametrize("by", ["a sandbox", "a request"])
+@pytest.mark.parametrize("by", ["a pod with a rail", "a request"])
 def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(uninstall_module, "_LOOK_SECONDS", 0.01)
     leaving = Leaving(host)
-    needs_it = caches(host, entry()) if by == "a sandbox" else runs(host)
+    needs_it = record(host) if by == "a pod with a rail" else runs(host)
 
     async def scenario() -> tuple[bool, str | None]:
         serving = asyncio.create_task(leaving.serve(lambda: None))
@@ -170,3 +242,17 @@ def test_state_of_the_daemon_is_removed(host: Path) -> None:
     Leaving(host).forget()
 
     assert not (host / "run/railnet").exists()
+
+
+def test_add_that_the_runtime_wrote_down_after_the_last_look_is_given_back(host: Path) -> None:
+    leaving, path = Leaving(host), host / "var/lib/cni/results/cbr0-abc-eth0"
+
+    def finish(root: Path, awaited: object, seconds: float) -> frozenset[int]:
+        caches(host, entry())
+        return frozenset()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uninstall_module.running_plugins, "await_end", finish)
+        leaving._remove()
+
+    assert configuration(path) == FLANNEL
