@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+_CNI = Path("/etc/cni")
 
 
 class Image:
@@ -15,13 +16,16 @@ class Image:
 
     Attributes:
         archive: the archive's file.
+        left_by_build: what scripts/image left in the machine's folder of CNI configurations.
         rootfs: the root folder of a container.
     """
 
     def __init__(self, target: str, folder: Path) -> None:
         self.archive, self.rootfs = folder / "image.tar", folder / "rootfs"
         self._layout = folder / "layout"
+        before = set(_CNI.rglob("*"))
         subprocess.run([ROOT / "scripts/image", target, self.archive], check=True)
+        self.left_by_build = sorted(set(_CNI.rglob("*")) - before)
         _unpack(self.archive, self._layout)
         for layer in self._layers():
             _unpack(layer, self.rootfs)

@@ -39,6 +39,11 @@ def test_archives_name_image_and_version(node: Image, admission: Image) -> None:
     assert (node.name, admission.name) == (f"railnet.io/railnet:{VERSION}", f"railnet.io/railnet-admission:{VERSION}")
 
 
+def test_build_leaves_nothing_in_the_machines_folder_of_cni_configurations(image: Image) -> None:
+    """An image that an earlier run has built is not built again, and leaves nothing in any case."""
+    assert image.left_by_build == []
+
+
 def test_container_runs_its_program_by_default(node: Image, admission: Image) -> None:
     assert node.config["Entrypoint"] + node.config["Cmd"] == ["railnet", "node"]
     assert admission.config["Entrypoint"] + admission.config["Cmd"] == ["railnet", "admission"]
