@@ -48,14 +48,21 @@ def test_refusal_says_why_and_what_to_do_when(owner: Owner | None, holders: Hold
 
 
 def test_refusal_names_a_device_whose_id_is_no_pci_address() -> None:
-    assert "device 'GPU-1' is not one of Railnet's" in (ask(OWNER, Holders(why_unknown="version 2 is not understood"), "GPU-1") or "none")
+    assert "device 'GPU-1' is not one of Railnet's" in (
+        ask(OWNER, Holders(why_unknown="version 2 is not understood"), "GPU-1") or "none"
+    )
 
 
 def test_refusal_is_about_the_first_device_that_is_not_attached() -> None:
     other = "0000:03:00.2"
 
     words = refusal(
-        [DEVICE, other], {PciAddress.parse(DEVICE): OWNER}.get, {DEVICE: Holders(why_unknown="version 2 is not understood"), other: Holders(why_unknown="version 2 is not understood")}
+        [DEVICE, other],
+        {PciAddress.parse(DEVICE): OWNER}.get,
+        {
+            DEVICE: Holders(why_unknown="version 2 is not understood"),
+            other: Holders(why_unknown="version 2 is not understood"),
+        },
     )
 
     assert (words or "none").startswith(f"VF {other} is not attached")
