@@ -2,18 +2,40 @@
 
 The node has one port for its daemon. A daemon that waits for the end of another daemon takes the port when it is free. The
 admission helper's port belongs to its pod.
+
+Every local user reaches the daemon's port. So a connection holds one descriptor and a few KiB, there are few, and the oldest that has not
+asked is closed for the next: kubelet's probe asks as soon as it is connected (docs/decisions/0040).
 """
 
 import asyncio
 import logging
+import re
+import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
+from typing import Generic, TypeVar
+
+from kernel.tcp_listener import Acceptor, close_after_sending, listening
 
 _log = logging.getLogger(__name__)
+_Value = TypeVar("_Value")
 _LOOPBACK = "127.0.0.1"
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 5.0  # for a request and for its answer; kubelet's probes wait as long
 _RETRY_SECONDS = 1.0
+_MAX_CONNECTIONS = 128  # the daemon itself needs far fewer descriptors than the rest of 1,024, the smallest usual limit
+_HEAD_BYTES = 4 << 10  # a request of kubelet, Prometheus or curl has 100 to 500 bytes
+_MAX_READS = (
+    16  # a request comes in one piece, or a few; a client that sends byte by byte costs a round of the loop for each
+)
+_KERNEL_BYTES = 4 << 10  # SO_RCVBUF: the kernel, too, keeps few bytes of a client
+_BACKLOG = 4096  # net.core.somaxconn; a probe beyond it is dropped, and kubelet's kernel tries again after a second
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_LARGEST_WAIT_SECONDS = 1.0
+_IDLE_SHARES = (
+    20  # a value is made again after so many times the time that it took: at most a twentieth of the loop's time
+)
 
 
 class Health:
@@ -23,6 +45,8 @@ class Health:
         """Be not ready until `reasons` is set."""
         self.reasons: Callable[[], list[str]] = lambda: ["it is starting"]
         self.metrics: Callable[[], str] = str
+        self._ready = _Recent(lambda: "".join(f"{reason}\n" for reason in self.reasons()))
+        self._text = _Recent(lambda: self.metrics())  # noqa: PLW0108 - `metrics` is set later
 
     @asynccontextmanager
     async def serving(self, port: int, host: str | None = _LOOPBACK) -> AsyncIterator[None]:
@@ -44,36 +68,162 @@ class Health:
         if path == "/healthz":
             return HTTPStatus.OK, "ok\n"
         if path == "/metrics":
-            return HTTPStatus.OK, self.metrics()
+            return HTTPStatus.OK, self._text.value()
         if path != "/readyz":
             return HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n"
-        reasons = "".join(f"{reason}\n" for reason in self.reasons())
+        reasons = self._ready.value()
         return (HTTPStatus.SERVICE_UNAVAILABLE, reasons) if reasons else (HTTPStatus.OK, "ok\n")
 
     async def _serve(self, port: int, host: str | None) -> None:
-        said = False
-        while True:
-            try:
-                # With start_serving=True, start_server awaits once more; a cancellation there would leave the sockets open.
-                async with await asyncio.start_server(self._connection, host, port, start_serving=False) as server:
-                    await server.serve_forever()
-            except OSError as error:
-                if not said:
-                    _log.warning("health is not answered on %s:%d yet: %s", host or "*", port, error.strerror)
-                said = True
-            await asyncio.sleep(_RETRY_SECONDS)
+        listener = await _bound(port, host)
+        clients = _Clients(self.answer)
+        acceptor = Acceptor(listener, clients.welcome, clients.close)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            acceptor.close()
+            clients.close()
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A client that goes away, stays silent or sends no line of text is ignored.
-        with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                request = (await reader.readline()).decode("ascii")
-                while (await reader.readline()).strip():
-                    pass  # headers: a socket closed with unread input is reset, and the answer lost
-                status, text = self.answer(request)
-                writer.write(_response(status, text.encode(), with_body=not request.startswith("HEAD")))
-                await writer.drain()
-        writer.close()
+
+async def _bound(port: int, host: str | None) -> socket.socket:
+    """Return the listening socket when the port is free."""
+    said = False
+    while True:
+        try:
+            return listening(host, port, backlog=_BACKLOG, read_bytes=_KERNEL_BYTES)
+        except OSError as error:
+            if not said:
+                _log.warning("health is not answered on %s:%d yet: %s", host or "*", port, error.strerror)
+            said = True
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+class _Recent(Generic[_Value]):
+    """A value that is made again only after a pause, so that many requests for it cost no more than a share of the time."""
+
+    def __init__(self, make: Callable[[], _Value]) -> None:
+        self._make = make
+        self._made: tuple[_Value, float] | None = None
+
+    def value(self) -> _Value:
+        began = time.monotonic()
+        if self._made is None or began >= self._made[1]:
+            value = self._make()
+            ended = time.monotonic()
+            self._made = value, ended + min(_LARGEST_WAIT_SECONDS, _IDLE_SHARES * (ended - began))
+        return self._made[0]
+
+
+class _Client:
+    """A connection: what has come of its request, and what is still to be sent of its answer."""
+
+    __slots__ = ("answer", "ends", "reads", "request", "socket")
+
+    def __init__(self, connection: socket.socket, ends: float) -> None:
+        self.socket, self.ends = connection, ends
+        self.request, self.reads, self.answer = b"", 0, b""
+
+
+class _Clients:
+    """The connections of a port, oldest first. Each method ends a connection that fails, and raises nothing."""
+
+    def __init__(self, answer: Callable[[str], tuple[HTTPStatus, str]]) -> None:
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[_Client, None] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def welcome(self, connection: socket.socket, _address: str, *, crowded: bool) -> None:
+        """Own a new connection. One that has sent its whole request already is answered at once, however many there are.
+
+        In a crowd each has waited in the kernel for longer than a probe needs to ask, so one that has not asked is closed. That costs a
+        fifth of what it costs to keep it until another takes its place.
+        """
+        part = _received(connection, _HEAD_BYTES)
+        if part == b"" or (crowded and not _END_OF_HEAD.search(part or b"")):
+            connection.close()
+            return
+        client = _Client(connection, self._loop.time() + _PATIENCE_SECONDS)
+        self._open[client] = None
+        self._take(client, part)
+        if client not in self._open:
+            return
+        if len(self._open) > _MAX_CONNECTIONS:
+            self._end(next(iter(self._open)))
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(_PATIENCE_SECONDS, self._end_old)
+
+    def close(self) -> None:
+        """End all connections."""
+        for client in tuple(self._open):
+            self._end(client)
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    def _end_old(self) -> None:
+        now = self._loop.time()
+        while self._open and (oldest := next(iter(self._open))).ends <= now:
+            self._end(oldest)
+        self._sweep = self._loop.call_at(oldest.ends, self._end_old) if self._open else None
+
+    def _end(self, client: _Client) -> None:
+        self._open.pop(client, None)
+        if client.socket.fileno() >= 0:
+            self._loop.remove_reader(client.socket)
+            self._loop.remove_writer(client.socket)
+            client.socket.close()
+
+    def _read(self, client: _Client) -> None:
+        self._take(client, _received(client.socket, _HEAD_BYTES - len(client.request)))
+
+    def _take(self, client: _Client, part: bytes | None) -> None:
+        client.request += part or b""
+        client.reads += part is not None
+        if _END_OF_HEAD.search(client.request):
+            self._reply(client)
+        elif part == b"" or client.reads >= _MAX_READS or len(client.request) >= _HEAD_BYTES:
+            self._end(client)
+        else:
+            self._loop.add_reader(client.socket, self._read, client)
+
+    def _reply(self, client: _Client) -> None:
+        self._loop.remove_reader(client.socket)
+        try:
+            line = client.request.partition(b"\n")[0].decode("ascii")
+        except UnicodeDecodeError:
+            self._end(client)
+            return
+        try:
+            status, text = self._answer(line.rstrip("\r"))
+        except Exception:  # noqa: BLE001 - a page that cannot be made ends its own request alone
+            _log.exception("health has no answer to %.80r; report this error", line)
+            status, text = HTTPStatus.INTERNAL_SERVER_ERROR, "see the log\n"
+        close_after_sending(client.socket)
+        client.answer = _response(status, text.encode(), with_body=not line.startswith("HEAD"))
+        self._write(client)
+
+    def _write(self, client: _Client) -> None:
+        try:
+            client.answer = client.answer[client.socket.send(client.answer) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            client.answer = b""
+        if client.answer:
+            self._loop.add_writer(client.socket, self._write, client)
+        else:
+            self._end(client)
+
+
+def _received(connection: socket.socket, size: int) -> bytes | None:
+    """Return what has come; None if nothing has come yet, and no bytes at the end of the connection."""
+    try:
+        return connection.recv(size)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError:
+        return b""
 
 
 def _response(status: HTTPStatus, body: bytes, *, with_body: bool) -> bytes:

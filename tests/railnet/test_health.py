@@ -3,15 +3,21 @@
 import asyncio
 import gc
 import http.client
+import resource
 import socket
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railnet import health as health_module
 from railnet.health import Health
+from simnode.chaos.flood import Flood, flooding
+from tests import waiting
 
 
 def free_port() -> int:
@@ -144,3 +150,112 @@ def test_cancelled_start_leaves_no_socket(rounds: int):
         gc.unfreeze()
 
     assert [str(one.message) for one in caught if issubclass(one.category, ResourceWarning)] == []
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /he", b"GET / HTTP/1.1\r\nX: " + b"x" * 65_000], ids=["silent", "half", "65 kB"]
+)
+def test_probe_is_answered_under_a_flood_with_few_descriptors(sent: bytes) -> None:
+    def ask(port: int) -> tuple[list[tuple[int, str]], int]:
+        before = descriptors()
+        with flooding(Flood(port, 3000, send=sent)):
+            answers = [get(port, path) for path in ("/healthz", "/readyz", "/metrics")]
+            return answers, descriptors() - before
+
+    answers, more = asked(because(), ask)
+
+    assert answers == [(200, "ok\n"), (200, "ok\n"), (200, "")]
+    assert more <= health_module._MAX_CONNECTIONS + 16, "the flood's pipes and process, and the probe, are a few"
+
+
+@pytest.mark.slow
+def test_probe_is_answered_while_requests_come_as_fast_as_they_can() -> None:
+    def ask(port: int) -> list[tuple[int, str]]:
+        with flooding(Flood(port, 200, send=b"GET /metrics HTTP/1.1\r\n\r\n")):
+            return [get(port, "/healthz") for _ in range(20)]
+
+    assert asked(because(), ask) == [(200, "ok\n")] * 20
+
+
+def test_page_that_takes_long_is_not_made_for_each_request() -> None:
+    made = 0
+
+    def metrics() -> str:
+        nonlocal made
+        made += 1
+        time.sleep(0.05)
+        return f"{made}\n"
+
+    health = because()
+    health.metrics = metrics
+    answers = asked(health, lambda port: [get(port, "/metrics") for _ in range(50)])
+
+    assert [status for status, _ in answers] == [200] * 50
+    assert made < 25
+
+
+def test_page_that_cannot_be_made_ends_its_own_request_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def metrics() -> str:
+        raise KeyError("pool")
+
+    health = because()
+    health.metrics = metrics
+
+    assert asked(health, lambda port: (get(port, "/metrics")[0], get(port, "/healthz"))) == (500, (200, "ok\n"))
+    assert "KeyError" in caplog.text
+
+
+def test_client_that_sends_byte_by_byte_is_closed() -> None:
+    def ask(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+            slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with suppress(ConnectionError):
+                for _ in range(500):
+                    slow.sendall(b"G")
+                    time.sleep(0.002)
+            with suppress(ConnectionError):
+                return slow.recv(1)
+            return b""
+
+    assert asked(because(), ask) == b""
+
+
+@pytest.mark.slow
+def test_client_that_does_not_read_its_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "_PATIENCE_SECONDS", 0.2)
+    health = because()
+    health.metrics = lambda: "x" * (32 << 20)
+
+    def ask(port: int) -> tuple[bool, int]:
+        time.sleep(0.1)  # until the connection that has looked for the port is closed
+        before = descriptors()
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", port))
+            unread.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            waiting.until(lambda: descriptors() >= before + 2, 10, "the connection is open")
+            waiting.until(lambda: descriptors() == before + 1, 10, "the server has closed its end")
+            return True, len(get(port, "/healthz")[1])
+
+    assert asked(health, ask) == (True, 3)
+
+
+def test_connection_that_cannot_be_accepted_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def ask(port: int) -> tuple[int, str]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.socket() as client, socket.socket() as last:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
+            try:
+                client.connect(("127.0.0.1", port))
+                waiting.until(lambda: "takes no connection: Too many open files" in caplog.text, 10, "it is said")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            return get(port, "/healthz")
+
+    assert asked(because(), ask) == (200, "ok\n")
+    assert len([record for record in caplog.records if record.name == "kernel.tcp_listener"]) == 1
