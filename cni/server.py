@@ -17,10 +17,12 @@ from cni.dispatch import Dispatcher
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.request_interruption import TimeLimits
+from kernel.files import NO_ROOM
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _PAUSE_SECONDS = 0.1
+_ROOM_SECONDS = 1.0  # between two tries to make the socket in a full /run
 
 
 class Server:
@@ -40,7 +42,7 @@ class Server:
         """Listen until cancelled, then let running requests finish. `ready` is awaited when executables can connect."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listening:
-                _listen(listening, path)
+                await _listen_when_there_is_room(listening, path)
                 await ready()
                 await self._accept(listening)
         finally:
@@ -103,6 +105,26 @@ def _peer_uid(connection: socket.socket) -> int:
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
+async def _listen_when_there_is_room(listening: socket.socket, path: Path) -> None:
+    """Listen as soon as the folder has an inode for the socket. Until then executables serve pods without a rail alone."""
+    while True:
+        try:
+            _listen(listening, path)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            if _unlinked(
+                path
+            ):  # of a daemon that was killed, so it serves no request; its inode is enough for this one
+                continue
+            _log.error(
+                "%s cannot be made (%s): free space or inodes there (`df -i /run/railnet`)", path, error.strerror
+            )
+            await asyncio.sleep(_ROOM_SECONDS)
+        else:
+            return
+
+
 def _listen(listening: socket.socket, path: Path) -> None:
     """Bind to a temporary name, listen, then rename: a socket that a client finds is served.
 
@@ -116,6 +138,13 @@ def _listen(listening: socket.socket, path: Path) -> None:
     temporary.chmod(0o600)
     listening.listen(_BACKLOG)
     temporary.rename(path)
+
+
+def _unlinked(path: Path) -> bool:
+    """Remove a file; return whether there was one."""
+    existed = path.exists()
+    _unlink(path)
+    return existed
 
 
 def _unlink(path: Path) -> None:

@@ -4,9 +4,10 @@ import ctypes
 import os
 import struct
 import tempfile
-from errno import EXDEV
+from errno import EDQUOT, ENOSPC, EXDEV
 from pathlib import Path
 
+NO_ROOM = (ENOSPC, EDQUOT)  # the file system has no free block, no free inode, or the user's quota is used up
 _SYS_OPENAT2 = 437  # the same on every architecture (include/uapi/asm-generic/unistd.h)
 _RESOLVE_IN_ROOT = 0x10
 
@@ -36,6 +37,21 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
         raise
     if durable:
         sync(path.parent)
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Replace a file's content in place, followed by spaces up to the file's size: this needs no new block and no new inode.
+
+    A process that is killed during the write may leave a mixture of old and new content.
+
+    Raises:
+        OSError: ENOSPC, the content is longer than the file; or as open(2) and write(2). The error names the file.
+    """
+    with open(path, "r+b", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if len(content) > size:
+            raise OSError(ENOSPC, os.strerror(ENOSPC), str(path))
+        file.write(content.ljust(size))
 
 
 def sync(path: Path) -> None:

@@ -123,7 +123,16 @@ class LostRecord(NamedTuple):
 
 
 def encode(record: Record) -> bytes:
-    """Return a record as JSON that ends in the SHA-256 of all before it."""
+    """Return a record as JSON that ends in the SHA-256 of all before it, for a human reader: a line for each value."""
+    return json.dumps(_signed(record), indent=1).encode() + b"\n"
+
+
+def encode_compactly(record: Record) -> bytes:
+    """Return what `encode` returns, without white space: shorter than every earlier `encode` of a record with the same addresses."""
+    return json.dumps(_signed(record), separators=(",", ":")).encode()
+
+
+def _signed(record: Record) -> dict[str, Any]:
     body: dict[str, Any] = {
         "version": _VERSION,
         "id": record.container_id,
@@ -137,7 +146,7 @@ def encode(record: Record) -> bytes:
         "ipam": None if record.ipam is None else record.ipam._asdict(),
         "boot": record.boot,
     }
-    return json.dumps({**body, "sha256": _digest(body)}, indent=1).encode() + b"\n"
+    return {**body, "sha256": _digest(body)}
 
 
 def decode(raw: bytes) -> Record:

@@ -34,8 +34,9 @@ class IpamRelease:
     def _release(self, left: Record, plugin: RecordedIpam, stopped: threading.Event) -> None:
         """Run the plugin's DEL. Blocks, also for the lock, whose holders are searched in all of /proc."""
         path = self._delegates.lock_of(left.key)
-        held = lock.acquire(path, wait_seconds=0)
+        held = lock.acquire_if_possible(path)
         try:
-            self._delegates.run(ipam_plugin.delete(plugin), left, plugin.path, (held,), stopped)
+            self._delegates.run(ipam_plugin.delete(plugin), left, plugin.path, held, stopped)
         finally:
-            lock.remove(path, held)
+            for fd in held:
+                lock.remove(path, fd)

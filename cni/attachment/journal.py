@@ -2,6 +2,8 @@
 
 A record is written before the kernel is changed, and removed after the last undo. The daemon is the only writer, so memory
 and disk are the same; the disk is read once, at start.
+
+Taking back needs no new space: if the disk is full, a record that is on disk already is changed in place (docs/decisions/0044).
 """
 
 import logging
@@ -9,10 +11,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernel.files import write_atomically
+from kernel.files import NO_ROOM, overwrite, write_atomically
 from vf.address_slice import IpAddress
 from vf.pci_address import PciAddress
-from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, find_lost
+from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, encode_compactly, find_lost
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20  # a record names its sandbox at its beginning
@@ -51,8 +53,17 @@ class Journal:
         return self._records.get(key)
 
     def write(self, record: Record) -> None:
-        """Write a record; it is on disk when this returns."""
-        write_atomically(self._path(record.key), encode(record))
+        """Write a record; it is on disk when this returns.
+
+        Raises:
+            OSError: the folder is missing, or full and the record is new or longer than before. Memory and disk stay as they were.
+        """
+        try:
+            write_atomically(self._path(record.key), encode(record))
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._write_in_place(record, error)
         self._keep(record)
 
     def age(self, record: Record) -> float:
@@ -81,6 +92,20 @@ class Journal:
         return frozenset(
             address.ip for record in self._records.values() for one in record.attachments for address in one.addresses
         )
+
+    def _write_in_place(self, record: Record, full: OSError) -> None:
+        """Change a record that is on disk already, without new space.
+
+        A daemon that is killed within this one write(2) may leave an unreadable record; the kernel then shows what it said.
+        """
+        path = self._path(record.key)
+        try:
+            overwrite(path, encode_compactly(record))
+        except OSError:
+            why = "it has no room for another file: free space or inodes there, and the runtime tries again"
+            raise OSError(
+                full.errno, f"{full.strerror}; {why} (`df /run/railnet; df -i /run/railnet`)", str(path)
+            ) from full
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"

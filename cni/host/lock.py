@@ -5,6 +5,9 @@ ends an ADD, while that ADD's delegates still hold the lock. The descriptor is i
 request starts holds the lock too, also after the runtime has killed the executable. So the next request waits until nothing
 of the earlier one runs any more. Delegates whose executable was killed serve no request: a request that waits for them ends
 them.
+
+A lock whose file cannot be made (a full `/run`) is left out: the primary network alone has no such lock, and a pod's network is
+worth more than the order of requests that runtimes keep anyhow.
 """
 
 import fcntl
@@ -37,11 +40,16 @@ class Lock:
     def take(self, interrupt_fd: int = -1) -> None:
         """Hold the lock from now on; a second call does nothing. Every delegate that is started later holds it, too.
 
+        Nothing happens if the lock's file cannot be made.
+
         Raises:
             CniError: as `acquire`.
         """
         if self._fd < 0 and self._path:
-            self._fd = acquire(self._path, interrupt_fd=interrupt_fd)
+            try:
+                self._fd = acquire(self._path, interrupt_fd=interrupt_fd)
+            except OSError:
+                self._path = ""
 
     def release(self) -> None:
         """Release the lock if it was taken; delegates that still run go on holding it."""
@@ -89,6 +97,7 @@ def acquire(path: str, wait_seconds: float = WAIT_SECONDS, interrupt_fd: int = -
 
     Raises:
         CniError: code 11, another request still holds it after `wait_seconds`, or when `interrupt_fd` has something to read.
+        OSError: its file cannot be made or opened.
     """
     give_up = time.monotonic() + wait_seconds
 
@@ -105,6 +114,18 @@ def acquire(path: str, wait_seconds: float = WAIT_SECONDS, interrupt_fd: int = -
                 f"an earlier request still holds {path} after {wait_seconds:g} s: it is not finished yet, try again"
             )
             raise CniError(TRY_AGAIN, message)
+
+
+def acquire_if_possible(path: str) -> "tuple[int, ...]":
+    """Lock a file as `acquire` without a wait; the caller owns the descriptor. Return () if the file cannot be made.
+
+    Raises:
+        CniError: code 11, another request holds it.
+    """
+    try:
+        return (acquire(path, wait_seconds=0),)
+    except OSError:
+        return ()
 
 
 def remove(path: str, fd: int) -> None:

@@ -167,10 +167,10 @@ class PrimaryGc:
         with ExitStack() as locks:
             held: tuple[int, ...] = ()
             for ifname in ifnames if dead.container_id is not None else ():
-                fd = _locked(self._delegates.lock_of(f"{dead.container_id}@{ifname}"), locks)
-                if fd is None:
+                locked = _locked(self._delegates.lock_of(f"{dead.container_id}@{ifname}"), locks)
+                if locked is None:
                     return
-                held = (*held, fd)
+                held = (*held, *locked)
             names = ", ".join(sorted(file.entry.name for file in dead.files))
             container = dead.container_id or "without an id"
             _log.warning(
@@ -216,11 +216,15 @@ class _Attachment(NamedTuple):
     pod: Pod
 
 
-def _locked(path: str, locks: ExitStack) -> int | None:
-    """Lock an attachment until `locks` is closed; return None if a request works on it, or a process that it left does."""
+def _locked(path: str, locks: ExitStack) -> tuple[int, ...] | None:
+    """Lock an attachment until `locks` is closed; return None if a request works on it, or a process that it left does.
+
+    () if the lock's file cannot be made: what a dead container left is taken back all the same.
+    """
     try:
-        fd = lock.acquire(path, wait_seconds=0)
+        held = lock.acquire_if_possible(path)
     except CniError:
         return None
-    locks.callback(lock.remove, path, fd)
-    return fd
+    for fd in held:
+        locks.callback(lock.remove, path, fd)
+    return held

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from cni.host import lock
+from kernel.files import NO_ROOM
 from railnet.health import Health
 
 _log = logging.getLogger(__name__)
@@ -33,14 +34,23 @@ async def alone(health: Health) -> AsyncIterator[None]:
 
 
 async def _lock(path: Path) -> int:
-    """Lock a file, made if it is absent; the caller owns the descriptor."""
+    """Lock a file, made if it is absent, as soon as its folder has room for it; the caller owns the descriptor."""
     said_at = -_SAY_AGAIN_SECONDS
-    while (fd := _try_lock(path)) is None:
+    while True:
+        why = "another railnet daemon owns this node's VFs: waiting for its end"
+        try:
+            fd = _try_lock(path)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            fd = None
+            why = f"{path} cannot be made ({error.strerror}): free space or inodes there (`df -i {path.parent}`)"
+        if fd is not None:
+            return fd
         if time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
-            _log.warning("another railnet daemon owns this node's VFs: waiting for its end")
+            _log.warning("%s", why)
             said_at = time.monotonic()
         await asyncio.sleep(_LOOK_SECONDS)
-    return fd
 
 
 def _try_lock(path: Path) -> int | None:

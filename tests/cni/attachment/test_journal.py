@@ -1,12 +1,15 @@
 """The journal: memory and disk are the same, and an unreadable record is moved to quarantine."""
 
+import errno
 import logging
+import os
 from dataclasses import replace
 from ipaddress import ip_interface
 from pathlib import Path
 
 import pytest
 
+from cni.attachment import journal as journals
 from cni.attachment.journal import Journal
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment
 from vf.record import LostRecord, decode, encode
@@ -189,3 +192,56 @@ def test_folder_in_quarantine_is_no_lost_record(folder: Path) -> None:
     (folder.parent / "quarantine/looked-at").mkdir()
 
     assert a_journal(folder).lost_records == ()
+
+
+# A full disk: what is on disk already is changed in place.
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every new file, as a full file system does."""
+
+    def refuse(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(journals, "write_atomically", refuse)
+
+
+def test_record_on_a_full_disk_goes_through_all_stages_of_taking_back(folder: Path, request) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+    size = (folder / "c0ffee@eth0.json").stat().st_size
+    request.getfixturevalue("full")
+    seen = []
+
+    for stage, attachments in (("attached", RECORD.attachments), ("detaching", RECORD.attachments), ("detaching", ())):
+        journal.write(replace(RECORD, stage=stage, attachments=attachments))
+        (after,) = a_journal(folder).records()
+        seen.append((after.stage, after.attachments, (folder / "c0ffee@eth0.json").stat().st_size))
+
+    assert seen == [
+        ("attached", RECORD.attachments, size),
+        ("detaching", RECORD.attachments, size),
+        ("detaching", (), size),
+    ]
+
+
+def test_new_record_on_a_full_disk_is_refused_and_the_error_says_what_to_do(folder: Path, full: None) -> None:
+    journal = a_journal(folder)
+
+    with pytest.raises(OSError, match="df -i /run/railnet") as raised:
+        journal.write(RECORD)
+
+    assert raised.value.errno == errno.ENOSPC
+    assert (list(journal.records()), files(folder)) == ([], [])
+
+
+def test_record_that_becomes_longer_on_a_full_disk_stays_as_it_was(folder: Path, request) -> None:
+    journal = a_journal(folder)
+    journal.write(RECORD)
+    request.getfixturevalue("full")
+
+    with pytest.raises(OSError, match="No space left"):
+        journal.write(replace(RECORD, network="x" * 5000))
+
+    assert list(journal.records()) == list(a_journal(folder).records()) == [RECORD]
