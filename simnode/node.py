@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
+from kernel.waiting import block_until
 from simnode import preinstalled_files
 from simnode.daemon_process import Daemon
 from simnode.hardware.fabric import Fabric, Uplink
@@ -97,6 +98,7 @@ class Node:
         cri: the socket of a real container runtime; by default the simulated runtime serves its own.
 
     Attributes:
+        pfs: the HCA's physical functions, in the order of their PCI addresses.
         fabrics: by rail, which is the order of the PFs' PCI addresses.
     """
 
@@ -112,7 +114,7 @@ class Node:
         self._plugins, self.vfs, self._lease, self._sysfs, self._cri = plugins, vfs, lease, sysfs, cri
         real_sysfs = {Path("/sys")} - {sysfs}
         self._folders = [folder for folder in namespaces.PRIVATE_FOLDERS if folder not in real_sysfs]
-        self._pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
+        self.pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
         self.fabrics: tuple[Fabric, ...] = ()
         self.hca: Hca
         self.kubelet = Kubelet()
@@ -129,11 +131,11 @@ class Node:
         with contextlib.ExitStack() as made:
             made.callback(_delete_files, self._folders, frozenset(_files(self._folders)))
             made.callback(_delete_links, _link_names())
-            preinstalled_files.write(self._plugins, self._pfs, self.vfs, self._lease, self._sysfs, self._cri or SOCKET)
+            preinstalled_files.write(self._plugins, self.pfs, self.vfs, self._lease, self._sysfs, self._cri or SOCKET)
             if self._cri is None:
                 made.enter_context(CriEndpoint(self.runtime.listed))
-            self.fabrics = tuple(made.enter_context(Fabric()) for _ in self._pfs)
-            self.hca = Hca(dict(zip(self._pfs, self.fabrics, strict=True)), self._sysfs, Path("/dev"))
+            self.fabrics = tuple(made.enter_context(Fabric()) for _ in self.pfs)
+            self.hca = Hca(dict(zip(self.pfs, self.fabrics, strict=True)), self._sysfs, Path("/dev"))
             made.callback(self.hca.close)
             self.kubelet.start()
             made.callback(self.kubelet.stop)
@@ -161,9 +163,23 @@ class Node:
             self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # kubelet has noticed the last daemon's end
             self.daemon.start()
             if wait:
-                self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self._pfs), _START_SECONDS)
+                self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self.pfs), _START_SECONDS)
         except TimeoutError as error:
             raise self.daemon.failure(error) from None
+
+    def start_daemon_beside_faults(self, unhealthy: Callable[[], int]) -> None:
+        """Start the daemon, and wait until all VFs are registered and healthy but those that a fault may make unhealthy.
+
+        Args:
+            unhealthy: returns the largest number of VFs that may be unhealthy at this moment.
+
+        Raises:
+            DaemonFailed: the daemon ended, or too few VFs were healthy in time.
+        """
+        self.start_daemon(wait=False)
+        total = self.vfs * len(self.pfs)
+        if not block_until(lambda: len(self.kubelet.healthy(RESOURCE)) >= total - unhealthy(), _START_SECONDS, 0.05):
+            raise self.daemon.failure(f"{len(self.kubelet.healthy(RESOURCE))} of {total} VFs are healthy")
 
     def stop_daemon(self) -> int | None:
         """End the daemon by SIGTERM, and by SIGKILL if it goes on; return its exit status, or None if there is no daemon."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel.waiting import block_until
-from simnode.chaos import churn_schedule
+from simnode.chaos import churn_schedule, disturbances
 from simnode.chaos.churn_operations import ADD_SECONDS, ChurnOperations, Stuck
 from simnode.chaos.churn_schedule import Block, Fault, NodeEvent, PodPlan, Step
 from simnode.chaos.churn_statistics import RAIL_ADD, ChurnStatistics, rendered
@@ -40,6 +40,7 @@ _PRIMARY = Path("/etc/cni/net.d/10-flannel.conflist")
 _RESIDENTS = (1, 0, 2, 1)  # numbers of VFs of the pods that run from the beginning to the end
 _WARM_AT_ONCE = 8
 _PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.3  # kubelet waits longer before it makes another sandbox
 _SWITCH_SECONDS = 0.0005  # the HCA's thread simulates the kernel, and all threads that wait for plugins compete with it
 _LATEST = 1000  # more steps than any late DEL is late
 
@@ -59,6 +60,7 @@ class Churn:
         self._warm()
         self._before = self._node.look()
         residents = [self._resident(number, vfs) for number, vfs in enumerate(_RESIDENTS)]
+        self._operations.keep(*(sandbox for _, sandbox in residents))
         first = number = 0
         while self._statistics.operations < operations and not self._operations.is_over:
             block = churn_schedule.block(self._seed, number, first, self._at_once)
@@ -118,6 +120,8 @@ class Churn:
                 self._operations.kill_daemon(step.moment)
             case "daemon restarted":
                 self._operations.restart_daemon()
+            case _:
+                self._operations.disturb(plan, step.moment, step.pick)
 
     def _pod(self, step: Step, plan: PodPlan) -> None:
         identity = PodIdentity(f"pod-{step.number}", "default", str(uuid.uuid4()))
@@ -152,7 +156,7 @@ class Churn:
 
     def _bring_up(self, identity: PodIdentity, host_port: int | None) -> Sandbox:
         """Make sandboxes until one has its networks, as kubelet does."""
-        sandbox = block_until(lambda: self._try_sandbox(identity, host_port), _PATIENCE_SECONDS, every=0)
+        sandbox = block_until(lambda: self._try_sandbox(identity, host_port), _PATIENCE_SECONDS, _PAUSE_SECONDS)
         if sandbox is None:
             raise Stuck(f"no sandbox of pod {identity.name} gets its networks within {_PATIENCE_SECONDS} s")
         return sandbox
@@ -175,6 +179,8 @@ class Churn:
                 self._operations.look_at(self._before, sandbox)
             case "namespace dies":
                 self._operations.destroy_namespace(sandbox)
+            case "hostile":
+                self._operations.spoil_links(sandbox)
             case None:
                 pass
 
@@ -211,7 +217,7 @@ def run(plugins: Path, seed: int, operations: int, at_once: int) -> dict[str, An
     """Make a node, churn on it, and return the summary; only inside `simnode exec`."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     statistics, began = ChurnStatistics(seed), time.monotonic()
-    with Node(plugins, PFS, VFS) as node:
+    with Node(plugins, PFS, VFS) as node, disturbances.small_run_folder():
         # kube-flannel writes version 0.3.1, which has no CHECK; its plugin knows version 0.4.0, too.
         _PRIMARY.write_text(_PRIMARY.read_text().replace('"cniVersion": "0.3.1"', '"cniVersion": "0.4.0"'))
         configuration = json.loads(CONFIGURATION.read_text())
@@ -219,6 +225,7 @@ def run(plugins: Path, seed: int, operations: int, at_once: int) -> dict[str, An
         node.install()
         node.start_daemon()
         Churn(node, statistics, seed, at_once).run(operations)
+        node.stop_daemon()
     return statistics.summary(time.monotonic() - began)
 
 

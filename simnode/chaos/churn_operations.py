@@ -5,6 +5,7 @@
 
 import contextlib
 import hashlib
+import re
 import subprocess
 import threading
 import time
@@ -15,8 +16,10 @@ import grpc
 
 from kernel.waiting import block_until
 from simnode import preinstalled_files
-from simnode.chaos.churn_schedule import Fault
+from simnode.chaos import hostile_pod
+from simnode.chaos.churn_schedule import Disturbance, Fault
 from simnode.chaos.churn_statistics import OK, PLAIN_ADD, RAIL_ADD, ChurnStatistics
+from simnode.chaos.disturbances import Disturbances
 from simnode.chaos.plugin_kills import DelayedFault, Process, kill
 from simnode.judge.invariants import LiveSandbox, Violation, of_sandboxes, violations
 from simnode.judge.node_state import NodeState
@@ -36,6 +39,7 @@ _CHAIN_CHARACTERS = 28  # the longest name that iptables accepts
 ADD_SECONDS = 20  # the limit of ADD in the node's configuration: GC does not touch what is younger
 _RETURN_SECONDS = 20.0  # until a netdev is back from a dead namespace, on a busy machine
 _WITHOUT_OWNER = f" of {('', '')}"  # how `invariants` names an address whose reservation file is empty
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _QUIET_SECONDS = 45.0  # the daemon looks for leftovers every ten seconds
 
 
@@ -60,11 +64,28 @@ class ChurnOperations:
 
     def __init__(self, node: Node, statistics: ChurnStatistics, quiet_seconds: float = _QUIET_SECONDS) -> None:
         self._node, self._statistics, self._quiet_seconds = node, statistics, quiet_seconds
+        self._kept: frozenset[PciAddress] = frozenset()
+        self._disturbances = Disturbances(node, lambda: self._kept)
         self._one_outage = threading.Lock()
         self._outages = 0  # the number of begins and ends of outages: odd while there is no daemon
         self._vfs: dict[str, tuple[str, ...]] = {}
         self._forgotten: list[str] = []
         self._died: dict[str, float] = {}  # VF → time at which its namespace died
+
+    def keep(self, *sandboxes: Sandbox) -> None:
+        """Keep the cards of these sandboxes' VFs in the node: the sandboxes are judged as whole at any time."""
+        self._kept = frozenset(PciAddress.parse(vf) for sandbox in sandboxes for vf in self._vfs[sandbox.container_id])
+
+    def disturb(self, kind: Disturbance, moment: float, pick: float) -> None:
+        """Disturb the node's hardware, disk or health port for a while."""
+        if self._disturbances.disturb(kind, moment, pick):
+            self._statistics.add_disturbance(kind)
+
+    def spoil_links(self, sandbox: Sandbox) -> None:
+        """Do to a sandbox's rails what a pod with NET_ADMIN can do to keep a VF, or to leave something on it."""
+        for number, _ in enumerate(self._vfs[sandbox.container_id], start=1):
+            hostile_pod.spoil(sandbox.netns, f"net{number}", self._node.pfs)
+        self._statistics.add_disturbance("hostile pod")
 
     def admit(self, identity: PodIdentity, vfs: int) -> None:
         """Have kubelet allocate devices to a pod as soon as enough are free.
@@ -84,13 +105,15 @@ class ChurnOperations:
 
     def _allocate(self, identity: PodIdentity, vfs: int) -> Exception | None:
         """Allocate devices to a pod; return the error if kubelet or the daemon refuses."""
-        outages = self._outages
+        outages, began = self._outages, time.monotonic()
         try:
             self._node.kubelet.allocate(identity, RESOURCE, vfs)
         except UnexpectedAdmissionError as error:  # a scheduler would not have assigned the pod to this node yet
             return error
         except _REFUSALS as error:
-            if not (self._disturbed(outages) or self._is_coming_back(str(error))):
+            named = _ADDRESS.findall(str(error))
+            disturbed = self._disturbed(outages) or (named and self._disturbances.concern(named, began))
+            if not (disturbed or self._is_coming_back(str(error))):
                 self.report(f"kubelet's Allocate was refused, and the pod fails for good: {error}")
             return error
         return None
@@ -142,11 +165,11 @@ class ChurnOperations:
 
     def pre_start(self, identity: PodIdentity, sandbox: Sandbox) -> bool:
         """Have kubelet call PreStartContainer; return whether the container may start."""
-        outages = self._outages
+        outages, began = self._outages, time.monotonic()
         try:
             self._node.kubelet.pre_start(identity)
         except (UnexpectedAdmissionError, *_REFUSALS) as error:
-            if not self._disturbed(outages):
+            if not (self._disturbed(outages) or self._disturbances.concern(self._vfs[sandbox.container_id], began)):
                 self.report(f"PreStartContainer of {sandbox.container_id} was refused: {error}")
             return False
         return True
@@ -180,7 +203,7 @@ class ChurnOperations:
         with self._one_outage:
             self._outages += 1
             yield
-            self._node.start_daemon()
+            self._node.start_daemon_beside_faults(self._disturbances.lost)
             self._outages += 1
             self._statistics.add_operation("daemon start", OK, ())
 
@@ -204,8 +227,11 @@ class ChurnOperations:
         return LiveSandbox(sandbox.container_id, sandbox.netns, vfs)
 
     def look_at(self, before: NodeState, sandbox: Sandbox) -> None:
-        """Judge one sandbox, on which no operation runs at the moment."""
+        """Judge one sandbox, on which no operation runs at the moment, unless a card of its VFs is disturbed."""
+        began = time.monotonic()
         found = of_sandboxes(before, self._node.look_at([sandbox.netns]), [self.live_sandbox(sandbox)])
+        if self._disturbances.concern(self._vfs[sandbox.container_id], began):
+            return
         self._statistics.add_judgement()
         for one in found:
             self.report(str(one))
@@ -268,16 +294,24 @@ class ChurnOperations:
         call: Callable[[Started], tuple[Invocation, ...]],
         fault: DelayedFault | None,
     ) -> bool:
-        outages, names = self._outages, () if sandbox is None else self._names(sandbox)
+        began, outages, names = time.monotonic(), self._outages, () if sandbox is None else self._names(sandbox)
         with fault or DelayedFault(0, lambda _: False) as running:
             outcome = _outcome(call, running.started if fault else lambda _: None)
-        disturbed = running.happened or self._disturbed(outages)
+        disturbed = running.happened or self._disturbed(outages) or self._is_excused(kind, sandbox, began)
         ok = outcome.error is None
         result = f"{outcome.result} (disturbed)" if disturbed and not ok else outcome.result
         self._statistics.add_operation(kind, result, names, None if disturbed else outcome.milliseconds)
         if not (ok or (disturbed and outcome.result != _HUNG) or outcome.code in _MAY_FAIL_WITH[kind]):
             self.report(f"{kind} of {' '.join(names)} failed, and no fault disturbed it: {outcome.error}")
         return ok
+
+    def _is_excused(self, kind: str, sandbox: Sandbox | None, began: float) -> bool:
+        """Return whether a disturbance may have made an operation fail: never one on a sandbox without VFs."""
+        if sandbox is None:
+            return self._disturbances.any_card(began)
+        if kind == RAIL_ADD and self._disturbances.was_full(began):
+            return True
+        return self._disturbances.concern(self._vfs.get(sandbox.container_id, ()), began)
 
     def _names(self, sandbox: Sandbox) -> tuple[str, ...]:
         """Return the container id and the VFs of a sandbox."""

@@ -6,7 +6,7 @@ its end, or an event of the node.
 
 import random
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 # The fault that is injected while an operation runs: the kill of this victim, or a DEL at the same time.
 Fault = Literal["executable", "process group", "delegate", "namespace", "DEL"]
@@ -21,16 +21,17 @@ class PodPlan(NamedTuple):
 
     thousandths: int
     add: Fault | None = None
-    between: Literal["CHECK", "look", "namespace dies"] | None = None
+    between: Literal["CHECK", "look", "namespace dies", "hostile"] | None = None
     delete: Fault | None = None
     forgotten: bool = False
     end: Literal["DEL", "DEL twice", "DEL, and again late", "late DEL", "no DEL"] = "DEL"
 
 
 POD_PLANS = (
-    PodPlan(796),
+    PodPlan(774),
     PodPlan(30, between="CHECK"),
     PodPlan(30, between="look"),
+    PodPlan(8, between="hostile"),  # the pod has NET_ADMIN and does what it can to its rails' links
     PodPlan(12, end="DEL twice"),
     PodPlan(12, end="DEL, and again late"),
     PodPlan(12, add="executable"),
@@ -48,8 +49,21 @@ POD_PLANS = (
     PodPlan(5, between="namespace dies", end="late DEL"),
     PodPlan(5, between="namespace dies", end="no DEL"),
 )
-NodeEvent = Literal["GC", "daemon killed", "daemon restarted"]
-NODE_EVENTS: dict[NodeEvent, int] = {"GC": 6, "daemon killed": 5, "daemon restarted": 1}
+# Hardware that fails or lies, a full disk, and a hostile neighbour: `disturbances` has them.
+Disturbance = Literal[
+    "card gone",
+    "PF's value bad",
+    "VF's value bad",
+    "PF's file hung",
+    "VF's file hung",
+    "/run/railnet full",
+    "health port flooded",
+]
+NodeEvent = Literal["GC", "daemon killed", "daemon restarted"] | Disturbance
+DISTURBANCES: tuple[Disturbance, ...] = get_args(Disturbance)
+_OF_DAEMON: dict[NodeEvent, int] = {"GC": 6, "daemon killed": 5, "daemon restarted": 1}
+_OF_NODE: dict[NodeEvent, int] = dict.fromkeys(DISTURBANCES, 2)
+NODE_EVENTS: dict[NodeEvent, int] = {**_OF_DAEMON, **_OF_NODE}
 _PLANS: tuple[PodPlan | NodeEvent, ...] = (*POD_PLANS, *NODE_EVENTS)
 _THOUSANDTHS = (*(plan.thousandths for plan in POD_PLANS), *NODE_EVENTS.values())
 # Number of VFs of a pod → percent of the pods.

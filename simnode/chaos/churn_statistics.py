@@ -31,6 +31,7 @@ class ChurnStatistics:
         self._lock = threading.Lock()
         self._operations: Counter[tuple[str, str]] = Counter()
         self._kills: Counter[str] = Counter()
+        self._disturbances: Counter[str] = Counter()
         self._milliseconds: dict[str, list[float]] = {kind: [] for kind in _TIMED}
         self._history: dict[str, list[str]] = {}
         self._judgements = 0
@@ -49,6 +50,11 @@ class ChurnStatistics:
         with self._lock:
             self._kills[kind] += 1
             self._record_event(names, f"{kind} killed")
+
+    def add_disturbance(self, kind: str) -> None:
+        """Count a disturbance of the node, such as a card that was gone for a while."""
+        with self._lock:
+            self._disturbances[kind] += 1
 
     def _record_event(self, names: Collection[str], event: str) -> None:
         at = time.strftime("%H:%M:%S")
@@ -95,6 +101,7 @@ class ChurnStatistics:
             "seconds": round(seconds, 1),
             "operations_by_kind_and_result": _nested(self._operations),
             "kills_by_kind": dict(sorted(self._kills.items())),
+            "disturbances_by_kind": dict(sorted(self._disturbances.items())),
             "milliseconds": {kind: _percentiles(taken) for kind, taken in self._milliseconds.items() if taken},
             "left_over": len(self.violations),
             "left_over_items": self.violations,
@@ -111,6 +118,8 @@ def rendered(summary: dict[str, Any]) -> Iterator[str]:
         yield f"  {kind:<17} {', '.join(f'{count} {result}' for result, count in results.items())}"
     for kind, count in summary["kills_by_kind"].items():
         yield f"  killed: {kind:<24} {count}"
+    for kind, count in summary["disturbances_by_kind"].items():
+        yield f"  disturbed: {kind:<21} {count}"
     for kind, taken in summary["milliseconds"].items():
         yield f"  {kind:<17} p50 {taken['p50']} ms, p99 {taken['p99']} ms (operations that no fault disturbed)"
     yield f"seed {summary['seed']}"

@@ -71,27 +71,36 @@ class Hca:
             made.enter_context(self._links)
             self._links.bind((0, _RTMGRP_LINK))
             made.callback(self._tree.empty)
-            self._pfs = self._boot(cables, made)
+            self._cards = self._boot(cables, made)
+            self._numbers = RdmaNumbers()
+            made.callback(self._remove_pfs)
+            self._pfs: list[PhysicalFunction] = []
+            for pf in self._cards:
+                self._insert(pf)
             self._fifos = self._make_fifos(made)
             self._owned = made.pop_all()
         self._thread = threading.Thread(target=self._run, name="hca", daemon=True)
         self._thread.start()
 
-    def _boot(self, cables: Mapping[SimulatedPf, Fabric], made: contextlib.ExitStack) -> tuple[PhysicalFunction, ...]:
+    def _boot(
+        self, cables: Mapping[SimulatedPf, Fabric], made: contextlib.ExitStack
+    ) -> dict[SimulatedPf, FunctionContext]:
+        """Make what sysfs has without any card; return the context of each PF."""
         self._tree.fill("/", character_devices.class_entries())
         self._tree.path("/class/net").mkdir(parents=True)
         self._dev.mkdir(parents=True, exist_ok=True)
         character_devices.make_node(self._dev, character_devices.RDMA_CM)
         made.callback((self._dev / character_devices.RDMA_CM.name).unlink)
         self._tree.path(_DRIVER_DIRECTORY).mkdir(parents=True)
-        numbers = RdmaNumbers()
-        booted = []
-        for pf, fabric in cables.items():
-            node = FunctionContext(self._tree, self._dev, fabric, self.wake, netns.inode())
-            function = PhysicalFunction(pf, node, self._watch_files, numbers)
-            made.callback(function.remove)
-            booted.append(function)
-        return tuple(booted)
+        own = netns.inode()
+        return {pf: FunctionContext(self._tree, self._dev, fabric, self.wake, own) for pf, fabric in cables.items()}
+
+    def _insert(self, pf: SimulatedPf) -> None:
+        self._pfs.append(PhysicalFunction(pf, self._cards[pf], self._watch_files, self._numbers))
+
+    def _remove_pfs(self) -> None:
+        while self._pfs:
+            self._pfs.pop().remove()
 
     def _make_fifos(self, made: contextlib.ExitStack) -> dict[int, str]:
         fifos = {}
@@ -136,6 +145,29 @@ class Hca:
     def set_port(self, address: PciAddress, *, active: bool) -> None:
         """Set a port down or up: a PF's as by its cable, a VF's as by the subnet manager."""
         self.call(lambda: self._function(address).set_port(active=active))
+
+    def remove_card(self, address: PciAddress) -> None:
+        """Take a PF and its VFs off the PCI bus, as a card that fails; their netdevs go, too, those in pods included."""
+
+        def remove() -> None:
+            for pf in [pf for pf in self._pfs if pf.properties.address == address]:
+                self._pfs.remove(pf)
+                pf.remove()
+
+        self.call(remove)
+
+    def insert_card(self, address: PciAddress) -> None:
+        """Bring a removed PF back at its place, without GUIDs of VFs and with the number of VFs that it had at boot."""
+        card = next(pf for pf in self._cards if pf.address == address)
+        self.call(lambda: self._insert(card))
+
+    def function_path(self, function: PciAddress) -> Path:
+        """Return the folder of a PF or VF, whose files a test may spoil inside `call`.
+
+        Raises:
+            LookupError: there is no such function now.
+        """
+        return self._tree.path(self._function(function).directory)
 
     def close(self) -> None:
         """Remove all VFs and PFs, and empty the sysfs tree."""

@@ -175,9 +175,10 @@ class PhysicalFunction(PciFunction):
             vf.settle(changed)
 
     def remove(self) -> None:
-        """Remove the PF and its VFs."""
+        """Remove the PF and its VFs from the PCI bus."""
         self._disable()
         self.unbind()
+        self.node.tree.remove(f"/bus/pci/devices/{self.address}")
         self.node.tree.remove(self.directory)
 
     def _store_numvfs(self, text: str) -> None:

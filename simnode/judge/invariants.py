@@ -203,8 +203,12 @@ def _free(before: NodeState, now: NodeState, address: PciAddress) -> Iterator[Vi
     link = _netdev(now, address)
     if link is not None and link.addresses:
         yield Violation("address left over", f"{_list(link.addresses)} on {link.ifname} of VF {address}, which is free")
-    if link is not None and (had := _netdev(before, address)) is not None and link.up and not had.up:
+    had = _netdev(before, address)
+    if link is not None and had is not None and link.up and not had.up:
         yield Violation("link wrong", f"{link.ifname} of VF {address} is up, and the VF is free")
+    if link is not None and had is not None and (link.mtu, link.settings) != (had.mtu, had.settings):
+        has = f"MTU {link.mtu}, {_list(link.settings)}, at rest MTU {had.mtu}, {_list(had.settings)}"
+        yield Violation("setting left over", f"{link.ifname} of VF {address}, which is free, has {has}")
     yield from _guids(before, now, address)
 
 

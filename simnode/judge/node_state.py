@@ -36,6 +36,7 @@ class Link(NamedTuple):
 
     `addresses` have prefix lengths and contain no link-local address. `peer` is the ifindex of a veth's other end.
     `parent` is the PCI address of the link's device, None if the kernel names none. `hardware` is the hardware address.
+    `settings` are those that a pod may leave on a VF's netdev: alternative names, group, length of the queue, promiscuity.
     """
 
     ifindex: int
@@ -47,6 +48,7 @@ class Link(NamedTuple):
     peer: int | None
     parent: str | None
     hardware: str | None
+    settings: frozenset[str] = frozenset()
 
 
 class VfState(NamedTuple):
@@ -194,7 +196,13 @@ def _link(fields: Mapping[str, Any]) -> Link:
         fields.get("link_index"),
         fields.get("parentdev"),
         fields.get("address"),
+        frozenset(_settings(fields)),
     )
+
+
+def _settings(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"altname {name}" for name in fields.get("altnames", ()))
+    yield from (f"{name} {fields.get(name)}" for name in ("group", "txqlen", "promiscuity", "allmulti"))
 
 
 def places_by_links(links: Mapping[int, tuple[Link, ...]]) -> dict[PciAddress, NetdevPlace]:
