@@ -1,11 +1,13 @@
 import os
 import stat
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from simnode.hardware.infiniband_tun import read_netdev
+from simnode.hardware.spoiled_files import bad_value, hanging
 from simnode.linux import netns
 from simnode.waiting import wait_until
 from vf.pci_address import PciAddress
@@ -277,3 +279,40 @@ def test_set_port_sets_the_port_down_and_up(hca):
 
     assert down == "1: DOWN\n"
     assert (PF / "infiniband/mlx5_0/ports/1/state").read_text() == "4: ACTIVE\n"
+
+
+def test_card_that_is_removed_takes_its_netdevs_along_and_comes_back_without_vfs(hca, pod_netns):
+    enable(hca, 1)
+    pod = pod_netns("pod")
+    move("ibs5v0", pod, "net1")
+    before = names(Path("/sys/class/infiniband"))
+
+    hca.remove_card(PciAddress(0, 3, 0, 0))
+    gone = (PF.exists(), read_netdev("ibs5"), netns.run_inside(pod, lambda: read_netdev("net1")))
+    hca.insert_card(PciAddress(0, 3, 0, 0))
+
+    assert gone == (False, None, None)
+    assert (PF / "sriov_numvfs").read_text() == "0\n"
+    enable(hca, 1)
+    assert names(Path("/sys/class/infiniband")) == before
+    assert (PF / "virtfn0/net/ibs5v0").exists()
+
+
+def test_file_with_a_bad_value_has_its_own_value_again(hca):
+    with bad_value(hca, PF / "class", ""):
+        bad = (PF / "class").read_text()
+
+    assert (bad, (PF / "class").read_text()) == ("", "0x020700\n")
+
+
+def test_file_that_hangs_releases_its_readers(hca):
+    read: list[str] = []
+    with hanging(hca, PF / "class"):
+        reader = threading.Thread(target=lambda: read.append((PF / "class").read_text()))
+        reader.start()
+        reader.join(0.2)
+        hung = reader.is_alive()
+    reader.join(10)
+
+    assert (hung, read) == (True, [""])
+    assert (PF / "class").read_text() == "0x020700\n"

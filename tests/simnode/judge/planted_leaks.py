@@ -242,6 +242,16 @@ LEAKS: dict[str, tuple[set[str], Callable[[JudgedNode], Planted]]] = {
         {"link wrong"},
         lambda g: commands(f"ip link set {FREE} up", f"ip link set {FREE} down"),
     ),
+    "an alternative name of a free VF": (
+        {"setting left over"},
+        lambda g: commands(
+            f"ip link property add dev {FREE} altname planted", f"ip link property del dev {FREE} altname planted"
+        ),
+    ),
+    "another group and MTU of a free VF": (
+        {"setting left over"},
+        lambda g: commands(f"ip link set {FREE} group 9 mtu 2000", f"ip link set {FREE} group default mtu 4092"),
+    ),
     "an address on a free VF": (
         {"address left over"},
         lambda g: commands(f"ip address add 10.56.1.77/17 dev {FREE}", f"ip address flush dev {FREE}"),
