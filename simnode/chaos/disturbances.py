@@ -122,11 +122,12 @@ class Disturbances:
 
     @contextlib.contextmanager
     def _card_gone(self, pf: PciAddress, pick: float) -> Iterator[None]:  # noqa: ARG002 - the table calls all alike
-        self._node.hca.remove_card(pf)
+        rail = self._pfs.index(pf)
+        self._node.hca.pull_out(pf)
         try:
             yield
         finally:
-            self._node.hca.insert_card(pf)
+            self._node.hca.plug_in(self._node.pfs[rail], self._node.fabrics[rail])
 
     def _value_bad(self, pf: PciAddress, pick: float) -> AbstractContextManager[None]:
         name = _picked_from(tuple(_PF_VALUES), pick)

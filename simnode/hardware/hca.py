@@ -62,6 +62,8 @@ class Hca:
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._closing = False
         self._netdev_died = threading.Event()
+        self._numbers = RdmaNumbers()
+        self._pfs: tuple[PhysicalFunction, ...] = ()
         with contextlib.ExitStack() as made:
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             made.callback(os.close, self._wake_fd)
@@ -71,36 +73,35 @@ class Hca:
             made.enter_context(self._links)
             self._links.bind((0, _RTMGRP_LINK))
             made.callback(self._tree.empty)
-            self._cards = self._boot(cables, made)
-            self._numbers = RdmaNumbers()
-            made.callback(self._remove_pfs)
-            self._pfs: list[PhysicalFunction] = []
-            for pf in self._cards:
-                self._insert(pf)
+            self._boot(cables, made)
             self._fifos = self._make_fifos(made)
             self._owned = made.pop_all()
         self._thread = threading.Thread(target=self._run, name="hca", daemon=True)
         self._thread.start()
 
-    def _boot(
-        self, cables: Mapping[SimulatedPf, Fabric], made: contextlib.ExitStack
-    ) -> dict[SimulatedPf, FunctionContext]:
-        """Make what sysfs has without any card; return the context of each PF."""
+    def _boot(self, cables: Mapping[SimulatedPf, Fabric], made: contextlib.ExitStack) -> None:
         self._tree.fill("/", character_devices.class_entries())
         self._tree.path("/class/net").mkdir(parents=True)
         self._dev.mkdir(parents=True, exist_ok=True)
         character_devices.make_node(self._dev, character_devices.RDMA_CM)
         made.callback((self._dev / character_devices.RDMA_CM.name).unlink)
         self._tree.path(_DRIVER_DIRECTORY).mkdir(parents=True)
-        own = netns.inode()
-        return {pf: FunctionContext(self._tree, self._dev, fabric, self.wake, own) for pf, fabric in cables.items()}
+        made.callback(self._remove_all)
+        for pf, fabric in cables.items():
+            self._plug_in(pf, fabric)
 
-    def _insert(self, pf: SimulatedPf) -> None:
-        self._pfs.append(PhysicalFunction(pf, self._cards[pf], self._watch_files, self._numbers))
+    def _plug_in(self, pf: SimulatedPf, fabric: Fabric) -> None:
+        node = FunctionContext(self._tree, self._dev, fabric, self.wake, netns.inode())
+        self._pfs = (*self._pfs, PhysicalFunction(pf, node, self._watch_files, self._numbers))
 
-    def _remove_pfs(self) -> None:
-        while self._pfs:
-            self._pfs.pop().remove()
+    def _pull_out(self, address: PciAddress) -> None:
+        gone = next(pf for pf in self._pfs if pf.address == address)
+        self._pfs = tuple(pf for pf in self._pfs if pf is not gone)
+        gone.remove()
+
+    def _remove_all(self) -> None:
+        for pf in self._pfs:
+            pf.remove()
 
     def _make_fifos(self, made: contextlib.ExitStack) -> dict[int, str]:
         fifos = {}
@@ -146,20 +147,13 @@ class Hca:
         """Set a port down or up: a PF's as by its cable, a VF's as by the subnet manager."""
         self.call(lambda: self._function(address).set_port(active=active))
 
-    def remove_card(self, address: PciAddress) -> None:
-        """Take a PF and its VFs off the PCI bus, as a card that fails; their netdevs go, too, those in pods included."""
+    def pull_out(self, address: PciAddress) -> None:
+        """Remove a PF with its VFs from PCI, as if its card had died."""
+        self.call(lambda: self._pull_out(address))
 
-        def remove() -> None:
-            for pf in [pf for pf in self._pfs if pf.properties.address == address]:
-                self._pfs.remove(pf)
-                pf.remove()
-
-        self.call(remove)
-
-    def insert_card(self, address: PciAddress) -> None:
-        """Bring a removed PF back at its place, without GUIDs of VFs and with the number of VFs that it had at boot."""
-        card = next(pf for pf in self._cards if pf.address == address)
-        self.call(lambda: self._insert(card))
+    def plug_in(self, pf: SimulatedPf, fabric: Fabric) -> None:
+        """Add a PF to PCI, with its port cabled to a fabric."""
+        self.call(lambda: self._plug_in(pf, fabric))
 
     def function_path(self, function: PciAddress) -> Path:
         """Return the folder of a PF or VF, whose files a test may spoil inside `call`.

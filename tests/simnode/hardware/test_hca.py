@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from simnode.hardware.infiniband_tun import read_netdev
+from simnode.hardware.pf_properties import SimulatedPf
 from simnode.hardware.spoiled_files import bad_value, hanging
 from simnode.linux import netns
 from simnode.waiting import wait_until
@@ -281,15 +282,15 @@ def test_set_port_sets_the_port_down_and_up(hca):
     assert (PF / "infiniband/mlx5_0/ports/1/state").read_text() == "4: ACTIVE\n"
 
 
-def test_card_that_is_removed_takes_its_netdevs_along_and_comes_back_without_vfs(hca, pod_netns):
+def test_card_that_is_removed_takes_its_netdevs_along_and_comes_back_without_vfs(hca, fabric, pod_netns):
     enable(hca, 1)
     pod = pod_netns("pod")
     move("ibs5v0", pod, "net1")
     before = names(Path("/sys/class/infiniband"))
 
-    hca.remove_card(PciAddress(0, 3, 0, 0))
+    hca.pull_out(PciAddress(0, 3, 0, 0))
     gone = (PF.exists(), read_netdev("ibs5"), netns.run_inside(pod, lambda: read_netdev("net1")))
-    hca.insert_card(PciAddress(0, 3, 0, 0))
+    hca.plug_in(SimulatedPf(), fabric)
 
     assert gone == (False, None, None)
     assert (PF / "sriov_numvfs").read_text() == "0\n"
