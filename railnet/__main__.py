@@ -1,18 +1,18 @@
 """The railnet command. Exit status: 0 success, 1 failure, 2 usage, 3 configuration, 4 missing privilege, 5 no daemon answers."""
 
 import argparse
-import asyncio
-import logging
 import os
 import sys
-from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from railnet import VERSION
 from vf.errors import Misconfigured, RailnetError
 
-_CONFIGURATION = Path("/etc/railnet/node.yaml")
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+if TYPE_CHECKING:  # the supervisor imports no pathlib
+    from pathlib import Path
+
+_CONFIGURATION = "/etc/railnet/node.yaml"
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _HEALTH_PORT = 9474
 _CHANGES = "it changes network namespaces and links"
 _FAILED, _MISCONFIGURED, _NO_PRIVILEGE, _UNREACHABLE = 1, 3, 4, 5
@@ -38,7 +38,8 @@ def _fail(error: Exception, status: int) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="railnet", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    # `prog` is named, or argparse imports shutil to make it, and with that all archive formats.
+    commands = parser.add_subparsers(prog=parser.prog, dest="command", required=True)
     node = commands.add_parser("node", help="serve this node until SIGTERM")
     install = commands.add_parser(
         "install", help="put the plugin executable on this host; the daemon then makes the runtime use it"
@@ -53,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         help="give training pods VFs and environment when they are created: serve until SIGTERM, or explain",
     )
     _serving(admission)
-    explain = admission.add_subparsers(dest="verb").add_parser(
+    explain = admission.add_subparsers(prog=admission.prog, dest="verb").add_parser(
         "explain", help="say what would be done to the pods of a file, and why, without a cluster"
     )
     explain.add_argument(
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (node, install, uninstall, admission, explain):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
         default = argparse.SUPPRESS if command is explain else _CONFIGURATION
-        command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({_CONFIGURATION})")
+        command.add_argument("--config", default=default, help=f"the node configuration ({_CONFIGURATION})")
     for command in (node, uninstall):
         command.add_argument(
             "--health-port",
@@ -70,6 +71,14 @@ def _parser() -> argparse.ArgumentParser:
             default=_HEALTH_PORT,
             help=f"answer /healthz, /readyz and /metrics here, on 127.0.0.1 ({_HEALTH_PORT})",
         )
+        command.add_argument(
+            "--no-supervisor",
+            action="store_true",
+            help="run the daemon in this process, as a debugger needs it: a daemon that hangs is not ended then",
+        )
+        # What the supervisor adds to its own command line when it starts the daemon (railnet/daemon/supervisor.py).
+        command.add_argument("--beats", type=int, help=argparse.SUPPRESS)
+        command.add_argument("--restarts", type=int, default=0, help=argparse.SUPPRESS)
     status = commands.add_parser(
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
     )
@@ -85,13 +94,11 @@ def _serving(admission: argparse.ArgumentParser) -> None:
     )
     admission.add_argument(
         "--certificates",
-        type=Path,
         metavar="DIR",
         help="serve with tls.crt and tls.key of this folder, which another program renews; without it, make and renew our own",
     )
     admission.add_argument(
         "--service-account",
-        type=Path,
         default=_SERVICE_ACCOUNT,
         metavar="DIR",
         help=f"folder of the service account's token ({_SERVICE_ACCOUNT})",
@@ -106,12 +113,15 @@ def _serving(admission: argparse.ArgumentParser) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> int:
+    if _is_supervisor(arguments):
+        _supervise()
     from railnet import configuration  # noqa: PLC0415 - see _RUN
-    from railnet.daemon import composition  # noqa: PLC0415 - see _RUN
+    from railnet.daemon import composition, heartbeat  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet node", _CHANGES)
     _log_to_stderr()
-    asyncio.run(composition.run(configuration.load(arguments.config), arguments.health_port))
+    loaded = configuration.load(_path(arguments.config))
+    heartbeat.run(composition.run(loaded, arguments.health_port, arguments.restarts), arguments.beats)
     return 0
 
 
@@ -120,23 +130,43 @@ def _install(arguments: argparse.Namespace) -> int:
     from railnet.install import installer  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet install", _CHANGES)
-    for line in installer.install(configuration.load(arguments.config)):
+    for line in installer.install(configuration.load(_path(arguments.config))):
         print(line)
     return 0
 
 
 def _uninstall(arguments: argparse.Namespace) -> int:
+    if _is_supervisor(arguments):
+        _supervise()
     from railnet import configuration  # noqa: PLC0415 - see _RUN
-    from railnet.daemon import composition  # noqa: PLC0415 - see _RUN
+    from railnet.daemon import composition, heartbeat  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet uninstall", _CHANGES)
     _log_to_stderr()
-    loaded = configuration.load(arguments.config)
-    done = asyncio.run(composition.uninstall(loaded, arguments.health_port, stay=arguments.stay))
-    return 0 if done else _FAILED
+    loaded = configuration.load(_path(arguments.config))
+    main = composition.uninstall(loaded, arguments.health_port, arguments.restarts, stay=arguments.stay)
+    return 0 if heartbeat.run(main, arguments.beats) else _FAILED
+
+
+def _is_supervisor(arguments: argparse.Namespace) -> bool:
+    return arguments.beats is None and not arguments.no_supervisor
+
+
+def _supervise() -> NoReturn:
+    from railnet.daemon import supervisor  # noqa: PLC0415 - see _RUN
+
+    supervisor.supervise()
+
+
+def _path(text: str) -> "Path":
+    from pathlib import Path  # noqa: PLC0415 - the supervisor needs none, and lives as long as the daemon
+
+    return Path(text)
 
 
 def _log_to_stderr() -> None:
+    import logging  # noqa: PLC0415 - as pathlib
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
@@ -153,19 +183,21 @@ def _status(arguments: argparse.Namespace) -> int:
 def _admission(arguments: argparse.Namespace) -> int:
     from railnet import configuration  # noqa: PLC0415 - see _RUN
 
-    loaded = configuration.load(arguments.config)
+    loaded = configuration.load(_path(arguments.config))
     if arguments.verb == "explain":
         from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
         return 0 if explain.explain(arguments.file, loaded) else _FAILED
+    import asyncio  # noqa: PLC0415 - see _RUN
+
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN
 
     _log_to_stderr()
     options = program.Options(
         port=arguments.port,
         health_port=arguments.health_port,
-        certificates=arguments.certificates,
-        account=arguments.service_account,
+        certificates=None if arguments.certificates is None else _path(arguments.certificates),
+        account=_path(arguments.service_account),
         leave_seconds=arguments.leave_seconds,
     )
     asyncio.run(program.serve(loaded, options))
@@ -182,7 +214,8 @@ def _require_root(what: str, why: str) -> None:
         raise PermissionError(f"{what} needs root: {why}")
 
 
-# Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither.
+# Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither; and the supervisor, which
+# lives as long as the daemon, has no memory for either, nor for asyncio.
 _RUN = {
     "node": _node,
     "install": _install,

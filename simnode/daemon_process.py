@@ -27,6 +27,9 @@ class Daemon:
         environment: variables that kubelet would set. Those of the cluster in which this machine may be a pod are removed.
         starter: a command that executes the daemon, such as a tracer.
         source: the source tree whose `railnet` runs, for a test of two versions; None is the tree that this process runs from.
+        supervised: whether the daemon runs under its supervisor, as in a container. By default it does not, so that a test can stop or
+            kill the daemon, and none is there then.
+        process: the daemon; if it is supervised, the supervisor.
     """
 
     def __init__(self) -> None:
@@ -34,6 +37,7 @@ class Daemon:
         self.environment: dict[str, str] = {}
         self.starter: Sequence[str] = ()
         self.source: Path | None = None
+        self.supervised = False
 
     def install(self) -> None:
         """Run `railnet install`.
@@ -58,13 +62,26 @@ class Daemon:
                 key: value for key, value in self._environment().items() if not key.startswith("KUBERNETES_")
             }
             self.process = subprocess.Popen(
-                [*self.starter, *_railnet("node")],
+                [*self.starter, *_railnet("node"), *self._options()],
                 cwd=self.source,
                 env={**environment, **self.environment},
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
+
+    def daemon_pid(self) -> int | None:
+        """Return the daemon's pid; None if there is no daemon now, as before a supervisor has started it again."""
+        if self.process is None or self.process.poll() is not None:
+            return None
+        if not self.supervised:
+            return self.process.pid
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return int(children[-1]) if children else None
+
+    def _options(self) -> Sequence[str]:
+        knows_supervisor = self.source is None or (self.source / "railnet/daemon/supervisor.py").exists()
+        return () if self.supervised or not knows_supervisor else ("--no-supervisor",)
 
     def _environment(self) -> dict[str, str]:
         """Return this process's environment, in which Python finds `railnet` in the source tree."""

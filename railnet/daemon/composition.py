@@ -63,8 +63,10 @@ class Presence(Protocol):
         """Keep it or take it out; the daemon ends when this returns. `changed` is called after a change of `why_inactive`."""
 
 
-async def run(configuration: Configuration, health_port: int) -> None:
+async def run(configuration: Configuration, health_port: int, restarts: int) -> None:
     """Serve until SIGTERM or SIGINT. These leave the runtime's configuration as it is: an upgrade and a removal send the same.
+
+    `restarts` is how often the supervisor has started the daemon again, for the metrics.
 
     Raises:
         Misconfigured: the configuration does not fit the node. NotReady: VFs do not appear.
@@ -72,10 +74,10 @@ async def run(configuration: Configuration, health_port: int) -> None:
     """
     health = Health()
     async with health.serving(health_port), alone(health):
-        await _own(configuration, ConflistKeeper(configuration), health)
+        await _own(configuration, ConflistKeeper(configuration), health, restarts)
 
 
-async def uninstall(configuration: Configuration, health_port: int, *, stay: bool) -> bool:
+async def uninstall(configuration: Configuration, health_port: int, restarts: int, *, stay: bool) -> bool:
     """Remove Railnet from this node; return whether all of it is removed.
 
     The runtime uses the primary at once. The rest is removed when the last sandbox that was made through Railnet has ended.
@@ -89,7 +91,7 @@ async def uninstall(configuration: Configuration, health_port: int, *, stay: boo
     async with health.serving(health_port):
         async with alone(health):
             leaving.deactivate()
-            await _own(replace(configuration, provision=()), leaving, health)
+            await _own(replace(configuration, provision=()), leaving, health, restarts)
             if leaving.done:
                 leaving.forget()
         if leaving.done and stay:
@@ -99,7 +101,7 @@ async def uninstall(configuration: Configuration, health_port: int, *, stay: boo
     return leaving.done
 
 
-async def _own(configuration: Configuration, presence: Presence, health: Health) -> None:
+async def _own(configuration: Configuration, presence: Presence, health: Health, restarts: int) -> None:
     """Be the daemon that owns this node's VFs, from the journal to the last request."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
@@ -107,7 +109,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health)
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     table = VfTable(inventory(sysfs))
-    metrics = Metrics()
+    metrics = Metrics(restarts)
     node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)
     await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)

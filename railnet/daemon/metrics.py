@@ -28,8 +28,9 @@ class Metrics:
         queue: returns how many requests wait for a delegate slot.
     """
 
-    def __init__(self) -> None:
-        """Start with all counters at zero."""
+    def __init__(self, restarts: int = 0) -> None:
+        """Start with all counters at zero, but `restarts`: how often the supervisor has started the daemon again."""
+        self._restarts = restarts
         self.vfs: Callable[[], Mapping[str, Iterable[tuple[OfferedVf, bool]]]] = dict
         self.registrations: Callable[[], Mapping[str, int]] = dict
         self.queue: Callable[[], int] = int
@@ -75,6 +76,12 @@ class Metrics:
         yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
         yield from family(
             "railnet_leaks_total", "counter", "Leaked resources that were reclaimed.", counted(self._leaks)
+        )
+        yield from family(
+            "railnet_daemon_restarts_total",
+            "counter",
+            "How often the supervisor started the daemon again in this container.",
+            [("", (), self._restarts)],
         )
         registrations: Counter[Labels] = Counter(
             {(("resource", name),): count for name, count in self.registrations().items()}

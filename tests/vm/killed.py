@@ -65,5 +65,5 @@ def _run(supervisor: str) -> None:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     under_seccomp.begin(supervisor, "daemon")
-    sys.argv = ["railnet", "node", "--config", str(CONFIGURATION)]
+    sys.argv = ["railnet", "node", "--no-supervisor", "--config", str(CONFIGURATION)]
     main()

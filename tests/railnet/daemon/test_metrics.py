@@ -18,9 +18,10 @@ def test_every_metric_family_has_its_type_before_any_request() -> None:
         ["railnet_cni_queue", "gauge"],
         ["railnet_vfs", "gauge"],
         ["railnet_leaks_total", "counter"],
+        ["railnet_daemon_restarts_total", "counter"],
         ["railnet_registrations_total", "counter"],
     ]
-    assert lines(Metrics(), "railnet_") == ["railnet_cni_queue 0"]
+    assert lines(Metrics(2), "railnet_") == ["railnet_cni_queue 0", "railnet_daemon_restarts_total 2"]
 
 
 def test_requests_are_counted_by_verb_and_code() -> None:

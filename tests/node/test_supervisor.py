@@ -1,0 +1,98 @@
+"""The daemon under its supervisor, as in a container, with a kubelet whose call waits for it."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from simnode.kubernetes.kubelet import PodIdentity
+from simnode.node import RESOURCE, Node
+from tests.node.primaries import left_over
+from tests.waiting import until
+
+SECONDS = 15.0
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"])) as started:
+        started.install()
+        started.daemon.supervised = True
+        started.start_daemon()
+        yield started
+        assert left_over(started) == []
+
+
+def daemon_pid(node: Node) -> int:
+    return until(node.daemon.daemon_pid, SECONDS, "a daemon")
+
+
+def stop(node: Node) -> tuple[int, float]:
+    """Stop the daemon; return its pid and the time."""
+    pid = daemon_pid(node)
+    os.kill(pid, signal.SIGSTOP)
+    return pid, time.monotonic()
+
+
+def wait_for_next(node: Node, last: int) -> None:
+    until(lambda: node.daemon.daemon_pid() not in (None, last), SECONDS, "another daemon")
+    until(lambda: f"(process {last}) is ended" in node.daemon.log(), SECONDS, "the words of the supervisor")
+    node.kubelet.wait_for_devices(RESOURCE, node.vfs, SECONDS)
+
+
+def test_allocate_that_a_stopped_daemon_holds_breaks_off_and_the_next_daemon_serves(node: Node) -> None:
+    kept = node.run_pod("kept", vfs=1)
+    last, stopped = stop(node)
+
+    with pytest.raises(grpc.RpcError) as refused:
+        node.kubelet.allocate(PodIdentity("train", "default", "uid-train"), RESOURCE, 1)
+    held = time.monotonic() - stopped
+    wait_for_next(node, last)
+    whole = time.monotonic() - stopped
+    after = node.run_pod("after", vfs=1)
+
+    assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert held < 5
+    assert whole < 10
+    for pod in (kept, after):
+        node.remove_pod(pod)
+
+
+def test_plain_and_rail_pods_run_again_after_each_of_three_stops(node: Node) -> None:
+    for number in range(3):
+        last, _ = stop(node)
+        plain = node.run_pod(f"plain-{number}")
+        wait_for_next(node, last)
+        rail = node.run_pod(f"rail-{number}", vfs=2)
+        node.remove_pod(plain)
+        node.remove_pod(rail)
+
+    assert "restart 3 in this container" in node.daemon.log()
+
+
+def test_add_that_the_daemon_has_begun_as_it_is_stopped_is_repeated(node: Node) -> None:
+    identity = PodIdentity("train", "default", "uid-train")
+    node.kubelet.allocate(identity, RESOURCE, 1)
+    last, _ = stop(node)
+    pods = []
+    adding = threading.Thread(target=lambda: pods.append(node.run_sandbox(identity)))
+    adding.start()
+    wait_for_next(node, last)
+    adding.join()
+
+    assert [pod.name for pod in pods] == ["train"]
+    node.remove_pod(pods[0])
+
+
+def test_container_ends_when_its_supervisor_is_sent_sigterm(node: Node) -> None:
+    pid = daemon_pid(node)
+
+    status, is_gone = node.stop_daemon(), not Path(f"/proc/{pid}").exists()
+    node.start_daemon()
+
+    assert (status, is_gone) == (0, True)

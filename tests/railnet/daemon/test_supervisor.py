@@ -1,0 +1,290 @@
+"""The supervisor with real processes: it ends a daemon that hangs, however the daemon hangs, and starts another one in its place."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kernel.process_descriptors import HeldDescriptors
+from railnet.daemon import supervisor
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[3]
+SECONDS = 30.0
+# The times are short, so that the tests are; their proportions are those of the real times.
+RUN = (
+    "import sys; from railnet.daemon.supervisor import Limits, Supervisor\n"
+    "limits = Limits(); limits.silence = 1.5; limits.start = 3.0; limits.pauses = (0.0, 0.1)\n"
+    "sys.exit(Supervisor(sys.argv[1:], limits, lock=sys.argv[4] + '/lock').run())"
+)
+PROGRAM = ROOT / "tests/railnet/daemon/supervised_program.py"
+
+
+class Supervised:
+    """A supervisor and the program that it supervises."""
+
+    def __init__(self, act: str, folder: Path) -> None:
+        self.folder = folder
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", RUN, sys.executable, PROGRAM, act, folder],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stderr=log,
+            )
+
+    @property
+    def starts(self) -> list[tuple[int, int]]:
+        """The pid of each program that was started, and the restarts that it was told."""
+        file = self.folder / "starts"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(int(pid), int(restarts)) for pid, restarts in map(str.split, lines)]
+
+    def serving(self, start: int) -> int:
+        """Wait until the program of this start serves, and return its pid."""
+        served = self.folder / "serves"
+        until(lambda: len(self.starts) > start and served.exists() and served.read_text() == str(self.starts[start][0]))
+        return self.starts[start][0]
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[[str], Supervised]]:
+    started: list[Supervised] = []
+
+    def start(act: str) -> Supervised:
+        started.append(Supervised(act, tmp_path))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+        for pid, _ in one.starts:
+            until(lambda pid=pid: is_gone(pid))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("act", ["stop", "spin", "read a FIFO", "sleep"])
+def test_daemon_whose_event_loop_is_silent_is_ended_and_started_again(
+    supervise: Callable[[str], Supervised], tmp_path: Path, act: str
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+
+    supervised = supervise(act)
+    second = supervised.serving(1)
+
+    first, _ = supervised.starts[0]
+    assert is_gone(first)
+    assert supervised.starts[1] == (second, 1)
+    assert f"the daemon (process {first}) is ended: its event loop has been silent for" in supervised.log()
+
+
+def test_log_shows_where_each_thread_of_a_silent_daemon_is(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("sleep")
+    supervised.serving(1)
+
+    assert "in misbehave" in supervised.log()
+
+
+def test_daemon_that_beats_goes_on(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("serve")
+    supervised.serving(0)
+    time.sleep(4)  # more than twice the silence that ends it
+
+    assert len(supervised.starts) == 1
+    assert supervised.end() == 5
+
+
+def test_daemon_that_is_stopped_and_continued_in_time_goes_on(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("serve")
+    pid = supervised.serving(0)
+    for _ in range(20):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.1)
+
+    assert len(supervised.starts) == 1
+
+
+def test_daemon_that_was_stopped_together_with_its_supervisor_goes_on(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("serve")
+    pid = supervised.serving(0)
+    for each in (supervised.process.pid, pid):
+        os.kill(each, signal.SIGSTOP)
+    time.sleep(3)
+    for each in (supervised.process.pid, pid):
+        os.kill(each, signal.SIGCONT)
+    time.sleep(1)
+
+    assert len(supervised.starts) == 1
+    assert supervised.end() == 5
+
+
+def test_daemon_that_is_killed_is_started_again(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("serve")
+    os.kill(supervised.serving(0), signal.SIGKILL)
+    supervised.serving(1)
+
+    assert "was ended by SIGKILL" in supervised.log()
+
+
+def test_exit_status_of_the_daemon_is_the_supervisors_and_the_supervisor_says_nothing(
+    supervise: Callable[[str], Supervised],
+) -> None:
+    supervised = supervise("exit")
+
+    assert supervised.process.wait(SECONDS) == 7
+    assert len(supervised.starts) == 1
+    assert supervised.log() == ""
+
+
+@pytest.mark.parametrize(("act", "status"), [("die at start", signal.SIGSEGV), ("silent at start", signal.SIGKILL)])
+def test_daemons_that_never_beat_end_the_supervisor_too(
+    supervise: Callable[[str], Supervised], act: str, status: signal.Signals
+) -> None:
+    supervised = supervise(act)
+
+    assert supervised.process.wait(SECONDS) == 128 + status
+    assert len(supervised.starts) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_to_the_supervisor_ends_the_daemon_in_its_own_way(
+    supervise: Callable[[str], Supervised], number: signal.Signals
+) -> None:
+    supervised = supervise("serve")
+    supervised.serving(0)
+    supervised.process.send_signal(number)
+
+    assert supervised.process.wait(SECONDS) == 5
+    assert len(supervised.starts) == 1
+
+
+def test_daemon_that_hangs_at_sigterm_is_ended_and_not_started_again(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("serve")
+    os.kill(supervised.serving(0), signal.SIGSTOP)
+    supervised.process.send_signal(signal.SIGTERM)
+
+    assert supervised.process.wait(SECONDS) == 128 + signal.SIGKILL
+    assert len(supervised.starts) == 1
+
+
+def test_daemon_ends_with_its_supervisor(supervise: Callable[[str], Supervised]) -> None:
+    supervised = supervise("serve")
+    pid = supervised.serving(0)
+    os.kill(pid, signal.SIGSTOP)
+    supervised.process.kill()
+
+    until(lambda: is_gone(pid))
+
+
+def test_daemon_whose_supervisor_ended_before_it_began_ends(tmp_path: Path) -> None:
+    beats, far_end = os.pipe()
+    os.close(beats)
+    command = [sys.executable, PROGRAM, "serve", tmp_path, f"--beats={far_end}", "--restarts=0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        command, pass_fds=[far_end], env=environment, capture_output=True, timeout=SECONDS, check=False
+    )
+    os.close(far_end)
+
+    assert done.returncode == 1
+    assert b"its supervisor has ended" in done.stderr
+
+
+def test_supervisor_that_cannot_write_its_log_ends_a_silent_daemon_all_the_same(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with suppress(BlockingIOError):
+        while os.write(write_end, b"x" * 4096):
+            pass
+    os.set_blocking(write_end, True)
+    command = [sys.executable, "-c", RUN, sys.executable, PROGRAM, "stop", tmp_path]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=write_end) as process:
+        until(lambda: (tmp_path / "starts").exists() and len((tmp_path / "starts").read_text().splitlines()) == 2)
+        process.kill()
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_supervisor_imports_neither_the_daemon_nor_what_takes_memory() -> None:
+    command = [sys.executable, "-IS", "-X", "importtime", supervisor.__file__, "/bin/true"]
+
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+
+    imported = {line.split("|")[2].strip() for line in done.stderr.splitlines() if line.count("|") == 2}
+    assert imported >= {"select", "signal"}
+    assert not imported & {"asyncio", "argparse", "typing", "logging", "ctypes", "socket", "grpc", "railnet", "kernel"}
+
+
+def test_sockets_of_a_stopped_process_are_shut_down_while_it_exists(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    program = (
+        "import os, signal, socket, sys; server = socket.socket(socket.AF_UNIX); server.bind(sys.argv[1]); server.listen()\n"
+        "accepted, _ = server.accept(); accepted.send(b'x'); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, path]) as process, socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(SECONDS)
+        until(lambda: client.connect_ex(path) == 0)
+        assert client.recv(1) == b"x"
+        until(lambda: "State:\tT" in Path(f"/proc/{process.pid}/status").read_text())
+
+        held = HeldDescriptors(process.pid)
+        shut_down = held.shut_down_sockets()
+        held.close()
+
+        with socket.socket(socket.AF_UNIX) as late:
+            refused = late.connect_ex(path)
+        assert (shut_down, client.recv(1), process.poll()) == (2, b"", None)
+        assert refused != 0
+        process.kill()
+
+
+def test_lock_of_a_process_that_cannot_end_is_released(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    program = (
+        "import fcntl, os, signal, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    take = ["flock", "--nonblock", path, "true"]
+    with subprocess.Popen([sys.executable, "-c", program, path]) as process:
+        until(lambda: "State:\tT" in Path(f"/proc/{process.pid}/status").read_text())
+        before = subprocess.run(take, check=False).returncode
+
+        held = HeldDescriptors(process.pid, {str(path)})
+        held.unlock_files()
+        held.close()
+
+        assert (before, subprocess.run(take, check=False).returncode, process.poll()) == (1, 0, None)
+        process.kill()
