@@ -6,7 +6,7 @@ sending the answer to kubelet (`deviceplugin.service`).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -14,10 +14,14 @@ from deviceplugin.devices import OfferedVf
 from deviceplugin.pools import Pool
 from vf.errors import NotOurs, NotReady, Unusable
 from vf.inventory import RdmaDevice
+from vf.pci_address import PciAddress
 
 # The container runtime resolves this path on the host, so the daemon's own view of /dev does not matter.
 _FOLDER = PurePosixPath("/dev/infiniband")
 _RDMA_CM = str(_FOLDER / "rdma_cm")
+# A refusal's text is a header of HTTP/2, of which gRPC takes 8 KiB: a longer one becomes RESOURCE_EXHAUSTED, without a reason.
+_NAMED_IDS = 3
+_ID_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +32,30 @@ class Allocation:
     envs: dict[str, str]
 
 
-def allocate(pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str]) -> Allocation:
+def allocate(
+    pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str], known: Mapping[PciAddress, RdmaDevice]
+) -> Allocation:
     """Return the allocation of one container.
+
+    A VF that has become unhealthy since kubelet chose it is allocated all the same, unless the reason lasts: kubelet never repeats an
+    Allocate that was refused, but it repeats an ADD.
 
     Args:
         pool: the pool that kubelet allocates from.
         offered: the VFs that the pool offers now, in (rail, PCI address) order; the allocation keeps that order.
         ids: the device ids that kubelet chose, in any order.
+        known: the RDMA device that each VF had last, with its uverbs device, for a VF that shows none now. ADD checks that the VF has the same again
+            (`cni.rdma_device_check`).
 
     Raises:
         NotOurs: an id does not belong to this pool.
-        Unusable: a VF is not healthy.
-        NotReady: a VF's RDMA device is still in an earlier pod's network namespace.
+        Unusable: a VF cannot serve a pod until an operator acts.
+        NotReady: a VF has no RDMA device, and none was ever seen.
     """
     chosen = _chosen(pool, offered, ids)
     if not pool.rdma:
         return Allocation((), _pci_environment(pool, {offer.id: None for offer in chosen}))
-    rdma = {offer.id: _rdma_device(offer) for offer in chosen}
+    rdma = {offer.id: _rdma_device(pool, offer, known) for offer in chosen}
     nodes = [node for device in rdma.values() for node in _nodes(pool, device).values()]
     envs = _pci_environment(pool, dict(rdma)) | _rdma_environment([device.name for device in rdma.values()])
     return Allocation((*nodes, _RDMA_CM), envs)
@@ -56,20 +67,32 @@ def environment_name(resource: str) -> str:
 
 
 def _chosen(pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str]) -> list[OfferedVf]:
-    unknown = sorted(set(ids) - {offer.id for offer in offered})
+    wanted = frozenset(ids)
+    chosen = [offer for offer in offered if offer.id in wanted]
+    unknown = wanted.difference(offer.id for offer in chosen)
     if unknown:
-        raise NotOurs(f"{pool.resource} has no device {', '.join(unknown)} on this node")
-    chosen = [offer for offer in offered if offer.id in ids]
+        raise NotOurs(f"{pool.resource} has no device {_listed(unknown)} on this node")
     for offer in chosen:
-        if offer.reason is not None:
-            raise Unusable(f"device {offer.id} of {pool.resource} is unhealthy: {offer.reason}")
+        if offer.lasting is not None:
+            raise Unusable(f"device {offer.id} of {pool.resource} is unhealthy: {offer.lasting}")
     return chosen
 
 
-def _rdma_device(offer: OfferedVf) -> RdmaDevice:
-    if offer.vf.rdma is None:
-        raise NotReady(f"the RDMA device of VF {offer.id} is still in another sandbox's network namespace")
-    return offer.vf.rdma
+def _listed(ids: frozenset[str]) -> str:
+    """Name some ids, and say how many others there are."""
+    named = [id_[:_ID_CHARACTERS] for id_ in sorted(ids)[:_NAMED_IDS]]
+    return ", ".join(named) + (f" and {len(ids) - len(named)} more" if len(ids) > len(named) else "")
+
+
+def _rdma_device(pool: Pool, offer: OfferedVf, known: Mapping[PciAddress, RdmaDevice]) -> RdmaDevice:
+    shown = offer.vf.rdma
+    device = shown if shown is not None and shown.uverbs is not None else known.get(offer.vf.address)
+    if device is None:
+        raise NotReady(
+            f"device {offer.id} of {pool.resource} has had no RDMA device since the daemon's start: "
+            f"{offer.reason or 'it is in a network namespace that does not share it'}"
+        )
+    return device
 
 
 def _nodes(pool: Pool, device: RdmaDevice) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The devices that one pool offers to kubelet now: its VFs in order, each healthy or with the reason why it is not.
 
-Pure. ListAndWatch streams this list and Allocate checks requests against it, so both always agree.
+Pure. ListAndWatch streams this list, and Allocate checks requests against it. Between the two a VF may become unhealthy: then Allocate
+refuses only what `lasting` says (docs/decisions/0038).
 """
 
 from collections.abc import Sequence
@@ -8,19 +9,28 @@ from typing import Literal, NamedTuple
 
 from deviceplugin import health
 from deviceplugin.pools import Pool, assign
-from vf.inventory import VirtualFunction
+from vf.inventory import PhysicalFunction, VirtualFunction
 from vf.table import VfTable
 
 State = Literal["free", "attached", "unhealthy"]
 
 
 class OfferedVf(NamedTuple):
-    """One VF of a pool; `rail` counts from 0, `reason` is None if the VF is healthy, `rdma` says whether the pool needs RDMA."""
+    """One VF of a pool.
+
+    Attributes:
+        vf: the VF's facts.
+        rail: its rail, from 0.
+        reason: why it is unhealthy; None if it is healthy.
+        rdma: whether the pool needs RDMA.
+        lasting: the reason, if it does not pass by itself; None if there is none, or if the pod's ADD can wait for its end.
+    """
 
     vf: VirtualFunction
     rail: int
     reason: str | None
     rdma: bool = True
+    lasting: str | None = None
 
     @property
     def id(self) -> str:
@@ -45,13 +55,22 @@ def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str |
     """
     rails = {vf.address: number for number, rail in enumerate(table.inventory.rails) for vf in rail.vfs}
     vfs = assign(pools, table.inventory)[pool.resource]
-    return tuple(OfferedVf(vf, rails[vf.address], node_reason or _reason(pool, vf, table), pool.rdma) for vf in vfs)
+    return tuple(_offer(pool, vf, rails[vf.address], table, node_reason) for vf in vfs)
 
 
-def _reason(pool: Pool, vf: VirtualFunction, table: VfTable) -> str | None:
-    pf = table.inventory.pf(vf.pf)
-    if pf is None and vf.pf is not None:
-        return f"VF {vf.address} names PF {vf.pf}, but the node has no PF with this address"
-    return table.withheld(vf.address) or health.reason(
-        pf, vf, owned=table.owner(vf.address) is not None, rdma=pool.rdma
+def _offer(pool: Pool, vf: VirtualFunction, rail: int, table: VfTable, node_reason: str | None) -> OfferedVf:
+    pf, owned = table.inventory.pf(vf.pf), table.owner(vf.address) is not None
+    barred = node_reason or _pf_is_gone(pf, vf) or table.withheld(vf.address)
+    return OfferedVf(
+        vf,
+        rail,
+        reason=barred or health.reason(pf, vf, owned=owned, rdma=pool.rdma),
+        rdma=pool.rdma,
+        lasting=barred or health.lasting_reason(pf, vf, rdma=pool.rdma),
     )
+
+
+def _pf_is_gone(pf: PhysicalFunction | None, vf: VirtualFunction) -> str | None:
+    if pf is not None or vf.pf is None:
+        return None
+    return f"VF {vf.address} names PF {vf.pf}, but the node has no PF with this address"

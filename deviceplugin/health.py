@@ -31,6 +31,15 @@ def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdm
     )
 
 
+def lasting_reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, rdma: bool) -> str | None:
+    """Return that reason for which a VF cannot serve a pod until an operator acts; None if there is none, or if it may pass by itself.
+
+    A netdev or an RDMA device that is away may be on its way back from a pod, and a port may come up: the pod's ADD waits for both.
+    The arguments are as for `reason`.
+    """
+    return _driver(pf, vf) or (_node_guid(vf, vf.rdma) if rdma and vf.rdma is not None else None)
+
+
 def _driver(pf: PhysicalFunction | None, vf: VirtualFunction) -> str | None:
     if vf.driver is not None:
         return None
@@ -69,16 +78,21 @@ def _rdma_device(vf: VirtualFunction, *, owned: bool) -> str | None:
     if device is None:
         missing = f"VF {vf.address} has no RDMA device under driver {vf.driver}: load its RDMA module, or rebind the VF"
         return None if owned else missing
-    if not device.node_guid.usable:
-        return f"VF {vf.address} ({device.name}) has the node GUID {device.node_guid.quads}, which was never set: " + (
-            "set one on the machine that passes the VF to this machine"
-            if vf.pf is None
-            else "let Railnet provision its PF, or "
-            f"ip link set <PF> vf {vf.index} node_guid and port_guid, then rebind the VF"
-        )
+    if (reason := _node_guid(vf, device)) is not None:
+        return reason
     if device.uverbs is None:
         return f"VF {vf.address} ({device.name}) has no uverbs device: modprobe ib_uverbs"
     return None
+
+
+def _node_guid(vf: VirtualFunction, device: RdmaDevice) -> str | None:
+    if device.node_guid.usable:
+        return None
+    return f"VF {vf.address} ({device.name}) has the node GUID {device.node_guid.quads}, which was never set: " + (
+        "set one on the machine that passes the VF to this machine"
+        if vf.pf is None
+        else f"let Railnet provision its PF, or ip link set <PF> vf {vf.index} node_guid and port_guid, then rebind the VF"
+    )
 
 
 def _netdev(link_layer: LinkLayer, vf: VirtualFunction, *, owned: bool) -> str | None:

@@ -24,7 +24,9 @@ from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from kubelet.checkpoint_file import CheckpointFile
-from vf.errors import NotOurs, NotReady, RailnetError, Unusable
+from vf.errors import NotOurs, NotReady, RailnetError
+from vf.inventory import RdmaDevice
+from vf.pci_address import PciAddress
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
@@ -36,9 +38,13 @@ _Context = ServicerContext[Any, Any]
 _SETTLE_SECONDS = 0.1
 
 # Kubelet never repeats an Allocate that was refused: the pod fails for good (UnexpectedAdmissionError, kubernetes/kubernetes
-# pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline (pkg/kubelet/cm/devicemanager/endpoint.go). So Allocate
-# waits 2.5 s for a VF to come back, longer than the 2 s that a detach waits for its netdev (cni/attachment/netdev_lookup.py).
-_LOOKS_BEFORE_REFUSAL = 25
+# pkg/kubelet/lifecycle/predicate.go). It waits for the answer without a deadline (pkg/kubelet/cm/devicemanager/endpoint.go), in the loop
+# in which it starts and ends all pods. So Allocate and GetPreferredAllocation answer at once, from what is known: they await nothing,
+# read no file, and take no lock (docs/decisions/0038).
+
+_REFUSAL_BYTES = (
+    1500  # a message of gRPC is a header, of which 8 KiB are taken, with each byte that is not ASCII as three
+)
 
 _CODES: dict[type[RailnetError], grpc.StatusCode] = {
     NotOurs: grpc.StatusCode.NOT_FOUND,
@@ -75,6 +81,9 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._checkpoint = kubelet_checkpoint
         self._node_reason = node_reason
         self._streams: set[_Stream] = set()
+        self._last_rdma: dict[
+            PciAddress, RdmaDevice
+        ] = {}  # the RDMA device that each VF showed last, with its uverbs device
 
     @property
     def streams(self) -> int:
@@ -83,7 +92,11 @@ class PoolService(grpc_api.DevicePluginServicer):
 
     def offers(self) -> tuple[OfferedVf, ...]:
         """Return the VFs that the pool offers now."""
-        return offers(self._pools, self.pool, self._table, self._node_reason())
+        offered = offers(self._pools, self.pool, self._table, self._node_reason())
+        self._last_rdma.update(
+            (offer.vf.address, device) for offer in offered if (device := offer.vf.rdma) is not None and device.uverbs
+        )
+        return offered
 
     def changed(self, *, at_once: bool = False) -> None:
         """Compute the offered VFs again, and stream them if they differ; `at_once` waits for no further changes."""
@@ -122,7 +135,7 @@ class PoolService(grpc_api.DevicePluginServicer):
     async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
         """Return each container's device nodes and environment."""
         try:
-            answers = await self._allocate([tuple(container.devices_ids) for container in request.container_requests])
+            answers = self._allocations([tuple(container.devices_ids) for container in request.container_requests])
         except RailnetError as error:
             await self._refuse(context, _CODES.get(type(error), grpc.StatusCode.FAILED_PRECONDITION), str(error))
         return api.AllocateResponse(container_responses=[_response(answer) for answer in answers])
@@ -137,18 +150,9 @@ class PoolService(grpc_api.DevicePluginServicer):
             await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, words)
         return api.PreStartContainerResponse()
 
-    async def _allocate(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
-        """Return the allocations; retry for 2.5 s before a refusal, since a VF that returns from a pod may not be visible yet."""
-        for _ in range(_LOOKS_BEFORE_REFUSAL):
-            try:
-                return self._allocation(containers)
-            except (NotReady, Unusable):
-                await asyncio.sleep(_SETTLE_SECONDS)
-        return self._allocation(containers)
-
-    def _allocation(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
+    def _allocations(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
         offered = self.offers()
-        return [allocate(self.pool, offered, ids) for ids in containers]
+        return [allocate(self.pool, offered, ids, self._last_rdma) for ids in containers]
 
     @contextmanager
     def _stream(self) -> Iterator["_Stream"]:
@@ -179,6 +183,7 @@ class PoolService(grpc_api.DevicePluginServicer):
             _log.warning("%s: %s", self.pool.resource, reason)
 
     async def _refuse(self, context: _Context, code: grpc.StatusCode, words: str) -> NoReturn:
+        words = words.encode()[:_REFUSAL_BYTES].decode(errors="ignore")
         _log.warning("%s: refused: %s", self.pool.resource, words)
         await context.abort(code, words)
 

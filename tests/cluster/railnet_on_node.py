@@ -69,16 +69,24 @@ class Railnet:
         self._label(None)
         self._wait_for_end()
 
-    def freeze(self) -> int:
-        """Stop the daemon in its tracks; gives its process."""
+    def hang(self) -> int:
+        """Stop the daemon in its tracks, as if it hung; its supervisor goes on. Gives the daemon's process."""
         process = daemon()
         os.kill(process, signal.SIGSTOP)
         return process
 
-    def kill(self) -> None:
-        """End the daemon by SIGKILL; there is none until `start`.
+    def freeze(self) -> int:
+        """Stop the supervisor and the daemon in their tracks; gives the supervisor's process, without which the daemon ends."""
+        process = daemon()
+        supervisor = _parent(process)
+        for each in (supervisor, process):
+            os.kill(each, signal.SIGSTOP)
+        return supervisor
 
-        It is stopped in its tracks before its pod is deleted, so it never hears of that, and kubelet starts no other.
+    def kill(self) -> None:
+        """End the supervisor by SIGKILL, and the daemon with it; there is none until `start`.
+
+        They are stopped in their tracks before their pod is deleted, so they never hear of that, and kubelet starts no other.
         """
         process = self.freeze()
         self._label(None)
@@ -186,6 +194,11 @@ def daemon() -> int:
     """Give the daemon's process."""
     (found,) = _processes()
     return found
+
+
+def _parent(process: int) -> int:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])  # proc_pid_stat(5): state, ppid
 
 
 def _read_logs() -> Iterator[str]:

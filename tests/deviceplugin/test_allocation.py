@@ -10,6 +10,7 @@ from deviceplugin.devices import OfferedVf, offers
 from deviceplugin.pools import DEFAULT, Pool, Selector
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
 from vf.errors import NotOurs, NotReady, Unusable
+from vf.inventory import RdmaDevice
 from vf.table import VfTable
 
 POOL = DEFAULT[0]
@@ -18,7 +19,7 @@ BOTH = ["0000:83:00.1", "0000:03:00.1"]  # kubelet sends ids in any order
 
 
 def test_allocate_returns_the_device_nodes_in_rail_order_and_rdma_cm_once() -> None:
-    allocation = allocate(POOL, OFFERED, BOTH)
+    allocation = allocate(POOL, OFFERED, BOTH, {})
 
     assert allocation.device_nodes == (
         "/dev/infiniband/uverbs4",
@@ -28,7 +29,7 @@ def test_allocate_returns_the_device_nodes_in_rail_order_and_rdma_cm_once() -> N
 
 
 def test_allocate_returns_management_devices_when_the_pool_has_them() -> None:
-    allocation = allocate(replace(POOL, management=True), OFFERED, ["0000:03:00.1"])
+    allocation = allocate(replace(POOL, management=True), OFFERED, ["0000:03:00.1"], {})
 
     assert allocation.device_nodes == (
         "/dev/infiniband/uverbs4",
@@ -41,7 +42,7 @@ def test_allocate_returns_management_devices_when_the_pool_has_them() -> None:
 def test_allocate_omits_a_management_device_that_the_kernel_does_not_have() -> None:
     offered = [OfferedVf(a_vf(rdma=an_rdma_device(1, issm=None)), 0, None)]
 
-    allocation = allocate(replace(POOL, management=True), offered, ["0000:03:00.1"])
+    allocation = allocate(replace(POOL, management=True), offered, ["0000:03:00.1"], {})
 
     assert "/dev/infiniband/issm1" not in allocation.device_nodes
 
@@ -55,11 +56,11 @@ def test_allocate_omits_a_management_device_that_the_kernel_does_not_have() -> N
     ],
 )
 def test_allocate_sets_the_environment_in_rail_order(name: str, value: str) -> None:
-    assert allocate(POOL, OFFERED, BOTH).envs[name] == value
+    assert allocate(POOL, OFFERED, BOTH, {}).envs[name] == value
 
 
 def test_allocate_sets_the_details_in_the_form_of_sriov_network_device_plugin() -> None:
-    envs = allocate(POOL, OFFERED, ["0000:83:00.2"]).envs
+    envs = allocate(POOL, OFFERED, ["0000:83:00.2"], {}).envs
 
     assert json.loads(envs["PCIDEVICE_RDMA_IB_VF_INFO"]) == {
         "0000:83:00.2": {
@@ -76,7 +77,7 @@ def test_allocate_sets_the_details_in_the_form_of_sriov_network_device_plugin() 
 def test_allocate_sets_addresses_only_when_the_pool_needs_no_rdma_device() -> None:
     pool = Pool("example.com/eth-vf", Selector(), rdma=False)
 
-    allocation = allocate(pool, [OfferedVf(a_vf(rdma=None), 0, None)], ["0000:03:00.1"])
+    allocation = allocate(pool, [OfferedVf(a_vf(rdma=None), 0, None)], ["0000:03:00.1"], {})
 
     assert allocation.device_nodes == ()
     assert allocation.envs == {
@@ -87,17 +88,46 @@ def test_allocate_sets_addresses_only_when_the_pool_needs_no_rdma_device() -> No
 
 def test_allocate_refuses_an_unknown_device_by_its_id() -> None:
     with pytest.raises(NotOurs, match=r"rdma/ib_vf has no device 0000:99:00\.1 on this node"):
-        allocate(POOL, OFFERED, ["0000:03:00.1", "0000:99:00.1"])
+        allocate(POOL, OFFERED, ["0000:03:00.1", "0000:99:00.1"], {})
 
 
-def test_allocate_refuses_an_unhealthy_device_with_the_reason() -> None:
+def test_allocate_names_three_unknown_devices_and_the_number_of_the_others() -> None:
+    ids = [f"{number:04}" + "x" * 1000 for number in range(10_000)]
+
+    with pytest.raises(NotOurs, match=r"has no device 0000x{60}, 0001x{60}, 0002x{60} and 9997 more on this node"):
+        allocate(POOL, OFFERED, ids, {})
+
+
+def test_allocate_refuses_a_device_that_cannot_serve_until_an_operator_acts() -> None:
+    offered = [OfferedVf(a_vf(), 0, "no driver", lasting="no driver")]
+
     with pytest.raises(Unusable, match=r"device 0000:03:00\.1 of rdma/ib_vf is unhealthy: no driver"):
-        allocate(POOL, [OfferedVf(a_vf(), 0, "no driver")], ["0000:03:00.1"])
+        allocate(POOL, offered, ["0000:03:00.1"], {})
 
 
-def test_allocate_is_not_ready_while_the_rdma_device_is_in_an_earlier_pod() -> None:
-    with pytest.raises(NotReady, match=r"RDMA device of VF 0000:03:00\.1"):
-        allocate(POOL, [OfferedVf(a_vf(netdev=None, rdma=None), 0, None)], ["0000:03:00.1"])
+def test_allocate_gives_a_device_that_has_become_unhealthy_for_a_while() -> None:
+    offered = [OfferedVf(a_vf(netdev=None), 0, "no network interface on the host")]
+
+    allocation = allocate(POOL, offered, ["0000:03:00.1"], {})
+
+    assert allocation.device_nodes == ("/dev/infiniband/uverbs1", "/dev/infiniband/rdma_cm")
+
+
+@pytest.mark.parametrize("shown", [None, an_rdma_device(9, uverbs=None)])
+def test_allocate_gives_the_last_rdma_device_of_a_vf_that_shows_none_now(shown: RdmaDevice | None) -> None:
+    vf = a_vf(netdev=None, rdma=shown)
+
+    allocation = allocate(
+        POOL, [OfferedVf(vf, 0, "no RDMA device")], [str(vf.address)], {vf.address: an_rdma_device(1)}
+    )
+
+    assert allocation.device_nodes == ("/dev/infiniband/uverbs1", "/dev/infiniband/rdma_cm")
+    assert allocation.envs["NCCL_IB_HCA"] == "=mlx5_1:1"
+
+
+def test_allocate_refuses_a_vf_whose_rdma_device_was_never_seen() -> None:
+    with pytest.raises(NotReady, match=r"device 0000:03:00\.1 of rdma/ib_vf has had no RDMA device"):
+        allocate(POOL, [OfferedVf(a_vf(netdev=None, rdma=None), 0, None)], ["0000:03:00.1"], {})
 
 
 @pytest.mark.parametrize(

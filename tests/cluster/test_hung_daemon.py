@@ -1,0 +1,54 @@
+"""The daemon hangs while kubelet asks it for a pod's devices: kubelet's main loop waits for the answer, and all pods for that loop."""
+
+import time
+from collections.abc import Callable
+
+from tests.cluster.node import ClusterNode
+from tests.cluster.process import wait_until
+from tests.cluster.railnet_on_node import daemon, is_ready
+
+_SECONDS = 60.0
+# The supervisor ends the daemon 3 s after its last beat. The rest is what kubelet and the runtime take to start pods on this machine,
+# which runs a whole cluster, and a margin; without the supervisor it was as long as the daemon hung.
+_PLAIN_SECONDS = 15.0
+_WHOLE_SECONDS = 25.0
+
+
+def test_stopped_daemon_holds_no_plain_pod_and_its_node_is_whole_soon(
+    node: ClusterNode, measured: Callable[[str], None]
+) -> None:
+    kept = node.run("kept", 2)
+    before = (node.containerd.sandbox(kept), node.records(kept))
+    usual = seconds_of(lambda: node.run("usual"))
+    node.forget_events()
+
+    began = time.monotonic()
+    hung = node.railnet.hang()
+    train = node.bring("train", 1)
+    wait_until(lambda: "nodeName" in node.kubectl.get("pod", train)["spec"], _SECONDS, "the rail pod to be bound")
+    bound = time.monotonic() - began
+    plain = [node.bring("plain") for _ in range(3)]
+    node.wait_until_ready(*plain)
+    plain_runs = time.monotonic() - began
+    wait_until(is_ready, _SECONDS, "kubelet to watch the next daemon")
+    watched = time.monotonic() - began
+    late = node.run("late", 1)
+    whole = time.monotonic() - began
+
+    measured(
+        f"daemon stopped; rail pod bound after {bound:.1f} s; 3 plain pods run after {plain_runs:.1f} s (one takes {usual:.1f} s on this "
+        f"machine); kubelet watches the next daemon after {watched:.1f} s; another rail pod runs after {whole:.1f} s; "
+        f"the pod that was being admitted: {node.status(train).get('reason', node.status(train)['phase'])}"
+    )
+    assert daemon() != hung
+    assert plain_runs < _PLAIN_SECONDS
+    assert whole < _WHOLE_SECONDS
+    assert "net1" in node.addresses(late)
+    assert (node.containerd.sandbox(kept), node.records(kept)) == before
+    assert [line for line in node.warnings() if not line.startswith(f"{train}: ")] == []
+
+
+def seconds_of(act: Callable[[], object]) -> float:
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began
