@@ -60,7 +60,8 @@ def offers(pools: Sequence[Pool], pool: Pool, table: VfTable, node_reason: str |
 
 def _offer(pool: Pool, vf: VirtualFunction, rail: int, table: VfTable, node_reason: str | None) -> OfferedVf:
     pf, owned = table.inventory.pf(vf.pf), table.owner(vf.address) is not None
-    barred = node_reason or _pf_is_gone(pf, vf) or table.withheld(vf.address)
+    unprovisioned = None if vf.pf is None else table.unprovisioned.get(vf.pf)
+    barred = node_reason or _pf_is_gone(pf, vf) or table.withheld(vf.address) or unprovisioned
     return OfferedVf(
         vf,
         rail,

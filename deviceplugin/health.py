@@ -1,5 +1,7 @@
 """The health of a VF: whether it can serve a pod, and if not, the reason and the remedy.
 
+A fact of the VF or of its PF that cannot be read or understood (`fault`) comes first: the other facts are then incomplete.
+
 Pure: facts in, a reason in words out. Not here: the consequences of a reason (`deviceplugin.devices`), and waiting for better facts. The
 judgement uses the driver, the RDMA device, the netdev and the PF's port. It ignores the VF's own port: that stays down while no subnet
 manager serves it, which is normal for an idle VF. Only if the VF's PF is not on this node, the VF's own port counts.
@@ -23,7 +25,9 @@ def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdm
         rdma: whether the VF needs an RDMA device.
     """
     return (
-        _driver(pf, vf)
+        (None if pf is None else _fault(f"PF {pf.address} of VF {vf.address}", pf.fault))
+        or _fault(f"VF {vf.address}", vf.fault)
+        or _driver(pf, vf)
         or (None if pf is None else _pf_port(pf) if rdma else _pf_carrier(pf))
         or (_rdma_device(vf, owned=owned) if rdma else None)
         or (_port(f"VF {vf.address}", vf.rdma) if rdma and pf is None and vf.rdma is not None else None)
@@ -38,6 +42,10 @@ def lasting_reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, rdma: bo
     The arguments are as for `reason`.
     """
     return _driver(pf, vf) or (_node_guid(vf, vf.rdma) if rdma and vf.rdma is not None else None)
+
+
+def _fault(function: str, fault: str | None) -> str | None:
+    return None if fault is None else f"{function} cannot be used: {fault}"
 
 
 def _driver(pf: PhysicalFunction | None, vf: VirtualFunction) -> str | None:

@@ -18,7 +18,7 @@ def inventory(sysfs: Sysfs) -> Inventory:
     """Read all PFs, VFs and carriers.
 
     Raises:
-        OSError: the root is not a sysfs, or the kernel refused to report a link.
+        OSError: the root is not a sysfs.
     """
     found = sysfs.inventory()
     return found.with_pfs(_with_carriers(found.pfs))
@@ -33,9 +33,6 @@ def reread_pfs(
         sysfs: the tree with the PFs.
         pfs: the PFs to read.
         known: links by ifindex. A link that is not None was just reported by the kernel, and is not read again.
-
-    Raises:
-        OSError: as `inventory`.
     """
     return _with_carriers([sysfs.reread_pf(pf) for pf in pfs], known)
 
@@ -43,9 +40,20 @@ def reread_pfs(
 def _with_carriers(
     pfs: Sequence[PhysicalFunction], known: Mapping[int, PfLink | None] = MappingProxyType({})
 ) -> dict[PciAddress, PhysicalFunction]:
-    links = {ifindex: link for ifindex, link in known.items() if link is not None}
-    links |= pf_link_state.read({_ethernet_ifindex(pf) for pf in pfs} - links.keys() - {0})
-    return {pf.address: replace(pf, carrier=_carrier(links.get(_ethernet_ifindex(pf)))) for pf in pfs}
+    links: dict[int, PfLink | OSError] = {ifindex: link for ifindex, link in known.items() if link is not None}
+    links |= _links({_ethernet_ifindex(pf) for pf in pfs} - links.keys() - {0})
+    return {pf.address: _with_carrier(pf, links.get(_ethernet_ifindex(pf))) for pf in pfs}
+
+
+def _links(ifindexes: Iterable[int]) -> Mapping[int, PfLink | OSError]:
+    """Read links by ifindex; a link that the kernel refuses costs no other link."""
+    wanted = tuple(ifindexes)
+    try:
+        return pf_link_state.read(wanted)
+    except OSError as error:
+        if len(wanted) == 1:
+            return {wanted[0]: error}
+        return {ifindex: link for one in wanted for ifindex, link in _links((one,)).items()}
 
 
 def _ethernet_ifindex(pf: PhysicalFunction) -> int:
@@ -53,5 +61,7 @@ def _ethernet_ifindex(pf: PhysicalFunction) -> int:
     return pf.netdev.ifindex if pf.netdev is not None and pf.link_layer == "Ethernet" else 0
 
 
-def _carrier(link: PfLink | None) -> bool | None:
-    return None if link is None else link.known_carrier
+def _with_carrier(pf: PhysicalFunction, link: PfLink | OSError | None) -> PhysicalFunction:
+    if isinstance(link, OSError):
+        return replace(pf, carrier=None, fault=pf.fault or f"the state of its link is not known: {link}; look in dmesg")
+    return replace(pf, carrier=None if link is None else link.known_carrier)

@@ -85,8 +85,10 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
                 _rename_link(step)
 
 
-def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
+def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> dict[PciAddress, OSError]:
     """Do the steps, drivers last and several at once. Nothing is undone: the next start continues where this one ended.
+
+    Return the VFs whose driver was not bound, with what the kernel refused: they cost no other VF.
 
     Raises:
         OSError: what the kernel refused.
@@ -99,8 +101,16 @@ def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> None:
         else:
             _provision(step, sysfs)
     with ThreadPoolExecutor(_BINDING_AT_ONCE) as pool:
-        for _ in pool.map(lambda step: sysfs.bind(step.vf, step.driver), binds):
-            pass  # the first failure is raised here
+        outcomes = tuple(pool.map(lambda step: _bind(step, sysfs), binds))
+    return {step.vf: error for step, error in zip(binds, outcomes, strict=True) if error is not None}
+
+
+def _bind(step: BindDriver, sysfs: Sysfs) -> OSError | None:
+    try:
+        sysfs.bind(step.vf, step.driver)
+    except OSError as error:
+        return error
+    return None
 
 
 def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:
@@ -263,10 +273,10 @@ def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:
 def _await_vfs(sysfs: Sysfs, step: CreateVfs, count: int) -> None:
     found: list[str] = []
 
-    def shown() -> bool:
-        pf = sysfs.inventory().pf(step.pf)
-        found[:] = ["no PF" if pf is None else f"{len(pf.vfs)} VFs"]
-        return pf is not None and len(pf.vfs) == count
+    def all_shown() -> bool:
+        shown = sysfs.count_of_vfs(step.pf)
+        found[:] = ["no PF" if shown is None else f"{shown} VFs"]
+        return shown == count
 
-    if not block_until(shown, _APPEAR_SECONDS, _LOOK_SECONDS):
+    if not block_until(all_shown, _APPEAR_SECONDS, _LOOK_SECONDS):
         raise NotReady(f"PF {step.pf} shows {found[0]} {_APPEAR_SECONDS:g} s after {count} were asked for")

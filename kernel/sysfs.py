@@ -3,17 +3,20 @@
 The search starts from the PCI devices, so a VF is found even if its netdev and RDMA device are inside a pod. An inventory
 is one pass that opens each file once, without netlink and pci.ids. Paths are plain strings: a node can have a thousand
 VFs, and joining `Path`s costs more than reading the files.
+
+A value that cannot be read or understood is noted as the `fault` of its function (`kernel.sysfs_folder`), and no other
+function suffers from it. A function that has nothing to do with Railnet and cannot be read is passed over.
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
-from kernel.sysfs_folder import SysfsFolder
+from kernel.sysfs_folder import OF_THE_DAEMON, SysfsFolder
 from vf.guid import Guid
 from vf.inventory import (
     LINK_LAYERS,
@@ -30,6 +33,12 @@ from vf.pci_address import PciAddress
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
+_OF_NETWORKS = frozenset({"net", "infiniband"})  # the folders that only a network controller with a driver has
+_PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
+_DEVICE_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{1,8})")
+_LINK_LAYER: dict[str, LinkLayer] = {"Ethernet": "Ethernet", "InfiniBand": "InfiniBand"}
+_GONE = (FileNotFoundError, NotADirectoryError)
+_NO_GUID = Guid(0)
 
 # PCI marks a function as a VF only if its PF is present. In a virtual machine, only the device id identifies a VF:
 # MLX5_PCI_DEV_IS_VF in mlx5_core_pci_table, drivers/net/ethernet/mellanox/mlx5/core/main.c.
@@ -71,26 +80,51 @@ class Sysfs:
 
     def reread(self, vf: VirtualFunction) -> VirtualFunction:
         """Read one VF again, and no other function."""
-        with suppress(FileNotFoundError), self._folder(vf.address) as folder:
-            return replace(vf, **_read_state(folder))
-        return replace(vf, driver=None, netdev=None, rdma=None)
+        with suppress(*_GONE), self._folder(vf.address) as folder:
+            return replace(vf, **_read_state(folder), fault=folder.fault)
+        return replace(vf, driver=None, netdev=None, rdma=None, fault=None)
 
     def reread_pf(self, pf: PhysicalFunction) -> PhysicalFunction:
         """Read one PF again, without its VFs. Its carrier is not read here, and becomes None."""
-        with suppress(FileNotFoundError), self._folder(pf.address) as folder:
-            return replace(pf, **_read_state(folder), carrier=None)
-        return replace(pf, driver=None, netdev=None, rdma=None, carrier=None)
+        with suppress(*_GONE), self._folder(pf.address) as folder:
+            _check_numbers_of_vfs(folder)
+            return replace(pf, **_read_state(folder), carrier=None, fault=folder.fault)
+        return replace(pf, driver=None, netdev=None, rdma=None, carrier=None, fault=None)
 
     def netdev(self, function: PciAddress) -> Netdev | None:
-        """Read the netdev of one function. Return None while it is in another namespace, or the function has no driver."""
-        with suppress(FileNotFoundError), self._folder(function) as folder:
-            return _netdev(folder)
+        """Read the netdev of one function. Return None while it is in another namespace, or the function has no driver.
+
+        Raises:
+            Unreadable: whether it has one cannot be read.
+        """
+        with suppress(*_GONE), self._folder(function) as folder:
+            netdev = _netdev(folder)
+            if netdev is None:  # else it is on the node, whatever its MTU is
+                folder.require()
+            return netdev
         return None
 
+    def has_driver(self, function: PciAddress) -> bool:
+        """Return whether a function is bound to a driver.
+
+        Raises:
+            Unreadable: that cannot be read.
+        """
+        with suppress(*_GONE), self._folder(function) as folder:
+            driver = folder.target("driver")
+            folder.require()
+            return driver is not None
+        return False
+
     def port(self, function: PciAddress) -> Port | None:
-        """Read port 1 of one function. Return None while the function shows no RDMA device."""
-        with suppress(FileNotFoundError), self._folder(function) as folder:
-            ports = (_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband"))
+        """Read port 1 of one function. Return None while the function shows no RDMA device.
+
+        Raises:
+            Unreadable: it cannot be read.
+        """
+        with suppress(*_GONE), self._folder(function) as folder:
+            ports = [_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband")]
+            folder.require()
             return next((port for port in ports if port is not None), None)
         return None
 
@@ -98,11 +132,17 @@ class Sysfs:
         """Read the partition keys that the subnet manager gave port 1 of one function, without the table's unused entries.
 
         Bit 15 of a key means full membership. Return none while the function shows no RDMA device.
+
+        Raises:
+            Unreadable: one cannot be read.
         """
-        with suppress(FileNotFoundError), self._folder(function) as folder:
+        with suppress(*_GONE), self._folder(function) as folder:
             tables = [f"infiniband/{name}/ports/1/pkeys" for name in folder.names("infiniband")]
-            entries = [f"{table}/{index}" for table in tables for index in sorted(folder.names(table), key=int)]
-            return tuple(pkey for entry in entries if (pkey := folder.number(entry, 0)) & 0x7FFF)
+            indexes = [(table, name) for table in tables for name in folder.names(table) if name.isdecimal()]
+            entries = [f"{table}/{name}" for table, name in sorted(indexes, key=lambda one: (one[0], int(one[1])))]
+            found = tuple(pkey for entry in entries if (pkey := folder.number(entry, 0)) & 0x7FFF)
+            folder.require()
+            return found
         return ()
 
     def set_drivers_autoprobe(self, pf: PciAddress, on: bool) -> None:
@@ -133,12 +173,20 @@ class Sysfs:
         """Unbind a function from its driver. Its netdev and RDMA device go away."""
         _write(f"{self._drivers}/{driver}/unbind", str(function))
 
+    def count_of_vfs(self, pf: PciAddress) -> int | None:
+        """Count the VFs that a PF shows. Return None if there is no such function."""
+        with suppress(*_GONE), self._folder(pf) as folder:
+            return len(_virtual_functions(folder, folder.names(".")))
+        return None
+
     def _addresses(self) -> list[PciAddress]:
+        """List the PCI functions. A name that is no address is no function that Railnet could use."""
         try:
-            return sorted(map(PciAddress.parse, os.listdir(self._devices)))
+            names = os.listdir(self._devices)
         except FileNotFoundError:
             os.stat(self._buses)  # a machine without PCI has other buses; a folder without buses is not a sysfs
             return []
+        return sorted(address for name in names if (address := _address(name)) is not None)
 
     def _path(self, function: PciAddress) -> str:
         return f"{self._devices}/{function}"
@@ -148,43 +196,64 @@ class Sysfs:
 
     def _function(self, address: PciAddress) -> PhysicalFunction | VirtualFunction | None:
         """Read a function that was not read as the VF of a PF. Return None if it is neither PF nor VF, or has gone away."""
-        with suppress(FileNotFoundError), self._folder(address) as folder:
-            pci_ids = _read_pci_ids(folder)
-            if pci_ids["class_code"] >> 16 != _NETWORK_CONTROLLER:
-                return None
-            names = folder.names(".")
-            if "sriov_totalvfs" in names:
-                return self._pf(address, pci_ids, folder, names)
-            lone = pci_ids["vendor"] == _MELLANOX and pci_ids["device"] in _MELLANOX_VFS
-            if lone and "physfn" not in names:  # else its PF is present: the VF is being created or removed
-                return _vf(folder, address, 0, None, folder.number("numa_node", -1), pci_ids)
+        try:
+            with self._folder(address) as folder:
+                return self._pf_or_lone_vf(address, folder)
+        except OSError as error:
+            if error.errno in OF_THE_DAEMON:
+                raise
+            return None  # it has gone away, or is not what a function is
+
+    def _pf_or_lone_vf(self, address: PciAddress, folder: SysfsFolder) -> PhysicalFunction | VirtualFunction | None:
+        pci_ids = _read_pci_ids(folder)
+        if folder.fault is None and pci_ids["class_code"] >> 16 != _NETWORK_CONTROLLER:
+            return None
+        names = folder.names(".")
+        if (
+            folder.fault is not None
+            and pci_ids["class_code"] >> 16 != _NETWORK_CONTROLLER
+            and _OF_NETWORKS.isdisjoint(names)
+        ):
+            return None  # nothing says that it is a network controller
+        if "sriov_totalvfs" in names:
+            return self._pf(address, pci_ids, folder, names)
+        lone = pci_ids["vendor"] == _MELLANOX and pci_ids["device"] in _MELLANOX_VFS
+        if lone and "physfn" not in names:  # else its PF is present: the VF is being created or removed
+            return _vf(folder, address, 0, None, folder.number("numa_node", -1), pci_ids)
         return None
 
     def _pf(
         self, address: PciAddress, pci_ids: "_PciIds", folder: SysfsFolder, names: Iterable[str]
     ) -> PhysicalFunction:
         numa_node = folder.number("numa_node", -1)
+        state = _read_state(folder)
+        totalvfs, numvfs = _check_numbers_of_vfs(folder)
+        vfs = self._vfs(address, numa_node, _virtual_functions(folder, names))
         return PhysicalFunction(
             address=address,
             **pci_ids,
-            **_read_state(folder),
+            **state,
             numa_node=numa_node,
-            totalvfs=folder.number("sriov_totalvfs", 0),
-            numvfs=folder.number("sriov_numvfs", 0),
+            totalvfs=totalvfs,
+            numvfs=numvfs,
             ofed_guid_files="sriov" in names,
-            vfs=tuple(self._vfs(address, numa_node, _virtual_functions(folder, names))),
+            vfs=tuple(vfs),
+            fault=folder.fault,
         )
 
-    def _vfs(self, pf: PciAddress, numa_node: int, vfs: Iterable[tuple[int, PciAddress]]) -> Iterator[VirtualFunction]:
+    def _vfs(self, pf: PciAddress, numa_node: int, vfs: Iterable[tuple[int, PciAddress]]) -> list[VirtualFunction]:
         """Read a PF's VFs. The kernel gives all of them the same vendor, device and class, and the PF's NUMA node.
 
         Source: pci_iov_scan_device() and pci_read_vf_config_common(), drivers/pci/iov.c.
         """
-        pci_ids: _PciIds | None = None
+        found: list[VirtualFunction] = []
+        pci_ids: _PciIds | None = None  # of the first VF whose ids can be read
         for index, address in vfs:
-            with suppress(FileNotFoundError), self._folder(address) as folder:  # else it is being removed
-                pci_ids = pci_ids or _read_pci_ids(folder)
-                yield _vf(folder, address, index, pf, numa_node, pci_ids)
+            with suppress(*_GONE), self._folder(address) as folder:  # else it is being removed
+                own = pci_ids or _read_pci_ids(folder)
+                pci_ids = pci_ids or (own if folder.fault is None else None)
+                found.append(_vf(folder, address, index, pf, numa_node, own))
+        return found if pci_ids is None else [_with_ids(vf, pci_ids) for vf in found]
 
 
 class _PciIds(TypedDict):
@@ -203,9 +272,30 @@ class _State(TypedDict):
     rdma: RdmaDevice | None
 
 
+def _address(name: str) -> PciAddress | None:
+    with suppress(ValueError):
+        return PciAddress.parse(name)
+    return None
+
+
 def _read_pci_ids(folder: SysfsFolder) -> _PciIds:
-    vendor, device = ((folder.text(name) or "").removeprefix("0x") for name in ("vendor", "device"))
+    vendor, device = (folder.value(name, _parse_pci_id) or "" for name in ("vendor", "device"))
     return _PciIds(vendor=vendor, device=device, class_code=folder.number("class", 0))
+
+
+def _parse_pci_id(text: str) -> str:
+    match = _PCI_ID.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r:.80} is not a PCI id of the form 0x15b3")
+    return match[1]
+
+
+def _with_ids(vf: VirtualFunction, pci_ids: _PciIds) -> VirtualFunction:
+    return vf if vf.fault is None else replace(vf, **pci_ids)
+
+
+def _check_numbers_of_vfs(folder: SysfsFolder) -> tuple[int, int]:
+    return folder.number("sriov_totalvfs", 0), folder.number("sriov_numvfs", 0)
 
 
 def _read_state(folder: SysfsFolder) -> _State:
@@ -215,7 +305,10 @@ def _read_state(folder: SysfsFolder) -> _State:
 def _vf(
     folder: SysfsFolder, address: PciAddress, index: int, pf: PciAddress | None, numa_node: int, pci_ids: _PciIds
 ) -> VirtualFunction:
-    return VirtualFunction(address=address, index=index, pf=pf, numa_node=numa_node, **pci_ids, **_read_state(folder))
+    state = _read_state(folder)
+    return VirtualFunction(
+        address=address, index=index, pf=pf, numa_node=numa_node, **pci_ids, **state, fault=folder.fault
+    )
 
 
 def _virtual_functions(folder: SysfsFolder, names: Iterable[str]) -> list[tuple[int, PciAddress]]:
@@ -223,8 +316,11 @@ def _virtual_functions(folder: SysfsFolder, names: Iterable[str]) -> list[tuple[
     for name in names:
         if (match := _VIRTFN.fullmatch(name)) is not None:
             target = folder.target(name)
-            if target is not None:  # else it is being removed
-                found.append((int(match[1]), PciAddress.parse(target)))
+            address = None if target is None else _address(target)
+            if address is not None:
+                found.append((int(match[1]), address))
+            elif target is not None:  # else it is being removed
+                folder.note(name, f"{target!r:.80} is not a PCI address")
     return sorted(found)
 
 
@@ -247,13 +343,14 @@ def _has_port(folder: SysfsFolder, port: int) -> bool:
 
 def _rdma(folder: SysfsFolder) -> RdmaDevice | None:
     for name in folder.names("infiniband"):
-        node_guid = folder.text(f"infiniband/{name}/node_guid")
-        if node_guid is None:  # the device is going away
+        faults = folder.faults
+        node_guid = folder.value(f"infiniband/{name}/node_guid", Guid.parse)
+        if node_guid is None and folder.faults == faults:  # the device is going away
             continue
         mad = folder.names("infiniband_mad")
         return RdmaDevice(
             name=name,
-            node_guid=Guid.parse(node_guid),
+            node_guid=node_guid or _NO_GUID,
             port=_port(folder, f"infiniband/{name}/ports/1"),
             uverbs=_device_node(folder, "infiniband_verbs", folder.names("infiniband_verbs")),
             umad=_device_node(folder, "infiniband_mad", _of_port_1(folder, mad, "umad")),
@@ -274,17 +371,32 @@ def _port(folder: SysfsFolder, path: str) -> Port | None:
     state, phys_state = folder.text(f"{path}/state"), folder.text(f"{path}/phys_state")
     if state is None or phys_state is None:
         return None
-    link_layer: LinkLayer = "Ethernet" if folder.text(f"{path}/link_layer") == "Ethernet" else "InfiniBand"
-    return Port(state, phys_state, link_layer)
+    faults = folder.faults
+    link_layer = folder.value(f"{path}/link_layer", _parse_link_layer)
+    if link_layer is None and folder.faults != faults:
+        return None
+    return Port(state, phys_state, link_layer or "InfiniBand")
+
+
+def _parse_link_layer(text: str) -> LinkLayer:
+    if text not in _LINK_LAYER:
+        raise ValueError(f"{text!r:.80} is not a link layer, InfiniBand or Ethernet")
+    return _LINK_LAYER[text]
 
 
 def _device_node(folder: SysfsFolder, path: str, names: Iterable[str]) -> DeviceNode | None:
     for name in names:
-        numbers = folder.text(f"{path}/{name}/dev")
+        numbers = folder.value(f"{path}/{name}/dev", _parse_device_numbers)
         if numbers is not None:
-            major, minor = numbers.split(":")
-            return DeviceNode(name, int(major), int(minor))
+            return DeviceNode(name, *numbers)
     return None
+
+
+def _parse_device_numbers(text: str) -> tuple[int, int]:
+    match = _DEVICE_NUMBERS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r:.80} is not a device number of the form 231:192")
+    return int(match[1]), int(match[2])
 
 
 def _write(path: str, text: str) -> None:

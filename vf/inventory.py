@@ -56,7 +56,8 @@ class VirtualFunction:
     """One VF, found as a PCI device. `netdev` and `rdma` are None while they are in a pod's namespace.
 
     `pf` is None if the PF is not on this node: a virtual machine may have the VF alone. `index` is then 0. `numa_node` and
-    `class_code` are as for a PF.
+    `class_code` are as for a PF. `fault` says which fact of the VF cannot be read or understood, and what to do; the facts
+    are then incomplete. It is None if all could be read.
     """
 
     address: PciAddress
@@ -69,6 +70,7 @@ class VirtualFunction:
     numa_node: int
     netdev: Netdev | None
     rdma: RdmaDevice | None
+    fault: str | None = None
 
     @property
     def link_layer(self) -> LinkLayer:
@@ -82,7 +84,7 @@ class PhysicalFunction:
 
     `numa_node` is -1 if the firmware reports none. `class_code` has PCI's 24 bits, 0x020700 for InfiniBand.
     `carrier` is the carrier of an Ethernet PF's netdev. It is None if it is unknown: the PF has no netdev in the daemon's
-    namespace, or the netdev is administratively down.
+    namespace, or the netdev is administratively down. `fault` is as for a VF; it costs the PF's VFs.
     """
 
     address: PciAddress
@@ -98,6 +100,7 @@ class PhysicalFunction:
     ofed_guid_files: bool
     vfs: tuple[VirtualFunction, ...]
     carrier: bool | None = None
+    fault: str | None = None
 
     @property
     def link_layer(self) -> LinkLayer:
@@ -165,12 +168,53 @@ class Inventory:
         """Return the same inventory with newer facts about some PFs; their VFs stay as they are here."""
         return replace(self, pfs=tuple(replace(newer.get(pf.address, pf), vfs=pf.vfs) for pf in self.pfs))
 
+    def recalling(self, before: "Inventory") -> "Inventory":
+        """Return this inventory; a function with a fault has what does not change while it exists from an earlier inventory.
+
+        So a value that cannot be read takes a VF out of no pool, and changes no rail's number.
+        """
+        known = {vf.address: vf for vf in before.vfs()}
+        vfs = {vf.address: _recalled_vf(vf, known[vf.address]) for vf in self.vfs() if vf.fault and vf.address in known}
+        pfs = {pf.address: _recalled_pf(pf, old) for pf in self.pfs if pf.fault and (old := before.pf(pf.address))}
+        return self.with_vfs(vfs).with_pfs(pfs) if vfs or pfs else self
+
     def rail(self, function: PciAddress) -> int | None:
         """Return the number of the rail of a PF or VF, counted from 0; None if it is on no rail."""
         for number, rail in enumerate(self.rails):
             if rail.address == function or any(vf.address == function for vf in rail.vfs):
                 return number
         return None
+
+
+def _recalled_vf(vf: VirtualFunction, before: VirtualFunction) -> VirtualFunction:
+    return replace(
+        vf,
+        vendor=before.vendor,
+        device=before.device,
+        class_code=before.class_code,
+        numa_node=before.numa_node,
+        rdma=_recalled_rdma(vf.rdma, before.rdma),
+    )
+
+
+def _recalled_pf(pf: PhysicalFunction, before: PhysicalFunction) -> PhysicalFunction:
+    return replace(
+        pf,
+        vendor=before.vendor,
+        device=before.device,
+        class_code=before.class_code,
+        numa_node=before.numa_node,
+        totalvfs=before.totalvfs,
+        rdma=_recalled_rdma(pf.rdma, before.rdma),
+    )
+
+
+def _recalled_rdma(rdma: RdmaDevice | None, before: RdmaDevice | None) -> RdmaDevice | None:
+    if rdma is None or before is None:
+        return rdma or before
+    return replace(
+        rdma, port=rdma.port or before.port, node_guid=rdma.node_guid if rdma.node_guid.usable else before.node_guid
+    )
 
 
 def _newer(

@@ -60,9 +60,10 @@ def missing(inventory: Inventory, owned: Container[PciAddress]) -> tuple[Virtual
     """Return the free VFs that should have a netdev on the node and have none.
 
     Not a VF whose driver makes no netdev, such as vfio-pci: other software uses it. Not a VF that is on no rail, as of a
-    card that no pool names: another CNI plugin may have moved its netdev.
+    card that no pool names: another CNI plugin may have moved its netdev. Not a VF with a fault: its netdev may be there.
     """
-    return tuple(vf for vf in _free(inventory, owned) if vf.netdev is None and _makes_netdevs(inventory, vf))
+    unseen = (vf for vf in _free(inventory, owned) if vf.netdev is None and vf.fault is None)
+    return tuple(vf for vf in unseen if _makes_netdevs(inventory, vf))
 
 
 def rebuild(

@@ -53,18 +53,26 @@ def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[
 
 
 def name_and_bind(
-    wanted: Iterable[Provision], inventory: Inventory, macs: Mapping[PciAddress, Mac]
+    wanted: Iterable[Provision],
+    inventory: Inventory,
+    macs: Mapping[PciAddress, Mac],
+    owners: dict[Guid | Mac, PciAddress] | None = None,
 ) -> tuple[ProvisionStep, ...]:
     """Plan the steps that make unbound VFs usable: set all GUIDs or MACs of a PF, then bind all drivers.
 
-    `macs` are the MACs of the node's Ethernet PFs.
+    Args:
+        wanted: the PFs.
+        inventory: the facts of the node.
+        macs: the MACs of the node's Ethernet PFs.
+        owners: the function that has each GUID or MAC already, for a caller that plans one PF after the other; it is added to.
 
     Raises:
         Misconfigured: two functions would have the same GUID or MAC; or a PF has no driver, no GUID or MAC to derive from, or
             no interface for setting them.
     """
     steps: list[ProvisionStep] = []
-    owners: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
+    if owners is None:
+        owners = {address: pf for pf, address in macs.items()}
     for provision in wanted:
         pf = _pf(provision, inventory)
         names = _names(pf, macs.get(pf.address))

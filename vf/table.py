@@ -29,6 +29,7 @@ class VfTable:
         self._inventory = inventory
         self._owners: dict[PciAddress, Owner] = {}
         self._withheld: dict[PciAddress, str] = {}
+        self._unprovisioned: Mapping[PciAddress, str] = {}
         self._observers: list[Observer] = []
         # Counts changes of facts about single functions: an inventory that was begun before a change has older facts.
         self.generation = 0
@@ -57,6 +58,17 @@ class VfTable:
         """Return why a VF must not be given to a pod, and what to do; None if it may be given."""
         return self._withheld.get(vf)
 
+    @property
+    def unprovisioned(self) -> Mapping[PciAddress, str]:
+        """The PFs that could not be given the VFs of the configuration, with the reason and the remedy."""
+        return self._unprovisioned
+
+    def report_unprovisioned(self, troubles: Mapping[PciAddress, str]) -> None:
+        """Replace the reasons why PFs could not be given their VFs; the VFs of such a PF are unhealthy."""
+        if troubles != self._unprovisioned:
+            self._unprovisioned = dict(troubles)
+            self._notify()
+
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after every change, until the returned function is called."""
         self._observers.append(observer)
@@ -65,10 +77,13 @@ class VfTable:
     def refresh(self, inventory: Inventory, generation: int | None = None) -> None:
         """Replace the facts; ownership stays, also of a VF that the inventory does not show now.
 
+        A function with a fault keeps what does not change while it exists (`Inventory.recalling`).
+
         `generation` is of when the inventory was begun: facts about single functions that were read later are newer and stay.
         """
         if generation is not None:
             inventory = self._with_later_readings(inventory, generation)
+        inventory = inventory.recalling(self._inventory)
         if inventory != self._inventory:
             self._inventory = inventory
             self._notify()

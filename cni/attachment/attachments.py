@@ -6,7 +6,7 @@ When a sandbox that sent no DEL is taken back is `cni.recovery`'s decision.
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from errno import ENODEV
+from errno import EIO, ENODEV
 from pathlib import Path
 
 from cni import primary_configuration
@@ -110,6 +110,8 @@ class Attachments:
         await self._claims.claim(vfs, owner)
         try:
             await self._netdevs.reread(vfs)
+            for vf in vfs:
+                self._netdevs.require_readable(vf)
             await self._node_netdevs.rename(vfs)
             assigned = attachment_plan.assign(self._table.inventory, vfs)
             netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
@@ -195,7 +197,12 @@ class Attachments:
 
     def _rdma(self, vf: PciAddress) -> RdmaDevice | None:
         known = self._table.inventory.vf(vf)
-        return None if known is None else self._sysfs.reread(known).rdma
+        if known is None:
+            return None
+        now = self._sysfs.reread(known)
+        if now.fault is not None:
+            raise OSError(EIO, f"VF {vf} cannot be compared with its record: {now.fault}")
+        return now.rdma
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take all VFs back and release them; return the record that is left, which `forget` removes.

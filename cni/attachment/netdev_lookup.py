@@ -45,10 +45,26 @@ class NetdevLookup:
         """Read the netdevs of VFs that are being returned; a VF without a driver has none."""
         return await self._find([one.vf for one in attachments if self.has_driver(one.vf)])
 
-    def has_driver(self, vf: PciAddress) -> bool:
-        """Return whether a VF of this node is bound to a driver."""
+    def require_readable(self, vf: PciAddress) -> None:
+        """Make sure that all facts of a VF and of its PF could be read.
+
+        Raises:
+            Unusable: one could not.
+        """
         found = self._table.inventory.vf(vf)
-        return found is not None and self._sysfs.reread(found).driver is not None
+        pf = None if found is None else self._table.inventory.pf(found.pf)
+        for function in (pf, found):
+            if function is not None and function.fault is not None:
+                raise Unusable(f"{function.address} cannot be used: {function.fault}")
+
+    def has_driver(self, vf: PciAddress) -> bool:
+        """Return whether a VF of this node is bound to a driver.
+
+        Raises:
+            OSError: that cannot be read.
+        """
+        found = self._table.inventory.vf(vf)
+        return found is not None and self._sysfs.has_driver(vf)
 
     async def renamed(self, vfs: Iterable[PciAddress], steps: Iterable[RenameLink]) -> None:
         """Wait until sysfs shows the new names of these VFs' netdevs; no longer than usual, since a rename may be refused."""

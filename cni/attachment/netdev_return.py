@@ -71,11 +71,19 @@ class NodeNetdevs:
         return tuple(returned)
 
     def has(self, vf: PciAddress) -> bool:
-        """Return whether a VF's netdev is on the node."""
+        """Return whether a VF's netdev is on the node.
+
+        Raises:
+            OSError: that cannot be read.
+        """
         return self._sysfs.netdev(vf) is not None
 
     def absent(self, vfs: Iterable[PciAddress]) -> tuple[PciAddress, ...]:
-        """Return those VFs that have a driver, and no netdev on the node."""
+        """Return those VFs that have a driver, and no netdev on the node.
+
+        Raises:
+            OSError: that cannot be read of one.
+        """
         return tuple(vf for vf in vfs if not self.has(vf) and self._netdevs.has_driver(vf))
 
     def missing(self) -> tuple[VirtualFunction, ...]:

@@ -35,6 +35,13 @@ async def wait(network: Network, attachments: tuple[Attachment, ...], sysfs: Sys
 
 
 def _problem(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | None:
+    try:
+        return _problem_of_port(network, one, sysfs)
+    except OSError as error:
+        return Unusable(f"the port of VF {one.vf} ({one.rdma}) cannot be read: {error.strerror}; kubelet tries again")
+
+
+def _problem_of_port(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | None:
     port = sysfs.port(one.vf)
     if port is None or port.state != _ACTIVE:
         return PortInactive(

@@ -52,11 +52,7 @@ class RecordRepair:
 
     def rebuild(self, found: Mapping[PciAddress, OrphanNetdev], pods: Mapping[PciAddress, str]) -> None:
         """Rebuild the records of VFs that were found in namespaces; a VF that was claimed or returned meanwhile is left out."""
-        free = {
-            vf: orphan
-            for vf, orphan in found.items()
-            if self._table.owner(vf) is None and self._node_netdevs.absent((vf,))
-        }
+        free = {vf: orphan for vf, orphan in found.items() if self._table.owner(vf) is None and self._is_absent(vf)}
         records = {record.key: record for record in self._journal.records()}
         sources = RebuildSources(records, self._journal.lost_records, pods, self._boot)
         for record in orphans.rebuild(self._table.inventory, free, sources):
@@ -65,6 +61,13 @@ class RecordRepair:
             _log.error("sandbox %s: record rebuilt from network namespace %s", record.key, record.netns.path)
             self._journal.write(record)
             self._claims.own(record)
+
+    def _is_absent(self, vf: PciAddress) -> bool:
+        try:
+            return bool(self._node_netdevs.absent((vf,)))
+        except OSError as error:
+            _log.error("VF %s: it is not known whether its netdev is on the node: %s", vf, error)
+            return False
 
     def free_returned(self, record: Record) -> Record:
         """Release the VFs of a rebuilt record whose netdevs are back on the node; return the record that is left."""

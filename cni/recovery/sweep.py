@@ -119,7 +119,7 @@ class Recovery:
         rule = rules.sweep_rule(rules.record_state(record), observed.state)
         try:
             await self._acts[rule.action](record, observed)
-        except (OSError, RailnetError, CniError) as error:
+        except (OSError, ValueError, RailnetError, CniError) as error:
             _log.error("sandbox %s: %s; %s", record.key, error, consequence)
 
     async def _collect(self, record: Record, valid: frozenset[str], younger_than: float) -> list[str]:
@@ -127,7 +127,7 @@ class Recovery:
         observed = await self._namespaces.observe(record)
         try:
             await self._acts[rules.gc_rule(state, observed.state).action](record, observed)
-        except (OSError, RailnetError, CniError) as error:
+        except (OSError, ValueError, RailnetError, CniError) as error:
             _log.error("sandbox %s: %s; the next GC tries again", record.key, error)
             return [f"sandbox {record.key}: {error}"]
         return []

@@ -161,7 +161,7 @@ async def _serve(
     slots = DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
-    health.reasons = partial(_reasons, services, registrations, presence)
+    health.reasons = partial(_reasons, services, registrations, presence, node.table)
     metrics.ask(node.table, services, registrations, slots)
     health.metrics = metrics.text
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
@@ -179,6 +179,7 @@ async def _serve(
                 group.create_task(registration.serve())
             group.create_task(resyncing(node.table, node.recovery, node.sysfs, changed, look_again, swept))
             group.create_task(watching_ports(node.table, node.sysfs, port_changed, look_again))
+            group.create_task(provisioning.retrying(configuration, node.table, node.sysfs))
             group.create_task(releasing_ipam(node.recovery, swept))
             group.create_task(sweeping(configuration, node.primary_gc))
             group.create_task(server.serve(Path(SOCKET), ready))
@@ -202,14 +203,16 @@ def _answer_to_query(node: NodeParts, metrics: Metrics, slots: DelegateSlots, he
     return encode(report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons()))
 
 
-def _reasons(services: list[PoolService], registrations: list[Registration], presence: Presence) -> list[str]:
+def _reasons(
+    services: list[PoolService], registrations: list[Registration], presence: Presence, table: VfTable
+) -> list[str]:
     """Return the reasons why this node is not ready, for /readyz."""
     unknown = [
         f"kubelet does not watch {registration.resource}"
         for service, registration in zip(services, registrations, strict=True)
         if not registration.registered or not service.streams
     ]
-    return [*unknown, *filter(None, (presence.trouble, presence.why_inactive))]
+    return [*unknown, *table.unprovisioned.values(), *filter(None, (presence.trouble, presence.why_inactive))]
 
 
 async def _be_present(presence: Presence, changed: Callable[[], None], end: Callable[[], object]) -> None:

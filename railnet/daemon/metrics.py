@@ -114,6 +114,8 @@ def _reason(offer: OfferedVf) -> str:
 
 
 def _lacks(vf: VirtualFunction, *, rdma: bool) -> str:
+    if vf.fault is not None:
+        return "fault"
     if vf.driver is None:
         return "driver"
     if rdma and vf.rdma is None:

@@ -1,7 +1,12 @@
-"""Make the VFs that the configuration asks for, at the daemon's start. `vf.provision` decides which changes that takes."""
+"""Make the VFs that the configuration asks for: at the daemon's start, and again for a PF that could not be served then.
+
+`vf.provision` decides which changes that takes. What one PF refuses costs that PF alone: its VFs are unhealthy with the reason,
+/readyz has it, and the other PFs are served.
+"""
 
 import asyncio
 import logging
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from kernel import perform
 from kernel.inventory import inventory
@@ -11,52 +16,155 @@ from kernel.waiting import until_awaited
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from vf import provision
+from vf.errors import Misconfigured, NotReady, RailnetError
+from vf.guid import Guid
+from vf.inventory import PhysicalFunction
+from vf.mac import Mac
+from vf.pci_address import PciAddress
+from vf.provision import Provision
+from vf.steps import CreateVfs, ProvisionStep
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
+_AGAIN_SECONDS = 10.0
 
 
-async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
+async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *, serving: bool = False) -> None:
     """Make the VFs that are missing, set their GUIDs, bind their drivers, and refresh the VF table.
 
+    Why a PF could not be served is in the table (`VfTable.unprovisioned`). While the daemon is `serving`, VFs are made only on a
+    PF that has none: kubelet may give the others to a pod at any moment.
+
     Raises:
-        OSError: what the kernel refused. Misconfigured: the configuration does not fit the node. NotReady: VFs do not
-            appear, or VFs are to be made and it is not known which VFs are in use.
+        OSError: the root is not a sysfs.
     """
     if _is_for_other_nodes(configuration, table):
         _log.info("provision: this node has no InfiniBand card, so there is nothing to make")
         return
-    # kubelet's checkpoint is read only if VFs are to be made: a checkpoint that is not understood ends no daemon that makes none.
-    if provision.create(configuration.provision, table.inventory, ()):
-        await _create(configuration, table, sysfs)
+    troubles: dict[PciAddress, str] = {}
+    await _create(configuration, table, sysfs, troubles, serving=serving)
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await asyncio.to_thread(inventory, sysfs))
-    pfs = [pf for entry in configuration.provision if (pf := table.inventory.pf(entry.pf)) is not None]
-    macs = await asyncio.to_thread(pf_link_state.macs, pfs)
-    bind = provision.name_and_bind(configuration.provision, table.inventory, macs)
-    await asyncio.to_thread(perform.provision, bind, sysfs)
-    await _settle(configuration, table, sysfs)
+    await _name_and_bind(configuration, table, sysfs, troubles)
+    table.refresh(await asyncio.to_thread(inventory, sysfs))
+    _report(table, troubles)
+    if not serving:
+        await _settle({entry.pf for entry in configuration.provision} - troubles.keys(), table, sysfs)
 
 
-async def _create(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
-    # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
-    in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
-    in_use |= allocated_vfs.allocated(configuration)
-    create = provision.create(configuration.provision, table.inventory, in_use)
-    for step in create:
-        _log.info("PF %s: making %d VFs", step.pf, step.count)
-    for step in provision.create(configuration.provision, table.inventory, ()):
-        if step not in create:
+async def retrying(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
+    """Try again, every ten seconds until cancelled, while a PF could not be served: it may have come back."""
+    while True:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        if table.unprovisioned:
+            try:
+                await make_vfs(configuration, table, sysfs, serving=True)
+            except (OSError, ValueError, RailnetError) as error:
+                _log.error("provision: %s; it is tried again", error)
+
+
+async def _create(
+    configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str], *, serving: bool
+) -> None:
+    needed = list(_creations(configuration.provision, table, (), troubles))
+    # kubelet's checkpoint is read only if VFs are to be replaced: a checkpoint that is not understood costs no new VFs.
+    replacing = {step.pf for step in needed if step.replaced}
+    in_use: set[PciAddress] | None = set()
+    if replacing and not serving:
+        in_use = _in_use(configuration, table, replacing, troubles)
+    for step in needed:
+        if step.replaced and (serving or in_use is None):
+            continue
+        if step.replaced and any(vf in (in_use or ()) for vf in _vfs_of(table, step.pf)):
             _log.warning(
                 "PF %s keeps its %d VFs, because pods use some of them: %d are made when the daemon starts while no pod uses any",
                 step.pf,
                 step.replaced,
                 step.count,
             )
-    await asyncio.to_thread(perform.provision, create, sysfs)
+            continue
+        _log.info("PF %s: making %d VFs", step.pf, step.count)
+        await _do((step,), step.pf, sysfs, troubles)
+
+
+def _creations(
+    wanted: Iterable[Provision], table: VfTable, in_use: Container[PciAddress], troubles: dict[PciAddress, str]
+) -> Iterator[CreateVfs]:
+    for entry in wanted:
+        pf = table.inventory.pf(entry.pf)
+        try:
+            if pf is not None and pf.fault is not None:
+                raise NotReady(pf.fault)
+            yield from provision.create((entry,), table.inventory, in_use)
+        except (Misconfigured, NotReady) as error:
+            troubles[entry.pf] = str(error)
+
+
+def _vfs_of(table: VfTable, pf: PciAddress) -> list[PciAddress]:
+    found = table.inventory.pf(pf)
+    return [] if found is None else [vf.address for vf in found.vfs]
+
+
+def _in_use(
+    configuration: Configuration, table: VfTable, replacing: Iterable[PciAddress], troubles: dict[PciAddress, str]
+) -> set[PciAddress] | None:
+    """Return the VFs that pods use; None if that is not known."""
+    vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
+    # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
+    in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
+    try:
+        return in_use | allocated_vfs.allocated(configuration)
+    except (NotReady, OSError) as error:
+        troubles.update(dict.fromkeys(replacing, str(error)))
+        return None
+
+
+async def _name_and_bind(
+    configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str]
+) -> None:
+    sound = [entry for entry in configuration.provision if entry.pf not in troubles]
+    pfs = [pf for entry in sound if (pf := table.inventory.pf(entry.pf)) is not None]
+    macs = await asyncio.to_thread(_macs, pfs, troubles)
+    owners: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
+    for entry in sound:
+        try:
+            steps = provision.name_and_bind((entry,), table.inventory, macs, owners)
+        except Misconfigured as error:
+            troubles.setdefault(entry.pf, str(error))
+        else:
+            await _do(steps, entry.pf, sysfs, troubles)
+
+
+def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> dict[PciAddress, Mac]:
+    """Read the PFs' MACs. A PF whose link the kernel refuses costs no other PF."""
+    try:
+        return pf_link_state.macs(pfs)
+    except (OSError, ValueError) as error:
+        if len(pfs) == 1:
+            troubles[pfs[0].address] = f"the MAC of PF {pfs[0].address} is not known: {error}; look in dmesg"
+            return {}
+        return {address: mac for pf in pfs for address, mac in _macs((pf,), troubles).items()}
+
+
+async def _do(steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, troubles: dict[PciAddress, str]) -> None:
+    try:
+        refused = await asyncio.to_thread(perform.provision, steps, sysfs)
+    except (OSError, NotReady) as error:
+        troubles[pf] = f"PF {pf} does not get its VFs: {error}; look in dmesg. It is tried again"
+        return
+    for vf, why in (refused or {}).items():  # the VF has no driver, which its health says
+        _log.error("VF %s: its driver was not bound: %s; look in dmesg", vf, why)
+
+
+def _report(table: VfTable, troubles: dict[PciAddress, str]) -> None:
+    for pf, trouble in troubles.items():
+        if table.unprovisioned.get(pf) != trouble:
+            _log.error("provision: %s", trouble)
+    for pf in table.unprovisioned.keys() - troubles.keys():
+        _log.info("provision: PF %s has its VFs now", pf)
+    table.report_unprovisioned(troubles)
 
 
 def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
@@ -66,18 +174,17 @@ def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
     return not any(pf.address in named or pf.link_layer == "InfiniBand" for pf in pfs)
 
 
-async def _settle(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
+async def _settle(wanted: Container[PciAddress], table: VfTable, sysfs: Sysfs) -> None:
     """Wait a little until the bound VFs have their netdevs and RDMA devices, so that kubelet sees them healthy.
 
-    A withheld VF is not waited for: recovery has already looked for its netdev in every namespace.
+    A withheld VF is not waited for: recovery has already looked for its netdev in every namespace. Neither is a VF with a fault.
     """
-    wanted = {entry.pf for entry in configuration.provision}
     late: list[str] = []
 
     async def all_have_settled() -> bool:
         table.refresh(await asyncio.to_thread(inventory, sysfs))
-        vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted]
-        free = [(pf, vf) for pf, vf in vfs if not (table.owner(vf.address) or table.withheld(vf.address))]
+        vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted and not pf.fault]
+        free = [(pf, vf) for pf, vf in vfs if not (vf.fault or table.owner(vf.address) or table.withheld(vf.address))]
         # A plain Ethernet card has no RDMA device, and its VFs have none.
         late[:] = [str(vf.address) for pf, vf in free if vf.netdev is None or (vf.rdma is None and pf.rdma is not None)]
         return not late

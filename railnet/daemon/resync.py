@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from cni.host import lock
@@ -12,7 +13,7 @@ from cni.sandbox_locks import remove_unheld
 from kernel import uevents
 from kernel.inventory import inventory
 from kernel.sysfs import Sysfs
-from vf.errors import Misconfigured
+from vf.errors import RailnetError
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
@@ -40,15 +41,20 @@ async def resyncing(
                 await asyncio.wait_for(changed.wait(), _RESYNC_SECONDS)
                 await asyncio.sleep(_QUIET_SECONDS)
             changed.clear()
-            try:
-                await _look_again(table, sysfs)
-                await recovery.sweep()
-                await recovery.find_orphans()
-                await asyncio.to_thread(remove_unheld, Path(lock.FOLDER))
-            except (OSError, ValueError, Misconfigured) as error:
-                _log.error("resync: %s", error)
+            # Each alone: what one cannot do must not keep the next from its work.
+            await _attempt("look at the VFs again", partial(_look_again, table, sysfs))
+            await _attempt("sweep", recovery.sweep)
+            await _attempt("find VFs that are not on the node", recovery.find_orphans)
+            await _attempt("remove old locks", partial(asyncio.to_thread, remove_unheld, Path(lock.FOLDER)))
             swept.set()
             tell()
+
+
+async def _attempt(what: str, work: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await work()
+    except (OSError, ValueError, RailnetError) as error:
+        _log.error("resync: it was not possible to %s: %s; it is tried again", what, error)
 
 
 async def releasing_ipam(recovery: Recovery, swept: asyncio.Event) -> None:

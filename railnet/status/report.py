@@ -51,6 +51,7 @@ def _rail(number: int, rail: Rail) -> dict[str, Any]:
         "rdma": None if rdma is None else rdma.name,
         "port": None if pf is None else _port(pf),
         "vfs": len(rail.vfs),
+        "fault": None if pf is None else pf.fault,
     }
 
 

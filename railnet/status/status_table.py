@@ -26,6 +26,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield ""
     if told["rails"]:
         yield from aligned(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
+        yield from (f"  PF {rail['address']}: {rail['fault']}" for rail in told["rails"] if rail.get("fault"))
     else:
         yield "This node has no card that can be a rail. Pods that ask for no rail run as before."
     if told["vfs"]:

@@ -12,7 +12,6 @@ from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
 from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree, link
-from vf.errors import NotReady
 from vf.pci_address import PciAddress
 from vf.provision import Provision
 from vf.steps import BindDriver, CreateVfs
@@ -98,13 +97,13 @@ def test_unknown_checkpoint_format_is_ignored_when_no_vfs_are_made(start: Start,
     assert not [step for step in start.steps if isinstance(step, CreateVfs)]
 
 
-def test_no_vf_is_made_while_it_is_unknown_which_vfs_are_in_use(start: Start) -> None:
+def test_no_vf_is_replaced_while_it_is_unknown_which_vfs_are_in_use(start: Start) -> None:
     start.kubelet_wrote('{"Data": {"OfANewerKubelet": []}}')
 
-    with pytest.raises(NotReady, match="no VF is provisioned, because it is not known which VFs pods use"):
-        start.make_vfs(4)
+    start.make_vfs(4)
 
     assert start.steps == []
+    assert "it is not known which VFs pods use" in start.table.unprovisioned[PciAddress.parse(PF)]
 
 
 def test_log_names_the_pf_that_keeps_another_number_of_vfs(start: Start, caplog: pytest.LogCaptureFixture) -> None:

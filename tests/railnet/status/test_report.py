@@ -31,8 +31,24 @@ def test_report_of_a_node_survives_encoding() -> None:
     assert told["version"] == VERSION
     assert (told["queue"], told["reasons"]) == (2, ["kubelet does not watch rdma/ib_vf"])
     assert told["rails"] == [
-        {"rail": 0, "address": "0000:03:00.0", "netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 2},
-        {"rail": 1, "address": "0000:83:00.0", "netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 2},
+        {
+            "rail": 0,
+            "address": "0000:03:00.0",
+            "netdev": "ibs5",
+            "rdma": "mlx5_0",
+            "port": "4: ACTIVE",
+            "vfs": 2,
+            "fault": None,
+        },
+        {
+            "rail": 1,
+            "address": "0000:83:00.0",
+            "netdev": "ibs5",
+            "rdma": "mlx5_0",
+            "port": "4: ACTIVE",
+            "vfs": 2,
+            "fault": None,
+        },
     ]
     assert [(vf["vf"], vf["rail"], vf["resource"], vf["state"], vf["reason"]) for vf in told["vfs"]] == [
         ("0000:03:00.1", 0, "rdma/ib_vf", "attached", None),
