@@ -40,7 +40,7 @@ class ExecutableConnection:
         self._delegate_seconds = delegate_seconds
         self._slots = slots
         self._number = 0
-        self._inbox = b""  # what has arrived of a frame: a wait that is cancelled loses nothing
+        self._inbox = bytearray()  # what has arrived of a frame: a wait that is cancelled loses nothing
         self._reading = False
         self._gone: str | None = None
         self._arrived: asyncio.Future[None] | None = None
@@ -159,9 +159,8 @@ class ExecutableConnection:
         environ = frames.environ_blob({**self._raw_environment, **step.environ()})
         payload = number + frames.blobs(step.plugin.encode(), environ, step.stdin)
         if len(payload) > frames.MAX_PAYLOAD:
-            raise CniError(
-                DELEGATE_BROKE, f"configuration and prevResult for plugin {step.plugin!r} are larger than 1 MiB"
-            )
+            what = f"configuration and prevResult for plugin {step.plugin!r}"
+            raise CniError(DELEGATE_BROKE, f"{what} are {len(payload)} bytes; {frames.MAX_PAYLOAD} are the most")
         async with self._slots.slot(_urgency(step, self._number)):
             with timed("delegate"):
                 return await self._executed(number, payload)
@@ -218,7 +217,7 @@ class ExecutableConnection:
             self._read_on()
             self._arrived = self._loop.create_future()
             await self._arrived
-        kind, payload, self._inbox = frames.first(self._inbox)
+        kind, payload = frames.take_first(self._inbox)
         if self._gone is None:
             self._read_on()
         return kind, payload
@@ -265,7 +264,8 @@ class ExecutableConnection:
         await _readable(self._socket, self._loop)
         # Not socket.recv_fds: Python 3.11's drops the flags, and a child of the daemon would pin the namespace.
         room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)  # CMSG_SPACE would round up to two
-        self._inbox, control, _, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        begin, control, _, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        self._inbox += begin
         for _level, _kind, data in control:
             self.netns_fd = int.from_bytes(data[:_DESCRIPTOR_BYTES], sys.byteorder)
         if not self._inbox:

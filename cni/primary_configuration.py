@@ -29,14 +29,18 @@ def read(conf: NetConf, root: Path) -> Primary:
 
 
 def as_recorded(primary: Primary, runtime_config: dict[str, object]) -> dict[str, object]:
-    """Encode the primary for a record, so that CHECK and DEL run what ADD ran although the file may have changed."""
+    """Encode the primary for a record, so that CHECK and DEL run what ADD ran although the file may have changed.
+
+    Of `runtime_config` only what some plugin of the primary takes is kept: a pod's annotations can be long.
+    """
     conf = {
         "name": primary.name,
         "cniVersion": primary.version,
         "plugins": primary.plugins,
         "disableCheck": primary.disable_check,
     }
-    return {"conf": conf, "runtimeConfig": runtime_config}
+    taken = {key for plugin in primary.plugins for key, on in (plugin.get("capabilities") or {}).items() if on}
+    return {"conf": conf, "runtimeConfig": {key: value for key, value in runtime_config.items() if key in taken}}
 
 
 def at_add(record: Record, conf: NetConf, root: Path) -> tuple[Primary, dict[str, Any]]:

@@ -21,6 +21,10 @@ class NoDaemon(Exception):
     """No daemon took the request: the socket is absent or refuses, its peer is not root, or no HELLO came in time."""
 
 
+class RequestTooLarge(NoDaemon):
+    """The request is larger than a REQUEST may be, so the daemon is not asked."""
+
+
 class RequestLost(CniError):
     """The daemon took the request and then ended or sent no more: how far it came is unknown."""
 
@@ -36,11 +40,14 @@ def ask(
     The caller owns the netns descriptor (-1: none) and the lock; the lock is taken when the daemon sends the first EXEC.
 
     Raises:
-        NoDaemon: nothing has happened and nothing will.
+        NoDaemon: nothing has happened and nothing will. RequestTooLarge: for this reason.
         RequestLost: the daemon began the request.
         CniError: code 11, the daemon speaks another version.
     """
-    request = frames.frame(frames.REQUEST, frames.blobs(frames.environ_blob(environment.raw), stdin))
+    payload = frames.blobs(frames.environ_blob(environment.raw), stdin)
+    if len(payload) > frames.MAX_REQUEST:
+        raise RequestTooLarge(f"the request has {len(payload)} bytes; the daemon takes {frames.MAX_REQUEST} at most")
+    request = frames.frame(frames.REQUEST, payload)
     daemon = _Daemon(held, hello_seconds)
     try:
         daemon.connect()

@@ -14,7 +14,7 @@ _SIGKILL = 9
 # Python ignores these two at start (Python/pylifecycle.c, init_signals); a delegate expects the default.
 _SIGPIPE, _SIGXFSZ = 13, 25
 _CHUNK = 65536
-_DRAIN_READS = 64  # a grandchild may keep a pipe open and full: enough for twice the largest output
+_DRAIN_READS = 128  # a grandchild may keep a pipe open and full: enough for twice the largest output
 
 
 def find(plugin: str, path: list[str]) -> str:

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
 MAGIC = b"RN"
 VERSION = 1
 HEADER_BYTES = 8
-MAX_PAYLOAD = 1 << 20
+# What a legal request can be. Annotations of a pod have 256 KiB at most (k8s.io/apimachinery, pkg/api/validation/objectmeta.go,
+# TotalAnnotationSizeLimitB), and Go's JSON writes one byte of them as six at most (encoding/json: `<` as \u003c): 1.5 MiB. GC lists
+# an attachment with about 200 bytes, under both of its keys: 10,000 attachments. Larger requests are served without the daemon.
+MAX_REQUEST = 2 << 20
+# The largest frame is an EXEC: a REQUEST's configuration as Python writes it, with a result beside it.
+MAX_PAYLOAD = 2 * MAX_REQUEST
 MAX_STDERR = 64 << 10
 # A delegate's stdout and stderr travel in one OUTPUT frame, with three lengths and an id beside them.
 MAX_STDOUT = MAX_PAYLOAD - MAX_STDERR - 64
@@ -41,7 +46,7 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
     return MAGIC + bytes((VERSION, kind)) + u32(len(payload)) + payload
 
 
-def parse_header(header: bytes) -> tuple[int, int]:
+def parse_header(header: "bytes | bytearray") -> tuple[int, int]:
     """Return the type and payload length of a frame from its first eight bytes.
 
     Raises:
@@ -50,7 +55,7 @@ def parse_header(header: bytes) -> tuple[int, int]:
     if len(header) < HEADER_BYTES:
         raise FrameError(f"the connection ended inside a frame header ({len(header)} of {HEADER_BYTES} bytes)")
     if header[:2] != MAGIC:
-        raise FrameError(f"{header[:2]!r} does not begin a frame")
+        raise FrameError(f"{bytes(header[:2])!r} does not begin a frame")
     if header[2] != VERSION:
         raise FrameError(
             f"the peer speaks frame version {header[2]}, this side {VERSION}: finish the upgrade of Railnet"
@@ -61,7 +66,7 @@ def parse_header(header: bytes) -> tuple[int, int]:
     return header[3], length
 
 
-def missing(received: bytes) -> int:
+def missing(received: "bytes | bytearray") -> int:
     """Return how many bytes must still come, at least, until the first frame in `received` is whole; 0 if it is.
 
     Raises:
@@ -72,15 +77,16 @@ def missing(received: bytes) -> int:
     return max(0, HEADER_BYTES + parse_header(received)[1] - len(received))
 
 
-def first(received: bytes) -> tuple[int, bytes, bytes]:
-    """Return the type and the payload of the first frame in `received`, which is whole, and the bytes after it.
+def take_first(received: bytearray) -> tuple[int, bytes]:
+    """Remove the first frame, which is whole, from `received`. Return its type and its payload.
 
     Raises:
         FrameError: as `parse_header`.
     """
     kind, length = parse_header(received)
-    end = HEADER_BYTES + length
-    return kind, received[HEADER_BYTES:end], received[end:]
+    payload = bytes(memoryview(received)[HEADER_BYTES : HEADER_BYTES + length])
+    del received[: HEADER_BYTES + length]
+    return kind, payload
 
 
 def receive(receive_some: "Callable[[int], bytes]") -> tuple[int, bytes]:
@@ -89,13 +95,13 @@ def receive(receive_some: "Callable[[int], bytes]") -> tuple[int, bytes]:
     Raises:
         FrameError: as `parse_header`. EOFError: the connection ended before the frame did.
     """
-    received = b""
+    received = bytearray()  # bytes would be copied with each part
     while count := missing(received):
         some = receive_some(count)
         if not some:
             raise EOFError("the connection ended")
         received += some
-    return received[3], received[HEADER_BYTES:]
+    return take_first(received)
 
 
 def u32(number: int) -> bytes:

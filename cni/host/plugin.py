@@ -12,12 +12,11 @@ import time
 from cni.host import daemon, lock
 from cni.host.environment import ADD, GC, STATUS, VERSION, Environment
 from cni.host.errors import DECODE, ENVIRONMENT, IO, CniError
-from cni.host.frames import MAX_PAYLOAD
 
 _NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
 _NO_NETNS = -1
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
-_MAX_STDIN = MAX_PAYLOAD // 2  # leaves the environment its share of a REQUEST
+_MAX_STDIN = 64 << 20  # far beyond every request: it only keeps a runtime gone wrong from using up the node's memory
 
 
 def main() -> None:
@@ -103,12 +102,12 @@ def _no_netns(environment: Environment, why: str) -> int:
 
 
 def _read_stdin() -> bytes:
-    data = b""
+    data = bytearray()  # bytes would be copied with each chunk
     while chunk := posix.read(0, 1 << 16):
         data += chunk
         if len(data) > _MAX_STDIN:
             raise CniError(DECODE, f"the configuration on stdin is larger than {_MAX_STDIN} bytes")
-    return data
+    return bytes(data)
 
 
 def _versions(stdin: bytes) -> bytes:

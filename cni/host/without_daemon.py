@@ -10,7 +10,7 @@ import time
 from cni.host import chain, daemon, status
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
-from cni.host.errors import TRY_AGAIN, CniError
+from cni.host.errors import DECODE, TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf, parse
 from kubelet import checkpoint
@@ -93,6 +93,10 @@ def _wait_for_daemon(
     while (left := give_up - time.monotonic()) > 0:
         try:
             return daemon.ask(environment, stdin, netns_fd, held, left)
+        except daemon.RequestTooLarge as error:
+            raise CniError(
+                DECODE, f"this pod asked for {', '.join(conf.resources)}, and {error}: shorten its annotations"
+            ) from None
         except daemon.NoDaemon as error:
             why = str(error)
             time.sleep(min(_RETRY_SECONDS, left))

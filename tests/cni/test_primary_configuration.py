@@ -8,13 +8,17 @@ from cni import primary_configuration
 from cni.host import netconf
 from cni.host.chain import Primary, parse
 from cni.host.errors import CniError
+from cni.host.netconf import ANNOTATIONS
 from tests.cni.fake_executable import CONF, PRIMARY
 
 
-def test_primary_is_recorded_with_its_runtime_config() -> None:
-    primary = parse(b'{"cniVersion": "0.4.0", "name": "n", "plugins": [{"type": "bridge", "odd": [1]}]}', "/p")
+def test_primary_is_recorded_with_the_runtime_config_that_its_plugins_take() -> None:
+    plugins = (
+        b'[{"type": "bridge", "odd": [1]}, {"type": "portmap", "capabilities": {"portMappings": true, "mac": false}}]'
+    )
+    primary = parse(b'{"cniVersion": "0.4.0", "name": "n", "plugins": ' + plugins + b"}", "/p")
 
-    recorded = primary_configuration.as_recorded(primary, {"portMappings": []})
+    recorded = primary_configuration.as_recorded(primary, {"portMappings": [], "mac": "", ANNOTATIONS: {"long": "x"}})
 
     assert recorded["runtimeConfig"] == {"portMappings": []}
     conf = recorded["conf"]

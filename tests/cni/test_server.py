@@ -111,7 +111,7 @@ def test_query_that_cannot_be_answered_is_logged_and_the_next_request_is_served(
     node.report = bytes(frames.MAX_PAYLOAD + 1)
 
     assert node.serve(play, added) == [(0, b""), (["ADD flannel"], (0, BYTES))]
-    assert "a query cannot be answered: FrameError('a payload of 1048577 bytes" in caplog.text
+    assert "a query cannot be answered: FrameError('a payload of 4194305 bytes" in caplog.text
 
 
 def test_request_after_a_query_whose_client_is_gone_is_served(node: Node) -> None:

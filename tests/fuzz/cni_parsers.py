@@ -131,7 +131,8 @@ def _judge_reception(data: bytes) -> None:
     except (FrameError, EOFError):
         return
     assert frames.missing(data) == 0
-    assert frames.first(data) == (*received, data[stream.tell() :])
+    arrived = bytearray(data)
+    assert (*frames.take_first(arrived), arrived) == (*received, data[stream.tell() :])
 
 
 def outputs_of(parts: list[bytes]) -> Iterator[Output]:

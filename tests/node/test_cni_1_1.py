@@ -141,6 +141,15 @@ def test_gc_calls_a_primary_of_version_1_1_0_with_name_and_list_in_every_state_o
     }
 
 
+@pytest.mark.parametrize("attachments", [4_000, 20_000])
+def test_gc_takes_the_list_of_a_crowded_node(node: Node, daemon: str, attachments: int) -> None:
+    crowd = [{"containerID": f"{number:064x}", "ifname": "eth0"} for number in range(attachments)]
+
+    answer = invoke(node, "GC", **{"cni.dev/valid-attachments": crowd, "cni.dev/attachments": crowd})
+
+    assert (answer.status, answer.stdout) == (0, b"")
+
+
 @pytest.mark.parametrize("odd", [{}, {"cni.dev/valid-attachments": ["c0ffee"]}], ids=["no list", "odd list"])
 def test_gc_collects_nothing_if_it_does_not_understand_the_list(node: Node, daemon: str, odd: dict[str, Any]) -> None:
     answer = invoke(node, "GC", **odd)

@@ -124,7 +124,7 @@ def test_request_to_the_daemon_imports_only_built_in_modules(node: Node, sandbox
     ("sent", "says"),
     [
         (b"RN\x02\x01\x00\x00\x00\x00", "version 2"),
-        (b"RN\x01\x01\x00\x20\x00\x00", "larger than a frame"),
+        (b"RN\x01\x01\x00\x50\x00\x00", "larger than a frame"),
         (b"XX\x01\x01\x00\x00\x00\x00", "does not begin a frame"),
         (b"RN\x01\x01\x00\x00\x00\x04\x00\x00\x00\x09", "truncated"),
         (frames.frame(frames.GO), "in place of REQUEST"),

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cni.host.netconf import ANNOTATIONS
 from simnode.kubernetes.kubelet import PodIdentity
+from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, RUN, primary_of, write_stub
 
@@ -88,6 +90,42 @@ def test_plain_pod_works_in_each_cni_version(node: Node, version: str) -> None:
     node.remove_pod(pod)
 
     assert json.loads(pod.result) == {"cniVersion": version}
+
+
+LEGAL = {"example.com/markup": "<" * (256 * 1024 - 64)}  # all that the API server takes; each byte is six in Go's JSON
+
+
+def test_plain_pod_with_the_longest_annotations_comes_and_goes(node: Node, daemon: str) -> None:
+    pod = node.run_pod("annotated", capability_args={ANNOTATIONS: LEGAL})
+    node.remove_pod(pod)
+
+    assert json.loads(pod.result)["interfaces"]
+
+
+def test_pod_with_a_rail_and_the_longest_annotations_comes_and_goes(node: Node) -> None:
+    pod = node.run_pod("annotated", vfs=1, capability_args={ANNOTATIONS: LEGAL})
+    size = (RUN / "journal" / f"{pod.container_id}@eth0.json").stat().st_size
+    node.remove_pod(pod)
+
+    assert size < 16384  # the record does not keep what no plugin takes
+
+
+def test_plain_pod_whose_request_is_larger_than_the_daemon_takes_comes_and_goes(node: Node, daemon: str) -> None:
+    pod = node.run_pod("huge", capability_args={ANNOTATIONS: {"example.com/markup": "<" * (1 << 20)}})
+    node.remove_pod(pod)
+
+    assert json.loads(pod.result)["interfaces"]
+
+
+def test_pod_with_a_rail_whose_request_is_larger_than_the_daemon_takes_is_refused_at_once(node: Node) -> None:
+    identity = PodIdentity("huge", "default", "uid-huge")
+    node.kubelet.allocate(identity, RESOURCE, 1)
+
+    with pytest.raises(CniFailed, match="shorten its annotations") as failure:
+        node.run_sandbox(identity, {ANNOTATIONS: {"example.com/markup": "<" * (1 << 20)}})
+
+    node.kubelet.remove(identity)
+    assert failure.value.code == 6
 
 
 def masked(result: bytes) -> str:

@@ -77,7 +77,7 @@ def test_delegate_may_leave_stdin_unread(tmp_path: Path) -> None:
 
 
 def test_delegate_is_heard_no_more_than_the_limits(tmp_path: Path) -> None:
-    script = "head -c 3000000 /dev/zero; head -c 300000 /dev/zero >&2"
+    script = "head -c 5000000 /dev/zero; head -c 300000 /dev/zero >&2"
 
     ended = run(a_plugin(tmp_path, "p", script))
 

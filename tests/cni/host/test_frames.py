@@ -28,14 +28,14 @@ def test_frame_is_read_back(kind: int, payload: bytes) -> None:
 
 
 def test_frame_carries_as_much_as_agreed() -> None:
-    frame = frames.frame(frames.OUTPUT, bytes(1 << 20))
+    frame = frames.frame(frames.OUTPUT, bytes(4 << 20))
 
-    assert frames.parse_header(frame[:8]) == (frames.OUTPUT, 1 << 20)
+    assert frames.parse_header(frame[:8]) == (frames.OUTPUT, 4 << 20)
 
 
 def test_frame_is_refused_when_its_payload_is_too_large() -> None:
-    with pytest.raises(FrameError, match="1048577 bytes is larger than a frame may carry"):
-        frames.frame(frames.OUTPUT, bytes((1 << 20) + 1))
+    with pytest.raises(FrameError, match="4194305 bytes is larger than a frame may carry"):
+        frames.frame(frames.OUTPUT, bytes((4 << 20) + 1))
 
 
 def test_largest_output_of_a_delegate_fits_in_a_frame() -> None:
@@ -53,7 +53,7 @@ def test_largest_output_of_a_delegate_fits_in_a_frame() -> None:
         (b"GET / HT", "does not begin a frame"),
         (b"RN\x02\x07\x00\x00\x00\x00", "frame version 2, this side 1: finish the upgrade"),
         (b"RN\x00\x07\x00\x00\x00\x00", "frame version 0"),
-        (b"RN\x01\x07\x00\x10\x00\x01", "1048577 bytes is larger"),
+        (b"RN\x01\x07\x00\x40\x00\x01", "4194305 bytes is larger"),
         (b"RN\x01\x07\xff\xff\xff\xff", "4294967295 bytes is larger"),
     ],
 )
@@ -139,7 +139,10 @@ def test_missing_bytes_complete_at_least_the_header_and_then_the_frame(length: i
 
 
 def test_first_frame_is_taken_from_what_has_arrived() -> None:
-    assert frames.first(WHOLE + b"RN") == (frames.OUTPUT, b"payload", b"RN")
+    received = bytearray(WHOLE + b"RN")
+
+    assert frames.take_first(received) == (frames.OUTPUT, b"payload")
+    assert received == b"RN"
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

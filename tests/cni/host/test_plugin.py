@@ -122,9 +122,9 @@ def test_add_is_an_error_of_code_4_when_netns_is_none(runtime: Runtime, netns: s
 
 
 def test_stdin_without_end_is_an_error_of_code_6(runtime: Runtime) -> None:
-    code, message = error(runtime.call("ADD", b" " * 3_000_000))
+    code, message = error(runtime.call("ADD", b" " * (65 << 20)))
 
-    assert (code, message) == (6, "the configuration on stdin is larger than 524288 bytes")
+    assert (code, message) == (6, "the configuration on stdin is larger than 67108864 bytes")
     assert not runtime.run.exists()
 
 
