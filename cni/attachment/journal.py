@@ -18,6 +18,7 @@ from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encod
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20  # a record names its sandbox at its beginning
+_MOST_IN_QUARANTINE = 100  # files; the oldest go first, since /run is memory
 
 
 class Journal:
@@ -35,13 +36,14 @@ class Journal:
         for needed in (folder, quarantine):
             needed.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
+        self._quarantine = quarantine
         self._records: dict[str, Record] = {}
         self._written_at: dict[str, float] = {}
         self.lost_records: tuple[LostRecord, ...] = ()
         for temporary in folder.glob(".*"):  # of a write that a crash interrupted
             temporary.unlink()
         for path in sorted(folder.glob("[!.]*.json")):
-            self._read(path, quarantine)
+            self._read(path)
         self.lost_records = _lost_records(quarantine)
 
     def records(self) -> Iterable[Record]:
@@ -75,6 +77,27 @@ class Journal:
         self._path(record.key).unlink(missing_ok=True)
         self._records.pop(record.key, None)
         self._written_at.pop(record.key, None)
+
+    def quarantine(self, record: Record, why: str) -> None:
+        """Put a record aside that another record contradicts: its sandbox's rails are known from the kernel alone from now on."""
+        path = self._path(record.key)
+        remedy = "it is kept as %s, for you to look at and to delete; its pod, if it still runs, should be deleted"
+        _log.error(f"journal: %s is not believed: %s; {remedy}", path, why, self._put_aside(path))
+        self._records.pop(record.key)
+        self._written_at.pop(record.key)
+        self.lost_records += (LostRecord(record.container_id, record.ifname, record.netns, record.pod),)
+
+    def quarantined(self) -> tuple[Path, ...]:
+        """Return the files in quarantine, the one that was put there first first: a rename sets a file's ctime."""
+        found = [path for path in self._quarantine.iterdir() if path.is_file()]
+        return tuple(sorted(found, key=lambda path: path.stat().st_ctime_ns))
+
+    def changed_at(self, record: Record) -> float:
+        """Return when a record's file was last written, in seconds since the epoch; 0 if there is no file."""
+        try:
+            return self._path(record.key).stat().st_mtime
+        except FileNotFoundError:
+            return 0
 
     def holder(self, vf: PciAddress) -> Record | None:
         """Find the record that has a VF among its rails."""
@@ -110,17 +133,24 @@ class Journal:
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
-    def _read(self, path: Path, quarantine: Path) -> None:
+    def _read(self, path: Path) -> None:
         try:
             record = decode(path.read_bytes())
             # A copy under another name would never be removed, and would claim the VFs again at each start.
             if path != self._path(record.key):
                 raise UnreadableRecord(f"it is a copy of the record of {record.key}")
         except UnreadableRecord as error:
-            path.replace(quarantine / path.name)
-            _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, quarantine / path.name)
+            _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, self._put_aside(path))
             return
         self._keep(record)
+
+    def _put_aside(self, path: Path) -> Path:
+        """Move a file to the quarantine, which needs no new space there, and return its new path."""
+        kept = self._quarantine / path.name
+        path.replace(kept)
+        for oldest in self.quarantined()[:-_MOST_IN_QUARANTINE]:
+            oldest.unlink(missing_ok=True)
+        return kept
 
     def _keep(self, record: Record) -> None:
         self._records[record.key] = record

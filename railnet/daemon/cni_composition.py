@@ -18,6 +18,7 @@ from cni.events import TookBack
 from cni.host import lock
 from cni.host_delegates import HostDelegates
 from cni.primary_gc.collector import PrimaryGc
+from cni.recovery.contested_vfs import ContestedVfs
 from cni.recovery.orphan_vfs import OrphanVfs
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
@@ -42,6 +43,7 @@ class NodeParts:
     journal: Journal
     sandboxes: PerKey
     attachments: Attachments
+    contested: ContestedVfs
     repair: RecordRepair
     recovery: Recovery
     primary_gc: PrimaryGc
@@ -85,10 +87,11 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
         repair=repair,
         pods=partial(allocated_vfs.pods, configuration),
     )
+    namespaces = SandboxNamespaces(root, boot, node_netdevs)
     recovery = Recovery(
         journal=journal,
         sandboxes=sandboxes,
-        namespaces=SandboxNamespaces(root, boot, node_netdevs),
+        namespaces=namespaces,
         attachments=attachments,
         ipam_release=ipam_release,
         repair=repair,
@@ -105,4 +108,5 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
         records=journal.records,
         took_back=took_back,
     )
-    return NodeParts(sysfs, table, journal, sandboxes, attachments, repair, recovery, primary_gc)
+    contested = ContestedVfs(journal, namespaces, node_netdevs)
+    return NodeParts(sysfs, table, journal, sandboxes, attachments, contested, repair, recovery, primary_gc)

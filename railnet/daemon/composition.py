@@ -128,6 +128,7 @@ def _check_rdma_netns_mode() -> None:
 
 async def _recover(node: NodeParts) -> None:
     """Claim the VFs of the journal's records and take back what was left; no request is served before."""
+    await node.contested.settle()
     node.repair.own_recorded()
     await node.recovery.sweep()
     await node.recovery.find_orphans()
@@ -200,7 +201,8 @@ def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None
 
 def _answer_to_query(node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health) -> bytes:
     records = ((record, node.journal.age(record)) for record in node.journal.records())
-    return encode(report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons()))
+    quarantined = map(str, node.journal.quarantined())
+    return encode(report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons(), quarantined))
 
 
 def _reasons(

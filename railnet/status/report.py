@@ -16,6 +16,7 @@ def report(
     records: Iterable[tuple[Record, float]],
     waiting: int,
     reasons: Iterable[str],
+    quarantined: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Gather it.
 
@@ -25,6 +26,7 @@ def report(
         records: the journal's, each with the seconds since it was last written, or read at start.
         waiting: how many delegates wait for a place.
         reasons: why the node is not served, none if it is (/readyz).
+        quarantined: paths of the records that are not believed.
     """
     return {
         "version": VERSION,
@@ -33,6 +35,7 @@ def report(
         "rails": [_rail(number, rail) for number, rail in enumerate(inventory.rails)],
         "vfs": [_vf(resource, *each) for resource, offers in offered.items() for each in offers],
         "sandboxes": [_sandbox(record, seconds) for record, seconds in records],
+        "quarantine": list(quarantined),
     }
 
 

@@ -36,6 +36,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield from aligned(_SANDBOXES, [row for sandbox in _by_pod(told["sandboxes"]) for row in _sandbox(sandbox)])
     yield from _unhealthy(told["vfs"])
+    yield from _quarantined(told.get("quarantine", ()))  # a daemon of an older version does not send it
     if told["queue"]:
         yield ""
         yield f"{told['queue']} plugins wait for a delegate slot."
@@ -77,6 +78,13 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f}{name}"
     return f"{seconds:.0f}s"
+
+
+def _quarantined(paths: Sequence[str]) -> Iterator[str]:
+    if paths:
+        yield ""
+        yield "Records that the daemon does not believe; its log says why. Look at the files, then delete them:"
+    yield from (f"  {path}" for path in paths)
 
 
 def _unhealthy(vfs: Iterable[dict[str, Any]]) -> Iterator[str]:

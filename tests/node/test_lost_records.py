@@ -5,15 +5,19 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cni.host.daemon import SOCKET
+from railnet.status import status_command
 from simnode.linux import netns
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from tests.node.primaries import RUN, left_over, node_links
+from vf.record import decode, encode
 
 JOURNAL, QUARANTINE = RUN / "journal", RUN / "quarantine"
 HELD = Path("/run/netns/held")
@@ -106,6 +110,35 @@ def test_vf_whose_record_was_lost_and_whose_namespace_has_ended_is_free_and_has_
     assert "ibs5v0" in found[0]
     assert found[1] == []
     assert [path.name for path in QUARANTINE.iterdir()] == [f"{pod.container_id}@eth0.json"]
+
+
+@pytest.mark.parametrize("name", ["0", "z"], ids=["read first", "read last"])
+def test_old_record_that_is_put_back_does_not_take_a_running_pods_vf(node: Node, name: str) -> None:
+    ended = node.run_pod("ended", vfs=1)
+    old = record_of(ended).read_bytes()
+    node.remove_pod(ended)
+    pod = node.run_pod("train", vfs=1)
+    kept = QUARANTINE / f"{name * 64}@eth0.json"
+
+    node.kill_daemon()
+    (JOURNAL / kept.name).write_bytes(of_container(old, name * 64))
+    node.start_daemon()
+
+    answered = ping(pod.netns, "10.56.3.1", ifname="net1")
+    log, report = node.daemon.log(), status_command.ask(Path(SOCKET))
+    left, quarantined = [record["id"] for record in records()], list(QUARANTINE.iterdir())
+    node.kubelet.pre_start(pod.identity)
+    node.remove_pod(pod)
+    assert (left, quarantined) == ([pod.container_id], [kept])
+    assert answered
+    assert f"sandbox {pod.container_id}@eth0 has VF 0000:03:00.1, whose netdev is in it" in log
+    assert report["quarantine"] == [str(kept)]
+    assert left_over(node) == []
+
+
+def of_container(record: bytes, container_id: str) -> bytes:
+    """Return a record of another container."""
+    return encode(replace(decode(record), container_id=container_id))
 
 
 def test_vf_in_a_foreign_namespace_is_not_offered_and_the_log_says_why(node: Node) -> None:
