@@ -1,7 +1,8 @@
-"""Railnet 0.1.0 is upgraded to this checkout while pods run, and this checkout is rolled back to 0.1.0.
+"""Each old version of Railnet is upgraded to this checkout while pods run, and this checkout is rolled back to each old version.
 
 Each test starts with one version on the node and ends with the other, in both directions. So each version reads what the other
-has written: the journal, the frames of the socket, the configuration list, the locks.
+has written: the journal, the frames of the socket, the configuration list, the locks. Meanwhile executables of one version meet
+the daemon of the other.
 """
 
 import json
@@ -23,12 +24,12 @@ from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.invariants import violations
 from simnode.judge.node_state import NodeState
 from simnode.kubernetes.kubelet import PodIdentity
-from simnode.kubernetes.runtime import CniFailed
+from simnode.kubernetes.runtime import CniFailed, Invocation
 from simnode.node import RESOURCE, Node, Pod
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
 from tests.node.primaries import PLUGINS, RUN
-from tests.node.versions import CHECKOUT, Version, extract_old
+from tests.node.versions import CHECKOUT, OLD_COMMITS, Version, extract
 from vf.guid import Guid
 from vf.pci_address import PciAddress
 
@@ -41,7 +42,7 @@ PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F9
 VFS = 4  # of each PF
 KINDS = {"plain": 0, "one-rail": 1, "two-rails": 2, "leased": 1}  # how many VFs each kind of pod has
 LEASED = {"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}}
-TRY_AGAIN = 11  # CNI's error code
+TRY_AGAIN, NOT_PERMITTED = 11, 104  # CNI's error code, and Railnet's
 TIMEOUTS = {"delegate": "100s", "add": "200s", "daemon": "100s"}  # no request of a test may end by a time limit
 
 # A plugin that passes the result on. It waits as long as there is a gate for the pod and the command.
@@ -92,9 +93,9 @@ class Change:
         return [f"quarantine {path.name}" for path in QUARANTINE.glob("*")]
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    return extract_old(tmp_path_factory.mktemp("old"))
+@pytest.fixture(scope="module", params=OLD_COMMITS.values(), ids=OLD_COMMITS.keys())
+def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Version:
+    return extract(request.param, tmp_path_factory.mktemp("old"))
 
 
 @pytest.fixture(params=["upgrade", "rollback"])
@@ -374,6 +375,13 @@ def test_executable_of_one_version_is_served_by_the_daemon_of_the_other(change: 
 
     change.second.install()
 
+    dead = node.run_pod("dead", vfs=1)
+    node.destroy_netns(dead)
+    collected = gc(node, older)
+    after_gc = {path.stem.partition("@")[0] for path in JOURNAL.iterdir()}
+    node.remove_pod(dead)
+    refusal = refused(node, "nowhere")
+    ready = invoke(node, "STATUS")
     younger = run_pods(node, "younger")
     report = status(change.second)
     for pod in (*older, *younger):
@@ -382,9 +390,58 @@ def test_executable_of_one_version_is_served_by_the_daemon_of_the_other(change: 
     no_records = records()
     node.stop_daemon()
     change.start_second()
+    assert collected.status == 0, collected.stdout
+    assert after_gc == rails_of(older).keys()
+    assert refusal.code == NOT_PERMITTED
+    assert "'nowhere'" in refusal.msg
+    assert ready.status == 0, ready.stdout
     assert rails_in(report) == rails_of([*older, *younger])
     assert no_records == {}
     assert change.left() == []
+
+
+def gc(node: Node, living: Collection[Pod]) -> Invocation:
+    attachments = [{"containerID": pod.container_id, "ifname": "eth0"} for pod in living]
+    return invoke(node, "GC", **{"cni.dev/valid-attachments": attachments})
+
+
+def invoke(node: Node, command: str, **injected: object) -> Invocation:
+    """Run the executable as a libcni that has chosen 1.1.0 of `cniVersions` does, for a command without a sandbox."""
+    conflist = json.loads(OURS.read_bytes())
+    conf = {**conflist["plugins"][0], "name": conflist["name"], "cniVersion": max(conflist["cniVersions"]), **injected}
+    empty = dict.fromkeys(("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"), "")
+    environment = {"CNI_COMMAND": command, "CNI_PATH": str(PLUGINS), "PATH": "/usr/bin:/bin", **empty}
+    return node.runtime.invoke(command, "railnet", environment, json.dumps(conf).encode())
+
+
+def refused(node: Node, network: str) -> CniFailed:
+    """Run a pod that asks for a network that it may not use. Return the failure of its ADD."""
+    identity = admitted(node, "refused", vfs=1)
+    asks = {"io.kubernetes.cri.pod-annotations": {"railnet.io/network": network}}
+    sandbox = node.runtime.create_sandbox(identity.namespace, identity.name, identity.uid, asks)
+    with pytest.raises(CniFailed) as raised:
+        node.runtime.set_up(sandbox)
+    node.kubelet.remove(identity)
+    return raised.value
+
+
+def test_pods_are_taken_down_by_the_executable_of_the_other_version_without_a_daemon(
+    change: Change, runtime: None
+) -> None:
+    node = change.node
+    older = run_pods(node, "older")
+    node.stop_daemon()
+    change.second.install()
+
+    plain = node.run_pod("plain")
+    remove(node, [plain, *older])
+
+    kept = set(records())
+    change.start_second()
+    younger = run_pods(node, "younger")
+    _, left = judge(change, younger)
+    assert kept == {f"{pod.container_id}@eth0.json" for pod in older if pod.device_ids}
+    assert (left, change.left()) == ([], [])
 
 
 def test_add_that_a_killed_daemon_left_half_done_is_done_by_the_other_version(change: Change) -> None:

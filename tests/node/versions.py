@@ -1,4 +1,4 @@
-"""Two versions of Railnet as source trees: the first that was installed on nodes, from git, and this checkout."""
+"""Versions of Railnet as source trees: those that were installed on nodes, from git, and this checkout."""
 
 import os
 import subprocess
@@ -11,8 +11,11 @@ import pytest
 from simnode.preinstalled_files import CONFIGURATION
 
 CHECKOUT = Path(__file__).parents[2]
-# The last commit of 0.1.0, the first version that was installed on nodes. A tag could be moved, and a clone may lack it.
-OLD_COMMIT = "3f709f9c7a5248f8fc40285043d6ec925e6507e8"
+# The last commit of each version that was installed on nodes. A tag could be moved, and a clone may lack it.
+OLD_COMMITS = {
+    "0.1.0": "3f709f9c7a5248f8fc40285043d6ec925e6507e8",
+    "0.2.0": "feb360984f1af28b15078889698473c3453b9597",
+}
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,15 @@ class Version:
         )
 
 
-def extract_old(folder: Path) -> Version:
-    """Extract the old version into a folder; the test fails where git does not have it."""
-    command = ["git", "-c", f"safe.directory={CHECKOUT}", "-C", str(CHECKOUT), "archive", "--format=tar", OLD_COMMIT]
+def extract(commit: str, folder: Path) -> Version:
+    """Extract an old version into a folder; the test fails where git does not have it."""
+    command = ["git", "-c", f"safe.directory={CHECKOUT}", "-C", str(CHECKOUT), "archive", "--format=tar", commit]
     try:
         archive = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         said = error.stderr.decode().strip() if isinstance(error, subprocess.CalledProcessError) else error
         pytest.fail(
-            f"the old version of Railnet cannot be read from git: {CHECKOUT} has no commit {OLD_COMMIT} ({said}); "
+            f"an old version of Railnet cannot be read from git: {CHECKOUT} has no commit {commit} ({said}); "
             "run the tests in a clone with its whole history (`git fetch --unshallow`)",
             pytrace=False,
         )
