@@ -1,6 +1,6 @@
 """The HTTPS server that the API server calls: POST /pods and /pods/net1, one review for each request.
 
-It never logs a part of a body. It limits the memory and the time that a client can take.
+It never logs a part of a body. It limits the memory and the time that a request can take; `admission.connections` limits connections.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from typing import Protocol
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from admission.connections import Connections
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from admission.tls import Shown
@@ -33,10 +34,6 @@ _LAST_ANSWER_SECONDS = 0.1  # for an answer that is being written when the serve
 # and for all clients that pause in a body just below the limit: each holds these bytes, and the bytes that are read ahead.
 _LARGE_BYTES, _LARGE_PLACES = 64 << 10, 4
 _READ_AHEAD_BYTES = 16 << 10
-# Connections that have completed the handshake: about 70 KiB each if idle, at most 290 KiB in the middle of a body. An API server has a
-# few hundred requests in flight at most (--max-mutating-requests-inflight), keeps few connections, and there are two replicas.
-_MAX_CONNECTIONS = 500
-_BACKLOG = 512
 # These two lines change asyncio's internals, because asyncio has no option for them. asyncio reads each TLS connection into a buffer of
 # 256 KiB; a TLS record has 16 KiB at most. The API server speaks HTTP/1.1, so it opens a connection for each pod under review at the same
 # time. Measured: 300 idle connections hold 17 MiB with these lines and 82 MiB without; 300 connections in the middle of a body hold 48 and
@@ -63,37 +60,29 @@ class RequestRefused(Exception):
         self.status, self.close = status, close
 
 
-class _RejectedConnection(asyncio.Protocol):
-    """A connection beyond the limit: it is closed as soon as it is made."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.abort()  # type: ignore[attr-defined]  # a stream's transport has it
-
-
 class WebhookServer:
-    """The HTTPS server; it serves from `listen` until `close`.
-
-    Attributes:
-        port: the port it listens on; 0 before `listen`.
-    """
+    """The HTTPS server; it serves from `listen` until `close`."""
 
     def __init__(self, policy: Policy, meter: ReviewMeter, shown: Shown) -> None:
         """Review by a policy, count by a meter, and present the certificate of `shown`."""
         self._policy, self._meter, self._shown = policy, meter, shown
-        self.port = 0
         self._leaving = False
-        self._silent: set[RequestHandler] = set()  # connections that have sent no request yet
         self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections with a request that is not answered yet
         self._all_idle = asyncio.Event()
         self._all_idle.set()
         self._http: web.Server
-        self._listener: asyncio.Server | None = None
+        self._connections: Connections | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; 0 before `listen`."""
+        return 0 if self._connections is None else self._connections.port
 
     @property
     def accepts(self) -> bool:
         """Whether the server takes connections and is not leaving."""
-        return self._listener is not None and self._listener.is_serving() and not self._leaving
+        return self._connections is not None and self._connections.accepts and not self._leaving
 
     async def listen(self, port: int, host: str | None = None) -> None:
         """Begin to serve; without `host`, on all addresses.
@@ -111,16 +100,9 @@ class WebhookServer:
             read_bufsize=_READ_AHEAD_BYTES,
             logger=_http_log(),
         )
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._connection,
-            host,
-            port,
-            ssl=self._shown.context,
-            ssl_handshake_timeout=_REQUEST_SECONDS,
-            ssl_shutdown_timeout=_LINGER_SECONDS,
-            backlog=_BACKLOG,
-        )
-        self.port = self._listener.sockets[0].getsockname()[1]
+        connections = Connections(self._shown, self._http, _REQUEST_SECONDS)
+        connections.listen(host, port)
+        self._connections = connections
 
     def leave(self) -> None:
         """Make clients connect to another replica: close idle connections now, and each other connection with its next answer."""
@@ -131,35 +113,28 @@ class WebhookServer:
 
     async def close(self, seconds: float) -> None:
         """Take no more connections; close each open one after its answer, and all of them after `seconds`."""
-        if self._listener is None:
+        if self._connections is None:
             return
-        self._listener.close()
+        self._connections.refuse()
         self.leave()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._all_idle.wait()
         await self._http.shutdown(_LAST_ANSWER_SECONDS)
 
-    def _connection(self) -> asyncio.Protocol:
-        if len(self._http.connections) >= _MAX_CONNECTIONS:
-            return _RejectedConnection()
-        connection = self._http()
-        self._silent.add(connection)
-        asyncio.get_running_loop().call_later(_REQUEST_SECONDS, self._close_if_silent, connection)
-        return connection
-
-    def _close_if_silent(self, connection: RequestHandler) -> None:
-        if connection in self._silent:
-            self._silent.remove(connection)
-            connection.force_close()
-
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._silent.discard(request.protocol)
         self._busy.add(request.protocol)
         self._all_idle.clear()
+        connections, size, reviewed = self._connections, 0, False
+        if connections is not None:
+            connections.began(request.protocol)
         try:
-            return await self._counted(request)
+            response = await self._counted(request)
+            size, reviewed = response.content_length or 0, response.status == HTTPStatus.OK
+            return response
         finally:
+            if connections is not None:
+                connections.answered(request.protocol, size, reviewed=reviewed)
             self._busy.discard(request.protocol)
             if not self._busy:
                 self._all_idle.set()

@@ -6,15 +6,20 @@ import json
 import logging
 import ssl
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from admission import server
+from admission import connections, server
 from admission.policy import Policy
 from admission.review import MAX_BYTES
+from admission.server import WebhookServer
+from simnode.chaos.flood import Flood, flooding
 from tests.admission.reviewing import a_review
 from tests.admission.serving import Served, a_leaf, an_authority, an_rsa_leaf, request, serving
 
@@ -42,6 +47,29 @@ def run(test: Callable[[Served], Awaitable[None]], policy: Policy | None = None)
             await test(served)
 
     asyncio.run(inside())
+
+
+@contextmanager
+def ended(stack: ExitStack) -> Iterator[None]:
+    with stack:
+        yield
+
+
+def started(flood: Flood) -> AbstractContextManager[None]:
+    """Start a flood, and return what ends it."""
+    with ExitStack() as stack:
+        stack.enter_context(flooding(flood))
+        return ended(stack.pop_all())
+    raise AssertionError
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def held(server: WebhookServer) -> int:
+    """Return how many connections the server has after their handshake."""
+    return len(server._http.connections)
 
 
 def response_of(body: bytes) -> dict[str, Any]:
@@ -254,21 +282,94 @@ def test_small_body_is_reviewed_while_paused_large_bodies_hold_all_places(
     run(test)
 
 
-def test_connection_beyond_the_limit_is_closed_and_the_others_stay(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
+def test_oldest_idle_connection_is_closed_for_one_beyond_the_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "_MAX_OPEN", 2)
 
     async def test(served: Served) -> None:
         first, second = await served.connect(), await served.connect()
         for connection in (first, second):
             assert (await connection.post(a_review(PLAIN))).status == 200
         third = await served.connect()
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await third.post(a_review(PLAIN))
-        assert (await first.post(a_review(PLAIN))).status == 200
-        second.writer.transport.abort()
-        await served.until(lambda one: len(one._http.connections) == 1)
+        assert (await third.post(a_review(PLAIN))).status == 200
+
+        assert await first.is_closed()
+        for connection in (second, third):
+            assert (await connection.post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
+def test_client_with_few_connections_keeps_them_beside_a_client_with_many(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "_MAX_OPEN", 20)
+
+    async def test(served: Served) -> None:
+        one = await served.connect()
+        assert (await one.post(a_review(PLAIN))).status == 200
+        with await asyncio.to_thread(started, Flood(served.server.port, 60, tls="whole", source="127.0.0.2")):
+            await served.until(lambda server: held(server) == 20)
+            for _ in range(10):
+                assert (await one.post(a_review(PLAIN))).status == 200
+                assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
+FLOODS = {
+    "silent": Flood(0, 3000),
+    "silent, from the API server's address": Flood(0, 3000, source="127.0.0.1"),
+    "half a handshake": Flood(0, 500, tls="hello"),
+    "idle after the handshake": Flood(0, 500, tls="whole"),
+    "no TLS": Flood(0, 1000, send=b"POST /pods HTTP/1.1\r\n"),
+    "half a body": Flood(0, 400, tls="whole", send=request(a_review(PLAIN).ljust(60 << 10))[:-10]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS.keys())
+def test_review_is_answered_under_a_flood_with_few_descriptors(flood: Flood):
+    async def test(served: Served) -> None:
+        before = descriptors()
+        address = flood.source if flood.source != "127.0.0.1" else "127.0.0.2"
+        if flood is FLOODS["silent, from the API server's address"]:
+            address = "127.0.0.1"
+        kept = await served.connect()
+        with await asyncio.to_thread(started, replace(flood, port=served.server.port, source=address)):
+            for _ in range(5):
+                assert (await kept.post(a_review(PLAIN))).status == 200
+                assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+            more = descriptors() - before
+
+        assert more < 256 + 64 + 300 + 40, "the limits of the three kinds, and this test's own"
+
+    run(test)
+
+
+@pytest.mark.slow
+def test_answers_that_are_not_read_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "_UNREAD_BYTES", 1 << 20)
+    reviews = 40
+
+    async def test(served: Served) -> None:
+        task = json.dumps({"cluster": {"ps": [f"mnist-ps-{number}.ml.svc:2222" for number in range(2000)]}})
+        pod = {
+            "metadata": {
+                "name": "p",
+                "labels": {"railnet.io/net1": "true"},
+                "annotations": {"railnet.io/rendezvous": "net1"},
+                "ownerReferences": [{"name": "mnist", "controller": True}],
+            },
+            "spec": {"containers": [{"name": "main", "env": [{"name": "TF_CONFIG", "value": task}]}]},
+        }
+        unread = [await served.connect() for _ in range(reviews)]
+        for connection in unread:
+            connection.writer.transport.pause_reading()
+            connection.send(request(a_review(pod)) * 8)
+        await served.until(lambda _: len(served.counted.reviews) >= reviews)
 
         assert (await (await served.connect()).post(a_review(PLAIN))).status == 200
+        await served.until(lambda server: held(server) < reviews // 2)
+        for connection in unread:
+            connection.writer.transport.abort()
 
     run(test)
 
@@ -319,20 +420,18 @@ def test_connection_stays_open_between_requests(monkeypatch: pytest.MonkeyPatch)
 
 def test_connection_that_is_kept_holds_little():
     async def test(served: Served) -> None:
-        connections = 20
+        number = 20
         for _ in range(2):  # objects that are made once exist after these requests
             await (await served.connect()).post(a_review(PLAIN))
         tracemalloc.start()
         try:
-            for _ in range(connections):
+            for _ in range(number):
                 await (await served.connect()).post(a_review(PLAIN))
-            held, _ = tracemalloc.get_traced_memory()
+            size, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
 
-        assert held / connections < 256 << 10, (
-            "the server and this client together: 88 KiB, and 536 with asyncio's buffers"
-        )
+        assert size / number < 256 << 10, "the server and this client together: 88 KiB, and 536 with asyncio's buffers"
 
     run(test)
 
