@@ -77,3 +77,17 @@ def test_withheld_vf_has_its_reason_also_when_a_sandbox_has_it() -> None:
     table.withhold({VF: "it is in an unknown namespace"})
 
     assert next(offer.reason for offer in offers(DEFAULT, POOL, table)) == "it is in an unknown namespace"
+
+
+def test_offer_has_a_lasting_reason_only_when_an_operator_must_act() -> None:
+    first, second = two_rails().pfs[0].vfs
+    coming = VfTable(Inventory((a_pf(replace(first, netdev=None, rdma=None), replace(second, driver=None)),)))
+
+    assert [bool(offer.lasting) for offer in offers(DEFAULT, POOL, coming)] == [False, True]
+
+
+def test_reason_of_a_withheld_vf_lasts() -> None:
+    table = VfTable(two_rails())
+    table.withhold({VF: "it is in an unknown namespace"})
+
+    assert [offer.lasting for offer in offers(DEFAULT, POOL, table)][:2] == ["it is in an unknown namespace", None]
