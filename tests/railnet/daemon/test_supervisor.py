@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel.process_descriptors import HeldDescriptors
 from railnet.daemon import supervisor
+from railnet.daemon.supervisor import Limits, Supervisor
 
 pytestmark = pytest.mark.slow
 
@@ -248,43 +247,36 @@ def test_supervisor_imports_neither_the_daemon_nor_what_takes_memory() -> None:
     assert not imported & {"asyncio", "argparse", "typing", "logging", "ctypes", "socket", "grpc", "railnet", "kernel"}
 
 
-def test_sockets_of_a_stopped_process_are_shut_down_while_it_exists(tmp_path: Path) -> None:
-    path = str(tmp_path / "socket")
-    program = (
-        "import os, signal, socket, sys; server = socket.socket(socket.AF_UNIX); server.bind(sys.argv[1]); server.listen()\n"
-        "accepted, _ = server.accept(); accepted.send(b'x'); os.kill(os.getpid(), signal.SIGSTOP)"
-    )
-    with subprocess.Popen([sys.executable, "-c", program, path]) as process, socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(SECONDS)
-        until(lambda: client.connect_ex(path) == 0)
-        assert client.recv(1) == b"x"
-        until(lambda: "State:\tT" in Path(f"/proc/{process.pid}/status").read_text())
-
-        held = HeldDescriptors(process.pid)
-        shut_down = held.shut_down_sockets()
-        held.close()
-
-        with socket.socket(socket.AF_UNIX) as late:
-            refused = late.connect_ex(path)
-        assert (shut_down, client.recv(1), process.poll()) == (2, b"", None)
-        assert refused != 0
-        process.kill()
-
-
-def test_lock_of_a_process_that_cannot_end_is_released(tmp_path: Path) -> None:
+def test_next_daemon_can_take_the_lock_of_one_that_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A child holds the same open file, as a thread does that is in the kernel and cannot end."""
     path = tmp_path / "lock"
     program = (
-        "import fcntl, os, signal, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "import fcntl, os, signal, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "child = os.fork(); child or time.sleep(60); open(sys.argv[1] + '-child', 'w').write(str(child))\n"
         "os.kill(os.getpid(), signal.SIGSTOP)"
     )
-    take = ["flock", "--nonblock", path, "true"]
-    with subprocess.Popen([sys.executable, "-c", program, path]) as process:
-        until(lambda: "State:\tT" in Path(f"/proc/{process.pid}/status").read_text())
-        before = subprocess.run(take, check=False).returncode
+    command = [sys.executable, "-c", program, str(path)]
+    limits = Limits()
+    limits.death = 0.2
+    daemon = supervisor._Daemon(command, 0)
+    until(lambda: is_stopped(daemon.pid))
+    before = may_lock(path)
+    monkeypatch.setattr(supervisor._Daemon, "status", lambda _: None)
 
-        held = HeldDescriptors(process.pid, {str(path)})
-        held.unlock_files()
-        held.close()
+    status = Supervisor(command, limits, str(path))._end(daemon)
 
-        assert (before, subprocess.run(take, check=False).returncode, process.poll()) == (1, 0, None)
-        process.kill()
+    after = may_lock(path)
+    os.kill(int((tmp_path / "lock-child").read_text()), signal.SIGKILL)
+    os.waitpid(daemon.pid, 0)
+    assert (before, after, status) == (False, True, -signal.SIGKILL)
+    assert "does not end" in capfd.readouterr().err
+
+
+def is_stopped(pid: int) -> bool:
+    return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
+
+
+def may_lock(path: Path) -> bool:
+    return subprocess.run(["flock", "--nonblock", path, "true"], check=False).returncode == 0
