@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TypeVar
 
 from cni.cancellation_shield import to_the_end
@@ -24,6 +25,10 @@ _CHUNK = 65536
 _FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
 _MAX_INBOX = frames.HEADER_BYTES + frames.MAX_PAYLOAD
 _DESCRIPTOR_BYTES = 4  # an int
+# An executable that hears nothing for so long serves a pod without a rail alone: 1 s less what a chain of plugins needs in the
+# interpreter. A sign of life comes three times in it, so that a loop that is late once is not taken for stopped.
+_SILENCE_SECONDS = 0.75
+_ALIVE_SECONDS = _SILENCE_SECONDS / 3
 _ENDING_SECONDS = 5.0  # SIGKILL has been sent: the executable only has to reap
 
 
@@ -45,6 +50,9 @@ class ExecutableConnection:
         self._gone: str | None = None
         self._arrived: asyncio.Future[None] | None = None
         self._raw_environment: dict[bytes, bytes] = {}
+        self._asked_for_alive = False
+        self._alive: asyncio.TimerHandle | None = None
+        self._quiet = False  # a frame is half sent, or the executable runs a delegate and awaits only a KILL
         self.netns_fd: int | None = None
         self._on_gone: Callable[[], None] = _do_nothing
 
@@ -57,6 +65,7 @@ class ExecutableConnection:
     def close(self) -> None:
         """Close what is owned; the executable sees the end of the connection."""
         self._close_netns()
+        self._end_alive()
         self._stop_reading()
         if self._socket.fileno() >= 0:
             # A frame may be half sent: its writer must not stay registered under a number that another socket gets next.
@@ -83,6 +92,7 @@ class ExecutableConnection:
             raise FrameError(f"frame {kind} came in place of REQUEST")
         environ, stdin = frames.parse_blobs(payload, 2)
         self._raw_environment = frames.parse_environ(environ)
+        self._asked_for_alive = frames.asks_for_alive(environ)
         return self._raw_environment, stdin
 
     async def handshake(self, limit_seconds: float) -> None:
@@ -91,11 +101,26 @@ class ExecutableConnection:
         Raises:
             FrameError, ExecutableGone, TimeoutError: it does not wait any more.
         """
-        await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)))
+        silence = frames.u32(int(_SILENCE_SECONDS * 1000)) if self._asked_for_alive else b""
+        await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)) + silence)
         async with asyncio.timeout(_FRAME_SECONDS):
             kind, _ = await self._receive()
         if kind != frames.GO:
             raise FrameError(f"frame {kind} came in place of GO")
+        if self._asked_for_alive:
+            self._alive = self._loop.call_later(_ALIVE_SECONDS, self._send_alive)
+
+    def _send_alive(self) -> None:
+        """Tell the executable that this daemon works on its request."""
+        self._alive = self._loop.call_later(_ALIVE_SECONDS, self._send_alive)
+        if self._gone is None and not self._quiet:
+            with suppress(OSError):  # the executable does not read, or is gone: the request itself notices
+                self._socket.send(frames.frame(frames.ALIVE))
+
+    def _end_alive(self) -> None:
+        if self._alive is not None:
+            self._alive.cancel()
+            self._alive = None
 
     async def drive(self, steps: Generator[chain.Exec, chain.Output, _Result]) -> _Result:
         """Have the executable run everything that a chain yields. Return the chain's result.
@@ -143,6 +168,7 @@ class ExecutableConnection:
             ExecutableGone: the answer cannot be delivered.
         """
         self._on_gone = _do_nothing
+        self._end_alive()
         await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
 
     async def answer(self, report: bytes) -> None:
@@ -166,6 +192,13 @@ class ExecutableConnection:
                 return await self._executed(number, payload)
 
     async def _executed(self, number: bytes, payload: bytes) -> chain.Output:
+        self._quiet = True
+        try:
+            return await self._executed_or_killed(number, payload)
+        finally:
+            self._quiet = False
+
+    async def _executed_or_killed(self, number: bytes, payload: bytes) -> chain.Output:
         try:
             await self._send(frames.EXEC, payload)  # a cancellation comes after the whole frame: the plugin runs
             async with asyncio.timeout(self._delegate_seconds):

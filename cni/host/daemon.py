@@ -25,11 +25,28 @@ class RequestTooLarge(NoDaemon):
     """The request is larger than a REQUEST may be, so the daemon is not asked."""
 
 
-class RequestLost(CniError):
-    """The daemon took the request and then ended or sent no more: how far it came is unknown."""
+class Executed:
+    """A delegate that was run for the daemon: an EXEC's blobs and what came of it."""
 
-    def __init__(self, what: str) -> None:
+    __slots__ = ("blobs", "status", "stderr", "stdout")
+
+    def __init__(self, blobs: bytes, status: int, stdout: bytes, stderr: bytes) -> None:
+        """Hold four values."""
+        self.blobs = blobs
+        self.status = status
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+class RequestLost(CniError):
+    """The daemon took the request and then ended or sent no more.
+
+    `executed` is what this executable has run for it, in order; None for a delegate that did not run to its end.
+    """
+
+    def __init__(self, what: str, executed: "list[Executed | None] | None" = None) -> None:
         super().__init__(TRY_AGAIN, f"Railnet's daemon {what} while it served this request; try again")
+        self.executed = executed or []
 
 
 def ask(
@@ -44,7 +61,7 @@ def ask(
         RequestLost: the daemon began the request.
         CniError: code 11, the daemon speaks another version.
     """
-    payload = frames.blobs(frames.environ_blob(environment.raw), stdin)
+    payload = frames.request(environment.raw, stdin)
     if len(payload) > frames.MAX_REQUEST:
         raise RequestTooLarge(f"the request has {len(payload)} bytes; the daemon takes {frames.MAX_REQUEST} at most")
     request = frames.frame(frames.REQUEST, payload)
@@ -67,6 +84,8 @@ class _Daemon:
         self._lock = held
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._deadline = time.monotonic() + hello_seconds
+        self._silence: float | None = None
+        self._executed: list[Executed | None] = []
 
     def close(self) -> None:
         self._socket.close()
@@ -95,13 +114,14 @@ class _Daemon:
         """Receive HELLO and send GO. Return the time when the whole request must be over."""
         try:
             kind, payload = self._receive()
-            if kind != frames.HELLO or len(payload) != 4:  # noqa: PLR2004 - a u32
+            if kind != frames.HELLO:
                 raise frames.FrameError(f"frame {kind} came in place of HELLO")
+            seconds, self._silence = frames.parse_hello(payload)
             self._socket.settimeout(HELLO_SECONDS)
             self._socket.sendall(frames.frame(frames.GO))
         except (OSError, EOFError) as error:
             raise NoDaemon(f"{SOCKET}: no HELLO ({error})") from None
-        return time.monotonic() + int.from_bytes(payload, "big") / 1000 + _GRACE_SECONDS
+        return time.monotonic() + seconds + _GRACE_SECONDS
 
     def serve(self, path: list[str], deadline: float) -> tuple[int, bytes]:
         """Run what the daemon sends, until DONE."""
@@ -113,12 +133,12 @@ class _Daemon:
                     return frames.parse_done(payload)
                 if kind == frames.EXEC:
                     self._send(frames.frame(frames.OUTPUT, self._execute(payload, path)))
-                elif kind != frames.KILL:  # a KILL may cross the OUTPUT of its delegate: it is late, not wrong
+                elif kind not in (frames.ALIVE, frames.KILL):  # a KILL may cross its delegate's OUTPUT: late, not wrong
                     raise frames.FrameError(f"frame {kind} makes no sense to the executable")
         except TimeoutError:
-            raise RequestLost("fell silent") from None
+            raise RequestLost("fell silent", self._executed) from None
         except (OSError, EOFError):
-            raise RequestLost("went away") from None
+            raise RequestLost("went away", self._executed) from None
 
     def _execute(self, payload: bytes, path: list[str]) -> bytes:
         number, (plugin, environ, stdin) = payload[:4], frames.parse_blobs(payload[4:], 3)
@@ -133,15 +153,19 @@ class _Daemon:
             return number + frames.i32(-_EAGAIN) + frames.blobs(b"", str(error).encode())
         except OSError as error:
             return number + frames.i32(-(error.errno or _NOT_EXECUTED)) + frames.blobs(b"", str(error).encode())
-        status = -1
+        status, killed = -1, False
+        self._executed.append(None)
         try:
             while not delegate.wait(self._deadline, self._socket.fileno()):
                 self._receive_kill()
                 delegate.kill()
+                killed = True
         finally:
             status = delegate.end()
-        stdout = bytes(delegate.stdout[: frames.MAX_STDOUT])
-        return number + frames.i32(status) + frames.blobs(stdout, bytes(delegate.stderr))
+        stdout, stderr = bytes(delegate.stdout[: frames.MAX_STDOUT]), bytes(delegate.stderr)
+        if not killed:
+            self._executed[-1] = Executed(payload[4:], status, stdout, stderr)
+        return number + frames.i32(status) + frames.blobs(stdout, stderr)
 
     def _receive_kill(self) -> None:
         kind, _ = self._receive()
@@ -149,15 +173,20 @@ class _Daemon:
             raise frames.FrameError(f"frame {kind} came while a plugin was running")
 
     def _send(self, data: bytes) -> None:
-        self._socket.settimeout(self._left())
+        self._socket.settimeout(self._patience())
         self._socket.sendall(data)
 
     def _receive(self) -> tuple[int, bytes]:
         return frames.receive(self._receive_some)
 
     def _receive_some(self, count: int) -> bytes:
-        self._socket.settimeout(self._left())
+        self._socket.settimeout(self._patience())
         return self._socket.recv(count)
+
+    def _patience(self) -> float:
+        """Return how long to wait for the daemon's next byte: a daemon that promised signs of life and gives none is stopped."""
+        left = self._left()
+        return left if self._silence is None else min(left, self._silence)
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()

@@ -21,7 +21,7 @@ MAX_STDERR = 64 << 10
 MAX_STDOUT = MAX_PAYLOAD - MAX_STDERR - 64
 
 REQUEST = 1  # env blob, stdin blob; with SCM_RIGHTS the netns descriptor, if any
-HELLO = 2  # u32: milliseconds this request may take in all
+HELLO = 2  # u32: milliseconds this request may take in all; if ALIVE was asked for, u32: milliseconds of the longest silence
 GO = 3
 EXEC = 4  # u32 id, plugin type blob, env blob, stdin blob
 OUTPUT = 5  # u32 id, i32 wait status, stdout blob, stderr blob; -errno: it could not be executed
@@ -29,6 +29,10 @@ KILL = 6  # u32 id
 DONE = 7  # u8 exit status, stdout blob
 QUERY = 8  # empty; in place of REQUEST, from `railnet status`
 ANSWER = 9  # JSON
+ALIVE = 10  # empty; from a daemon that works on the request and has nothing to say, if the REQUEST asked for it
+
+# The last entry of a REQUEST's env blob, which asks for ALIVE. `parse_environ` drops it, also that of older daemons.
+_ALIVE_ENTRY = b"alive"
 
 
 class FrameError(Exception):
@@ -146,6 +150,28 @@ def parse_done(payload: bytes) -> tuple[int, bytes]:
     if not payload:
         raise FrameError("DONE has no exit status")
     return payload[0], parse_blobs(payload[1:], 1)[0]
+
+
+def request(environ: dict[bytes, bytes], stdin: bytes) -> bytes:
+    """Encode a REQUEST's payload, which asks for ALIVE."""
+    return blobs(environ_blob(environ) + b"\0" + _ALIVE_ENTRY, stdin)
+
+
+def asks_for_alive(environ: bytes) -> bool:
+    """Return whether a REQUEST's env blob asks for ALIVE."""
+    return environ.endswith(b"\0" + _ALIVE_ENTRY)
+
+
+def parse_hello(payload: bytes) -> "tuple[float, float | None]":
+    """Decode HELLO: the seconds that the request may take, and of the longest silence; None: the daemon may be silent.
+
+    Raises:
+        FrameError: it is neither one number nor two.
+    """
+    if len(payload) not in (4, 8):
+        raise FrameError(f"HELLO has {len(payload)} bytes")
+    silence = int.from_bytes(payload[4:], "big") / 1000
+    return int.from_bytes(payload[:4], "big") / 1000, silence or None
 
 
 def environ_blob(environ: dict[bytes, bytes]) -> bytes:

@@ -57,16 +57,16 @@ def _locked(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
 
 def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Lock) -> tuple[int, bytes]:
     began = time.monotonic()
+    executed: list[daemon.Executed | None] = []
     try:
         return daemon.ask(environment, stdin, netns_fd, held)
     except daemon.NoDaemon:
-        again = False
-    except daemon.RequestLost:
-        again = True
+        pass
+    except daemon.RequestLost as lost:
+        began, executed = time.monotonic(), lost.executed
     from cni.host import without_daemon  # late: the fast lane does not need its imports
 
-    serve = without_daemon.serve_again if again else without_daemon.serve
-    return serve(environment, stdin, netns_fd, held, time.monotonic() if again else began)
+    return without_daemon.serve_on(environment, stdin, netns_fd, held, began, executed)
 
 
 def _open_netns(environment: Environment) -> int:

@@ -7,7 +7,7 @@ training pod without its rail would use TCP, and no error would show it.
 import posix
 import time
 
-from cni.host import chain, daemon, status
+from cni.host import chain, daemon, frames, status
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import DECODE, TRY_AGAIN, CniError
@@ -42,16 +42,86 @@ def serve(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, beg
         return 1, error.stdout(version)
 
 
-def serve_again(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float) -> tuple[int, bytes]:
-    """Serve a request that the daemon began and lost: what the chain may have done is undone before an ADD."""
-    if environment.command == ADD:
+def serve_on(
+    environment: Environment,
+    stdin: bytes,
+    netns_fd: int,
+    held: Lock,
+    began: float,
+    executed: "list[daemon.Executed | None]",
+) -> tuple[int, bytes]:
+    """Serve a request of which the daemon had these delegates executed before it was lost.
+
+    For a pod without a rail the chain goes on where it was: no delegate runs twice. If it cannot (a delegate did not run to its
+    end, the pod has a rail), what the chain has done is undone before an ADD is served again.
+    """
+    if not executed:
+        return serve(environment, stdin, netns_fd, held, began)
+    version = "1.0.0"
+    try:
+        conf = parse(stdin, environment.command)
+        version = conf.version
+        rails = environment.command in (ADD, CHECK) and has_rails(environment, conf)
+    except CniError as error:
+        _undo(environment, stdin, held)
+        return 1, error.stdout(version)
+    if not rails:
         try:
-            conf = parse(stdin)
             held.take()
-            _drive(chain.delete(chain.load(conf.primary, conf.version), conf.runtime_config, None), environment, conf)
-        except CniError:
-            pass  # the ADD that follows, or the runtime's DEL after its failure, reports what is wrong
+            return 0, _go_on(environment, conf, executed) or b""
+        except CniError as error:
+            return 1, error.stdout(version)
+        except _OtherChain:
+            pass
+    _undo(environment, stdin, held)
     return serve(environment, stdin, netns_fd, held, began)
+
+
+def _undo(environment: Environment, stdin: bytes, held: Lock) -> None:
+    """Undo what the chain of a lost ADD may have done."""
+    if environment.command != ADD:
+        return
+    try:
+        conf = parse(stdin)
+        held.take()
+        _drive(chain.delete(chain.load(conf.primary, conf.version), conf.runtime_config, None), environment, conf)
+    except CniError:
+        return  # the ADD that follows, or the runtime's DEL after its failure, reports what is wrong
+
+
+class _OtherChain(Exception):
+    """What the daemon had executed is not what the chain begins with."""
+
+
+def _go_on(environment: Environment, conf: NetConf, executed: "list[daemon.Executed | None]") -> bytes | None:
+    """Run the rest of a chain of which these delegates have been executed.
+
+    Raises:
+        _OtherChain: the daemon's chain was another, and nothing was run now. CniError: as the chain.
+    """
+    steps = _steps(environment.command, conf)
+    try:
+        step = next(steps)
+        for position, done in enumerate(executed):
+            if done is None or not _is_of(done, step, environment):
+                raise _OtherChain
+            try:
+                step = steps.send(chain.Output(done.status, done.stdout, done.stderr))
+            except (StopIteration, CniError):
+                if position < len(executed) - 1:
+                    raise _OtherChain from None
+                raise
+        return _drive_from(step, steps, environment, conf)
+    except StopIteration as stop:
+        result: bytes | None = stop.value
+        return result
+
+
+def _is_of(done: "daemon.Executed", step: chain.Exec, environment: Environment) -> bool:
+    plugin, environ, stdin = frames.parse_blobs(done.blobs, 3)
+    if (plugin, stdin) != (step.plugin.encode(), step.stdin):
+        return False
+    return frames.parse_environ(environ) == {**environment.raw, **step.environ()}
 
 
 def has_rails(environment: Environment, conf: NetConf) -> bool:
@@ -127,7 +197,20 @@ def _drive(
 ) -> bytes | None:
     """Run what the chain yields."""
     try:
-        step = next(steps)
+        return _drive_from(next(steps), steps, environment, conf)
+    except StopIteration as stop:
+        result: bytes | None = stop.value
+        return result
+
+
+def _drive_from(
+    step: chain.Exec,
+    steps: "Generator[chain.Exec, chain.Output, bytes | None]",
+    environment: Environment,
+    conf: NetConf,
+) -> bytes | None:
+    """Run this step, and what the chain yields after it."""
+    try:
         while True:
             step = steps.send(_run(step, environment, conf.seconds["delegate"]))
     except StopIteration as stop:

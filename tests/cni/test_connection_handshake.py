@@ -9,8 +9,8 @@ from cni import connection as connection_module
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import frames
 from cni.host.frames import FrameError
-from tests.cni.connection_pair import converse
-from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request
+from tests.cni.connection_pair import BRIDGE, converse
+from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.host.shell_plugins import descriptors, left_open
 
 REQUEST = a_request()
@@ -84,7 +84,7 @@ def test_descriptor_that_comes_late_is_not_kept() -> None:
     [
         (b"RN\x02" + REQUEST[3:], "frame version 2, this side 1"),
         (b"GET / HTTP/1.1\r\n", "does not begin a frame"),
-        (b"RN\x01\x01\x00\x10\x00\x01", "1048577 bytes is larger"),
+        (b"RN\x01\x01\x00\x40\x00\x01", "4194305 bytes is larger"),
         (frames.frame(frames.GO), "frame 3 came in place of REQUEST"),
         (frames.frame(frames.REQUEST), "is truncated"),
         (frames.frame(frames.REQUEST, frames.blobs(b"A=1")), "is truncated"),
@@ -148,6 +148,48 @@ def test_hello_without_go_is_the_end(monkeypatch: pytest.MonkeyPatch, sent: byte
 
     with pytest.raises(error):
         converse(lambda connection: connection.handshake(60), play)
+
+
+def test_executable_that_asks_for_it_gets_signs_of_life_but_none_while_it_runs_a_delegate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_ALIVE_SECONDS", 0.02)
+    between, over = asyncio.Event(), asyncio.Event()
+
+    async def serve(connection: ExecutableConnection) -> None:
+        await connection.request()
+        await connection.handshake(60)
+        await between.wait()
+        await connection.drive(one_step())
+        await over.wait()
+
+    def one_step():
+        yield BRIDGE
+
+    async def play(executable: FakeExecutable) -> list[object]:
+        await executable.send(frames.frame(frames.REQUEST, frames.request(ENVIRON, CONF)))
+        kinds = [await executable.receive()]
+        await executable.send(frames.frame(frames.GO))
+        kinds += [await executable.receive(), await executable.receive()]
+        between.set()
+        while (last := await executable.receive())[0] == frames.ALIVE:
+            pass
+        await asyncio.sleep(0.2)
+        await executable.send(output(last[1][:4], b"{}"))
+        came = [last[0], (await executable.receive())[0]]
+        over.set()
+        return [*kinds, *came]
+
+    hello = (frames.HELLO, frames.u32(60_000) + frames.u32(750))
+    alive = (frames.ALIVE, b"")
+    assert converse(serve, play)[1] == [hello, alive, alive, frames.EXEC, frames.ALIVE]
+
+
+def test_environment_of_a_request_is_the_same_for_a_daemon_that_knows_no_signs_of_life() -> None:
+    environ, stdin = frames.parse_blobs(frames.request(ENVIRON, CONF), 2)
+
+    assert (frames.parse_environ(environ), stdin) == (ENVIRON, CONF)
+    assert not frames.asks_for_alive(frames.environ_blob(ENVIRON))
 
 
 def test_descriptor_is_not_inherited_by_children() -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import subprocess
 import time
 import uuid
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from kernel import waiting
 from simnode.kubernetes import cni_config
 from simnode.kubernetes.cni_load_generator import Executed, at_once, execute
 from simnode.kubernetes.kubelet import PodIdentity
-from simnode.kubernetes.runtime import Sandbox
+from simnode.kubernetes.runtime import CniFailed, Sandbox
 from simnode.node import RESOURCE, Node
-from tests.node.primaries import OURS, PLUGINS, primary_of, write_stub
+from tests.node.primaries import OURS, PLUGINS, RUN, primary_of, set_seconds, write_stub
 
 PID, CALLS = Path("/run/stub-pid"), Path("/run/stub-calls")
 # ADD writes its process id and hangs. DEL writes `beside` if that ADD still runs.
@@ -175,3 +177,47 @@ def test_metrics_are_served_beside_healthz(node: Node) -> None:
     assert samples["railnet_cni_queue"] == 0
     assert sum(count for name, count in samples.items() if name.startswith('railnet_vfs{pool="rdma/ib_vf"')) == node.vfs
     assert samples['railnet_registrations_total{resource="rdma/ib_vf"}'] >= 1
+
+
+# A daemon that is stopped in the middle of a request.
+
+
+@pytest.mark.parametrize("command", ["ADD", "DEL"])
+def test_plain_pod_of_a_daemon_that_stops_after_go_is_served_on_by_its_executable(node: Node, command: str) -> None:
+    stop = f"[ $CNI_COMMAND = {command} ] && kill -STOP {node.daemon.process.pid}"
+    note = 'cat >/dev/null; echo "$CNI_COMMAND $0" >>/run/stub-calls'
+    answer = """[ $CNI_COMMAND = DEL ] || printf '{"cniVersion":"0.4.0"}'"""
+    write_stub("stub1", f"{note}; {stop}; {answer}")
+    write_stub("stub2", f"{note}; {stop}; {answer}")
+    primary_of({"type": "stub1"}, {"type": "stub2"})
+    began = time.monotonic()
+
+    pod = node.run_pod("plain")
+    node.remove_pod(pod)
+
+    took = time.monotonic() - began
+    node.daemon.process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)  # a daemon that continues could have a delegate executed now
+    calls = [line.replace(f"{PLUGINS}/", "") for line in CALLS.read_text().splitlines()]
+    assert calls == ["ADD stub1", "ADD stub2", "DEL stub2", "DEL stub1"]
+    assert took < 10  # it was timeouts.add and timeouts.delegate, 90 s
+
+
+def test_pod_with_a_rail_of_a_daemon_that_stops_after_go_is_refused_and_taken_back(node: Node) -> None:
+    write_stub(
+        "stub",
+        f"cat >/dev/null; [ $CNI_COMMAND = ADD ] && kill -STOP {node.daemon.process.pid}; "
+        """[ $CNI_COMMAND = DEL ] || printf '{"cniVersion":"0.4.0"}'""",
+    )
+    primary_of({"type": "stub"})
+    set_seconds(daemon=0.5)
+    identity = PodIdentity("train", "default", "uid-train")
+    node.kubelet.allocate(identity, RESOURCE, 1)
+
+    with pytest.raises(CniFailed) as failure:
+        node.run_sandbox(identity)
+
+    node.daemon.process.send_signal(signal.SIGCONT)
+    node.kubelet.remove(identity)
+    waiting.block_until(lambda: not list((RUN / "journal").iterdir()), 20, 0.1)  # the sweep, after the sandbox's end
+    assert failure.value.code == 11

@@ -119,7 +119,7 @@ def test_daemon_is_silent_when_no_whole_hello_comes(executable: Executable, sent
     ("sent", "words"),
     [
         (DONE, "frame 7 came in place of HELLO"),
-        (frames.frame(frames.HELLO), "frame 2 came in place of HELLO"),
+        (frames.frame(frames.HELLO), "HELLO has 0 bytes"),
         (b"RN\x02" + HELLO[3:], "frame version 2"),
         (b"HTTP/1.1 400 Bad", "does not begin a frame"),
     ],
@@ -264,6 +264,41 @@ def test_daemon_is_lost_when_it_goes_away(executable: Executable, tmp_path: Path
 def test_daemon_is_lost_when_it_falls_silent(executable: Executable, tmp_path: Path) -> None:
     with pytest.raises(RequestLost, match="fell silent"):
         executable.serve(lambda _: None, tmp_path, seconds=0.2)
+
+
+def test_daemon_that_promised_signs_of_life_is_lost_when_it_gives_none(executable: Executable, tmp_path: Path) -> None:
+    a_plugin(tmp_path, "p", "echo '{}'")
+    executable.peer.send(frames.frame(frames.HELLO, frames.u32(60_000) + frames.u32(300)))
+    executable.hello()
+    executable.peer.receive()  # GO
+
+    def play(peer: Peer) -> None:
+        for _ in range(4):
+            peer.send(frames.frame(frames.ALIVE))
+            time.sleep(0.1)
+        peer.execute("p")
+        peer.output()
+
+    began = time.monotonic()
+    with pytest.raises(RequestLost, match="fell silent") as lost:
+        executable.serve(play, tmp_path, seconds=60)
+
+    assert time.monotonic() - began < 20
+    assert [(done.status, done.stdout) for done in lost.value.executed] == [(0, b"{}\n")]
+
+
+def test_plugin_that_did_not_run_to_its_end_is_not_told_as_executed(executable: Executable, tmp_path: Path) -> None:
+    a_plugin(tmp_path, "p", "exec sleep 60")
+
+    def play(peer: Peer) -> None:
+        peer.execute("p")
+        time.sleep(0.1)
+        peer.close()
+
+    with pytest.raises(RequestLost) as lost:
+        executable.serve(play, tmp_path)
+
+    assert lost.value.executed == [None]
 
 
 @pytest.mark.parametrize(

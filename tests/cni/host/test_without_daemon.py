@@ -2,11 +2,13 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from cni.host import daemon, netconf, plugin, without_daemon
+from cni.host import daemon, frames, netconf, plugin, without_daemon
+from cni.host.daemon import Executed
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf
@@ -94,10 +96,18 @@ class Host:
         seconds = {"daemon": 0.1, "delegate": 20}
         return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
 
-    def serve_again(self, command: str, resource: str = "a/other") -> tuple[int, bytes]:
-        return without_daemon.serve_again(
-            an_environment(self.folder, command), self.conf(resource), -1, FREE, time.monotonic()
+    def serve_on(
+        self, command: str, resource: str = "a/other", executed: Sequence[Executed | None] = (None,)
+    ) -> tuple[int, bytes]:
+        return without_daemon.serve_on(
+            an_environment(self.folder, command), self.conf(resource), -1, FREE, time.monotonic(), list(executed)
         )
+
+    def done(self, command: str, status: int = 0, stdout: bytes = b"", plugin: bytes = b"bridge") -> Executed:
+        """Return a delegate that was run for the daemon as the chain begins."""
+        environ = frames.environ_blob(an_environment(self.folder, command).raw)
+        stdin = b'{"cniVersion": "1.0.0", "name": "n", "type": "bridge"}'
+        return Executed(frames.blobs(plugin, environ, stdin), status, stdout, b"")
 
     def ran(self) -> list[str]:
         return (self.folder / "log").read_text().split()
@@ -106,21 +116,46 @@ class Host:
 def test_add_of_a_plain_pod_that_was_lost_is_undone_and_served(tmp_path: Path) -> None:
     host = Host(tmp_path)
 
-    assert host.serve_again("ADD") == (0, b"{}\n")
+    assert host.serve_on("ADD") == (0, b"{}\n")
     assert host.ran() == ["DEL", "ADD"]
 
 
 def test_del_that_was_lost_is_served_once(tmp_path: Path) -> None:
     host = Host(tmp_path)
 
-    assert host.serve_again("DEL") == (0, b"")
+    assert host.serve_on("DEL") == (0, b"")
     assert host.ran() == ["DEL"]
+
+
+def test_plain_pod_gets_the_result_of_what_was_executed_and_nothing_runs_again(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+
+    assert host.serve_on("ADD", executed=[host.done("ADD", stdout=b'{"ips": []}')]) == (0, b'{"ips": []}')
+    assert host.serve_on("DEL", executed=[host.done("DEL")]) == (0, b"")
+    assert not (tmp_path / "log").exists()
+
+
+def test_plain_pod_gets_the_error_of_what_was_executed_after_its_undo(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    error = b'{"code": 7, "msg": "no"}'
+
+    assert host.serve_on("ADD", executed=[host.done("ADD", 256, error)]) == (1, error)
+    assert host.ran() == ["DEL"]
+
+
+@pytest.mark.parametrize("other", ["other plugin", "more than the chain"])
+def test_add_of_which_another_chain_was_executed_is_undone_and_served(tmp_path: Path, other: str) -> None:
+    host = Host(tmp_path)
+    done = host.done("ADD", stdout=b'{"ips": []}', plugin=b"flannel" if other == "other plugin" else b"bridge")
+
+    assert host.serve_on("ADD", executed=[done, done]) == (0, b"{}\n")
+    assert host.ran() == ["DEL", "ADD"]
 
 
 def test_add_that_was_lost_is_served_also_when_its_undo_fails(tmp_path: Path) -> None:
     host = Host(tmp_path, 'test "$CNI_COMMAND" = ADD && echo "{}"')
 
-    assert host.serve_again("ADD") == (0, b"{}\n")
+    assert host.serve_on("ADD") == (0, b"{}\n")
     assert host.ran() == ["DEL", "ADD"]
 
 
@@ -128,15 +163,15 @@ def test_add_of_a_pod_with_a_rail_that_was_lost_is_undone_and_to_be_tried_again(
     monkeypatch.setattr(daemon, "SOCKET", f"{tmp_path}/cni.sock")
     host = Host(tmp_path)
 
-    status, stdout = host.serve_again("ADD", RAIL)
+    status, stdout = host.serve_on("ADD", RAIL)
 
     assert (status, json.loads(stdout)["code"], host.ran()) == (1, TRY_AGAIN, ["DEL"])
 
 
 @pytest.mark.parametrize("stdin", [b"{", b'{"cniVersion": "1.0.0", "primary": "/nonexistent"}'], ids=["odd", "missing"])
 def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin: bytes) -> None:
-    status, stdout = without_daemon.serve_again(
-        an_environment(tmp_path, CNI_ARGS=""), stdin, -1, FREE, time.monotonic()
+    status, stdout = without_daemon.serve_on(
+        an_environment(tmp_path, CNI_ARGS=""), stdin, -1, FREE, time.monotonic(), [None]
     )
 
     assert status == 1
@@ -144,7 +179,12 @@ def test_add_that_was_lost_and_cannot_be_undone_tells_why(tmp_path: Path, stdin:
 
 
 @pytest.mark.parametrize(
-    ("failure", "ran"), [(daemon.NoDaemon("absent"), ["ADD"]), (daemon.RequestLost("went away"), ["DEL", "ADD"])]
+    ("failure", "ran"),
+    [
+        (daemon.NoDaemon("absent"), ["ADD"]),
+        (daemon.RequestLost("went away"), ["ADD"]),
+        (daemon.RequestLost("went away", [None]), ["DEL", "ADD"]),
+    ],
 )
 def test_plain_pod_is_served_without_the_daemon_however_it_went(tmp_path, monkeypatch, failure, ran: list[str]) -> None:
     def ask(*_: object) -> tuple[int, bytes]:
