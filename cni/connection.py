@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from errno import EMFILE
 from typing import TypeVar
 
 from cni.cancellation_shield import to_the_end
@@ -297,10 +298,12 @@ class ExecutableConnection:
         await _readable(self._socket, self._loop)
         # Not socket.recv_fds: Python 3.11's drops the flags, and a child of the daemon would pin the namespace.
         room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)  # CMSG_SPACE would round up to two
-        begin, control, _, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        begin, control, flags, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
         self._inbox += begin
         for _level, _kind, data in control:
             self.netns_fd = int.from_bytes(data[:_DESCRIPTOR_BYTES], sys.byteorder)
+        if flags & socket.MSG_CTRUNC and self.netns_fd is None:
+            raise OSError(EMFILE, "no descriptor is left for a sandbox's network namespace")
         if not self._inbox:
             raise ExecutableGone("the executable is gone")
 

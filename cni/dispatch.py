@@ -16,6 +16,7 @@ from cni.events import AddRefused, Observer, RailsAttached
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, CniError, DelegateError
 from cni.host.frames import FrameError
+from cni.own_shortage import HandedBack
 from cni.request import Request, parse
 from cni.request_interruption import Operation, Operations, Unfinished
 from cni.timing import reported_to
@@ -70,6 +71,9 @@ class Dispatcher:
             code = 0
         except (ExecutableGone, FrameError):
             raise
+        except HandedBack as why:
+            # Without an answer: the executable takes this daemon for lost and serves the request alone.
+            _log.warning("%s is left to its executable: %s", _title(raw_environment), why)
         except Exception as error:  # noqa: BLE001 - the runtime gets every error as a CNI error
             failure = as_cni_error(error)
             code = failure.code

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cni.host.errors import TRY_AGAIN, CniError
+from cni.own_shortage import is_own_shortage
 from kernel.waiting import until
 from kubelet import checkpoint, podresources
 from kubelet.allocate_responses import ContainerAllocation
@@ -47,19 +48,23 @@ class PodDevices:
         """Return the devices of a pod, as pairs of resource and device id.
 
         Raises:
-            CniError: code 11, neither the checkpoint nor kubelet answers.
+            CniError: code 11, neither the checkpoint nor kubelet answers. OSError: the daemon has no descriptor for it.
         """
         if not pod.name and not pod.uid:
             return []  # no Kubernetes pod, so kubelet gave it nothing
         try:
             return self._from_checkpoint(pod.uid)
         except (NotReady, OSError, ValueError) as error:
+            if isinstance(error, OSError) and is_own_shortage(error):
+                raise
             # It lists no init containers, so a VF that only one of those has stays unknown: deviceplugin.prestart_check says so.
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:
             return await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
         except NotReady as error:
+            if self._checkpoint.surely_names_none(pod.uid, self._resources):
+                return []
             message = (
                 "it is unknown whether this pod asked for a rail: neither kubelet's checkpoint nor kubelet answers"
             )

@@ -10,6 +10,7 @@ from cni.host import chain
 from cni.host.chain import Primary
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.netconf import NetConf
+from cni.own_shortage import is_own_shortage
 from kernel.files import read_below
 from vf.record import Record
 
@@ -18,12 +19,14 @@ def read(conf: NetConf, root: Path) -> Primary:
     """Read the primary configuration from the host, whose mount namespace is seen at `root`.
 
     Raises:
-        CniError: code 7, it is missing, unreadable, broken, or names Railnet itself.
+        CniError: code 7, it is missing, unreadable, broken, or names Railnet itself. OSError: the daemon has no descriptor for it.
     """
     path = conf.primary
     try:
         return chain.parse(read_below(root, path), path, conf.version)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, OSError) and is_own_shortage(error):
+            raise
         why = getattr(error, "strerror", None) or error
         raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
 

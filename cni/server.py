@@ -5,6 +5,7 @@ How a request is served is `cni.dispatch`'s.
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,7 @@ class Server:
         self._slots = slots
         self._report = report
         self._connections: set[asyncio.Task[None]] = set()
+        self._spare: int | None = None
 
     async def serve(self, path: Path, ready: Callable[[], Awaitable[None]]) -> None:
         """Listen until cancelled, then let running requests finish. `ready` is awaited when executables can connect."""
@@ -47,17 +49,19 @@ class Server:
                 await self._accept(listening)
         finally:
             _unlink(path)
+            self._close_spare()
             if self._connections:
                 await asyncio.wait(self._connections)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        self._spare = _spare_descriptor()
         while True:
             try:
                 accepted, _ = await loop.sock_accept(listening)
             except OSError as error:  # EMFILE, ENOMEM: requests that end free what is needed
                 _log.error("no connection can be accepted: %s", error)
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await self._refuse_one(listening)
                 continue
             if _peer_uid(accepted) != 0:  # whatever the socket's mode has become
                 _log.warning("a connection of user %d is closed: only root may send requests", _peer_uid(accepted))
@@ -68,6 +72,23 @@ class Server:
             )
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
+
+    async def _refuse_one(self, listening: socket.socket) -> None:
+        """Close a connection for which no descriptor is left, by means of the spare one: its executable need not wait for HELLO."""
+        self._close_spare()
+        refused = None
+        with suppress(OSError):  # BlockingIOError: none waits
+            refused, _ = listening.accept()
+        if refused is None:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            refused.close()
+        self._spare = _spare_descriptor()
+
+    def _close_spare(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
     async def _serve_connection(self, connection: ExecutableConnection) -> None:
         try:
@@ -103,6 +124,13 @@ def _peer_uid(connection: socket.socket) -> int:
     """Return the user of a peer: struct ucred is pid, uid, gid, 32 bits each (include/linux/socket.h)."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def _spare_descriptor() -> int | None:
+    try:
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 async def _listen_when_there_is_room(listening: socket.socket, path: Path) -> None:

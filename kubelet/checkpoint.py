@@ -38,6 +38,20 @@ def responses(raw: bytes, pod_uid: str) -> list[tuple[set[str], str, str]]:
     return found
 
 
+def surely_names_none(raw: bytes, pod_uid: str, resources: frozenset[str] | set[str] | tuple[str, ...]) -> bool:
+    """Return whether a checkpoint of an unknown format has no device of these resources for a pod; False if that is not sure.
+
+    Kubelet writes pods and resources as plain text. So a whole JSON document without the pod's UID, or without the resources'
+    names, gives the pod none of them. What is no JSON may be cut short.
+    """
+    try:
+        _document(raw)
+    except ValueError:
+        return False
+    names = [resource.rpartition("/")[2].encode() for resource in resources]  # JSON may escape a slash
+    return (bool(pod_uid) and pod_uid.encode() not in raw) or not any(name in raw for name in names)
+
+
 def devices(
     entries: Entries, pod_uid: str, resources: frozenset[str] | set[str] | tuple[str, ...]
 ) -> list[tuple[str, str]]:

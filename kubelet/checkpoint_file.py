@@ -59,6 +59,13 @@ class CheckpointFile:
         except FileNotFoundError:
             return ()
 
+    def surely_names_none(self, pod_uid: str, resources: frozenset[str]) -> bool:
+        """Return whether a file that is not understood surely has no device of these resources for a pod."""
+        try:
+            return checkpoint.surely_names_none(self.path.read_bytes(), pod_uid, resources)
+        except OSError:
+            return False
+
     def _current(self) -> checkpoint.Entries:
         if self._version == _version(self.path.stat()):
             return self._entries

@@ -77,6 +77,18 @@ def ask(
         daemon.close()
 
 
+def listens() -> bool:
+    """Return whether a daemon of root accepts connections; whether it answers is not tried."""
+    daemon = _Daemon(Lock(""), HELLO_SECONDS)
+    try:
+        daemon.connect()
+    except NoDaemon:
+        return False
+    finally:
+        daemon.close()
+    return True
+
+
 class _Daemon:
     """One connection; owns its socket."""
 

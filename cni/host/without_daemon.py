@@ -10,7 +10,7 @@ import time
 from cni.host import chain, daemon, frames, status
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
-from cni.host.errors import DECODE, TRY_AGAIN, CniError
+from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf, parse
 from kubelet import checkpoint
@@ -128,25 +128,44 @@ def has_rails(environment: Environment, conf: NetConf) -> bool:
     """Return whether kubelet gave this pod a device of ours, from kubelet's checkpoint.
 
     A sandbox that is no Kubernetes pod has none. If the checkpoint is missing in kubelet's folder, kubelet never gave a
-    device to a pod: kubelet writes the file before the first such pod's sandbox exists.
+    device to a pod: kubelet writes the file before the first such pod's sandbox exists. If its format is unknown, a pod whose
+    UID is not in it has none, and no pod has one if no resource of ours is in it (docs/decisions/0044).
 
     Raises:
         CniError: code 11, it is unknown.
     """
     if not environment.pod_name() and not environment.pod_uid():
         return False
-    if not environment.pod_uid():
-        raise _unknown("the runtime did not pass K8S_POD_UID in CNI_ARGS")
+    uid, resources = environment.pod_uid(), frozenset(conf.resources)
+    raw = checkpoint_bytes(conf)
+    if raw is None:
+        return False
+    try:
+        entries = checkpoint.parse(raw)
+        if not uid and any(resource in pod for pod in entries.values() for resource in resources):
+            raise _unknown("the runtime did not pass K8S_POD_UID in CNI_ARGS")
+        return bool(checkpoint.devices(entries, uid, resources))
+    except ValueError as error:
+        if checkpoint.surely_names_none(raw, uid, resources):
+            return False
+        raise _unknown(f"kubelet's checkpoint in {conf.kubelet}/device-plugins cannot be read: {error}") from None
+
+
+def checkpoint_bytes(conf: NetConf) -> bytes | None:
+    """Read kubelet's checkpoint; None if kubelet never gave a device to a pod.
+
+    Raises:
+        CniError: code 11, it cannot be read.
+    """
     folder = f"{conf.kubelet}/device-plugins"
     try:
-        entries = checkpoint.parse(_read(f"{folder}/kubelet_internal_checkpoint"))
+        return _read(f"{folder}/kubelet_internal_checkpoint")
     except FileNotFoundError:
         if posix.access(folder, posix.F_OK):
-            return False
+            return None
         raise _unknown(f"there is no folder {folder}; 'kubelet' should be kubelet's root folder") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise _unknown(f"kubelet's checkpoint in {folder} cannot be read: {error}") from None
-    return bool(checkpoint.devices(entries, environment.pod_uid(), frozenset(conf.resources)))
 
 
 def _unknown(why: str) -> CniError:
@@ -182,7 +201,9 @@ def _run_chain(environment: Environment, conf: NetConf) -> bytes:
 
 def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.Output, bytes | None]":
     if command == STATUS:
-        return chain.status(status.available(conf.primary, conf.version))
+        primary = status.available(conf.primary, conf.version)
+        _check_that_pods_are_known(conf)
+        return chain.status(primary)
     primary = chain.load(conf.primary, conf.version)
     if command == ADD:
         return chain.add(primary, conf.runtime_config)
@@ -190,6 +211,19 @@ def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.Output, 
         return chain.collect(primary, conf.attachments)
     verb = chain.check if command == CHECK else chain.delete
     return verb(primary, conf.runtime_config, conf.prev_result)
+
+
+def _check_that_pods_are_known(conf: NetConf) -> None:
+    """Make sure that the ADD of a pod without a rail may work: by kubelet's checkpoint, else by the daemon, which asks kubelet.
+
+    Raises:
+        CniError: code 50, neither is there.
+    """
+    try:
+        checkpoint_bytes(conf)
+    except CniError as error:
+        if not daemon.listens():
+            raise CniError(NOT_AVAILABLE, str(error)) from None
 
 
 def _drive(

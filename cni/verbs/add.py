@@ -6,6 +6,7 @@ from cni.attachment.attachments import Attachments
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import chain
 from cni.host.errors import CniError, NotExecuted
+from cni.own_shortage import handing_back
 from cni.pod_devices import vfs_of
 from cni.request import Request
 from cni.timing import timed
@@ -18,11 +19,12 @@ async def add(request: Request, connection: ExecutableConnection, parts: Parts) 
     """Return the primary's result, byte for byte. An ADD that fails undoes all that it did.
 
     Raises:
-        CniError, RailnetError, OSError: as `cni.error_codes` translates them.
+        CniError, RailnetError, OSError: as `cni.error_codes` translates them. HandedBack: nothing was done.
     """
     attachments, pod = parts.attachments, request.pod
-    primary = primary_configuration.read(request.conf, parts.root)
-    devices = await parts.devices.of(pod)
+    with handing_back():
+        primary = primary_configuration.read(request.conf, parts.root)
+        devices = await parts.devices.of(pod)
     if not devices:
         return await connection.drive(chain.add(primary, request.conf.runtime_config))
     vfs = vfs_of(devices)

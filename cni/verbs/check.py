@@ -3,6 +3,7 @@
 from cni import primary_configuration
 from cni.connection import ExecutableConnection
 from cni.host import chain
+from cni.own_shortage import handing_back
 from cni.request import Request
 from cni.verbs.parts import Parts
 from vf.errors import Differs
@@ -17,9 +18,9 @@ async def check(request: Request, connection: ExecutableConnection, parts: Parts
     conf = request.conf
     record = parts.attachments.record(request.environment.key)
     if record is None:
-        await connection.drive(
-            chain.check(primary_configuration.read(request.conf, parts.root), conf.runtime_config, conf.prev_result)
-        )
+        with handing_back():
+            primary = primary_configuration.read(request.conf, parts.root)
+        await connection.drive(chain.check(primary, conf.runtime_config, conf.prev_result))
         if vfs := await parts.devices.vfs(request.pod):
             raise Differs(f"kubelet gave this pod {', '.join(map(str, vfs))}, but its sandbox has no rail")
         return b""

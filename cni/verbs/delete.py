@@ -4,6 +4,7 @@ from cni import primary_configuration
 from cni.attachment import ipam_plugin
 from cni.connection import ExecutableConnection
 from cni.host import chain
+from cni.own_shortage import handing_back
 from cni.request import Request
 from cni.verbs.parts import Parts
 from vf.record import Record
@@ -29,7 +30,8 @@ async def delete(request: Request, connection: ExecutableConnection, parts: Part
 async def _delete(request: Request, connection: ExecutableConnection, parts: Parts, record: Record | None) -> bytes:
     prev_result = request.conf.prev_result
     if record is None:
-        primary = primary_configuration.read(request.conf, parts.root)
+        with handing_back():
+            primary = primary_configuration.read(request.conf, parts.root)
         await connection.drive(chain.delete(primary, request.conf.runtime_config, prev_result))
         return b""
     left = await parts.attachments.detach(record, connection.netns_fd)

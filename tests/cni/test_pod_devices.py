@@ -96,10 +96,20 @@ def test_device_that_is_no_pci_address_is_not_ours(kubelet: Kubelet) -> None:
 UNANSWERED = {
     "no folder": (None, f"{POD};K8S_POD_UID=uid-1", "device-plugins is missing"),
     "empty": (b"", f"{POD};K8S_POD_UID=uid-1", "not understood"),
-    "another shape": (b"{}", f"{POD};K8S_POD_UID=uid-1", "not understood"),
+    "another shape that names the pod": (
+        b'{"pods": {"uid-1": ["rdma/ib_vf"]}}',
+        f"{POD};K8S_POD_UID=uid-1",
+        "not understood",
+    ),
     "nested deeply": (b"[" * 100_000, f"{POD};K8S_POD_UID=uid-1", "nested too deeply"),
-    "no UID": (b'{"Data": {"PodDeviceEntries": []}}', POD, "did not pass K8S_POD_UID"),
+    "no UID": (b'{"pods": {"uid-1": ["rdma/ib_vf"]}}', POD, "did not pass K8S_POD_UID"),
 }
+
+
+def test_pod_that_a_checkpoint_of_another_shape_does_not_name_has_no_rail_when_kubelet_does_not_answer(kubelet) -> None:
+    kubelet.remember(raw=b'{"pods": {"uid-2": ["rdma/ib_vf"]}}')
+
+    assert kubelet.vfs() == []
 
 
 @pytest.mark.parametrize(("raw", "args", "why"), UNANSWERED.values(), ids=UNANSWERED.keys())

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import select
 import socket
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Awaitable, Callable
@@ -12,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from cni import connection as connection_module
-from cni import server
+from cni import primary_configuration, server
 from cni.host import frames
 from cni.request_interruption import TimeLimits
+from kubelet.checkpoint_file import CheckpointFile
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 
@@ -210,22 +212,46 @@ def test_hello_announces_the_time_for_the_request_and_for_its_undo(node: Node) -
     assert node.serve(play, limits=TimeLimits(delegate=2.5, add=20)) == [(frames.HELLO, frames.u32(22500))]
 
 
-def test_server_goes_on_after_a_time_when_no_connection_can_be_accepted(
+def test_server_without_descriptors_ends_connections_at_once_and_goes_on_when_it_has_some(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept, refusals = BaseSelectorEventLoop.sock_accept, [OSError(errno.EMFILE, "Too many open files")] * 2
 
     async def refusing(loop: BaseSelectorEventLoop, listening: socket.socket) -> tuple[socket.socket, object]:
-        if refusals:
-            raise refusals.pop()
+        while refusals:
+            if select.select([listening], [], [], 0)[0]:
+                raise refusals.pop()
+            await asyncio.sleep(0.01)
         return await accept(loop, listening)
 
-    monkeypatch.setattr(BaseSelectorEventLoop, "sock_accept", refusing)
-    monkeypatch.setattr(server, "_PAUSE_SECONDS", 0.01)
+    async def refused(executable: FakeExecutable) -> tuple[int, bytes]:
+        return await executable.receive()
 
-    assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
-    assert refusals == []
+    monkeypatch.setattr(BaseSelectorEventLoop, "sock_accept", refusing)
+
+    assert node.serve(refused, refused, added) == [(0, b""), (0, b""), (["ADD flannel"], (0, BYTES))]
     assert caplog.text.count("no connection can be accepted: [Errno 24] Too many open files") == 2
+
+
+@pytest.mark.parametrize("shortage", ["primary", "checkpoint"])
+def test_request_of_a_pod_that_may_have_no_rail_is_left_to_its_executable_when_the_daemon_has_no_descriptor(
+    node: Node, monkeypatch: pytest.MonkeyPatch, shortage: str
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    match shortage:
+        case "primary":
+            monkeypatch.setattr(primary_configuration, "read_below", refuse)
+        case "checkpoint":
+            monkeypatch.setattr(CheckpointFile, "read", refuse)
+
+    async def left(executable: FakeExecutable) -> tuple[int, bytes]:
+        await executable.handshake(REQUEST)
+        return await executable.receive()
+
+    assert node.serve(left) == [(0, b"")]
+    assert node.attachments.log == []
 
 
 # An executable that goes away.

@@ -81,6 +81,21 @@ def test_status_without_a_primary_is_code_50(node: Node) -> None:
     assert (answer.status, json.loads(answer.stdout)["code"]) == (1, 50)
 
 
+def test_status_is_code_50_when_the_add_of_every_pod_would_fail(node: Node) -> None:
+    folder = Path("/var/lib/kubelet/device-plugins")
+    with_daemon = invoke(node, "STATUS")
+    node.stop_daemon()
+    aside = folder.rename(folder.with_name("aside"))
+
+    without = invoke(node, "STATUS")
+
+    aside.rename(folder)
+    node.start_daemon()
+    assert with_daemon.status == 0
+    assert (without.status, json.loads(without.stdout)["code"]) == (1, 50)
+    assert "there is no folder /var/lib/kubelet/device-plugins" in json.loads(without.stdout)["msg"]
+
+
 # GC.
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +91,50 @@ def test_plain_pod_works_in_each_cni_version(node: Node, version: str) -> None:
     node.remove_pod(pod)
 
     assert json.loads(pod.result) == {"cniVersion": version}
+
+
+CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+
+
+@pytest.fixture
+def no_daemon(node: Node) -> Iterator[None]:
+    node.stop_daemon()
+    yield
+    node.start_daemon()
+
+
+@pytest.fixture
+def unknown_checkpoint(node: Node) -> Iterator[None]:
+    """Show kubelet's checkpoint in a format that Railnet does not know; it names the pod that has a device."""
+    known = CHECKPOINT.read_bytes() if CHECKPOINT.exists() else None
+    CHECKPOINT.write_text(json.dumps({"version": "v9", "claims": {"uid-pending": {"rdma/ib_vf": ["0000:03:00.1"]}}}))
+    yield
+    CHECKPOINT.unlink() if known is None else CHECKPOINT.write_bytes(known)
+
+
+def test_plain_pod_comes_and_goes_while_the_checkpoint_has_an_unknown_format(
+    node: Node, daemon: str, unknown_checkpoint: None
+) -> None:
+    sandbox = node.runtime.create_sandbox("default", "plain", "uid-plain")
+    node.runtime.add(sandbox)
+    has_eth0 = subprocess.run(
+        ["nsenter", f"--net={sandbox.netns}", "ip", "link", "show", "eth0"], check=False
+    ).returncode
+    node.runtime.tear_down(sandbox)
+
+    assert has_eth0 == 0
+
+
+def test_pod_with_a_rail_is_not_started_without_it_while_the_checkpoint_has_an_unknown_format(
+    node: Node, no_daemon: None, unknown_checkpoint: None
+) -> None:
+    sandbox = node.runtime.create_sandbox("default", "pending", "uid-pending")
+
+    with pytest.raises(CniFailed, match="is not understood") as failure:
+        node.runtime.add(sandbox)
+
+    node.runtime.tear_down(sandbox)
+    assert failure.value.code == 11
 
 
 LEGAL = {"example.com/markup": "<" * (256 * 1024 - 64)}  # all that the API server takes; each byte is six in Go's JSON

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import resource
 import signal
 import subprocess
 import time
@@ -221,3 +222,19 @@ def test_pod_with_a_rail_of_a_daemon_that_stops_after_go_is_refused_and_taken_ba
     node.kubelet.remove(identity)
     waiting.block_until(lambda: not list((RUN / "journal").iterdir()), 20, 0.1)  # the sweep, after the sandbox's end
     assert failure.value.code == 11
+
+
+def test_plain_pod_of_a_daemon_without_descriptors_comes_and_goes(node: Node) -> None:
+    pid = node.daemon.process.pid
+    opened = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (opened + 2, limits[1]))  # enough to accept, and not to read files
+    try:
+        began = time.monotonic()
+        for _ in range(3):
+            node.remove_pod(node.run_pod("plain"))
+        took = time.monotonic() - began
+    finally:
+        node.kill_daemon()
+        node.start_daemon()
+    assert took < 12  # six requests of a second and the chain's time

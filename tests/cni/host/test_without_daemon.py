@@ -60,7 +60,31 @@ def test_pod_must_try_again_when_kubelets_folder_is_missing(tmp_path: Path) -> N
     assert raised.value.code == TRY_AGAIN
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000], ids=["empty", "without data", "deep"])
+UNKNOWN = b'{"apiVersion": "v2", "pods": [{"uid": "%s", "claims": ["%s=0000:03:00.1"]}]}'
+
+
+@pytest.mark.parametrize(
+    ("content", "args"),
+    [
+        (b"{}", "K8S_POD_NAME=plain;K8S_POD_UID=uid-1"),
+        (UNKNOWN % (b"uid-2", b"rdma/ib_vf"), "K8S_POD_NAME=plain;K8S_POD_UID=uid-1"),
+        (UNKNOWN % (b"uid-1", b"nvidia.com/gpu"), "K8S_POD_NAME=plain;K8S_POD_UID=uid-1"),
+        (UNKNOWN % (b"uid-1", b"nvidia.com/gpu"), "K8S_POD_NAME=plain"),
+        (entries("uid-2", "nvidia.com/gpu"), "K8S_POD_NAME=plain"),
+    ],
+    ids=["nothing", "another pod's", "another resource", "no rail on the node", "no rail on the node, known format"],
+)
+def test_pod_has_no_rail_when_a_checkpoint_of_any_format_does_not_name_it(tmp_path: Path, content: bytes, args) -> None:
+    checkpoint(tmp_path, content)
+
+    assert without_daemon.has_rails(an_environment(tmp_path, CNI_ARGS=args), a_conf(tmp_path)) is False
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"Data": {"PodDevi', b"[" * 100_000, UNKNOWN % (b"uid-1", rb"rdma\/ib_vf")],
+    ids=["empty", "cut short", "deep", "names the pod and the resource"],
+)
 def test_pod_must_try_again_when_the_checkpoint_is_not_understood(tmp_path: Path, content: bytes) -> None:
     checkpoint(tmp_path, content)
 
