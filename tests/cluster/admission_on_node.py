@@ -98,6 +98,10 @@ class Admission:
         """Delete the overlay, with the nodes' daemon in it; returns when the API server has forgotten all of it."""
         self._kubectl.run("delete", "--kustomize", str(self._overlay.folder), "--ignore-not-found")
 
+    def running(self) -> int:
+        """Count the replicas that run; without the webhooks they are not ready."""
+        return sum(pod["status"]["phase"] == "Running" for pod in self._pods())
+
     def webhooks(self) -> list[str]:
         """Name the webhooks, which are other ones in each overlay."""
         return [one["name"] for one in self._kubectl.get("mutatingwebhookconfiguration", NAME)["webhooks"]]

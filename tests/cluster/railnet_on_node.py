@@ -40,7 +40,7 @@ class Railnet:
         """Use the image at $RAILNET_IMAGE; the tree at `sysfs` stands for the node's cards."""
         self._kubectl, self._containerd = kubectl, containerd
         self._configuration = configuration
-        self._node, self._leaving = Overlay("daemonset", sysfs), Overlay("overlays/uninstall", sysfs)
+        self._node, self._leaving = Overlay("daemonset", sysfs), Overlay("overlays/uninstall-1.20", sysfs)
 
     def load(self) -> None:
         """Import the image."""
@@ -104,7 +104,7 @@ class Railnet:
         self._kubectl.run("rollout", "restart", DAEMON_SET, f"--namespace={NAMESPACE}")
 
     def uninstall(self) -> None:
-        """Apply overlays/uninstall; returns at once."""
+        """Apply overlays/uninstall-1.20; returns at once."""
         self._apply(self._leaving, self._configuration)
 
     def delete(self) -> None:

@@ -63,7 +63,7 @@ def test_uninstall_with_the_admission_helper_waits_for_pods_with_rails_alone_and
             f"the last pod with a rail deleted, then until `rollout status` ended: {time.monotonic() - began:.1f} s"
         )
         left = [path for path in OURS if path.exists()]
-        helpers, addresses = admission.addresses(), node.addresses(plain)
+        helpers, addresses = admission.running(), node.addresses(plain)
         admission.delete()
         exists = node.railnet.exists()
     nothing_left = node.forget_pods()
@@ -72,7 +72,7 @@ def test_uninstall_with_the_admission_helper_waits_for_pods_with_rails_alone_and
     assert f"1 still need it (pod default/{train} has a rail)" in waits_for
     assert "successfully rolled out" in said
     assert left == []
-    assert len(helpers) == REPLICAS
+    assert helpers == REPLICAS
     assert list(addresses) == ["eth0"]
     assert not exists
     assert nothing_left == []
