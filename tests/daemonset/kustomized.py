@@ -1,7 +1,7 @@
-"""The documents that `kubectl apply -k` sends, rendered by the kubectl that scripts/setup downloads."""
+"""The documents that `kubectl apply -k` sends, rendered by the two kubectls that scripts/setup downloads: 1.20 and a newer one."""
 
 import functools
-import shutil
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,25 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [
     "daemonset",
-    *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/**/kustomization.yaml")),
+    *sorted(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("overlays/**/kustomization.yaml")
+        if yaml.safe_load(path.read_text())["kind"] == "Kustomization"
+    ),
 ]
-"""The folders that can be applied by themselves, and the bases of these."""
+"""The folders that can be applied by themselves, and those that they contain."""
+FOR_OLD_KUBECTL = ["daemonset", "overlays/admission-1.20", "overlays/uninstall-1.20"]
+"""What kubectl up to 1.20 can apply, with the kustomize 2.0.3 that is in it."""
+
+
+def kustomized(folder: Path | str) -> list[dict[str, Any]]:
+    """Return a folder's documents, which callers must not change."""
+    return rendered_by("kubectl" if str(folder) in FOR_OLD_KUBECTL else os.environ["RAILNET_NEWER_KUBECTL"], folder)[0]
 
 
 @functools.cache
-def kustomized(folder: Path | str) -> list[dict[str, Any]]:
-    """Return a folder's documents, which callers must not change."""
-    kubectl = shutil.which("kubectl")
-    assert kubectl is not None
-    done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=True)
-    return list(yaml.safe_load_all(done.stdout))
+def rendered_by(kubectl: str, folder: Path | str) -> tuple[list[dict[str, Any]], str]:
+    """Return a folder's documents as one kubectl renders them, which callers must not change, and its warnings."""
+    done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout)), done.stderr

@@ -1,4 +1,4 @@
-"""The manifests of the admission helper, rendered by the oldest kustomize of any kubectl: they fit each other and the code."""
+"""The manifests of the admission helper: they fit each other and the code."""
 
 import os
 import re
@@ -17,11 +17,21 @@ from railnet.webhook.program import _DRAIN_SECONDS, names
 from tests.admission.api_server import FakeApiServer
 from tests.admission.clock import Clock
 from tests.admission.cluster_in_memory import Replica, in_memory
-from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
+from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
 JsonObject = dict[str, Any]
-WHOLE = ["overlays/admission", "overlays/admission-1.20", "overlays/admission-1.27", "overlays/admission-cert-manager"]
-OWN_CA = WHOLE[:3]
+CERT_MANAGER = "overlays/admission-cert-manager"
+DAEMONS = {
+    "overlays/admission": "daemonset",
+    "overlays/admission-1.20": "daemonset",
+    "overlays/admission-1.27": "daemonset",
+    CERT_MANAGER: "daemonset",
+    "overlays/kubernetes-1.30-admission": "overlays/kubernetes-1.30",
+    "overlays/own-node-admission": "overlays/own-node",
+}
+"""Of each overlay of the helper, the folder of the daemon that it contains."""
+WHOLE = list(DAEMONS)
+OWN_CA = [folder for folder in WHOLE if folder != CERT_MANAGER]
 NAMESPACE = "railnet"
 EACH = pytest.mark.parametrize("folder", WHOLE)
 
@@ -52,9 +62,10 @@ def test_these_are_all_overlays_of_the_helper() -> None:
 
 @EACH
 def test_one_install_contains_the_unchanged_daemon_and_the_helper(folder: str) -> None:
-    documents, alone = kustomized(folder), kustomized("daemonset")
+    kubectl = "kubectl" if folder in FOR_OLD_KUBECTL else os.environ["RAILNET_NEWER_KUBECTL"]
+    documents, alone = (rendered_by(kubectl, one)[0] for one in (folder, DAEMONS[folder]))
 
-    assert [one for one in documents if one in alone] == alone
+    assert [one for one in alone if one not in documents] == []
     added = [one for one in documents if one not in alone]
     assert {one["metadata"]["name"] for one in added if one["kind"] not in ("Issuer", "Certificate")} == {NAME}
     assert {one["metadata"].get("namespace", NAMESPACE) for one in added} == {NAMESPACE}
@@ -63,12 +74,12 @@ def test_one_install_contains_the_unchanged_daemon_and_the_helper(folder: str) -
 
 @pytest.mark.parametrize(
     "bases",
-    [["admission"], ["own-node", "admission/server", "admission/own-ca", "admission/webhook"]],
-    ids=["alone", "with another overlay"],
+    [["admission"], ["own-node-admission"], ["own-node", "admission/server", "admission/own-ca", "admission/webhook"]],
+    ids=["alone", "with own-node", "with the folders of the helper"],
 )
 def test_users_overlay_changes_the_configuration_of_daemon_and_helper(tmp_path: Path, bases: list[str]) -> None:
     generator = {"name": "railnet-node", "namespace": NAMESPACE, "behavior": "replace", "files": ["node.yaml"]}
-    write(tmp_path, bases=bases, configMapGenerator=[generator])
+    write(tmp_path, bases, configMapGenerator=[generator])
     (tmp_path / "node.yaml").write_text("publish: {events: false}\n")
 
     documents = kustomized(tmp_path)
@@ -88,7 +99,7 @@ def test_users_overlay_changes_the_configuration_of_daemon_and_helper(tmp_path: 
 def test_users_overlay_names_a_registry_for_both_images(tmp_path: Path) -> None:
     """The example's entry for `railnet` must not match `railnet-admission`."""
     images = yaml.safe_load((ROOT / "overlays/example/kustomization.yaml").read_text())["images"]
-    write(tmp_path, bases=["admission"], images=images)
+    write(tmp_path, ["admission"], images=images)
 
     documents = kustomized(tmp_path)
 
@@ -104,7 +115,7 @@ def test_users_overlay_names_a_registry_for_both_images(tmp_path: Path) -> None:
 def write(folder: Path, bases: list[str], **keys: Any) -> None:
     """Write an overlay on overlays of the checkout, by relative paths since kustomize refuses absolute ones."""
     overlays = [os.path.relpath(ROOT / "overlays" / base, folder) for base in bases]
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"bases": overlays, **keys}))
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"resources": overlays, **keys}))
 
 
 @EACH
@@ -156,7 +167,9 @@ def webhooks(folder: str) -> list[JsonObject]:
         ("overlays/admission", webhook_configuration.by_conditions()),
         ("overlays/admission-1.20", webhook_configuration.by_selectors()),
         ("overlays/admission-1.27", webhook_configuration.by_selectors()),
-        ("overlays/admission-cert-manager", webhook_configuration.by_conditions()),
+        (CERT_MANAGER, webhook_configuration.by_conditions()),
+        ("overlays/kubernetes-1.30-admission", webhook_configuration.by_conditions()),
+        ("overlays/own-node-admission", webhook_configuration.by_conditions()),
     ],
 )
 def test_overlays_for_old_api_servers_have_selectors_and_others_expressions(folder: str, expected: JsonObject) -> None:
@@ -289,9 +302,6 @@ def test_rights_are_bound_to_the_pods_account(folder: str) -> None:
     assert pod(folder)["serviceAccountName"] == of_kind(folder, "ServiceAccount")["metadata"]["name"]
 
 
-CERT_MANAGER = "overlays/admission-cert-manager"
-
-
 def test_with_cert_manager_the_account_has_no_rights() -> None:
     documents = kustomized(CERT_MANAGER)
 
@@ -330,9 +340,8 @@ def test_webhook_folders_contain_only_the_webhook_configuration() -> None:
         assert [one["kind"] for one in kustomized(folder)] == ["MutatingWebhookConfiguration"]
 
 
-@EACH
-def test_webhook_configuration_is_deleted_before_the_server(folder: str) -> None:
+def test_old_kubectl_deletes_the_webhook_configuration_before_the_server() -> None:
     """`kubectl delete -k` deletes in this order and waits at the end; newer ones delete the webhooks last, in the same second."""
-    kinds = [one["kind"] for one in kustomized(folder)]
+    kinds = [one["kind"] for one in kustomized("overlays/admission-1.20")]
 
     assert kinds.index("MutatingWebhookConfiguration") < min(kinds.index("Service"), kinds.index("Deployment"))

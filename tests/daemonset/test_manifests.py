@@ -1,19 +1,28 @@
-"""The manifests, rendered by the oldest kustomize of any kubectl: they fit the code, and each privilege has its reason."""
+"""The manifests: each kubectl can render what is for it, they fit the code, and each privilege has its reason."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cni.host import lock
 from railnet import VERSION
 from railnet.__main__ import _HEALTH_PORT, _parser
 from railnet.configuration import Configuration, HostConfiguration, parse
-from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
+from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
 RENDERED = [folder for folder in FOLDERS if "admission" not in folder]
+SET_FOR_1_30 = (
+    "kubernetes-1.30",
+    "kubernetes-1.30-admission",
+    "kubernetes-1.30-uninstall",
+    "own-node",
+    "own-node-admission",
+)
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 DEFAULT = Configuration()
 
@@ -34,11 +43,57 @@ def containers(folder: str) -> list[dict[str, Any]]:
     return [*pod(folder).get("initContainers", []), *pod(folder)["containers"]]
 
 
-def test_kubectl_has_the_old_kustomize() -> None:
-    """kubectl 1.14 to 1.20 contain kustomize 2.0.3; newer versions accept all that it accepts."""
-    done = subprocess.run(["kubectl", "version", "--client", "--short"], capture_output=True, text=True, check=True)
+def test_the_two_kubectls_have_the_oldest_and_a_newer_kustomize() -> None:
+    """kubectl 1.14 to 1.20 contain kustomize 2.0.3; kubectl 1.21 contains 4.0.5, which knows `components` and `patches`."""
+    asked = (
+        ["kubectl", "version", "--client", "--short"],
+        [os.environ["RAILNET_NEWER_KUBECTL"], "version", "--client"],
+    )
+    said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in asked]
 
-    assert "v1.20." in done.stdout
+    assert "v1.20." in said[0]
+    assert "Kustomize Version: v5." in said[1]
+
+
+@pytest.mark.parametrize("folder", [folder for folder in FOLDERS if not folder.endswith("-1.20")])
+def test_newer_kubectl_renders_the_folder_without_a_warning(folder: str) -> None:
+    assert rendered_by(os.environ["RAILNET_NEWER_KUBECTL"], folder)[1] == ""
+
+
+@pytest.mark.parametrize("folder", FOR_OLD_KUBECTL)
+def test_folder_for_old_kubectl_is_the_same_in_both(folder: str) -> None:
+    old, newer = (
+        by_name(rendered_by(kubectl, folder)[0]) for kubectl in ("kubectl", os.environ["RAILNET_NEWER_KUBECTL"])
+    )
+
+    assert old == newer
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("overlays/uninstall-1.20", "overlays/uninstall"), ("overlays/admission-1.20", "overlays/admission-1.27")],
+)
+def test_overlay_for_old_kubectl_is_the_other_one_but_for_versions(old: str, new: str) -> None:
+    differing = [
+        kind for (kind, name), one in by_name(kustomized(old)).items() if by_name(kustomized(new))[kind, name] != one
+    ]
+
+    assert differing == (["PodDisruptionBudget"] if "admission" in old else [])
+
+
+def by_name(documents: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return documents by kind and name. The hash in the name of the ConfigMap, which differs from kustomize to kustomize, is left out."""
+    plain = yaml.safe_load_all(re.sub(r"railnet-node-[a-z0-9]{10}\b", "railnet-node", yaml.safe_dump_all(documents)))
+    return {(one["kind"], one["metadata"]["name"]): one for one in plain}
+
+
+def test_set_for_1_30_has_no_annotation_that_it_deprecates() -> None:
+    """kube-apiserver 1.30 and newer warn of an AppArmor annotation (kubernetes/kubernetes, pkg/api/pod/warnings.go)."""
+    named = [folder for folder in FOLDERS if folder.startswith(("overlays/kubernetes-1.30", "overlays/own-node"))]
+    annotated = [folder for folder in named if "apparmor.security.beta" in yaml.safe_dump_all(kustomized(folder))]
+
+    assert named == [f"overlays/{name}" for name in SET_FOR_1_30]
+    assert annotated == []
 
 
 @pytest.mark.parametrize("folder", RENDERED)
@@ -69,9 +124,9 @@ def test_arguments_are_commands_of_the_command_line(folder: str) -> None:
 
 
 def test_uninstall_keeps_running_when_it_is_done() -> None:
-    (container,) = containers("overlays/uninstall")
-
-    assert _parser().parse_args(container["args"]).stay
+    for folder in (folder for folder in RENDERED if "uninstall" in folder):
+        (container,) = containers(folder)
+        assert _parser().parse_args(container["args"]).stay
 
 
 @pytest.mark.parametrize("folder", RENDERED)
@@ -147,14 +202,14 @@ def test_grace_period_is_long_enough_for_requests_that_have_begun() -> None:
 @pytest.mark.parametrize("folder", RENDERED)
 def test_apparmor_names_exactly_the_pods_containers(folder: str) -> None:
     """Check the annotations or the pod's field; the API server refuses a pod whose annotation names another container."""
-    annotations = rendered(folder)["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]
+    annotations = rendered(folder)["DaemonSet"]["spec"]["template"]["metadata"].get("annotations", {})
     field = pod(folder)["securityContext"].get("appArmorProfile")
 
     named = {key.removeprefix(APPARMOR) for key in annotations if key.startswith(APPARMOR)}
 
     assert named == (set() if field else {container["name"] for container in containers(folder)})
     assert {*annotations.values()} <= {"unconfined"}
-    assert field == ({"type": "Unconfined"} if folder in ("overlays/kubernetes-1.30", "overlays/own-node") else None)
+    assert field == ({"type": "Unconfined"} if Path(folder).name in SET_FOR_1_30 else None)
 
 
 def test_account_may_write_status_and_events_and_read_nothing() -> None:
