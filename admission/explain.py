@@ -9,6 +9,7 @@ from admission.decision import Additions, Decision, Untouched
 from training.pod import Pod
 
 _MAX_ANNOTATION = 1024  # Kubernetes permits 256 KiB for all annotations of a pod together
+_MAX_WARNINGS = 16  # the API server sends 4 KiB of warnings at most
 _MAX_WARNING = 256  # the API server truncates longer warnings
 
 
@@ -67,6 +68,9 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
             found.append(
                 f"{tf_config.VARIABLE} has names in Service {name}: create it, headless, with the pods' addresses on net1"
             )
+    more = len(found) - _MAX_WARNINGS
+    if more > 0:
+        found = [*found[:_MAX_WARNINGS], f"{more} more annotations of Railnet have no effect"]
     return tuple(f"{text:.{_MAX_WARNING}}" for text in found)
 
 

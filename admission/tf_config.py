@@ -20,6 +20,9 @@ VARIABLE = "TF_CONFIG"
 _CLUSTERS = ("cluster", "sparseCluster")
 _SUFFIX = "-net1"
 _NAME_LENGTH = 63  # RFC 1035 label: k8s.io/apimachinery/pkg/util/validation, DNS1035LabelMaxLength
+# execve(2): a string of the environment, `TF_CONFIG=…` with its final NUL, has at most MAX_ARG_STRLEN = 32 pages; else E2BIG.
+MAX_BYTES = (32 << 12) - len(VARIABLE) - 2
+_IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -46,8 +49,9 @@ def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
     index; null is a list that the operator, in Go, never filled. IP addresses, `localhost` and all other keys stay as they are.
 
     Raises:
-        Misconfigured: the value does not have that form.
+        Misconfigured: the value does not have that form, or is too long for a process, as it is or with the names on net1.
     """
+    _check_length(value, "it has")
     try:
         document = json.loads(value)
     except (ValueError, RecursionError) as error:
@@ -58,7 +62,15 @@ def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
     clusters = {key: _roles(key, document[key], names) for key in _CLUSTERS if key in document}
     if all(document[key] == cluster for key, cluster in clusters.items()):
         return value
-    return json.dumps({**document, **clusters}, separators=(",", ":"), ensure_ascii=False)
+    after = json.dumps({**document, **clusters}, separators=(",", ":"), ensure_ascii=False)
+    _check_length(after, "with these names it has")
+    return after
+
+
+def _check_length(value: str, has: str) -> None:
+    size = len(value.encode(errors="replace"))
+    if size > MAX_BYTES:
+        raise _malformed(f"{has} {size} bytes, and Linux starts no process with a variable of more than {MAX_BYTES}")
 
 
 class _Names(NamedTuple):
@@ -98,8 +110,11 @@ def _has_service(rest: list[str], subdomain: str | None) -> bool:
 
 
 def _is_fixed(host: str) -> bool:
+    bare = host.strip("[]")
+    if bare.count(":") < 2 and _IPV4.fullmatch(bare) is None:  # noqa: PLR2004 - an IPv6 address has two
+        return host in ("", "localhost")  # almost every host: ip_address takes 20 times as long to refuse it
     try:
-        ip_address(host.strip("[]"))
+        ip_address(bare)
     except ValueError:
         return host in ("", "localhost")
     return True

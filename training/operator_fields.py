@@ -9,6 +9,8 @@ from typing import Protocol
 
 from training.pod import Container, Pod
 
+_MAX_LENGTH = 32 << 12  # execve(2), MAX_ARG_STRLEN: no process starts with a longer variable
+
 
 class Field(Protocol):
     """A field of a pod, or of the container that trains."""
@@ -70,9 +72,12 @@ class AddressCount:
     name: str
 
     def read(self, pod: Pod, container: Container) -> str | None:  # noqa: ARG002
-        """Return the number of addresses; None if the variable is missing, malformed or sparse."""
+        """Return the number of addresses; None if the variable is missing, malformed, sparse, or too long for a process."""
+        value = container.env.get(self.name) or "{}"
+        if len(value) > _MAX_LENGTH:
+            return None
         try:
-            cluster = json.loads(container.env.get(self.name) or "{}").get("cluster")
+            cluster = json.loads(value).get("cluster")
         except (ValueError, AttributeError, RecursionError):  # a user may write it by hand: not JSON, or not an object
             return None
         tasks = list(cluster.values()) if isinstance(cluster, dict) else []

@@ -29,6 +29,10 @@ UNREADABLE = {
     "no request": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
     "no uid": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}',
     "a uid that is no text": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
+    "too many values": a_review({"list": [{}] * 60_000}),
+    "a number with many digits": a_review(TRAINING).replace(b"false", b"1" * 1000),
+    "a fraction with many digits": a_review(TRAINING).replace(b"false", b"1." + b"1" * 1000),
+    "a uid of megabytes": a_review(TRAINING, uid="u" * (1 << 20)),
     "too large": a_review(TRAINING).ljust(MAX_BYTES + 1),
 }
 
@@ -80,6 +84,16 @@ def test_unknown_annotation_causes_a_warning():
     assert patch_of(response)
     [warning] = response["warnings"]
     assert warning.startswith("railnet.io/vfs has no effect: this version reads only railnet.io/vf, ")
+
+
+def test_many_annotations_without_effect_cause_few_warnings():
+    annotations = {f"railnet.io/{number}": "" for number in range(1000)}
+    pod = {**TRAINING, "metadata": {**TRAINING["metadata"], "annotations": annotations}}
+
+    warnings = ask(pod)["warnings"]
+
+    assert len(warnings) == 17
+    assert warnings[-1] == "984 more annotations of Railnet have no effect"
 
 
 def test_annotation_on_an_untouched_pod_causes_a_warning_with_the_reason():

@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admission import tf_config as tf_config_module
 from admission.policy import Policy
 from admission.tf_config import rewritten, service
 from tests.admission.reviewing import JsonObject, applied, ask, patch_of
@@ -122,7 +124,7 @@ def test_sparse_form_without_parameter_servers_is_rewritten(key: str):
     ("value", "words"),
     [
         ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 90_000, "not JSON"),
         ("[]", "not a mapping"),
         ('{"cluster": []}', "cluster is not a mapping of roles"),
         ('{"cluster": {"worker": "a:1"}}', "not a list of addresses"),
@@ -192,3 +194,28 @@ def test_any_json_is_rewritten_once_or_refused(document: object):
         except Misconfigured:
             continue
         assert rewritten(once, "mnist") == once
+
+
+def test_value_that_is_too_long_for_a_process_is_denied_without_being_parsed():
+    before = json.dumps({"cluster": {"worker": [f"mnist-worker-{number}:2222" for number in range(60_000)]}})
+
+    status = ask(a_task(value=before))["status"]
+
+    assert (
+        f"TF_CONFIG cannot get names on net1: it has {len(before)} bytes, and Linux starts no process"
+        in status["message"]
+    )
+
+
+def test_value_that_becomes_too_long_by_the_names_is_denied():
+    before = json.dumps({"cluster": {"worker": [f"w{number}:2222" for number in range(8000)]}})
+    assert len(before) < tf_config_module.MAX_BYTES
+
+    assert "with these names it has" in ask(a_task(value=before))["status"]["message"]
+
+
+def test_longest_value_is_one_that_linux_starts_a_process_with():
+    longest = "x" * tf_config_module.MAX_BYTES
+    assert subprocess.run(["/bin/true"], env={"TF_CONFIG": longest}, check=False).returncode == 0
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["/bin/true"], env={"TF_CONFIG": longest + "x"}, check=False)
