@@ -256,7 +256,7 @@ def test_port_that_is_taken_is_reported(tmp_path: Path):
         )
 
     assert ended.returncode == 1
-    assert "address already in use" in ended.stderr
+    assert "address already in use" in ended.stderr.lower()
 
 
 def test_error_of_the_certificates_keeper_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
