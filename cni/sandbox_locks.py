@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cni.host import lock
+from kernel.files import make_way
 
 
 class PerKey:
@@ -38,11 +39,28 @@ def remove_unheld(folder: Path) -> None:
     """Remove the lock files in a folder that no process holds: their executables were killed, and no DEL came.
 
     An executable that is just about to lock such a file finds it removed, and makes another (`cni.host.lock.acquire`).
+    An empty folder that has a lock's name is removed, too, since no request could make the lock.
+
+    Raises:
+        OSError: the folder cannot be read; or the first of the files that cannot be locked or removed, after all others.
     """
+    failure = None
     for path in folder.iterdir() if folder.is_dir() else ():
         try:
-            fd = lock.open_locked(str(path), os.O_RDWR)
+            _remove_unheld(path)
         except FileNotFoundError:  # its request has ended meanwhile
             continue
-        if fd is not None:
-            lock.remove(str(path), fd)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _remove_unheld(path: Path) -> None:
+    try:
+        fd = lock.open_locked(str(path), os.O_RDWR | os.O_NONBLOCK)
+    except IsADirectoryError:
+        make_way(path)
+        return
+    if fd is not None:
+        lock.remove(str(path), fd)

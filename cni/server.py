@@ -18,7 +18,7 @@ from cni.dispatch import Dispatcher
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.request_interruption import TimeLimits
-from kernel.files import NO_ROOM
+from kernel.files import NO_ROOM, make_way
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
@@ -161,11 +161,15 @@ def _listen(listening: socket.socket, path: Path) -> None:
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}")
-    temporary.unlink(missing_ok=True)
+    make_way(temporary)
     listening.bind(str(temporary))
     temporary.chmod(0o600)
     listening.listen(_BACKLOG)
-    temporary.rename(path)
+    try:
+        temporary.rename(path)
+    except IsADirectoryError:
+        make_way(path)
+        temporary.rename(path)
 
 
 def _unlinked(path: Path) -> bool:
@@ -176,4 +180,5 @@ def _unlinked(path: Path) -> bool:
 
 
 def _unlink(path: Path) -> None:
-    path.unlink(missing_ok=True)
+    with suppress(OSError):  # what is at the path is not this server's, and the next one says so
+        path.unlink(missing_ok=True)

@@ -80,8 +80,8 @@ class Registration(grpc_api.RegistrationServicer):
             Misconfigured: the socket's path is too long for a Unix socket.
         """
         while True:
-            await self._folder_exists()
             try:
+                await self._folder_exists()
                 async with self._listening():
                     why = await self._lost()
             except OSError as error:  # for example, the folder is gone again because kubelet's state is being reset
@@ -155,8 +155,8 @@ class Registration(grpc_api.RegistrationServicer):
             yield
         finally:
             self.registered = False
-            self._socket.unlink(missing_ok=True)
-            hidden.unlink(missing_ok=True)
+            for path in (self._socket, hidden):
+                _remove(path)
             await server.stop(grace=None)  # ListAndWatch never ends by itself
 
     def _server(self) -> grpc.aio.Server:
@@ -172,11 +172,21 @@ def socket_name(resource: str, start_ms: int) -> str:
 
 
 def remove_stale_sockets(folder: Path, resource: str) -> None:
-    """Remove the sockets of earlier starts for this resource on which no process listens."""
+    """Remove the sockets of earlier starts for this resource on which no process listens.
+
+    What cannot be removed stays and is logged: no name is used twice, so it is in the way of nothing.
+    """
     name = re.compile(rf"\.?railnet-{re.escape(_pool(resource))}-[0-9a-f]{{11}}\.sock")
     for path in folder.iterdir():
         if name.fullmatch(path.name) and not _is_listened_on(path):
-            path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning("%s stays: %s", path, error.strerror)
 
 
 def _pool(resource: str) -> str:
@@ -192,6 +202,8 @@ def _is_listened_on(path: Path) -> bool:
             return False
         except BlockingIOError:
             return True
+        except OSError:  # EACCES, ELOOP, EIO: it is not known, and such a socket of ours does not exist
+            return False
         return True
 
 

@@ -2,14 +2,17 @@
 
 import ctypes
 import os
+import stat
 import struct
 import tempfile
-from errno import EDQUOT, ENOSPC, EXDEV
+from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ENOSPC, EXDEV
 from pathlib import Path
 
 NO_ROOM = (ENOSPC, EDQUOT)  # the file system has no free block, no free inode, or the user's quota is used up
 _SYS_OPENAT2 = 437  # the same on every architecture (include/uapi/asm-generic/unistd.h)
 _RESOLVE_IN_ROOT = 0x10
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # to open a named pipe would wait until a program writes to the pipe
+_MOST_BYTES = 1 << 20  # the files of the host that are read here are configurations of some kilobytes
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
@@ -105,12 +108,61 @@ def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_below(root: Path, absolute: str) -> bytes:
-    """Read a file of the host. Symbolic links are followed as in `open_below`.
+    """Read a regular file of the host, of 1 MiB at most. Symbolic links are followed as in `open_below`.
 
     Raises:
-        OSError: as `open_below`. ValueError: the path contains a NUL.
+        OSError: as `open_below`; EISDIR, EINVAL: it is a folder, or a pipe, socket or device; EFBIG: it is larger.
+            The error names the path. ValueError: the path contains a NUL.
     """
     if "\0" in absolute:
         raise ValueError("the path contains a NUL")
-    with open(open_below(root, absolute), "rb") as file:
-        return file.read()
+    return _content(open_below(root, absolute, _READ), absolute, _MOST_BYTES)
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """Read a regular file that other programs may have replaced by something else; a link at its name is not followed.
+
+    Raises:
+        OSError: as `read_below`; ELOOP, it is a link.
+    """
+    return _content(os.open(path, _READ | os.O_NOFOLLOW | os.O_CLOEXEC), str(path), most_bytes)
+
+
+def make_way(path: Path) -> None:
+    """Remove what has a name that belongs to Railnet alone: a file of any kind, or an empty folder.
+
+    An orchestrator that mounts the path of a file that does not exist yet makes an empty folder there.
+
+    Raises:
+        OSError: a folder with files is there, or the kernel refuses.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        try:
+            path.rmdir()
+        except OSError as error:
+            why = "it is a folder where Railnet makes a file; remove the folder"
+            raise OSError(error.errno, f"{error.strerror}: {why}", str(path)) from None
+
+
+def _content(fd: int, path: str, most_bytes: int) -> bytes:
+    """Read a regular file and close it; errors name `path`, since read(2) knows only a descriptor."""
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(EISDIR, os.strerror(EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(EINVAL, "it is no regular file")
+        content = b""
+        while chunk := os.read(fd, most_bytes + 1 - len(content)):
+            content += chunk
+            if len(content) > most_bytes:
+                raise OSError(EFBIG, f"it is larger than {most_bytes} bytes")
+    except OSError as error:
+        error.filename = path
+        raise
+    else:
+        return content
+    finally:
+        os.close(fd)

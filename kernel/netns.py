@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import EAGAIN
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -52,7 +53,8 @@ def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
     namespace, a step that could fail, so no other work runs in the wrong namespace.
 
     Raises:
-        OSError: EINVAL, the descriptor is not a network namespace; EPERM, the process lacks CAP_SYS_ADMIN. And what the function raises.
+        OSError: EINVAL, the descriptor is not a network namespace; EPERM, the process lacks CAP_SYS_ADMIN; EAGAIN, no
+            thread can be started. And what the function raises.
     """
     result: list[_Result] = []
     failure: list[BaseException] = []
@@ -65,7 +67,10 @@ def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
             failure.append(error)
 
     thread = threading.Thread(target=enter_and_run, name="netns")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # pthread_create's EAGAIN, without its number
+        raise BlockingIOError(EAGAIN, f"{error}: a limit of processes is reached (`pids.max`, `ulimit -u`)") from None
     thread.join()
     if failure:
         raise failure[0]

@@ -9,9 +9,10 @@ Taking back needs no new space: if the disk is full, a record that is on disk al
 import logging
 import time
 from collections.abc import Iterable
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 from pathlib import Path
 
-from kernel.files import NO_ROOM, overwrite, write_atomically
+from kernel.files import NO_ROOM, overwrite, read_regular, write_atomically
 from vf.address_slice import IpAddress
 from vf.pci_address import PciAddress
 from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, encode_compactly, find_lost
@@ -19,6 +20,9 @@ from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encod
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20  # a record names its sandbox at its beginning
 _MOST_IN_QUARANTINE = 100  # files; the oldest go first, since /run is memory
+_MOST_RECORD_BYTES = 1 << 24  # a record quotes its request's configuration, which is smaller than a frame
+# The daemon lacks something, and nothing is wrong with the file: a later start may read it.
+_NOT_THE_FILES_FAULT = (EAGAIN, EMFILE, ENFILE, ENOMEM)
 
 
 class Journal:
@@ -28,10 +32,10 @@ class Journal:
     """
 
     def __init__(self, folder: Path, quarantine: Path) -> None:
-        """Read every record.
+        """Read every record. A file or folder that is no record costs nothing but itself.
 
         Raises:
-            OSError: the folders cannot be made or read.
+            OSError: the folders cannot be made or read, or the daemon has no descriptors or memory.
         """
         for needed in (folder, quarantine):
             needed.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,7 +45,7 @@ class Journal:
         self._written_at: dict[str, float] = {}
         self.lost_records: tuple[LostRecord, ...] = ()
         for temporary in folder.glob(".*"):  # of a write that a crash interrupted
-            temporary.unlink()
+            _remove(temporary)
         for path in sorted(folder.glob("[!.]*.json")):
             self._read(path)
         self.lost_records = _lost_records(quarantine)
@@ -135,21 +139,39 @@ class Journal:
 
     def _read(self, path: Path) -> None:
         try:
-            record = decode(path.read_bytes())
+            record = decode(read_regular(path, _MOST_RECORD_BYTES))
             # A copy under another name would never be removed, and would claim the VFs again at each start.
             if path != self._path(record.key):
                 raise UnreadableRecord(f"it is a copy of the record of {record.key}")
         except UnreadableRecord as error:
-            _log.error("journal: %s cannot be read (%s); it is kept as %s", path, error, self._put_aside(path))
-            return
-        self._keep(record)
+            self._set_unreadable_aside(path, str(error))
+        except OSError as error:
+            if error.errno in _NOT_THE_FILES_FAULT:
+                raise
+            self._set_unreadable_aside(path, error.strerror or str(error))
+        else:
+            self._keep(record)
+
+    def _set_unreadable_aside(self, path: Path, why: str) -> None:
+        try:
+            kept = self._put_aside(path)
+        except OSError as error:
+            _log.error(
+                "journal: %s cannot be read (%s) nor moved to %s (%s); it is left out: remove it",
+                path,
+                why,
+                self._quarantine,
+                error.strerror,
+            )
+        else:
+            _log.error("journal: %s cannot be read (%s); it is kept as %s", path, why, kept)
 
     def _put_aside(self, path: Path) -> Path:
         """Move a file to the quarantine, which needs no new space there, and return its new path."""
         kept = self._quarantine / path.name
         path.replace(kept)
         for oldest in self.quarantined()[:-_MOST_IN_QUARANTINE]:
-            oldest.unlink(missing_ok=True)
+            _remove(oldest)
         return kept
 
     def _keep(self, record: Record) -> None:
@@ -157,12 +179,25 @@ class Journal:
         self._written_at[record.key] = time.monotonic()
 
 
+def _remove(temporary: Path) -> None:
+    try:
+        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        _log.error("journal: %s is no record and stays (%s); remove it", temporary, error.strerror)
+
+
 def _lost_records(quarantine: Path) -> tuple[LostRecord, ...]:
     found = []
-    for path in sorted(
-        path for path in quarantine.iterdir() if path.is_file()
-    ):  # an administrator may have made folders
+    for path in sorted(quarantine.iterdir()):
         _log.warning("journal: %s could not be read; its sandbox's rails are known from the kernel alone", path)
-        lost = find_lost(path.name, path.read_bytes()[:_MOST_BYTES])
+        lost = find_lost(path.name, _beginning(path))
         found += [] if lost is None else [lost]
     return tuple(found)
+
+
+def _beginning(path: Path) -> bytes:
+    """Read as much as names a sandbox; nothing of a folder, a pipe or a file that cannot be read."""
+    try:
+        return read_regular(path, _MOST_RECORD_BYTES)[:_MOST_BYTES]
+    except OSError:
+        return b""

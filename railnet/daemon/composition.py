@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration
 from railnet.daemon import cni_composition, provisioning
 from railnet.daemon.apiserver_messages import publishing
+from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Metrics
@@ -66,11 +67,11 @@ class Presence(Protocol):
 async def run(configuration: Configuration, health_port: int, restarts: int) -> None:
     """Serve until SIGTERM or SIGINT. These leave the runtime's configuration as it is: an upgrade and a removal send the same.
 
-    `restarts` is how often the supervisor has started the daemon again, for the metrics.
+    What the node's files or kernel refuse ends nothing: it is tried again, and readiness says why. `restarts` is how often the
+    supervisor has started the daemon again, for the metrics.
 
     Raises:
-        Misconfigured: the configuration does not fit the node. NotReady: VFs do not appear.
-        OSError: the node's files or kernel refuse.
+        Misconfigured: the configuration does not fit the node. PermissionError: the process lacks a privilege.
     """
     health = Health()
     async with health.serving(health_port), alone(health):
@@ -85,7 +86,8 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
     health requests when all is done, as a container of a DaemonSet must.
 
     Raises:
-        Misconfigured, NotReady, OSError: as `run`; the runtime uses the primary already.
+        OSError: the runtime's configuration cannot be removed.
+        Misconfigured, PermissionError: as `run`; the runtime uses the primary already.
     """
     health, leaving = Health(), Leaving(configuration.host.root)
     async with health.serving(health_port):
@@ -105,7 +107,19 @@ async def _own(configuration: Configuration, presence: Presence, health: Health,
     """Be the daemon that owns this node's VFs, from the journal to the last request."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    health.reasons = lambda: ["recovering state and provisioning VFs"]
+    tasks = BackgroundTasks()
+    health.reasons = lambda: ["recovering state and provisioning VFs", *tasks.reasons()]
+    node, metrics = await tasks.start("the start", partial(_start, configuration, restarts))
+    async with publishing(configuration) as observe:
+        await _serve(configuration, node, metrics, observe, presence=presence, health=health, tasks=tasks)
+
+
+async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts, Metrics]:
+    """Bring the node's VFs and records in order; after a failure all of it is done again, as by a new daemon.
+
+    Raises:
+        Misconfigured, NotReady, OSError: as `run`.
+    """
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     table = VfTable(inventory(sysfs))
@@ -114,8 +128,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health,
     await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)
     _check_addresses(configuration, table)
-    async with publishing(configuration) as observe:
-        await _serve(configuration, node, metrics, observe, presence, health)
+    return node, metrics
 
 
 def _check_rdma_netns_mode() -> None:
@@ -142,13 +155,15 @@ def _check_addresses(configuration: Configuration, table: VfTable) -> None:
         _log.warning("pods with a rail must wait: %s", error)
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0913 - composed once
     configuration: Configuration,
     node: NodeParts,
     metrics: Metrics,
     observe: Observer,
+    *,
     presence: Presence,
     health: Health,
+    tasks: BackgroundTasks,
 ) -> None:
     kubelet, root = configuration.host.kubelet, configuration.host.root
     services = [_service(pool, configuration, node, presence) for pool in configuration.pools]
@@ -162,28 +177,44 @@ async def _serve(
     slots = DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
-    health.reasons = partial(_reasons, services, registrations, presence, node.table)
+    health.reasons = partial(_reasons, services, registrations, presence, node.table, tasks)
     metrics.ask(node.table, services, registrations, slots)
     health.metrics = metrics.text
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
     changed, port_changed = partial(_stream_again, services), partial(_stream_again, services, at_once=True)
     look_again, swept = asyncio.Event(), asyncio.Event()
+    listening = asyncio.Event()
+
+    async def ready() -> None:
+        _log.info("serving on %s", SOCKET)
+        listening.set()
+
     with suppress(asyncio.CancelledError), _ended_by_signals() as end, _first_failure():
+
+        async def present() -> None:
+            await listening.wait()
+            await presence.serve(changed)
+            end()
+
+        # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            f"the registration of {registration.resource}": registration.serve for registration in registrations
+        }
+        work |= {
+            "the look at the node's VFs": partial(
+                resyncing, node.table, node.recovery, node.sysfs, changed, look_again, swept
+            ),
+            "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, look_again),
+            "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs),
+            "the release of addresses": partial(releasing_ipam, node.recovery, swept),
+            "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
+            f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
+            "the container runtime's configuration": present,
+        }
         async with asyncio.TaskGroup() as group:
-
-            async def ready() -> None:
-                _log.info("serving on %s", SOCKET)
-                group.create_task(_be_present(presence, changed, end))
-
-            for registration in registrations:
-                group.create_task(registration.serve())
-            group.create_task(resyncing(node.table, node.recovery, node.sysfs, changed, look_again, swept))
-            group.create_task(watching_ports(node.table, node.sysfs, port_changed, look_again))
-            group.create_task(provisioning.retrying(configuration, node.table, node.sysfs))
-            group.create_task(releasing_ipam(node.recovery, swept))
-            group.create_task(sweeping(configuration, node.primary_gc))
-            group.create_task(server.serve(Path(SOCKET), ready))
+            for title, one in work.items():
+                group.create_task(tasks.keep(title, one))
     _log.info("stopped; running pods keep their rails")
 
 
@@ -206,7 +237,11 @@ def _answer_to_query(node: NodeParts, metrics: Metrics, slots: DelegateSlots, he
 
 
 def _reasons(
-    services: list[PoolService], registrations: list[Registration], presence: Presence, table: VfTable
+    services: list[PoolService],
+    registrations: list[Registration],
+    presence: Presence,
+    table: VfTable,
+    tasks: BackgroundTasks,
 ) -> list[str]:
     """Return the reasons why this node is not ready, for /readyz."""
     unknown = [
@@ -214,12 +249,12 @@ def _reasons(
         for service, registration in zip(services, registrations, strict=True)
         if not registration.registered or not service.streams
     ]
-    return [*unknown, *table.unprovisioned.values(), *filter(None, (presence.trouble, presence.why_inactive))]
-
-
-async def _be_present(presence: Presence, changed: Callable[[], None], end: Callable[[], object]) -> None:
-    await presence.serve(changed)
-    end()
+    return [
+        *unknown,
+        *table.unprovisioned.values(),
+        *filter(None, (presence.trouble, presence.why_inactive)),
+        *tasks.reasons(),
+    ]
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Railnet's CNI configuration: its content, and whether the container runtime uses it. This module only reads."""
 
 import json
+import os
+from errno import EFBIG, EINVAL, EISDIR, ELOOP, ENAMETOOLONG
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,15 @@ from cni.host.errors import CniError
 from cni.host.json_text import load_object
 from cni.host.netconf import SUPPORTED_VERSIONS
 from cni.host.versions import chosen
-from kernel.files import below
+from kernel.files import below, read_below
 from railnet.configuration import Configuration
 from vf.errors import Misconfigured
 
 FOLDER = "/etc/cni/net.d"
 NAME = "00-railnet.conflist"
 _LISTED_VERSIONS = ["1.0.0", "1.1.0"]
+# No content can be read from a file of another kind, nor through such a link; a rename replaces both. A folder has to be removed.
+_NOT_A_FILE = (EFBIG, EINVAL, ELOOP, ENAMETOOLONG)
 _OUR_CAPABILITIES = {"io.kubernetes.cri.pod-annotations": True}
 
 
@@ -68,36 +72,53 @@ def find_primary(root: Path, configuration: Configuration) -> str:
     A file that Railnet's own configuration names already is not skipped while it is broken: a program may be writing it.
 
     Raises:
-        Misconfigured: there is none, or the one in use is broken.
+        Misconfigured: there is none, or the one in use is broken. OSError: the folder or Railnet's file cannot be read.
     """
     if configuration.primary is not None:
         return configuration.primary
     used = _named_primary(root)
-    for path in _in_order(below(root, FOLDER)):
-        found = f"{FOLDER}/{path.name}"
-        broken = None if path.name == NAME else _why_broken(path)
-        if broken is not None and found == used:
-            raise Misconfigured(f"{broken}; Railnet's configuration stays as it is")
-        if path.name != NAME and broken is None:
+    why = ""
+    for name in _in_order(root):
+        if name == NAME:
+            continue
+        found, broken = f"{FOLDER}/{name}", _why_broken(root, name)
+        if broken is None:
             return found
-    raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's: install flannel, or set 'primary'")
+        if found == used:
+            raise Misconfigured(f"{broken}; Railnet's configuration stays as it is")
+        why = why or f" ({broken})"
+    raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's{why}: install flannel, or set 'primary'")
 
 
 def read(root: Path) -> bytes | None:
-    """Read Railnet's configuration on the host; None if there is none."""
+    """Read Railnet's configuration on the host; None if there is none, empty if what has its name is no file.
+
+    Raises:
+        OSError: it cannot be read, or is a folder.
+    """
     try:
-        return below(root, f"{FOLDER}/{NAME}").read_bytes()
+        return read_below(root, f"{FOLDER}/{NAME}")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno in _NOT_A_FILE:
+            return b""
+        if error.errno == EISDIR:
+            raise IsADirectoryError(EISDIR, "it is a folder; remove it", f"{FOLDER}/{NAME}") from None
+        raise
 
 
 def why_inactive(root: Path) -> str | None:
-    """Return why the runtime does not use Railnet's configuration; None if it does. A runtime uses the first file."""
-    first = next(iter(_in_order(below(root, FOLDER))), None)
-    if first is not None and first.name == NAME:
+    """Return why the runtime does not use Railnet's configuration; None if it does. A runtime uses the first file.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    first = next(iter(_in_order(root)), None)
+    if first == NAME:
         return None
-    found = "there is none" if first is None else f"it takes {first.name}"
-    remedy = "; remove or rename what sorts before it" if first is not None and first.name < NAME else ""
+    found = "there is none" if first is None else f"it takes {_shown(first)}"
+    remedy = "; remove or rename what sorts before it" if first is not None and first < NAME else ""
     return f"the container runtime does not use {FOLDER}/{NAME} ({found}): pods would start without their rails{remedy}"
 
 
@@ -114,16 +135,32 @@ def _named_primary(root: Path) -> str | None:
         return None
 
 
-def _in_order(folder: Path) -> list[Path]:
-    # libcni's ConfFiles: .conf, .conflist and .json in lexical order.
-    return sorted(
-        path for path in folder.glob("*") if path.suffix in (".conf", ".conflist", ".json") and path.is_file()
-    )
+def _in_order(root: Path) -> list[str]:
+    """Return what libcni takes for configurations, in its order: every name with the right end that is no folder's.
 
-
-def _why_broken(path: Path) -> str | None:
+    Source: containernetworking/cni, libcni/conf.go, ConfFiles; a link is no folder there, wherever it leads.
+    """
     try:
-        parse(path.read_bytes(), f"{FOLDER}/{path.name}")
-    except (CniError, OSError) as error:
+        with os.scandir(below(root, FOLDER)) as entries:
+            found = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return sorted((name for name in found if name.endswith((".conf", ".conflist", ".json"))), key=os.fsencode)
+
+
+def _why_broken(root: Path, name: str) -> str | None:
+    """Return why a file cannot be the primary configuration; None if it can. One file that cannot be read costs no other."""
+    if not name.isprintable():
+        return f"{FOLDER} has a file with the name {name!a}, which no configuration can name: rename it"
+    path = f"{FOLDER}/{name}"
+    try:
+        parse(read_below(root, path), path)
+    except CniError as error:
         return str(error)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
     return None
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else ascii(name)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
@@ -19,6 +20,7 @@ from vf.errors import Misconfigured
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _SAY_AGAIN_SECONDS = 5.0
+_SLOW_SECONDS = 5.0
 
 
 class ConflistKeeper:
@@ -44,21 +46,45 @@ class ConflistKeeper:
         while True:
             before = self.why_inactive
             # In a thread, since a disk may be slow; and after a cancellation nothing is written any more.
-            await to_the_end(asyncio.to_thread(self.look))
+            slow = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._is_slow)
+            try:
+                await to_the_end(asyncio.to_thread(self.look))
+            finally:
+                slow.cancel()
             if self.why_inactive != before:
                 changed()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:
-        """Compare once, and write if the content differs. A host that refuses is `trouble`, not an exception."""
+        """Compare once, and write if the content differs. A host that refuses is `trouble`, not an exception.
+
+        `why_inactive` stays as it was while the folder cannot be read.
+        """
         root = self._configuration.host.root
-        self.trouble = None
-        try:
-            self._write(root)
-        except (Misconfigured, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
-            self.trouble = str(error)
-        self.why_inactive = conflist.why_inactive(root)
+        unwritten, unseen = self._trouble(partial(self._write, root)), self._trouble(partial(self._see, root))
+        self.trouble = unwritten or unseen
         self._say(self.trouble or self.why_inactive or "")
+
+    def _trouble(self, act: Callable[[], None]) -> str | None:
+        """Do one step; return why it failed, None if it did not."""
+        try:
+            act()
+        except (Misconfigured, ValueError) as error:  # ValueError: `primary` has a NUL
+            return str(error)
+        except OSError as error:
+            what = conflist.FOLDER if error.filename is None else error.filename
+            return f"{what}: {error.strerror or error}; Railnet's configuration stays as it is, and it is tried again every second"
+        return None
+
+    def _see(self, root: Path) -> None:
+        self.why_inactive = conflist.why_inactive(root)
+
+    def _is_slow(self) -> None:
+        self.trouble = (
+            f"{conflist.FOLDER} does not answer for {_SLOW_SECONDS:g} s: Railnet cannot see whether the container runtime "
+            "uses its configuration; look at the disk or the server that has this folder"
+        )
+        self._say(self.trouble)
 
     def _write(self, root: Path) -> None:
         """Write the conflist, unless it has the right content.

@@ -133,3 +133,14 @@ def test_lock_that_another_request_makes_just_then_is_its_own(tmp_path: Path, mo
 
 def test_folder_that_is_not_there_has_no_locks(tmp_path: Path) -> None:
     remove_unheld(tmp_path / "none")
+
+
+def test_folder_that_is_named_like_a_lock_is_removed_and_keeps_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a@eth0").mkdir()
+    (tmp_path / "b@eth0" / "inside").mkdir(parents=True)
+    (tmp_path / "c@eth0").touch()
+
+    with pytest.raises(OSError, match="remove the folder"):
+        remove_unheld(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["b@eth0"]

@@ -14,6 +14,7 @@ import pytest
 
 from cni import connection as connection_module
 from cni import primary_configuration, server
+from cni.delegate_slots import DelegateSlots
 from cni.host import frames
 from cni.request_interruption import TimeLimits
 from kubelet.checkpoint_file import CheckpointFile
@@ -67,6 +68,25 @@ def test_socket_left_by_a_dead_daemon_is_replaced(node: Node) -> None:
 
     assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
     assert list(node.socket.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["cni.sock", ".cni.sock"])
+def test_empty_folder_in_the_place_of_the_socket_is_replaced(node: Node, name: str) -> None:
+    """Kubelet makes such a folder for a pod that mounts the socket's path while no socket is there."""
+    (node.socket.parent / name).mkdir(parents=True)
+
+    assert node.serve(added) == [(["ADD flannel"], (0, BYTES))]
+
+
+def test_folder_with_files_in_the_place_of_the_socket_is_named_with_the_remedy(node: Node) -> None:
+    (node.socket / "inside").mkdir(parents=True)
+
+    async def ready() -> None: ...
+
+    serving = server.Server(None, TimeLimits(1, 1), DelegateSlots(), bytes).serve(node.socket, ready)
+
+    with pytest.raises(OSError, match="remove the folder"):
+        asyncio.run(serving)
 
 
 def test_add_of_a_pod_without_a_rail_answers_the_primarys_bytes(node: Node) -> None:

@@ -273,5 +273,23 @@ def test_sockets_of_other_plugins_are_not_removed(folder: Path, name: str) -> No
     assert [path.name for path in folder.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("name", [socket_name(RAIL, 1), f".{socket_name(RAIL, 1)}"])
+def test_folder_that_is_named_like_a_stale_socket_stays_and_blocks_nothing(
+    kubelet: Kubelet, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = kubelet.folder / "plugins_registry" / name
+    odd.mkdir()
+
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not any(path.is_socket() for path in odd.parent.glob("railnet-*.sock")):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+
+    during(kubelet, act)
+
+    assert odd.is_dir()
+    assert f"{name} stays" in caplog.text
+
+
 def test_socket_name_has_no_slash_and_no_dot_of_the_resource() -> None:
     assert socket_name("example.com/ib_vf", 0x1A) == "railnet-example-com-ib_vf-0000000001a.sock"

@@ -76,3 +76,13 @@ def test_inside_fails_when_the_descriptor_is_not_a_namespace(fd: int, words: str
         inside(fd, lambda: ran.append(1))
 
     assert ran == []
+
+
+def test_inside_names_the_limit_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+
+    with pytest.raises(BlockingIOError, match=r"can't start new thread.*pids\.max"):
+        inside(0, bytes)

@@ -3,7 +3,9 @@
 import errno
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from errno import EMFILE, ENFILE, ENOMEM
 from ipaddress import ip_interface
 from pathlib import Path
 
@@ -178,6 +180,67 @@ def test_lost_records_name_the_sandboxes_of_unreadable_records_over_every_restar
     first, second = a_journal(folder).lost_records, a_journal(folder).lost_records
 
     assert first == second == (LostRecord("c0ffee", "eth0", RECORD.netns, RECORD.pod),)
+
+
+def full_folder(path: Path) -> None:
+    (path / "inside").mkdir(parents=True)
+
+
+ODD_FILES = {
+    "folder": Path.mkdir,
+    "folder with a file": full_folder,
+    "named pipe": os.mkfifo,
+    "link to itself": lambda path: path.symlink_to(path),
+    "link with a long name": lambda path: path.symlink_to("x" * 300),
+}
+
+
+@pytest.mark.parametrize("make", ODD_FILES.values(), ids=list(ODD_FILES))
+def test_odd_file_in_the_place_of_a_record_is_put_aside_and_costs_no_other(
+    folder: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
+) -> None:
+    a_journal(folder).write(RECORD)
+    make(folder / "odd@eth0.json")
+
+    first, second = a_journal(folder), a_journal(folder)
+
+    assert [list(journal.records()) for journal in (first, second)] == [[RECORD], [RECORD]]
+    assert "odd@eth0.json cannot be read" in caplog.text
+    assert files(folder) == ["c0ffee@eth0.json"]
+    assert [lost.container_id for lost in second.lost_records] == ["odd"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, full_folder], ids=["folder", "folder with a file"])
+def test_odd_file_in_the_place_of_a_temporary_file_is_left_alone(folder: Path, make: Callable[[Path], None]) -> None:
+    a_journal(folder).write(RECORD)
+    make(folder / ".odd")
+
+    assert list(a_journal(folder).records()) == [RECORD]
+
+
+def test_folder_that_cannot_be_put_aside_is_left_out(folder: Path) -> None:
+    a_journal(folder).write(RECORD)
+    full_folder(folder / "odd@eth0.json")
+    full_folder(folder.parent / "quarantine/odd@eth0.json")
+
+    assert list(a_journal(folder).records()) == [RECORD]
+
+
+@pytest.mark.parametrize("error", [EMFILE, ENFILE, ENOMEM])
+def test_record_is_not_put_aside_for_what_the_daemon_lacks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    a_journal(folder).write(RECORD)
+
+    def refuse(path: Path, _: int) -> bytes:
+        raise OSError(error, os.strerror(error), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journals, "read_regular", refuse)
+        with pytest.raises(OSError, match=os.strerror(error)):
+            a_journal(folder)
+
+    assert list(a_journal(folder).records()) == [RECORD]
 
 
 def test_file_in_quarantine_whose_name_is_no_container_id_is_no_lost_record(folder: Path) -> None:

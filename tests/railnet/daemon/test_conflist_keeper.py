@@ -3,15 +3,18 @@
 import asyncio
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from errno import ESTALE
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
+from railnet.daemon import conflist
 from railnet.daemon import conflist_keeper as activation_module
 from railnet.daemon.conflist import FOLDER, NAME
 from railnet.daemon.conflist_keeper import ConflistKeeper
@@ -201,6 +204,128 @@ def test_primary_path_with_a_nul_is_reported_as_trouble(host: Host) -> None:
     activation.look()
 
     assert "NUL" in activation.trouble
+
+
+def link_to(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+def large(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+FIRST = "00-a.conflist"
+ODD_FILES = {
+    "link with a long name": link_to("x" * 300),
+    "link with a long target": link_to("/".join(["x" * 200] * 20)),
+    "link to itself": link_to(FIRST),
+    "link to nothing": link_to("nothing"),
+    "link to its folder": link_to("."),
+    "named pipe": os.mkfifo,
+    "a terabyte": large,
+}
+
+
+@pytest.mark.parametrize("make", ODD_FILES.values(), ids=list(ODD_FILES))
+@pytest.mark.parametrize("first", [FIRST, "05-a.conflist"])
+def test_odd_file_beside_the_conflist_costs_nothing_but_itself(
+    host: Host, first: str, make: Callable[[Path], None]
+) -> None:
+    """A runtime takes every name that is no folder's (libcni's ConfFiles), and fails if it cannot read the first one."""
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    make(host.folder / first)
+
+    activation.look()
+    during = activation.why_inactive
+    (host.folder / first).unlink()
+    activation.look()
+
+    assert (during is not None and f"it takes {first}" in during) == (first == FIRST)
+    assert host.primary == f"{FOLDER}/10-flannel.conflist"
+    assert state(activation) == (True, True)
+
+
+def test_file_name_without_utf_8_is_shown_so_that_it_can_be_printed(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    host.has(os.fsdecode(b"00-a\xff\n.conflist"))
+    activation = host.activation()
+
+    activation.look()
+
+    assert r"it takes '00-a\udcff\n.conflist'" in (activation.why_inactive or "")
+    assert host.primary == f"{FOLDER}/10-flannel.conflist"
+
+
+@pytest.mark.parametrize(
+    "make", [link_to(NAME), link_to("x" * 300), os.mkfifo, large], ids=["loop", "long", "pipe", "large"]
+)
+def test_odd_file_in_the_place_of_the_conflist_is_replaced(host: Host, make: Callable[[Path], None]) -> None:
+    host.has("10-flannel.conflist")
+    make(host.ours)
+    activation = host.activation()
+
+    activation.look()
+
+    assert host.primary == f"{FOLDER}/10-flannel.conflist"
+    assert state(activation) == (True, True)
+
+
+def test_folder_in_the_place_of_the_conflist_is_trouble_until_it_is_removed(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    host.ours.mkdir()
+    activation = host.activation()
+
+    activation.look()
+    during = activation.trouble
+    host.ours.rmdir()
+    activation.look()
+
+    assert "00-railnet.conflist: it is a folder; remove it" in (during or "")
+    assert state(activation) == (True, True)
+
+
+def test_conflist_stays_and_counts_as_before_while_the_folder_cannot_be_read(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.has("10-flannel.conflist")
+    activation = host.activation()
+    activation.look()
+    good = host.ours.read_bytes()
+
+    def refuse(_: Path) -> None:
+        raise OSError(ESTALE, os.strerror(ESTALE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(conflist.os, "scandir", refuse)
+        activation.look()
+        during = activation.trouble, activation.why_inactive
+    activation.look()
+
+    assert during == (
+        f"{FOLDER}: Stale file handle; Railnet's configuration stays as it is, and it is tried again every second",
+        None,
+    )
+    assert (host.ours.read_bytes(), state(activation)) == (good, (True, True))
+
+
+def test_folder_that_does_not_answer_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.has("10-flannel.conflist")
+    monkeypatch.setattr(activation_module, "_SLOW_SECONDS", 0.05)
+    activation = host.activation()
+    goes_on = threading.Event()
+    monkeypatch.setattr(activation, "look", lambda: goes_on.wait(10))
+
+    async def scenario() -> None:
+        serving = asyncio.create_task(activation.serve(lambda: None))
+        await until(lambda: activation.trouble is not None)
+        goes_on.set()
+        serving.cancel()
+
+    asyncio.run(scenario())
+
+    assert "does not answer" in (activation.trouble or "")
 
 
 def test_trouble_is_logged_at_its_begin_every_few_seconds_and_at_its_end(
