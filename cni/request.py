@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from cni.host import netconf
-from cni.host.environment import Environment
+from cni.host.environment import ADD, CHECK, Environment
+from cni.host.errors import ENVIRONMENT, CniError
 from cni.host.netconf import NetConf
-from kernel.netns import identity
+from kernel.netns import NetnsIdentity, identity, is_nodes_own
 from vf.record import Netns, Pod
 
 _CONFIG_SOURCE = "kubernetes.io/config.source"  # kubelet annotates every pod with it
@@ -39,9 +40,15 @@ def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | Non
     """Parse and check what the executable sent.
 
     Raises:
-        CniError: code 1, 4, 6 or 7, as `Environment` and `netconf.parse` say.
+        CniError: code 1, 4, 6 or 7, as `Environment` and `netconf.parse` say; or code 4, CNI_NETNS is the node's own namespace.
     """
     environment = Environment(raw_environment)
     netns = None if netns_fd is None else Netns(environment.netns, *identity(netns_fd))
+    # A DEL is served: it takes back what its record says, from the namespace that the record names.
+    if netns is not None and environment.command in (ADD, CHECK) and is_nodes_own(NetnsIdentity(*netns[1:])):
+        raise CniError(
+            ENVIRONMENT,
+            f"CNI_NETNS {environment.netns!r} is the node's own network namespace; it should be the sandbox's network namespace",
+        )
     pod = Pod(environment.pod_namespace(), environment.pod_name(), environment.pod_uid())
     return Request(environment, netconf.parse(stdin, environment.command), netns, pod)

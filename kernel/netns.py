@@ -3,8 +3,8 @@
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from errno import EAGAIN
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -27,6 +27,18 @@ def identity(netns_fd: int) -> NetnsIdentity:
     """Return the identity of an open namespace."""
     facts = os.fstat(netns_fd)
     return NetnsIdentity(facts.st_dev, facts.st_ino)
+
+
+def is_nodes_own(netns: NetnsIdentity) -> bool:
+    """Return whether a namespace is this process's own, or that of process 1, which is the host's in a container with `hostPID`."""
+    return netns in tuple(_identities(("/proc/self/ns/net", "/proc/1/ns/net")))
+
+
+def _identities(paths: Iterable[str]) -> Iterator[NetnsIdentity]:
+    for path in paths:
+        with suppress(OSError):  # the kernel shows another process's namespaces to a tracer only
+            facts = os.stat(path)
+            yield NetnsIdentity(facts.st_dev, facts.st_ino)
 
 
 @contextmanager

@@ -87,10 +87,21 @@ def _open_netns(environment: Environment) -> int:
     if kind != _CLONE_NEWNET:
         posix.close(fd)
         return _no_netns(environment, "is not a network namespace")
-    if posix.fstat(fd).st_ino == posix.stat("/proc/self/ns/net").st_ino:
+    if _is_nodes_own(posix.fstat(fd).st_ino):
         posix.close(fd)
         return _no_netns(environment, "is the node's own network namespace")
     return fd
+
+
+def _is_nodes_own(inode: int) -> bool:
+    """Return whether it is this process's namespace or that of the host's process 1: a runtime may itself be in a container."""
+    for path in ("/proc/self/ns/net", "/proc/1/ns/net"):
+        try:
+            if posix.stat(path).st_ino == inode:
+                return True
+        except OSError:  # this process may not see it
+            continue
+    return False
 
 
 def _no_netns(environment: Environment, why: str) -> int:

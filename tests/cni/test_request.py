@@ -48,3 +48,24 @@ def test_request_that_is_odd_is_refused_with_its_code(environ: dict[bytes, bytes
         parse_request(environ, stdin, None)
 
     assert raised.value.code == code
+
+
+@pytest.mark.parametrize("command", [b"ADD", b"CHECK"])
+def test_nodes_own_namespace_is_refused(command: bytes) -> None:
+    """The executable refuses it, too; a daemon that trusted it would move a VF's netdev and address nowhere."""
+    netns = os.open("/proc/self/ns/net", os.O_RDONLY)
+
+    with pytest.raises(CniError, match="is the node's own network namespace; it should be the sandbox's") as raised:
+        parse_request({**ENVIRON, b"CNI_COMMAND": command}, CONF, netns)
+
+    os.close(netns)
+    assert raised.value.code == 4
+
+
+def test_del_with_the_nodes_own_namespace_is_served() -> None:
+    netns = os.open("/proc/self/ns/net", os.O_RDONLY)
+
+    request = parse_request({**ENVIRON, b"CNI_COMMAND": b"DEL"}, CONF, netns)
+
+    os.close(netns)
+    assert request.environment.command == "DEL"
