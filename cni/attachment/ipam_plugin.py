@@ -13,7 +13,7 @@ from typing import Any
 
 from cni.host import chain
 from cni.host.chain import Exec, Output
-from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted
+from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted, TimedOut
 from vf.address_slice import IpAddress
 from vf.network import PluginIpam
 from vf.record import RecordedIpam
@@ -50,7 +50,7 @@ def add(ipam: RecordedIpam) -> Generator[Exec, Output, dict[str, Given]]:
 
 
 def delete(ipam: RecordedIpam) -> Generator[Exec, Output, None]:
-    """Run the plugin's DEL for every interface, also after an ADD that gave it no address; then raise the first failure.
+    """Run the plugin's DEL for every interface, also after an ADD that gave it no address; then raise the first failure. A plugin that takes too long ends it.
 
     Raises:
         CniError: as for `add`.
@@ -59,6 +59,9 @@ def delete(ipam: RecordedIpam) -> Generator[Exec, Output, None]:
     for ifname in reversed(ipam.ifnames):
         try:
             chain.check_success(ipam.conf["ipam"]["type"], (yield _exec(ipam, "DEL", ifname)))
+        except TimedOut as error:
+            failure = failure or error
+            break  # it would take as long again for each interface; all are run again later
         except CniError as error:
             failure = failure or error
     if failure is not None:

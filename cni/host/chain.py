@@ -7,11 +7,11 @@ the slow lane, which runs them itself, use the same code.
 from cni.host.errors import (
     CONFIGURATION,
     DELEGATE_BROKE,
-    DELEGATE_TIMED_OUT,
     TRY_AGAIN,
     CniError,
     DelegateError,
     NotExecuted,
+    TimedOut,
 )
 from cni.host.json_text import dumps, load_object
 from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
@@ -169,8 +169,8 @@ def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, Outp
             continue
         try:
             result = result_of(plugin["type"], (yield _exec(plugin, "ADD", conf)))
-        except CniError:
-            yield from _undo(primary, position, runtime_config)
+        except CniError as error:
+            yield from _undo(primary, _to_undo(position, error), runtime_config)
             raise
     return result
 
@@ -258,9 +258,21 @@ def _previous(primary: Primary, prev_result: "JsonObject | None") -> "JsonObject
     return None if prev_result is None or not _has(primary, CHECK_SINCE) else result_in(primary.version, prev_result)
 
 
-def _undo(primary: Primary, position: int, runtime_config: "JsonObject") -> "Generator[Exec, Output, None]":
-    """Run DEL for the plugins up to the failed one at `position`; if a DEL fails, the runtime's own DEL tries again."""
-    started = Primary(primary.name, primary.version, primary.plugins[: position + 1])
+def _to_undo(failed: int, error: CniError) -> int:
+    """Return how many plugins a failed ADD undoes. What it leaves, the runtime's own DEL removes, which follows.
+
+    - The first plugin makes the interface, and refuses if the container has one already, which is an earlier ADD's: a DEL
+      would remove that one.
+    - A plugin that took too long would take as long again.
+    - Any other plugin that failed may have done something.
+    """
+    made_nothing = failed == 0 and isinstance(error, DelegateError | NotExecuted)
+    return failed if made_nothing or isinstance(error, TimedOut) else failed + 1
+
+
+def _undo(primary: Primary, count: int, runtime_config: "JsonObject") -> "Generator[Exec, Output, None]":
+    """Run DEL for the first `count` plugins; if a DEL fails, the runtime's own DEL tries again."""
+    started = Primary(primary.name, primary.version, primary.plugins[:count])
     try:
         yield from delete(started, runtime_config, None)
     except CniError:
@@ -312,8 +324,7 @@ def check_success(plugin: str, output: Output) -> None:
     if output.status == 0:
         return
     if output.status == TIMED_OUT:
-        message = f"plugin {plugin!r} took longer than its time limit and was ended"
-        raise CniError(DELEGATE_TIMED_OUT, message, _excerpt(output.stderr))
+        raise TimedOut(plugin, _excerpt(output.stderr))
     if output.status < 0:
         code = TRY_AGAIN if output.status == _TRY_AGAIN else CONFIGURATION
         raise NotExecuted(code, f"plugin {plugin!r} cannot be executed", _excerpt(output.stderr))

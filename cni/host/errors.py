@@ -59,3 +59,15 @@ class DelegateError(CniError):
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
+
+
+class TimedOut(CniError):
+    """A plugin took too long and was ended; it would take as long again, so the same request does not run it another time."""
+
+    def __init__(self, plugin: str, stderr: str) -> None:
+        super().__init__(
+            DELEGATE_TIMED_OUT,
+            f"plugin {plugin!r} took longer than its time limit (timeouts.delegate) and was ended; see what it waits for",
+            stderr,
+        )
+        self.plugin = plugin

@@ -5,7 +5,7 @@ from cni.attachment import ipam_plugin
 from cni.attachment.attachments import Attachments
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.host import chain
-from cni.host.errors import CniError, NotExecuted
+from cni.host.errors import CniError, NotExecuted, TimedOut
 from cni.own_shortage import handing_back
 from cni.pod_devices import vfs_of
 from cni.request import Request
@@ -67,6 +67,8 @@ async def _undo(
     """Detach the rails of a failed ADD. The runtime gets the ADD's error; an error of the undo is a note to it."""
     try:
         left = await attachments.detach(record, connection.netns_fd)
+        if left.ipam is not None and isinstance(error, TimedOut) and error.plugin == left.ipam.conf["ipam"]["type"]:
+            return  # it would hang again; the record stays for the runtime's DEL, or for the sweep
         if left.ipam is not None and not isinstance(error, NotExecuted):
             await connection.drive(ipam_plugin.delete(left.ipam))
         attachments.forget(left)

@@ -37,11 +37,12 @@ async def added(executable: FakeExecutable, request: bytes | None = None) -> tup
 
 
 async def failing(executable: FakeExecutable, plugin_answer: bytes = BYTES, status: int = 0) -> tuple[int, bytes]:
-    """Play an ADD whose plugin answers so, and which is then undone."""
+    """Play an ADD whose first plugin answers so, and which is then undone unless that plugin refused."""
     await executable.handshake(a_request())
     number, *_ = await executable.executed()
     await executable.send(output(number, plugin_answer, status))
-    await executable.answer(b"")
+    if status == 0:
+        await executable.answer(b"")
     return await executable.done()
 
 

@@ -14,6 +14,7 @@ from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, RUN, primary_of, write_stub
 
+GATEWAY = "10.244.3.1"
 # Odd spacing, key order, unknown keys, escapes, a number that no float holds, and no newline at the end.
 ODD = '{ "ips":[ {"address" :"10.9.9.9/24","x-unknown":1.10} ],\n\t"zeta": 12345678901234567890, "cniVersion":"0.4.0" ,"name": "a\\u0062"}'
 
@@ -39,6 +40,19 @@ def test_plain_pod_gets_flannels_result_up_to_mac_veth_and_ip(node: Node, daemon
     OURS.write_bytes(conflist)
 
     assert masked(through_railnet.result) == masked(plain.result)
+
+
+def test_second_add_of_a_plain_pod_fails_and_leaves_the_first_one_whole(node: Node, daemon: str) -> None:
+    pod = node.run_pod("plain")
+    address = json.loads(pod.result)["ips"][0]["address"].partition("/")[0]
+
+    with pytest.raises(CniFailed, match="already exists"):
+        node.runtime.add(pod.sandbox)
+
+    pings = node.ping(pod, GATEWAY, "eth0")
+    reserved = Path("/var/lib/cni/networks/cbr0", address).exists()
+    node.remove_pod(pod)
+    assert (pings, reserved) == (True, True)
 
 
 @pytest.fixture

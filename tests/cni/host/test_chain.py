@@ -12,6 +12,7 @@ from cni.host.errors import (
     DELEGATE_TIMED_OUT,
     CniError,
     DelegateError,
+    NotExecuted,
 )
 from tests.cni.host.fake_runner import Runner, a_primary, printed
 
@@ -127,6 +128,44 @@ def test_add_undoes_what_ran_when_a_plugin_fails_that_one_included() -> None:
         runner.drive(add(THREE, {}))
 
     assert runner.calls == ["ADD bridge", "ADD tuning", "DEL tuning", "DEL bridge"]
+
+
+def test_add_that_the_first_plugin_refuses_removes_nothing() -> None:
+    """bridge refuses if the container has the interface already: a DEL would remove what an earlier ADD made."""
+    runner = Runner({("bridge", "ADD"): failed(EXIT_1, OWN_ERROR)})
+
+    with pytest.raises(DelegateError, match="no lease"):
+        runner.drive(add(THREE, {}))
+
+    assert runner.calls == ["ADD bridge"]
+
+
+def test_add_that_cannot_execute_the_first_plugin_removes_nothing() -> None:
+    runner = Runner({("bridge", "ADD"): failed(-2)})
+
+    with pytest.raises(NotExecuted):
+        runner.drive(add(THREE, {}))
+
+    assert runner.calls == ["ADD bridge"]
+
+
+def test_add_undoes_a_first_plugin_that_died() -> None:
+    runner = Runner({("bridge", "ADD"): failed(9)})
+
+    with pytest.raises(CniError):
+        runner.drive(add(THREE, {}))
+
+    assert runner.calls == ["ADD bridge", "DEL bridge"]
+
+
+@pytest.mark.parametrize(("plugin", "calls"), [("bridge", []), ("tuning", ["ADD tuning", "DEL bridge"])])
+def test_add_does_not_run_a_plugin_again_that_took_too_long(plugin: str, calls: list[str]) -> None:
+    runner = Runner({(plugin, "ADD"): failed(TIMED_OUT)})
+
+    with pytest.raises(CniError, match="took longer"):
+        runner.drive(add(THREE, {}))
+
+    assert runner.calls == ["ADD bridge", *calls]
 
 
 def test_add_undoes_all_when_one_undo_fails_too() -> None:

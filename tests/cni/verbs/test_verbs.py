@@ -12,7 +12,7 @@ import pytest
 from cni import primary_configuration
 from cni import request as requests
 from cni.attachment.ipam_plugin import Given
-from cni.host.chain import Exec, Output, Primary
+from cni.host.chain import TIMED_OUT, Exec, Output, Primary
 from cni.host.errors import CniError
 from cni.request import Request
 from cni.request_interruption import TimeLimits
@@ -200,7 +200,20 @@ def test_rails_are_taken_back_when_the_primary_fails(root: Path) -> None:
     with pytest.raises(CniError, match="no lease"):
         run_add(sandbox, root)
 
-    assert sandbox.log == ["plan", "ADD flannel", "DEL flannel", "detach", "forget"]
+    assert sandbox.log == ["plan", "ADD flannel", "detach", "forget"]
+
+
+def test_ipam_plugin_that_took_too_long_is_not_run_again_and_the_record_stays_for_it(root: Path) -> None:
+    sandbox = Sandbox((FIRST,))
+    sandbox.ipam = IPAM
+    sandbox.runner = Runner(
+        {("flannel", "ADD"): Output(0, BYTES, b""), ("host-local", "ADD"): Output(TIMED_OUT, b"", b"")}
+    )
+
+    with pytest.raises(CniError, match="took longer"):
+        run_add(sandbox, root)
+
+    assert sandbox.log == ["plan", "ADD flannel", "ADD host-local net1", "DEL flannel", "detach"]
 
 
 @pytest.mark.parametrize("undo", [Runner(), Runner({("flannel", "DEL"): FAILED})], ids=["undone", "undo fails too"])
