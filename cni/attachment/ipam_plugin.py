@@ -55,7 +55,7 @@ def delete(ipam: RecordedIpam) -> Generator[Exec, Output, None]:
     Raises:
         CniError: as for `add`.
     """
-    failure = None
+    failure: CniError | None = None
     for ifname in reversed(ipam.ifnames):
         try:
             chain.check_success(ipam.conf["ipam"]["type"], (yield _exec(ipam, "DEL", ifname)))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from vf.record import Pod, Record
 
 _log = logging.getLogger(__name__)
 _CRI_SECONDS = 2.0
+_AT_ONCE = 4  # plugins of dead containers; host-local runs one at a time anyway
 _IFNAME = "eth0"  # containerd's and CRI-O's name for it, if no state file has one
 # If it is not known whether a container had port mappings. Without any, portmap does nothing; with some it deletes the chains that
 # are named after the container, whatever the mappings are (plugins/meta/portmap/portmap.go, unforwardPorts).
@@ -74,6 +76,7 @@ class PrimaryGc:
         self._records = records
         self._took_back = took_back
         self._one_at_a_time = asyncio.Lock()
+        self._counting = threading.Lock()
         self._unlisted = ""  # why the runtime's list was not known the last time, which is logged once
 
     async def sweep(self, primary: Primary) -> None:
@@ -83,11 +86,24 @@ class PrimaryGc:
             listed = await self._listed() if files else frozenset()
             await self._reclaim_dead(primary, files, listed)
 
-    async def collect(self, primary: Primary, valid: frozenset[str]) -> list[str]:
-        """Reclaim what containers left that have none of the `valid` attachments; return the failures, in words."""
-        async with self._one_at_a_time:
+    async def collect(self, primary: Primary, valid: frozenset[str], seconds: float) -> list[str]:
+        """Reclaim what containers left that have none of the `valid` attachments; return the failures, in words.
+
+        After `seconds` no container is begun any more. The failures have the number of those that are left, and `sweep` goes
+        on with them.
+        """
+        give_up = asyncio.get_running_loop().time() + seconds
+        try:
+            async with asyncio.timeout_at(give_up):
+                await self._one_at_a_time.acquire()
+        except TimeoutError:
+            return ["leftovers of the primary network are being taken back already, and that takes longer"]
+        try:
             files = await asyncio.to_thread(self._read, primary)
-            return await self._reclaim_dead(primary, files, frozenset(key.partition("@")[0] for key in valid))
+            listed = frozenset(key.partition("@")[0] for key in valid)
+            return await self._reclaim_dead(primary, files, listed, give_up)
+        finally:
+            self._one_at_a_time.release()
 
     def _read(self, primary: Primary) -> list[StateFile]:
         try:
@@ -123,7 +139,9 @@ class PrimaryGc:
         self._unlisted = why
         return found
 
-    async def _reclaim_dead(self, primary: Primary, files: list[StateFile], listed: frozenset[str] | None) -> list[str]:
+    async def _reclaim_dead(
+        self, primary: Primary, files: list[StateFile], listed: frozenset[str] | None, give_up: float = inf
+    ) -> list[str]:
         facts = LivenessFacts(
             time.time(),
             boot_time(),
@@ -138,11 +156,27 @@ class PrimaryGc:
         except OSError as error:
             failures.append(f"it is not known which containers are alive: {error}")
             found = ()
-        for dead in found:
-            try:
-                await until_stopped(partial(self._reclaim, primary, dead))
-            except (OSError, CniError, ValueError) as error:  # ValueError: a value of libcni's file fits no environment
-                failures.append(f"container {dead.container_id}: {error}")
+        waiting, left = list(reversed(found)), 0
+
+        async def reclaim_next() -> None:
+            nonlocal left
+            while waiting:
+                dead = waiting.pop()
+                if asyncio.get_running_loop().time() >= give_up:
+                    left += 1
+                    continue
+                try:
+                    await until_stopped(partial(self._reclaim, primary, dead))
+                except (
+                    OSError,
+                    CniError,
+                    ValueError,
+                ) as error:  # ValueError: a value of libcni's file fits no environment
+                    failures.append(f"container {dead.container_id}: {error}")
+
+        await asyncio.gather(*(reclaim_next() for _ in range(_AT_ONCE)))
+        if left:
+            failures.append(f"the time was over before what {left} more containers left was taken back; that goes on")
         for failure in failures:
             _log.error("network %s: %s; it is tried again", primary.name, failure)
         return failures
@@ -183,7 +217,8 @@ class PrimaryGc:
                 self._delete(primary, dead, ifname, held, stopped)
             for file in dead.files:
                 self._remove(file)
-                self._took_back(file.folder.kind)
+                with self._counting:
+                    self._took_back(file.folder.kind)
 
     def _delete(
         self, primary: Primary, dead: DeadContainer, ifname: str, held: tuple[int, ...], stopped: threading.Event

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 
 from cni.attachment.attachments import Attachments
 from cni.attachment.ipam_release import IpamRelease
@@ -23,6 +24,7 @@ from vf.errors import RailnetError
 from vf.record import Record
 
 _log = logging.getLogger(__name__)
+_AT_ONCE = 8  # sandboxes of one GC, of which each may need a thread
 
 
 class Recovery:
@@ -74,16 +76,31 @@ class Recovery:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
+    async def collect(self, valid: frozenset[str], younger_than: float, seconds: float = inf) -> list[str]:
         """Do the runtime's GC: take back the rails of sandboxes that are not in `valid`; return the failures, in words.
+
+        Several at once; after `seconds` none is begun any more, and the failures have the number of those that are left.
 
         An ADD takes at most `younger_than` seconds: a younger record may have come after the runtime made its list.
         """
-        failures = []
-        for record in self._journal.records():
-            async with self._alone_with(record) as is_at_rest:
-                if is_at_rest:
-                    failures += await self._collect(record, valid, younger_than)
+        failures: list[str] = []
+        give_up = asyncio.get_running_loop().time() + seconds
+        waiting, left = list(self._journal.records()), 0
+
+        async def collect_next() -> None:
+            nonlocal left
+            while waiting:
+                record = waiting.pop()
+                if asyncio.get_running_loop().time() >= give_up:
+                    left += 1
+                    continue
+                async with self._alone_with(record) as is_at_rest:
+                    if is_at_rest:
+                        failures.extend(await self._collect(record, valid, younger_than))
+
+        await asyncio.gather(*(collect_next() for _ in range(_AT_ONCE)))
+        if left:
+            failures.append(f"the time was over before {left} more records were looked at; GC goes on with them")
         return failures
 
     async def release_ipam(self) -> None:

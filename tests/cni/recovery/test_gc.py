@@ -88,3 +88,16 @@ def test_failure_is_reported_and_the_record_stays_for_another_try(node: Node) ->
     node.kernel.refuses = None
     assert collect(node) == []
     assert node.state == (None, False)
+
+
+def test_records_for_which_there_is_no_time_are_counted_and_left_for_the_next_gc(node: Node) -> None:
+    node.run(attached)
+
+    async def main() -> tuple[list[str], list[str]]:
+        recovery = node.daemon().recovery
+        return await recovery.collect(frozenset(), OLD, 0), await recovery.collect(frozenset(), OLD)
+
+    first, second = asyncio.run(main())
+
+    assert first == ["the time was over before 1 more records were looked at; GC goes on with them"]
+    assert (second, node.state) == ([], (None, False))

@@ -126,7 +126,7 @@ class Sandbox:
         self._do("difference")
         return self.differs
 
-    async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
+    async def collect(self, valid: frozenset[str], younger_than: float, seconds: float) -> list[str]:
         self._do(f"collect all but {', '.join(valid)}, younger than {younger_than:g} s")
         return self.uncollected
 
@@ -463,7 +463,7 @@ class PrimaryGc:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    async def collect(self, primary: Primary, valid: frozenset[str]) -> list[str]:
+    async def collect(self, primary: Primary, valid: frozenset[str], seconds: float) -> list[str]:
         self._sandbox.log.append(f"collect of {primary.name} all but {', '.join(valid)}")
         return self._sandbox.uncollected[1:]
 
