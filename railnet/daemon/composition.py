@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.single_instance import alone
+from railnet.daemon.threads import Threads
 from railnet.health import Health
 from railnet.install.uninstaller import Leaving
 from railnet.status.report import encode, report
@@ -108,10 +109,21 @@ async def _own(configuration: Configuration, presence: Presence, health: Health,
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     tasks = BackgroundTasks()
+    asyncio.get_running_loop().set_default_executor(await tasks.start("the first thread", _threads))
     health.reasons = lambda: ["recovering state and provisioning VFs", *tasks.reasons()]
     node, metrics = await tasks.start("the start", partial(_start, configuration, restarts))
-    async with publishing(configuration) as observe:
+    async with AsyncExitStack() as stack:
+        publisher = partial(_entered, stack, configuration)
+        observe = await tasks.start("the messages to the API server", publisher)
         await _serve(configuration, node, metrics, observe, presence=presence, health=health, tasks=tasks)
+
+
+async def _threads() -> Threads:
+    return Threads()
+
+
+async def _entered(stack: AsyncExitStack, configuration: Configuration) -> Observer:
+    return await stack.enter_async_context(publishing(configuration))
 
 
 async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts, Metrics]:
@@ -150,7 +162,9 @@ async def _recover(node: NodeParts) -> None:
 def _check_addresses(configuration: Configuration, table: VfTable) -> None:
     offered = {vf.address for vfs in assign(configuration.pools, table.inventory).values() for vf in vfs}
     try:
-        LocalIpam(configuration.host.flannel).check(configuration.networks, table.inventory, offered)
+        LocalIpam(configuration.host.flannel).check(
+            configuration.networks, table.inventory, offered
+        )
     except NoAddress as error:
         _log.warning("pods with a rail must wait: %s", error)
 
