@@ -52,8 +52,8 @@ _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 class HostConfiguration:
     """Paths of the host's files.
 
-    `root` is the host's mount namespace, and `cri`, the runtime's socket, is a path in that namespace. The other paths
-    are in the daemon's mount namespace.
+    `root` is the host's mount namespace. `cri`, the runtime's socket, and `flannel` are paths in that namespace; a `flannel` that is
+    absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
     """
 
     sysfs: Path = Path("/sys")

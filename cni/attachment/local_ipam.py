@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from cni.attachment.journal import Journal
+from kernel.files import read_below
 from kernel.node_addresses import is_local
 from vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
 from vf.attachment_plan import Assigned
@@ -19,10 +20,11 @@ from vf.steps import Given, IpInterface
 
 
 class LocalIpam:
-    """The addresses of this node's sandboxes; `subnet_env` is flannel's file."""
+    """The addresses of this node's sandboxes; `subnet_env` is flannel's file on the host, whose root folder is at `root`."""
 
-    def __init__(self, subnet_env: Path) -> None:
+    def __init__(self, subnet_env: Path, root: Path = Path("/")) -> None:
         self._subnet_env = subnet_env
+        self._root = root
 
     def give(
         self, chosen: ChosenNetwork, assigned: Sequence[Assigned], inventory: Inventory, journal: Journal
@@ -83,11 +85,21 @@ class LocalIpam:
         if rail >= rails:
             raise Misconfigured(f"ipam.rails is {rails}, but this node has {len(inventory.rails)} rails")
         try:
-            text = self._subnet_env.read_text()
+            text = self._read().decode()
         except (OSError, UnicodeDecodeError) as error:
             message = f"flannel's {self._subnet_env} cannot be read: {error}; is flanneld running on this node?"
             raise NoAddress(message) from None
         return node_slice(ipam.range, rail, rails, parse_subnet_env(text))
+
+    def _read(self) -> bytes:
+        """Read flannel's file as the host has it now: a mount of its folder would go on showing a folder that was removed.
+
+        A path that only the daemon's container has, by a mount of an overlay, is read there.
+        """
+        try:
+            return read_below(self._root, str(self._subnet_env))
+        except FileNotFoundError:
+            return read_below(Path("/"), str(self._subnet_env))
 
 
 def _static(

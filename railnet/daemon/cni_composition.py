@@ -70,7 +70,7 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
         claims=claims,
         netdevs=netdevs,
         node_netdevs=node_netdevs,
-        local_ipam=LocalIpam(configuration.host.flannel),
+        local_ipam=LocalIpam(configuration.host.flannel, configuration.host.root),
         ipam_release=ipam_release,
         sysfs=sysfs,
         root=root,

@@ -162,7 +162,7 @@ async def _recover(node: NodeParts) -> None:
 def _check_addresses(configuration: Configuration, table: VfTable) -> None:
     offered = {vf.address for vfs in assign(configuration.pools, table.inventory).values() for vf in vfs}
     try:
-        LocalIpam(configuration.host.flannel).check(
+        LocalIpam(configuration.host.flannel, configuration.host.root).check(
             configuration.networks, table.inventory, offered
         )
     except NoAddress as error:

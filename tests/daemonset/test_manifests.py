@@ -149,7 +149,6 @@ def test_every_configured_path_is_mounted_from_the_host() -> None:
     needed = [
         lock.RUN,
         str(paths.sysfs),
-        str(paths.flannel.parent),
         *(f"{paths.kubelet}/{name}" for name in ("plugins_registry", "device-plugins", "pod-resources")),
     ]
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterator
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 from cni.attachment import ipam_plugin
@@ -241,14 +242,15 @@ def ipam_result(data: bytes) -> None:
     drive(ipam_plugin.delete(_IPAM), outputs_of(printed[2:]))
 
 
-class _File:
-    """The path of a file with some content."""
+class _Read(LocalIpam):
+    """Reads some content in place of the host's file."""
 
     def __init__(self, content: bytes) -> None:
+        super().__init__(Path("/run/flannel/subnet.env"))
         self._content = content
 
-    def read_text(self) -> str:
-        return self._content.decode()
+    def _read(self) -> bytes:
+        return self._content
 
 
 _INVENTORY = Inventory(
@@ -261,7 +263,7 @@ _INVENTORY = Inventory(
 
 def subnet_env(data: bytes) -> None:
     """Judge flannel's subnet.env and the slices that are computed from it."""
-    read = LocalIpam(_File(data))  # type: ignore[arg-type]
+    read = _Read(data)
     for range_, rails in (("10.56.0.0/16", 2), ("fd56::/48", 3), ("10.56.0.0/16", None)):
         ipam_ = SliceIpam(ip_network(range_), rails)
         try:

@@ -114,6 +114,33 @@ def test_lease_is_read_again_for_each_request(tmp_path: Path, journal: Journal) 
     assert given(addresses, journal, ALL[3:]) == ["10.56.130.129/17"]
 
 
+def test_lease_is_read_on_the_host_also_when_its_folder_is_made_anew(tmp_path: Path, journal: Journal) -> None:
+    """A mount of the folder would go on showing the removed one; a link in the path is followed as on the host."""
+    host, folder = tmp_path / "host", tmp_path / "host/run/flannel"
+    folder.mkdir(parents=True)
+    (host / "var").mkdir()
+    (host / "var/run").symlink_to("/run")
+    first = slices(folder)
+    first.addresses = LocalIpam(Path("/var/run/flannel/subnet.env"), host)
+    before = given(first, journal, ALL[3:])
+
+    folder.rename(tmp_path / "removed")
+    with pytest.raises(NoAddress, match="is flanneld running on this node"):
+        given(first, journal, ALL[3:])
+    folder.mkdir()
+    slices(folder, subnet="10.244.5.1/24")
+
+    assert (before, given(first, journal, ALL[3:])) == (["10.56.129.129/17"], ["10.56.130.129/17"])
+
+
+def test_lease_that_only_the_daemons_own_namespace_has_is_read_there(tmp_path: Path, journal: Journal) -> None:
+    mounted, host = slices(tmp_path), tmp_path / "host"
+    host.mkdir()
+    mounted.addresses = LocalIpam(tmp_path / "subnet.env", host)
+
+    assert given(mounted, journal, ALL[3:]) == ["10.56.129.129/17"]
+
+
 def test_there_is_no_address_when_all_are_taken(tmp_path: Path, journal: Journal) -> None:
     addresses = slices(tmp_path, ip_network("10.56.0.0/21"))  # 2 addresses for each of 2 rails and 256 nodes
     taken = [ip_interface("10.56.0.13/22"), ip_interface("10.56.0.14/22")]
