@@ -26,6 +26,7 @@ class Threads(ThreadPoolExecutor):
         self.submit(int).result()
 
     def _adjust_thread_count(self) -> None:
+        before = len(self._threads)
         try:
             super()._adjust_thread_count()
         except RuntimeError as error:
@@ -39,4 +40,4 @@ class Threads(ThreadPoolExecutor):
                 )
             self._said = True
         else:
-            self._said = False
+            self._said = self._said and len(self._threads) == before
