@@ -230,7 +230,7 @@ def test_next_daemon_waits_for_the_end_of_the_one_before(node: Node) -> None:
         second.send_signal(signal.SIGTERM)
         drain.join()
 
-    assert ("waiting for its end" in warning, alive, answered) == (True, True, 200)
+    assert ("waits for its end" in warning, alive, answered) == (True, True, 200)
     assert second.returncode == 0
     assert left_of_pods() == []
 
