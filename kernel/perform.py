@@ -2,8 +2,9 @@
 
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from errno import EEXIST, ENODEV
 from pathlib import Path
@@ -100,17 +101,28 @@ def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> dict[PciAddress, 
             binds.append(step)
         else:
             _provision(step, sysfs)
-    with ThreadPoolExecutor(_BINDING_AT_ONCE) as pool:
-        outcomes = tuple(pool.map(lambda step: _bind(step, sysfs), binds))
-    return {step.vf: error for step, error in zip(binds, outcomes, strict=True) if error is not None}
+    return _bind_all(binds, sysfs)
 
 
-def _bind(step: BindDriver, sysfs: Sysfs) -> OSError | None:
-    try:
-        sysfs.bind(step.vf, step.driver)
-    except OSError as error:
-        return error
-    return None
+def _bind_all(steps: Iterable[BindDriver], sysfs: Sysfs) -> dict[PciAddress, OSError]:
+    """Bind drivers in daemon threads: a probe may hang, and the interpreter's end waits for an executor's threads."""
+    left, refused = deque(steps), dict[PciAddress, OSError]()
+
+    def bind() -> None:
+        while left:
+            with suppress(IndexError):  # another thread took the last one
+                step = left.popleft()
+                try:
+                    sysfs.bind(step.vf, step.driver)
+                except OSError as error:
+                    refused[step.vf] = error
+
+    threads = [threading.Thread(target=bind, name="bind", daemon=True) for _ in range(min(_BINDING_AT_ONCE, len(left)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return refused
 
 
 def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
+from kernel.bounded_reads import BoundedReads
 from kernel.sysfs_folder import OF_THE_DAEMON, SysfsFolder
 from vf.guid import Guid
 from vf.inventory import (
@@ -33,6 +34,7 @@ from vf.pci_address import PciAddress
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
+_ETHERNET_CLASS, _INFINIBAND_CLASS = 0x020000, 0x020700
 _OF_NETWORKS = frozenset({"net", "infiniband"})  # the folders that only a network controller with a driver has
 _PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
 _DEVICE_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{1,8})")
@@ -47,7 +49,10 @@ _MELLANOX_VFS = frozenset({"1012", "1014", "1016", "1018", "101a", "101c", "101e
 
 
 class Sysfs:
-    """A sysfs tree at `root`, usually /sys; `rails` and `link_layers` are as in `Inventory`."""
+    """A sysfs tree at `root`, usually /sys; `rails` and `link_layers` are as in `Inventory`.
+
+    A read or a write may hang as long as the card's firmware does not answer. So an event loop calls the methods through `reads`.
+    """
 
     def __init__(
         self, root: Path, rails: tuple[PciAddress, ...] | None = None, link_layers: frozenset[LinkLayer] = LINK_LAYERS
@@ -55,6 +60,7 @@ class Sysfs:
         self._buses = f"{root}/bus"
         self._devices = f"{root}/bus/pci/devices"
         self._drivers = f"{root}/bus/pci/drivers"
+        self.reads = BoundedReads()
         self._rails = rails
         self._link_layers = link_layers
 
@@ -64,29 +70,76 @@ class Sysfs:
         Raises:
             OSError: the root is not a sysfs.
         """
-        pfs: list[PhysicalFunction] = []
-        lone_vfs: list[VirtualFunction] = []
-        read: set[PciAddress] = set()
-        for address in self._addresses():
-            if address in read:  # a VF that was read with its PF, which comes first
-                continue
-            function = self._function(address)
-            if isinstance(function, PhysicalFunction):
-                pfs.append(function)
-                read.update(vf.address for vf in function.vfs)
-            elif function is not None:
-                lone_vfs.append(function)
-        return Inventory(tuple(pfs), tuple(lone_vfs), self._rails, self._link_layers)
+        cards, skipped = [], set[PciAddress]()
+        for address in self.addresses():
+            if address not in skipped and (card := self.card(address)) is not None:
+                cards.append(CardReading(self, card))
+                skipped.update(card.functions)
+        for card_reading in cards:
+            for address in card_reading.card.functions:
+                card_reading.read(address)
+        return self.assembled(cards)
+
+    def assembled(self, cards: "Iterable[CardReading]") -> Inventory:
+        """Make an inventory of cards that were read, in PCI order."""
+        functions = [function for card in cards if (function := card.function()) is not None]
+        pfs = tuple(function for function in functions if isinstance(function, PhysicalFunction))
+        lone_vfs = tuple(function for function in functions if isinstance(function, VirtualFunction))
+        return Inventory(pfs, lone_vfs, self._rails, self._link_layers)
+
+    def addresses(self) -> list[PciAddress]:
+        """List the PCI functions. A name that is no address is no function that Railnet could use.
+
+        Raises:
+            OSError: the root is not a sysfs.
+        """
+        try:
+            names = os.listdir(self._devices)
+        except FileNotFoundError:
+            os.stat(self._buses)  # a machine without PCI has other buses; a folder without buses is not a sysfs
+            return []
+        return sorted(address for name in names if (address := _address(name)) is not None)
+
+    def card(self, address: PciAddress) -> "Card | None":
+        """Look whether a function is a PF or a VF whose PF is not on this node. Return None if it is neither, or has gone away."""
+        try:
+            with self.folder(address) as folder:
+                return _card(address, folder)
+        except OSError as error:
+            if error.errno in OF_THE_DAEMON:
+                raise
+            return None  # it has gone away, or is not what a function is
+
+    def card_by_names(self, address: PciAddress) -> "Card | None":
+        """Do the same for a PF whose files do not answer: by the names of its files alone, without reading one."""
+        with suppress(*_GONE), self.folder(address) as folder:
+            names = folder.names(".")
+            if "sriov_totalvfs" in names and not _OF_NETWORKS.isdisjoint(names):
+                class_code = _INFINIBAND_CLASS if "infiniband" in names else _ETHERNET_CLASS
+                return _pf_card(address, folder, names, PciIds(vendor="", device="", class_code=class_code))
+        return None
+
+    def path(self, function: PciAddress) -> str:
+        """Return the path of a function's folder."""
+        return f"{self._devices}/{function}"
+
+    def folder(self, function: PciAddress) -> SysfsFolder:
+        """Open a function's folder.
+
+        Raises:
+            OSError: as `SysfsFolder`.
+        """
+        return SysfsFolder(self.path(function))
 
     def reread(self, vf: VirtualFunction) -> VirtualFunction:
         """Read one VF again, and no other function."""
-        with suppress(*_GONE), self._folder(vf.address) as folder:
+        with suppress(*_GONE), self.folder(vf.address) as folder:
             return replace(vf, **_read_state(folder), fault=folder.fault)
         return replace(vf, driver=None, netdev=None, rdma=None, fault=None)
 
     def reread_pf(self, pf: PhysicalFunction) -> PhysicalFunction:
         """Read one PF again, without its VFs. Its carrier is not read here, and becomes None."""
-        with suppress(*_GONE), self._folder(pf.address) as folder:
+        with suppress(*_GONE), self.folder(pf.address) as folder:
             _check_numbers_of_vfs(folder)
             return replace(pf, **_read_state(folder), carrier=None, fault=folder.fault)
         return replace(pf, driver=None, netdev=None, rdma=None, carrier=None, fault=None)
@@ -97,7 +150,7 @@ class Sysfs:
         Raises:
             Unreadable: whether it has one cannot be read.
         """
-        with suppress(*_GONE), self._folder(function) as folder:
+        with suppress(*_GONE), self.folder(function) as folder:
             netdev = _netdev(folder)
             if netdev is None:  # else it is on the node, whatever its MTU is
                 folder.require()
@@ -110,7 +163,7 @@ class Sysfs:
         Raises:
             Unreadable: that cannot be read.
         """
-        with suppress(*_GONE), self._folder(function) as folder:
+        with suppress(*_GONE), self.folder(function) as folder:
             driver = folder.target("driver")
             folder.require()
             return driver is not None
@@ -122,7 +175,7 @@ class Sysfs:
         Raises:
             Unreadable: it cannot be read.
         """
-        with suppress(*_GONE), self._folder(function) as folder:
+        with suppress(*_GONE), self.folder(function) as folder:
             ports = [_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband")]
             folder.require()
             return next((port for port in ports if port is not None), None)
@@ -136,7 +189,7 @@ class Sysfs:
         Raises:
             Unreadable: one cannot be read.
         """
-        with suppress(*_GONE), self._folder(function) as folder:
+        with suppress(*_GONE), self.folder(function) as folder:
             tables = [f"infiniband/{name}/ports/1/pkeys" for name in folder.names("infiniband")]
             indexes = [(table, name) for table in tables for name in folder.names(table) if name.isdecimal()]
             entries = [f"{table}/{name}" for table, name in sorted(indexes, key=lambda one: (one[0], int(one[1])))]
@@ -147,11 +200,11 @@ class Sysfs:
 
     def set_drivers_autoprobe(self, pf: PciAddress, on: bool) -> None:
         """Choose whether new VFs are bound to a driver at once (kernel 4.12, 0e7df22401a3)."""
-        _write(f"{self._path(pf)}/sriov_drivers_autoprobe", "1" if on else "0")
+        _write(f"{self.path(pf)}/sriov_drivers_autoprobe", "1" if on else "0")
 
     def set_numvfs(self, pf: PciAddress, count: int) -> None:
         """Create `count` VFs if the PF has none, or remove all with 0. Any other change raises EBUSY."""
-        _write(f"{self._path(pf)}/sriov_numvfs", str(count))
+        _write(f"{self.path(pf)}/sriov_numvfs", str(count))
 
     def set_guid(self, pf: PciAddress, vf_index: int, guid: Guid) -> None:
         """Set node and port GUID of one VF by MLNX_OFED's files, and let the VF's link state follow the port's.
@@ -161,7 +214,7 @@ class Sysfs:
         Raises:
             OSError: ENOENT, the PF's driver has no such files.
         """
-        folder = f"{self._path(pf)}/sriov/{vf_index}"
+        folder = f"{self.path(pf)}/sriov/{vf_index}"
         for name, value in (("node", str(guid)), ("port", str(guid)), ("policy", "Follow")):
             _write(f"{folder}/{name}", value)
 
@@ -175,88 +228,138 @@ class Sysfs:
 
     def count_of_vfs(self, pf: PciAddress) -> int | None:
         """Count the VFs that a PF shows. Return None if there is no such function."""
-        with suppress(*_GONE), self._folder(pf) as folder:
+        with suppress(*_GONE), self.folder(pf) as folder:
             return len(_virtual_functions(folder, folder.names(".")))
         return None
 
-    def _addresses(self) -> list[PciAddress]:
-        """List the PCI functions. A name that is no address is no function that Railnet could use."""
-        try:
-            names = os.listdir(self._devices)
-        except FileNotFoundError:
-            os.stat(self._buses)  # a machine without PCI has other buses; a folder without buses is not a sysfs
-            return []
-        return sorted(address for name in names if (address := _address(name)) is not None)
 
-    def _path(self, function: PciAddress) -> str:
-        return f"{self._devices}/{function}"
+class Card(NamedTuple):
+    """A PF with the addresses of its VFs by index, or a VF that has no PF on this node (`vfs` is then None)."""
 
-    def _folder(self, function: PciAddress) -> SysfsFolder:
-        return SysfsFolder(self._path(function))
+    address: PciAddress
+    pci_ids: "PciIds"
+    ofed_guid_files: bool = False
+    vfs: tuple[tuple[int, PciAddress], ...] | None = None
+    fault: str | None = None
 
-    def _function(self, address: PciAddress) -> PhysicalFunction | VirtualFunction | None:
-        """Read a function that was not read as the VF of a PF. Return None if it is neither PF nor VF, or has gone away."""
-        try:
-            with self._folder(address) as folder:
-                return self._pf_or_lone_vf(address, folder)
-        except OSError as error:
-            if error.errno in OF_THE_DAEMON:
-                raise
-            return None  # it has gone away, or is not what a function is
+    @property
+    def functions(self) -> tuple[PciAddress, ...]:
+        """The PF first, then its VFs; or the VF alone."""
+        return (self.address, *(address for _, address in self.vfs or ()))
 
-    def _pf_or_lone_vf(self, address: PciAddress, folder: SysfsFolder) -> PhysicalFunction | VirtualFunction | None:
-        pci_ids = _read_pci_ids(folder)
-        if folder.fault is None and pci_ids["class_code"] >> 16 != _NETWORK_CONTROLLER:
-            return None
-        names = folder.names(".")
-        if (
-            folder.fault is not None
-            and pci_ids["class_code"] >> 16 != _NETWORK_CONTROLLER
-            and _OF_NETWORKS.isdisjoint(names)
-        ):
-            return None  # nothing says that it is a network controller
-        if "sriov_totalvfs" in names:
-            return self._pf(address, pci_ids, folder, names)
-        lone = pci_ids["vendor"] == _MELLANOX and pci_ids["device"] in _MELLANOX_VFS
-        if lone and "physfn" not in names:  # else its PF is present: the VF is being created or removed
-            return _vf(folder, address, 0, None, folder.number("numa_node", -1), pci_ids)
-        return None
 
-    def _pf(
-        self, address: PciAddress, pci_ids: "_PciIds", folder: SysfsFolder, names: Iterable[str]
-    ) -> PhysicalFunction:
-        numa_node = folder.number("numa_node", -1)
+class CardReading:
+    """Reads the functions of one card one after the other, in the order of `Card.functions`, and puts them together.
+
+    The kernel gives all VFs of a PF the same vendor, device and class, and the PF's NUMA node: these are read once.
+
+    Source: pci_iov_scan_device() and pci_read_vf_config_common(), drivers/pci/iov.c.
+    """
+
+    def __init__(self, sysfs: Sysfs, card: Card) -> None:
+        self.card = card
+        self.sysfs = sysfs
+        self._numa_node = -1
+        self._ids_of_vfs: PciIds | None = None  # of the first VF whose ids can be read
+        self._indexes = {address: index for index, address in card.vfs or ()}
+        self._found: dict[PciAddress, PhysicalFunction | VirtualFunction] = {}
+
+    def read(self, address: PciAddress) -> None:
+        """Read one function. One that has gone away is left out."""
+        with suppress(*_GONE), self.sysfs.folder(address) as folder:
+            if address != self.card.address:
+                self._found[address] = self._vf(address, folder)
+            elif self.card.vfs is None:
+                self._found[address] = self._lone_vf(folder)
+            else:
+                self._found[address] = self._pf(folder)
+
+    def put_fault(self, address: PciAddress, fault: str, before: Inventory) -> None:
+        """Note that a function was not read, and why. Its facts are those of an earlier inventory, if it was known then."""
+        known = before.pf(address) or before.vf(address)
+        if known is None:
+            known = self._unread(address)
+        self._found[address] = replace(known, fault=fault)
+
+    def function(self) -> PhysicalFunction | VirtualFunction | None:
+        """Return the PF with its VFs, or the lone VF; None if it has gone away."""
+        found = self._found.get(self.card.address)
+        if not isinstance(found, PhysicalFunction):
+            return found
+        vfs = (self._found.get(address) for _, address in self.card.vfs or ())
+        return replace(found, vfs=tuple(self._with_ids(vf) for vf in vfs if isinstance(vf, VirtualFunction)))
+
+    def _pf(self, folder: SysfsFolder) -> PhysicalFunction:
+        self._numa_node = folder.number("numa_node", -1)
         state = _read_state(folder)
         totalvfs, numvfs = _check_numbers_of_vfs(folder)
-        vfs = self._vfs(address, numa_node, _virtual_functions(folder, names))
         return PhysicalFunction(
-            address=address,
-            **pci_ids,
+            address=self.card.address,
+            **self.card.pci_ids,
             **state,
-            numa_node=numa_node,
+            numa_node=self._numa_node,
             totalvfs=totalvfs,
             numvfs=numvfs,
-            ofed_guid_files="sriov" in names,
-            vfs=tuple(vfs),
+            ofed_guid_files=self.card.ofed_guid_files,
+            vfs=(),
+            fault=self.card.fault or folder.fault,
+        )
+
+    def _lone_vf(self, folder: SysfsFolder) -> VirtualFunction:
+        address, numa_node, state = self.card.address, folder.number("numa_node", -1), _read_state(folder)
+        return VirtualFunction(
+            address=address,
+            index=0,
+            pf=None,
+            numa_node=numa_node,
+            **self.card.pci_ids,
+            **state,
+            fault=self.card.fault or folder.fault,
+        )
+
+    def _vf(self, address: PciAddress, folder: SysfsFolder) -> VirtualFunction:
+        ids = self._ids_of_vfs
+        if ids is None:
+            ids = _read_pci_ids(folder)
+            self._ids_of_vfs = ids if folder.fault is None else None
+        state = _read_state(folder)
+        return VirtualFunction(
+            address=address,
+            index=self._indexes[address],
+            pf=self.card.address,
+            numa_node=self._numa_node,
+            **ids,
+            **state,
             fault=folder.fault,
         )
 
-    def _vfs(self, pf: PciAddress, numa_node: int, vfs: Iterable[tuple[int, PciAddress]]) -> list[VirtualFunction]:
-        """Read a PF's VFs. The kernel gives all of them the same vendor, device and class, and the PF's NUMA node.
+    def _with_ids(self, vf: VirtualFunction) -> VirtualFunction:
+        return vf if vf.fault is None or self._ids_of_vfs is None else replace(vf, **self._ids_of_vfs)
 
-        Source: pci_iov_scan_device() and pci_read_vf_config_common(), drivers/pci/iov.c.
-        """
-        found: list[VirtualFunction] = []
-        pci_ids: _PciIds | None = None  # of the first VF whose ids can be read
-        for index, address in vfs:
-            with suppress(*_GONE), self._folder(address) as folder:  # else it is being removed
-                own = pci_ids or _read_pci_ids(folder)
-                pci_ids = pci_ids or (own if folder.fault is None else None)
-                found.append(_vf(folder, address, index, pf, numa_node, own))
-        return found if pci_ids is None else [_with_ids(vf, pci_ids) for vf in found]
+    def _unread(self, address: PciAddress) -> PhysicalFunction | VirtualFunction:
+        ids: PciIds = self.card.pci_ids
+        if address == self.card.address and self.card.vfs is not None:
+            return PhysicalFunction(
+                address=address,
+                **ids,
+                driver=None,
+                numa_node=-1,
+                totalvfs=len(self.card.vfs),
+                numvfs=len(self.card.vfs),
+                netdev=None,
+                rdma=None,
+                ofed_guid_files=self.card.ofed_guid_files,
+                vfs=(),
+            )
+        pf = None if self.card.vfs is None else self.card.address
+        index = self._indexes.get(address, 0)
+        ids = self._ids_of_vfs or ids
+        return VirtualFunction(
+            address=address, index=index, pf=pf, **ids, driver=None, numa_node=self._numa_node, netdev=None, rdma=None
+        )
 
 
-class _PciIds(TypedDict):
+class PciIds(TypedDict):
     """A function's PCI ids. They do not change while the function exists."""
 
     vendor: str
@@ -278,9 +381,9 @@ def _address(name: str) -> PciAddress | None:
     return None
 
 
-def _read_pci_ids(folder: SysfsFolder) -> _PciIds:
+def _read_pci_ids(folder: SysfsFolder) -> PciIds:
     vendor, device = (folder.value(name, _parse_pci_id) or "" for name in ("vendor", "device"))
-    return _PciIds(vendor=vendor, device=device, class_code=folder.number("class", 0))
+    return PciIds(vendor=vendor, device=device, class_code=folder.number("class", 0))
 
 
 def _parse_pci_id(text: str) -> str:
@@ -290,8 +393,25 @@ def _parse_pci_id(text: str) -> str:
     return match[1]
 
 
-def _with_ids(vf: VirtualFunction, pci_ids: _PciIds) -> VirtualFunction:
-    return vf if vf.fault is None else replace(vf, **pci_ids)
+def _card(address: PciAddress, folder: SysfsFolder) -> Card | None:
+    pci_ids = _read_pci_ids(folder)
+    is_network = pci_ids["class_code"] >> 16 == _NETWORK_CONTROLLER
+    if folder.fault is None and not is_network:
+        return None
+    names = folder.names(".")
+    if not is_network and _OF_NETWORKS.isdisjoint(names):
+        return None  # its class cannot be read, and nothing else says that it is a network controller
+    if "sriov_totalvfs" in names:
+        return _pf_card(address, folder, names, pci_ids)
+    lone = pci_ids["vendor"] == _MELLANOX and pci_ids["device"] in _MELLANOX_VFS
+    if lone and "physfn" not in names:  # else its PF is present: the VF is being created or removed
+        return Card(address, pci_ids, fault=folder.fault)
+    return None
+
+
+def _pf_card(address: PciAddress, folder: SysfsFolder, names: Iterable[str], pci_ids: PciIds) -> Card:
+    vfs = tuple(_virtual_functions(folder, names))
+    return Card(address, pci_ids, "sriov" in names, vfs, folder.fault)
 
 
 def _check_numbers_of_vfs(folder: SysfsFolder) -> tuple[int, int]:
@@ -300,15 +420,6 @@ def _check_numbers_of_vfs(folder: SysfsFolder) -> tuple[int, int]:
 
 def _read_state(folder: SysfsFolder) -> _State:
     return _State(driver=folder.target("driver"), netdev=_netdev(folder), rdma=_rdma(folder))
-
-
-def _vf(
-    folder: SysfsFolder, address: PciAddress, index: int, pf: PciAddress | None, numa_node: int, pci_ids: _PciIds
-) -> VirtualFunction:
-    state = _read_state(folder)
-    return VirtualFunction(
-        address=address, index=index, pf=pf, numa_node=numa_node, **pci_ids, **state, fault=folder.fault
-    )
 
 
 def _virtual_functions(folder: SysfsFolder, names: Iterable[str]) -> list[tuple[int, PciAddress]]:

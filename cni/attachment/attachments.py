@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from errno import EIO, ENODEV
+from functools import partial
 from pathlib import Path
 
 from cni import primary_configuration
@@ -23,6 +24,7 @@ from cni.host.chain import Primary
 from cni.request import Request
 from cni.timing import timed
 from kernel import perform
+from kernel.inventory import card_of, reread_vfs
 from kernel.netlink.sandbox_link_state import link_states
 from kernel.sysfs import Sysfs
 from vf import attachment_plan, sandbox_difference
@@ -168,7 +170,8 @@ class Attachments:
                 # A driver that is bound again takes its netdev away: the next try finds another netdev, or reports that there is none.
                 raise NotReady(f"a VF's netdev went away while it was attached: {error.strerror}") from error
         with timed("port"):
-            await port_wait.wait(network, record.attachments, self._sysfs)
+            card = partial(card_of, self._table.inventory)
+            await port_wait.wait(network, record.attachments, self._sysfs, card)
 
     def confirm(self, record: Record) -> None:
         """Write to the record that the ADD is done: after this the pod's containers may start."""
@@ -192,14 +195,14 @@ class Attachments:
             return wrong
         vfs = tuple(one.vf for one in record.attachments)
         states = await to_the_end(asyncio.to_thread(link_states, vfs, netns_fd))
-        found = ((one, states.get(one.vf), self._rdma(one.vf)) for one in record.attachments)
+        found = [(one, states.get(one.vf), await self._rdma(one.vf)) for one in record.attachments]
         return next(filter(None, (sandbox_difference.of_rail(*each) for each in found)), None)
 
-    def _rdma(self, vf: PciAddress) -> RdmaDevice | None:
+    async def _rdma(self, vf: PciAddress) -> RdmaDevice | None:
         known = self._table.inventory.vf(vf)
         if known is None:
             return None
-        now = self._sysfs.reread(known)
+        now = (await reread_vfs(self._sysfs, (known,)))[vf]
         if now.fault is not None:
             raise OSError(EIO, f"VF {vf} cannot be compared with its record: {now.fault}")
         return now.rdma

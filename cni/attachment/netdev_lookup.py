@@ -3,10 +3,13 @@
 Moving and renaming netdevs is `cni.attachment.netdev_return`'s.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
 
+from kernel.inventory import card_of, reread_vfs
 from kernel.sysfs import Sysfs
-from kernel.waiting import until
+from kernel.waiting import until_awaited
 from vf.errors import Misconfigured, Unusable
 from vf.inventory import Netdev, VirtualFunction
 from vf.network import Network
@@ -15,6 +18,7 @@ from vf.record import Attachment
 from vf.steps import RenameLink
 from vf.table import VfTable
 
+_Found = TypeVar("_Found")
 # A real kernel's sysfs shows a moved netdev at once, udev renames it within a second, a driver that is just being
 # bound takes up to two (reference measurements of mlx5: 0.3 to 0.7 s).
 WAIT_SECONDS = 2.0
@@ -33,7 +37,7 @@ class NetdevLookup:
         """Read a VF's netdev.
 
         Raises:
-            Unusable: it has none.
+            Unusable: it has none. OSError: as `netdev`.
         """
         netdev = (await self._find((vf,))).get(vf)
         if netdev is None:
@@ -42,8 +46,12 @@ class NetdevLookup:
         return netdev
 
     async def returned(self, attachments: Iterable[Attachment]) -> dict[PciAddress, Netdev]:
-        """Read the netdevs of VFs that are being returned; a VF without a driver has none."""
-        return await self._find([one.vf for one in attachments if self.has_driver(one.vf)])
+        """Read the netdevs of VFs that are being returned; a VF without a driver has none.
+
+        Raises:
+            OSError: a VF's files cannot be read, or do not answer.
+        """
+        return await self._find([one.vf for one in attachments if await self.has_driver(one.vf)])
 
     def require_readable(self, vf: PciAddress) -> None:
         """Make sure that all facts of a VF and of its PF could be read.
@@ -57,23 +65,42 @@ class NetdevLookup:
             if function is not None and function.fault is not None:
                 raise Unusable(f"{function.address} cannot be used: {function.fault}")
 
-    def has_driver(self, vf: PciAddress) -> bool:
+    async def has_driver(self, vf: PciAddress) -> bool:
         """Return whether a VF of this node is bound to a driver.
 
         Raises:
-            OSError: that cannot be read.
+            OSError: that cannot be read, or the VF's files do not answer.
         """
         found = self._table.inventory.vf(vf)
-        return found is not None and self._sysfs.has_driver(vf)
+        return found is not None and await self._read(vf, partial(self._sysfs.has_driver, vf))
+
+    async def netdev(self, vf: PciAddress) -> Netdev | None:
+        """Read a VF's netdev; None if it is not on the node now.
+
+        Raises:
+            OSError: that cannot be read, or the VF's files do not answer.
+        """
+        return await self._read(vf, partial(self._sysfs.netdev, vf))
 
     async def renamed(self, vfs: Iterable[PciAddress], steps: Iterable[RenameLink]) -> None:
-        """Wait until sysfs shows the new names of these VFs' netdevs; no longer than usual, since a rename may be refused."""
-        names, vfs = {step.ifindex: step.ifname for step in steps}, tuple(vfs)
-        await until(lambda: all(self._has_name(names, vf) for vf in vfs), self._seconds, _LOOK_SECONDS)
+        """Wait until sysfs shows the new names of these VFs' netdevs; no longer than usual, since a rename may be refused.
 
-    def _has_name(self, names: Mapping[int, str], vf: PciAddress) -> bool:
-        netdev = self._sysfs.netdev(vf)
+        Raises:
+            OSError: as `netdev`.
+        """
+        names, vfs = {step.ifindex: step.ifname for step in steps}, tuple(vfs)
+
+        async def all_have_names() -> bool:
+            return all([await self._has_name(names, vf) for vf in vfs])
+
+        await until_awaited(all_have_names, self._seconds, _LOOK_SECONDS)
+
+    async def _has_name(self, names: Mapping[int, str], vf: PciAddress) -> bool:
+        netdev = await self.netdev(vf)
         return netdev is not None and names.get(netdev.ifindex, netdev.name) == netdev.name
+
+    async def _read(self, vf: PciAddress, work: Callable[[], _Found]) -> _Found:
+        return await self._sysfs.reads.read(card_of(self._table.inventory, vf), vf, work)
 
     def mtu(self, network: Network, vf: PciAddress, netdev: Netdev) -> int:
         """Return the MTU of a VF in a network, in bytes.
@@ -90,12 +117,12 @@ class NetdevLookup:
             raise Misconfigured(f"networks.{network.name}.mtu is {network.mtu}, but the PF of VF {vf} has {limit}")
         return network.mtu
 
-    def refresh(self, vfs: Iterable[VirtualFunction]) -> None:
+    async def refresh(self, vfs: Iterable[VirtualFunction]) -> None:
         """Read some VFs as they are now, and have the table know them."""
-        self._table.reread({vf.address: self._sysfs.reread(vf) for vf in vfs})
+        self._table.reread(await reread_vfs(self._sysfs, vfs))
 
     async def reread(self, vfs: Iterable[PciAddress], awaited: Container[PciAddress] | None = None) -> None:
-        """Bring the table's facts about some VFs up to date.
+        """Bring the table's facts about some VFs up to date; a VF that does not answer has a fault then.
 
         Waits while a VF with a driver shows no netdev: it is being renamed, by Railnet or by udev. `awaited` limits that to
         some of the VFs.
@@ -103,22 +130,23 @@ class NetdevLookup:
         known = [vf for address in vfs if (vf := self._table.inventory.vf(address)) is not None]
         newer: dict[PciAddress, VirtualFunction] = {}
 
-        def all_have_netdevs() -> bool:
-            newer.update((vf.address, self._sysfs.reread(vf)) for vf in known)
-            coming = (one for one, vf in newer.items() if vf.driver is not None and vf.netdev is None)
+        async def all_have_netdevs() -> bool:
+            newer.update(await reread_vfs(self._sysfs, known))
+            coming = (one for one, vf in newer.items() if not vf.fault and vf.driver is not None and vf.netdev is None)
             return not any(awaited is None or one in awaited for one in coming)
 
-        await until(all_have_netdevs, self._seconds, _LOOK_SECONDS)
+        await until_awaited(all_have_netdevs, self._seconds, _LOOK_SECONDS)
         self._table.reread(newer)
 
     async def _find(self, vfs: Iterable[PciAddress]) -> dict[PciAddress, Netdev]:
         """Read netdevs, waiting for all of them together; a VF whose netdev has not come is left out."""
         wanted, found = set(vfs), dict[PciAddress, Netdev]()
 
-        def all_found() -> bool:
-            missing = wanted - found.keys()
-            found.update((vf, netdev) for vf in missing if (netdev := self._sysfs.netdev(vf)) is not None)
+        async def all_found() -> bool:
+            for vf in wanted - found.keys():
+                if (netdev := await self.netdev(vf)) is not None:
+                    found[vf] = netdev
             return found.keys() == wanted
 
-        await until(all_found, self._seconds, _LOOK_SECONDS)
+        await until_awaited(all_found, self._seconds, _LOOK_SECONDS)
         return found

@@ -6,12 +6,16 @@ When that is done is decided in `cni.attachment.attachments` and `cni.recovery`;
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
+from errno import ETIMEDOUT
+from functools import partial
 from pathlib import Path
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
 from cni.cancellation_shield import to_the_end
 from kernel import orphan_netdevs, perform
+from kernel.bounded_threads import BoundedThreads
+from kernel.inventory import card_of
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import attachment_plan, orphans
@@ -23,6 +27,7 @@ from vf.steps import ProbeAgain
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
+_PROBE_SECONDS = 20.0  # mlx5 takes half a second
 
 
 class NodeNetdevs:
@@ -34,6 +39,7 @@ class NodeNetdevs:
         self._netdevs = netdevs
         self._root = root
         self._search = OrphanSearch(root)
+        self._probes = BoundedThreads(1)
 
     async def take_back(
         self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None
@@ -61,35 +67,35 @@ class NodeNetdevs:
             await to_the_end(asyncio.to_thread(perform.detach, attachment_plan.move_out(attachments), netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
-        found = await self._search.find(self.absent(one.vf for one in lost))
+        found = await self._search.find(await self.absent(one.vf for one in lost))
         if moves := attachment_plan.move_out(one for one in lost if one.vf in found):
             await to_the_end(asyncio.to_thread(orphan_netdevs.move_to_node, moves, found, self._root))
         # A netdev that is in no namespace was awaited already, and is not awaited again.
-        returned |= await self._netdevs.returned(one for one in lost if one.vf in found or self.has(one.vf))
+        returned |= await self._netdevs.returned([one for one in lost if one.vf in found or await self.has(one.vf)])
         renames = attachment_plan.rename(attachments, returned)
         await to_the_end(asyncio.to_thread(perform.detach, renames, None))
         return tuple(returned)
 
-    def has(self, vf: PciAddress) -> bool:
+    async def has(self, vf: PciAddress) -> bool:
         """Return whether a VF's netdev is on the node.
 
         Raises:
             OSError: that cannot be read.
         """
-        return self._sysfs.netdev(vf) is not None
+        return await self._netdevs.netdev(vf) is not None
 
-    def absent(self, vfs: Iterable[PciAddress]) -> tuple[PciAddress, ...]:
+    async def absent(self, vfs: Iterable[PciAddress]) -> tuple[PciAddress, ...]:
         """Return those VFs that have a driver, and no netdev on the node.
 
         Raises:
             OSError: that cannot be read of one.
         """
-        return tuple(vf for vf in vfs if not self.has(vf) and self._netdevs.has_driver(vf))
+        return tuple([vf for vf in vfs if not await self.has(vf) and await self._netdevs.has_driver(vf)])
 
-    def missing(self) -> tuple[VirtualFunction, ...]:
+    async def missing(self) -> tuple[VirtualFunction, ...]:
         """Return the free VFs that should have a netdev on the node and have none."""
         if seeming := orphans.missing(self._table.inventory, self._table.owned()):
-            self._netdevs.refresh(seeming)
+            await self._netdevs.refresh(seeming)
         return orphans.missing(self._table.inventory, self._table.owned())
 
     async def find_orphans(self, vfs: Collection[PciAddress]) -> dict[PciAddress, OrphanNetdev]:
@@ -132,5 +138,15 @@ class NodeNetdevs:
         """
         if self._table.owner(step.vf) is None:
             _log.warning("VF %s has no netdev in any namespace: binding %s again", step.vf, step.driver)
-            await to_the_end(asyncio.to_thread(perform.probe_again, step, self._sysfs))
+            await self._probe(step)
             await self._netdevs.reread((step.vf,))
+
+    async def _probe(self, step: ProbeAgain) -> None:
+        """Bind again in a thread of the card, which no other card waits for: a write to a dead card never returns."""
+        card = card_of(self._table.inventory, step.vf)
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self._probes.run(card, partial(perform.probe_again, step, self._sysfs))
+        except TimeoutError:
+            why = f"the driver has not come in {_PROBE_SECONDS:g} s, as with dead firmware: look in dmesg, then reset the device"
+            raise OSError(ETIMEDOUT, why) from None

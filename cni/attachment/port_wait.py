@@ -1,20 +1,29 @@
 """Wait until the ports of a sandbox's VFs can be used: the subnet manager configures them some time after the VFs appear."""
 
-import asyncio
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from kernel.sysfs import Sysfs
 from kernel.waiting import until_awaited
 from vf.errors import PortInactive, RailnetError, Unusable
 from vf.network import Network, why_not_in_partition
+from vf.pci_address import PciAddress
 from vf.record import Attachment
 
 _LOOK_SECONDS = 0.01
 _ACTIVE = "4: ACTIVE"  # /sys/class/infiniband/<dev>/ports/1/state
 
 
-async def wait(network: Network, attachments: tuple[Attachment, ...], sysfs: Sysfs) -> None:
+async def wait(
+    network: Network,
+    attachments: tuple[Attachment, ...],
+    sysfs: Sysfs,
+    card: Callable[[PciAddress], PciAddress] = lambda vf: vf,
+) -> None:
     """Wait for the ports of VFs that have an RDMA device; `network.wait` seconds for all of them together.
+
+    `card` returns the card of a VF.
 
     Raises:
         PortInactive: a port is not active by then. Unusable: it is no member of the network's partition by then.
@@ -25,8 +34,8 @@ async def wait(network: Network, attachments: tuple[Attachment, ...], sysfs: Sys
     async def all_usable() -> bool:
         problems.clear()
         while left and not problems:
-            # In a thread: each of these files is a command to the card's firmware, and a PKey table has 128.
-            problem = await asyncio.to_thread(_problem, network, left[0], sysfs)
+            # Each of these files is a command to the card's firmware, and a PKey table has 128.
+            problem = await _problem(network, left[0], sysfs, card(left[0].vf))
             problems.append(problem) if problem is not None else left.popleft()
         return not problems
 
@@ -34,9 +43,9 @@ async def wait(network: Network, attachments: tuple[Attachment, ...], sysfs: Sys
         raise problems[0]
 
 
-def _problem(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | None:
+async def _problem(network: Network, one: Attachment, sysfs: Sysfs, card: PciAddress) -> RailnetError | None:
     try:
-        return _problem_of_port(network, one, sysfs)
+        return await sysfs.reads.read(card, one.vf, partial(_problem_of_port, network, one, sysfs))
     except OSError as error:
         return Unusable(f"the port of VF {one.vf} ({one.rdma}) cannot be read: {error.strerror}; kubelet tries again")
 

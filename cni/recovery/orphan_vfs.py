@@ -64,7 +64,7 @@ class OrphanVfs:
     async def _find(self) -> None:
         await self._node_netdevs.rename_free()
         now, pods = self._now(), self._pods()
-        missing = {vf.address: vf for vf in self._node_netdevs.missing()}
+        missing = {vf.address: vf for vf in await self._node_netdevs.missing()}
         # kubelet's checkpoint may still list a pod for a VF that was taken back from it.
         known = {vf: uid for vf, uid in (pods or {}).items() if not self._claims.has_ended(vf)}
         # If it is not known which pod has which VF, any pod may use any VF: then no driver is bound again.
@@ -73,11 +73,11 @@ class OrphanVfs:
         if missing and self._is_due(now, in_use):
             self._searched = frozenset(missing), now
             found = await self._node_netdevs.find_orphans(missing)
-            self._repair.rebuild(found, known)
+            await self._repair.rebuild(found, known)
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in found}
             for step in orphans.probe(self._table.inventory, self._absent, in_use, now):
                 await self._probe_again(step)
-            still = {vf.address for vf in self._node_netdevs.missing()}
+            still = {vf.address for vf in await self._node_netdevs.missing()}
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
         self._table.withhold(self._reasons(in_use, known))
 

@@ -50,9 +50,11 @@ class RecordRepair:
         _log.warning("sandbox %s: %s is gone, and %s is its namespace", record.key, record.netns.path, netns.path)
         self._journal.write(replace(record, netns=netns))
 
-    def rebuild(self, found: Mapping[PciAddress, OrphanNetdev], pods: Mapping[PciAddress, str]) -> None:
+    async def rebuild(self, found: Mapping[PciAddress, OrphanNetdev], pods: Mapping[PciAddress, str]) -> None:
         """Rebuild the records of VFs that were found in namespaces; a VF that was claimed or returned meanwhile is left out."""
-        free = {vf: orphan for vf, orphan in found.items() if self._table.owner(vf) is None and self._is_absent(vf)}
+        absent = {vf: orphan for vf, orphan in found.items() if await self._is_absent(vf)}
+        # No await from here on: a VF that is free now is free when its record is written.
+        free = {vf: orphan for vf, orphan in absent.items() if self._table.owner(vf) is None}
         records = {record.key: record for record in self._journal.records()}
         sources = RebuildSources(records, self._journal.lost_records, pods, self._boot)
         for record in orphans.rebuild(self._table.inventory, free, sources):
@@ -62,16 +64,16 @@ class RecordRepair:
             self._journal.write(record)
             self._claims.own(record)
 
-    def _is_absent(self, vf: PciAddress) -> bool:
+    async def _is_absent(self, vf: PciAddress) -> bool:
         try:
-            return bool(self._node_netdevs.absent((vf,)))
+            return bool(await self._node_netdevs.absent((vf,)))
         except OSError as error:
             _log.error("VF %s: it is not known whether its netdev is on the node: %s", vf, error)
             return False
 
-    def free_returned(self, record: Record) -> Record:
+    async def free_returned(self, record: Record) -> Record:
         """Release the VFs of a rebuilt record whose netdevs are back on the node; return the record that is left."""
-        away = tuple(one for one in record.attachments if not self._node_netdevs.has(one.vf))
+        away = tuple([one for one in record.attachments if not await self._node_netdevs.has(one.vf)])
         left = replace(record, attachments=away)
         if left != record:
             self._journal.write(left) if left.attachments else self._journal.remove(record)

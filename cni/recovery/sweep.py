@@ -154,10 +154,10 @@ class Recovery:
             self._repair.follow(record, observed.moved_to)
 
     async def _free_returned(self, record: Record, _: Observed) -> None:
-        self._repair.free_returned(record)
+        await self._repair.free_returned(record)
 
     async def _free_returned_then_take_back(self, record: Record, _: Observed) -> None:
-        left = self._repair.free_returned(record)
+        left = await self._repair.free_returned(record)
         if left.attachments:
             await self._detach(left)
 

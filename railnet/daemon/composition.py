@@ -46,6 +46,7 @@ from railnet.health import Health
 from railnet.install.uninstaller import Leaving
 from railnet.status.report import encode, report
 from vf.errors import Misconfigured, NoAddress
+from vf.inventory import Inventory
 from vf.table import VfTable
 
 _log = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
     """
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
-    table = VfTable(inventory(sysfs))
+    table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
     node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)
     await _recover(node)
@@ -193,6 +194,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = partial(_reasons, services, registrations, presence, node.table, tasks)
     metrics.ask(node.table, services, registrations, slots)
+    metrics.hung_reads = lambda: node.sysfs.reads.hung
     health.metrics = metrics.text
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)

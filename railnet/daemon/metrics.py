@@ -26,6 +26,7 @@ class Metrics:
         vfs: returns the VFs that each pool offers, by resource, and whether a sandbox has them.
         registrations: returns how often kubelet took each pool's socket, by resource.
         queue: returns how many requests wait for a delegate slot.
+        hung_reads: returns how many threads wait for a read of hardware that does not return, by card.
     """
 
     def __init__(self, restarts: int = 0) -> None:
@@ -34,6 +35,7 @@ class Metrics:
         self.vfs: Callable[[], Mapping[str, Iterable[tuple[OfferedVf, bool]]]] = dict
         self.registrations: Callable[[], Mapping[str, int]] = dict
         self.queue: Callable[[], int] = int
+        self.hung_reads: Callable[[], Mapping[str, int]] = dict
         self._requests: Counter[Labels] = Counter()
         self._leaks: Counter[Labels] = Counter()
         self._seconds: dict[Labels, Histogram] = {}
@@ -74,6 +76,8 @@ class Metrics:
             "railnet_cni_queue", "gauge", "Requests that wait for a delegate slot.", [("", (), self.queue())]
         )
         yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
+        hung: Counter[Labels] = Counter({(("card", card),): count for card, count in self.hung_reads().items()})
+        yield from family("railnet_hung_reads", "gauge", "Reads of hardware that do not return.", counted(hung))
         yield from family(
             "railnet_leaks_total", "counter", "Leaked resources that were reclaimed.", counted(self._leaks)
         )

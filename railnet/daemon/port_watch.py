@@ -36,7 +36,7 @@ async def watching_ports(
     async def look(links: Mapping[int, PfLink | None]) -> None:
         changed = [pf for ifindex, pf in by_ifindex().items() if ifindex in links]
         try:
-            newer = await asyncio.to_thread(reread_pfs, sysfs, changed, links)
+            newer = await reread_pfs(sysfs, changed, links)
         except (OSError, ValueError) as error:
             _log.error("port watch: %s", error)
             look_again.set()

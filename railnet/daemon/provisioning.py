@@ -7,8 +7,10 @@
 import asyncio
 import logging
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
 
 from kernel import perform
+from kernel.bounded_threads import BoundedThreads
 from kernel.inventory import inventory
 from kernel.netlink import pf_link_state
 from kernel.sysfs import Sysfs
@@ -29,6 +31,9 @@ _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _AGAIN_SECONDS = 10.0
+_WRITE_SECONDS = 60.0  # mlx5 takes some seconds for a hundred VFs
+_links = BoundedThreads(1)
+_writers = BoundedThreads(1)  # a write may hang: one thread for each PF, which no other PF waits for
 
 
 async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *, serving: bool = False) -> None:
@@ -46,9 +51,9 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
     troubles: dict[PciAddress, str] = {}
     await _create(configuration, table, sysfs, troubles, serving=serving)
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
-    table.refresh(await asyncio.to_thread(inventory, sysfs))
+    table.refresh(await inventory(sysfs, table.inventory))
     await _name_and_bind(configuration, table, sysfs, troubles)
-    table.refresh(await asyncio.to_thread(inventory, sysfs))
+    table.refresh(await inventory(sysfs, table.inventory))
     _report(table, troubles)
     if not serving:
         await _settle({entry.pf for entry in configuration.provision} - troubles.keys(), table, sysfs)
@@ -74,6 +79,7 @@ async def _create(
     in_use: set[PciAddress] | None = set()
     if replacing and not serving:
         in_use = _in_use(configuration, table, replacing, troubles)
+    made = []
     for step in needed:
         if step.replaced and (serving or in_use is None):
             continue
@@ -86,7 +92,8 @@ async def _create(
             )
             continue
         _log.info("PF %s: making %d VFs", step.pf, step.count)
-        await _do((step,), step.pf, sysfs, troubles)
+        made.append(_do((step,), step.pf, sysfs, troubles))
+    await asyncio.gather(*made)
 
 
 def _creations(
@@ -126,15 +133,17 @@ async def _name_and_bind(
 ) -> None:
     sound = [entry for entry in configuration.provision if entry.pf not in troubles]
     pfs = [pf for entry in sound if (pf := table.inventory.pf(entry.pf)) is not None]
-    macs = await asyncio.to_thread(_macs, pfs, troubles)
+    macs = await _links.run("links", partial(_macs, pfs, troubles))
     owners: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
+    made = []
     for entry in sound:
         try:
             steps = provision.name_and_bind((entry,), table.inventory, macs, owners)
         except Misconfigured as error:
             troubles.setdefault(entry.pf, str(error))
         else:
-            await _do(steps, entry.pf, sysfs, troubles)
+            made.append(_do(steps, entry.pf, sysfs, troubles))
+    await asyncio.gather(*made)
 
 
 def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> dict[PciAddress, Mac]:
@@ -150,7 +159,14 @@ def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> d
 
 async def _do(steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, troubles: dict[PciAddress, str]) -> None:
     try:
-        refused = await asyncio.to_thread(perform.provision, steps, sysfs)
+        async with asyncio.timeout(_WRITE_SECONDS):
+            refused = await _writers.run(pf, partial(perform.provision, steps, sysfs))
+    except TimeoutError:
+        troubles[pf] = (
+            f"PF {pf} has not done in {_WRITE_SECONDS:g} s what was written to its files, as with dead firmware: look in dmesg, "
+            "then reset the device or the node. It is tried again"
+        )
+        return
     except (OSError, NotReady) as error:
         troubles[pf] = f"PF {pf} does not get its VFs: {error}; look in dmesg. It is tried again"
         return
@@ -182,7 +198,7 @@ async def _settle(wanted: Container[PciAddress], table: VfTable, sysfs: Sysfs) -
     late: list[str] = []
 
     async def all_have_settled() -> bool:
-        table.refresh(await asyncio.to_thread(inventory, sysfs))
+        table.refresh(await inventory(sysfs, table.inventory))
         vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs if pf.address in wanted and not pf.fault]
         free = [(pf, vf) for pf, vf in vfs if not (vf.fault or table.owner(vf.address) or table.withheld(vf.address))]
         # A plain Ethernet card has no RDMA device, and its VFs have none.

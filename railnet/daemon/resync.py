@@ -67,4 +67,4 @@ async def releasing_ipam(recovery: Recovery, swept: asyncio.Event) -> None:
 
 async def _look_again(table: VfTable, sysfs: Sysfs) -> None:
     generation = table.generation
-    table.refresh(await asyncio.to_thread(inventory, sysfs), generation)
+    table.refresh(await inventory(sysfs, table.inventory), generation)

@@ -1,5 +1,6 @@
 """PFs with their carriers: read by netlink, or just reported by the kernel."""
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from kernel.netlink import pf_link_state
 from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
 from tests.kernel.tree import PF, Tree
+from vf.inventory import Inventory
 from vf.pci_address import PciAddress
 
 NO_CARRIER = PfLink(True, False, "DOWN", "52:54:00:00:00:01")
@@ -50,13 +52,13 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_inventory_has_the_carriers_of_pfs(node: Node, link: PfLink | None, carrier: bool | None) -> None:
     node.links = {} if link is None else {node.ifindex: link}
 
-    (pf,) = inventory.inventory(node.sysfs).pfs
+    (pf,) = asyncio.run(inventory.inventory(node.sysfs, Inventory())).pfs
 
     assert (pf.carrier, pf.vfs) == (carrier, node.pf.vfs)
 
 
 def test_reported_link_is_not_read_again(node: Node) -> None:
-    reread = inventory.reread_pfs(node.sysfs, [node.pf], {node.ifindex: NO_CARRIER})
+    reread = asyncio.run(inventory.reread_pfs(node.sysfs, [node.pf], {node.ifindex: NO_CARRIER}))
 
     assert (reread[PF_ADDRESS].carrier, node.asked) == (False, [])
 
@@ -64,7 +66,7 @@ def test_reported_link_is_not_read_again(node: Node) -> None:
 def test_link_without_a_reported_state_is_read(node: Node) -> None:
     node.links = {node.ifindex: NO_CARRIER}
 
-    reread = inventory.reread_pfs(node.sysfs, [node.pf], {node.ifindex: None})
+    reread = asyncio.run(inventory.reread_pfs(node.sysfs, [node.pf], {node.ifindex: None}))
 
     assert (reread[PF_ADDRESS].carrier, node.asked) == (False, [node.ifindex])
 
@@ -73,6 +75,6 @@ def test_carrier_of_an_infiniband_pf_is_not_read(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(pf_link_state, "read", lambda ifindexes: dict.fromkeys(ifindexes, NO_CARRIER))
     Tree(tmp_path).whole()
 
-    (pf,) = inventory.inventory(Sysfs(tmp_path)).pfs
+    (pf,) = asyncio.run(inventory.inventory(Sysfs(tmp_path), Inventory())).pfs
 
     assert (pf.link_layer, pf.carrier) == ("InfiniBand", None)

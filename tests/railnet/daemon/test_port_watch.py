@@ -56,7 +56,7 @@ class Node:
         self.watched = sorted(watched())
         await look(self._links)
 
-    def _reread(
+    async def _reread(
         self, _: Sysfs, pfs: list[PhysicalFunction], known: Mapping[int, PfLink | None]
     ) -> dict[PciAddress, PhysicalFunction]:
         if self.error is not None:

@@ -1,0 +1,92 @@
+"""Threads for work that may block for ever, a bounded number for each key, such as a card. Blocked work of one key costs no other key.
+
+The threads are daemon threads of their own and not `asyncio.to_thread`'s: those are one small pool for everything, and the
+interpreter waits for each of them when it ends.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Job:
+    """One call in a thread; `future` has its outcome, and belongs to the event loop that began the job."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.started = False
+        self.abandoned = False  # an abandoned job that has not started is never run
+
+
+class BoundedThreads:
+    """At most `most` threads for each key. They are started when they are needed, and stay. Used on one event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pools: dict[Hashable, _Pool] = {}
+
+    async def run(self, key: Hashable, work: Callable[[], _Result]) -> _Result:
+        """Do the work in a thread of this key, and return its result or raise its error.
+
+        A cancelled caller does not wait for the thread. Work that has not begun by then is not done.
+        """
+        job = self.begin(key, work)
+        try:
+            result: _Result = await job.future
+            return result
+        finally:
+            job.abandoned = True
+
+    def begin(self, key: Hashable, work: Callable[[], object]) -> Job:
+        """Begin a job; it starts when a thread of this key is free."""
+        job = Job(work)
+        self._pools.setdefault(key, _Pool(f"{key}", self._most)).put(job)
+        return job
+
+
+class _Pool:
+    """The threads of one key. Only the event loop changes the counts."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._threads = self._unfinished = 0
+
+    def put(self, job: Job) -> None:
+        self._unfinished += 1
+        self._jobs.put(job)
+        if self._unfinished > self._threads and self._threads < self._most:
+            self._threads += 1
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            job = self._jobs.get()
+            result, error = None, None
+            if not job.abandoned:
+                job.started = True
+                try:
+                    result = job.work()
+                except BaseException as raised:  # noqa: BLE001 - it is raised where the job was begun
+                    error = raised
+            with suppress(RuntimeError):  # the event loop is closed
+                job.loop.call_soon_threadsafe(self._finish, job, result, error)
+            del job, result, error  # the queue may be empty for long
+
+    def _finish(self, job: Job, result: object, error: BaseException | None) -> None:
+        self._unfinished -= 1
+        if job.future.done():
+            return
+        if error is None:
+            job.future.set_result(result)
+        elif job.abandoned:
+            job.future.cancel()  # no caller is left that would take the error
+        else:
+            job.future.set_exception(error)

@@ -1,0 +1,106 @@
+"""Reads with a time limit: a function that hangs costs itself alone, its threads are bounded, and it recovers by itself."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from kernel.bounded_reads import BoundedReads, DoesNotAnswer
+from kernel.bounded_threads import BoundedThreads
+from vf.pci_address import PciAddress
+
+CARD = PciAddress(0, 3, 0, 0)
+OTHER = PciAddress(0, 0x83, 0, 0)
+VFS = tuple(PciAddress(0, 3, device, function) for device in range(2) for function in range(8))
+
+
+class Hardware:
+    """Functions that answer with their address; those in `dead` answer when `alive` is set."""
+
+    def __init__(self, *dead: PciAddress) -> None:
+        self.dead, self.alive, self.reads = set(dead), threading.Event(), list[PciAddress]()
+
+    def read(self, function: PciAddress) -> PciAddress:
+        self.reads.append(function)
+        if function in self.dead:
+            self.alive.wait(30)
+        return function
+
+
+def test_function_that_hangs_costs_itself_alone() -> None:
+    hardware, reads = Hardware(VFS[3], VFS[7]), BoundedReads(0.2)
+
+    async def main() -> dict[PciAddress, object]:
+        return await reads.read_each(CARD, VFS, hardware.read)
+
+    outcomes = asyncio.run(main())
+    hardware.alive.set()
+
+    assert {vf for vf, outcome in outcomes.items() if isinstance(outcome, DoesNotAnswer)} == {VFS[3], VFS[7]}
+    assert all(outcomes[vf] == vf for vf in VFS if vf not in hardware.dead)
+    assert reads.hung == {str(CARD): 2}
+
+
+def test_function_that_hangs_is_refused_at_once_and_read_again_when_it_has_returned() -> None:
+    hardware, reads = Hardware(VFS[0]), BoundedReads(0.2)
+
+    async def main() -> tuple[int, float, PciAddress]:
+        for _ in range(3):
+            began = time.monotonic()
+            with pytest.raises(DoesNotAnswer, match="have not answered for"):
+                await reads.read(CARD, VFS[0], lambda: hardware.read(VFS[0]))
+            seconds = time.monotonic() - began
+        begun = len(hardware.reads)
+        hardware.alive.set()
+        while reads.hung:  # noqa: ASYNC110 - the thread reports to no event of this test
+            await asyncio.sleep(0.01)
+        return begun, seconds, await reads.read(CARD, VFS[0], lambda: hardware.read(VFS[0]))
+
+    begun, seconds, found = asyncio.run(main())
+
+    assert (begun, found) == (1, VFS[0])
+    assert seconds < 0.2
+
+
+def test_threads_of_a_card_are_bounded_and_another_card_answers() -> None:
+    hardware, reads, card = Hardware(*VFS), BoundedReads(0.1), PciAddress(0, 0x99, 0, 0)
+
+    async def main() -> tuple[dict[PciAddress, object], PciAddress]:
+        outcomes = await reads.read_each(card, VFS, hardware.read)
+        return outcomes, await reads.read(OTHER, OTHER, lambda: hardware.read(OTHER))
+
+    outcomes, other = asyncio.run(main())
+    threads = [thread for thread in threading.enumerate() if thread.name == str(card)]
+    hardware.alive.set()
+
+    assert all(isinstance(outcome, DoesNotAnswer) for outcome in outcomes.values())
+    assert (len(threads), len(hardware.reads), other) == (4, 5, OTHER)
+    assert all(thread.daemon for thread in threads)  # the interpreter's end does not wait for them
+
+
+def test_error_of_a_read_is_raised() -> None:
+    def refuse() -> None:
+        raise ValueError("no number")
+
+    with pytest.raises(ValueError, match="no number"):
+        asyncio.run(BoundedReads().read(CARD, CARD, refuse))
+
+
+def test_work_that_has_not_begun_when_its_caller_is_cancelled_is_not_done() -> None:
+    release, done = threading.Event(), list[int]()
+
+    async def main() -> None:
+        threads = BoundedThreads(1)
+        first = asyncio.create_task(threads.run(CARD, lambda: release.wait(30)))
+        second = asyncio.create_task(threads.run(CARD, lambda: done.append(2)))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        await asyncio.wait((second,))
+        release.set()
+        await first
+        await threads.run(CARD, lambda: done.append(3))
+
+    asyncio.run(main())
+
+    assert done == [3]

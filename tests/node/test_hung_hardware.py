@@ -1,0 +1,115 @@
+"""A file of one function that does not answer: that function is unhealthy, and the daemon serves all others and ends when it is told to."""
+
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from simnode.node import RESOURCE, Node
+from tests.node.test_bad_hardware import BAD, BAD_VF, DEVICES, OTHER_VF, PATIENCE_SECONDS, reasons, two_cards
+from tests.waiting import until
+
+__all__ = ["two_cards"]
+END_SECONDS = 8.0  # the daemon's normal end takes less than one
+
+# file of the bad card → how many of the node's four VFs stay healthy
+FILES = [
+    (f"{BAD_VF}/vendor", 3),
+    (f"{BAD_VF}/net/*/mtu", 3),
+    (f"{BAD_VF}/infiniband/*/ports/1/state", 3),
+    (f"{BAD.address}/vendor", 2),
+    (f"{BAD.address}/sriov_totalvfs", 2),
+    (f"{BAD.address}/infiniband/*/ports/1/state", 2),
+]
+
+
+@contextmanager
+def hung(file: Path) -> Iterator[None]:
+    """Put a FIFO in place of a file: its open hangs, for nothing writes to it."""
+    good = file.read_text()
+    file.unlink()
+    os.mkfifo(file)
+    try:
+        yield
+    finally:
+        reader = os.open(file, os.O_RDWR | os.O_NONBLOCK)  # the daemon's opens return
+        file.unlink()
+        file.write_text(good)
+        os.close(reader)
+
+
+def answers(path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:9474/{path}", timeout=5) as answer:
+        return answer.read().decode()
+
+
+def pods_of_the_good_card_come_and_go(node: Node) -> None:
+    pods = [node.run_pod(f"train{number}", vfs=1) for number in range(2)]
+    for pod in pods:
+        node.remove_pod(pod)
+
+
+def end_in_time(node: Node) -> float:
+    began = time.monotonic()
+    node.daemon.process.send_signal(signal.SIGTERM)
+    node.daemon.process.wait(END_SECONDS)
+    node.daemon.process = None
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(("pattern", "healthy"), FILES, ids=[pattern for pattern, _ in FILES])
+def test_hung_file_costs_its_function_alone(two_cards: Node, pattern: str, healthy: int) -> None:
+    (file,) = DEVICES.glob(pattern)
+    with hung(file):
+        two_cards.kubelet.wait_for_devices(RESOURCE, healthy, PATIENCE_SECONDS)
+        found = reasons()
+        ok, metrics = answers("healthz"), answers("metrics")
+        pods_of_the_good_card_come_and_go(two_cards)
+        threads = len(list(Path(f"/proc/{two_cards.daemon.process.pid}/task").iterdir()))
+    two_cards.kubelet.wait_for_devices(RESOURCE, 4, PATIENCE_SECONDS)  # it recovers by itself
+
+    assert found.keys() == ({BAD_VF} if healthy == 3 else {BAD_VF, OTHER_VF})
+    assert all("have not answered for" in reason for reason in found.values())
+    assert ok
+    assert "railnet_hung_reads{card=" in metrics
+    assert threads < 60
+
+
+@pytest.mark.parametrize(
+    "pattern", [f"{BAD_VF}/net/*/mtu", f"{BAD.address}/infiniband/*/ports/1/state", f"{BAD.address}/vendor"]
+)
+def test_daemon_starts_and_ends_while_a_file_hangs(two_cards: Node, pattern: str) -> None:
+    (file,) = DEVICES.glob(pattern)
+    healthy = 3 if BAD_VF in pattern else 2
+    two_cards.stop_daemon()
+    with hung(file):
+        two_cards.start_daemon(wait=False)
+        two_cards.kubelet.wait_for_devices(RESOURCE, healthy, PATIENCE_SECONDS)
+        found = reasons()
+        pods_of_the_good_card_come_and_go(two_cards)
+        seconds = end_in_time(two_cards)
+    two_cards.start_daemon()
+
+    assert BAD_VF in found
+    assert seconds < END_SECONDS
+
+
+def test_pod_on_a_vf_that_hangs_keeps_it_and_ends_when_the_vf_answers(two_cards: Node) -> None:
+    pods = [two_cards.run_pod(f"train{number}", vfs=1) for number in range(4)]
+    (victim,) = [pod for pod in pods if BAD_VF in pod.device_ids]
+    others = [pod for pod in pods if pod is not victim]
+    (guid,) = DEVICES.glob(f"{BAD_VF}/infiniband/*/node_guid")
+    with hung(guid):
+        until(lambda: BAD_VF in reasons(), PATIENCE_SECONDS, "the VF that hangs is unhealthy")
+        for pod in others:
+            two_cards.remove_pod(pod)
+        alive = answers("healthz")
+    two_cards.kubelet.wait_for_devices(RESOURCE, 4, PATIENCE_SECONDS)
+    two_cards.remove_pod(victim)
+
+    assert alive
