@@ -3,9 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
+from kernel.bounded_threads import BoundedThreads
+
 _Result = TypeVar("_Result")
+_plugins = BoundedThreads(4)  # their own: a plugin may hang, and no attach and no sweep waits for it
 
 
 async def to_the_end(
@@ -27,7 +31,7 @@ async def to_the_end(
 async def until_stopped(work: Callable[[threading.Event], _Result]) -> _Result:
     """Do the work in a thread. A cancellation sets the event that the work gets, and is raised after the work has ended."""
     stopped = threading.Event()
-    task = asyncio.create_task(asyncio.to_thread(work, stopped))
+    task = asyncio.create_task(_plugins.run("plugins", partial(work, stopped)))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 
 from kernel.bounded_reads import DoesNotAnswer
+from kernel.bounded_threads import BoundedThreads
 from kernel.netlink import pf_link_state
 from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Card, CardReading, PciIds, Sysfs
@@ -20,6 +21,8 @@ from vf.pci_address import PciAddress
 # What is read for no card in particular, each with threads of its own: all PCI functions, names of files, links.
 _BUS, _NAMES, _LINKS = "the PCI bus", "names of files", "links of PFs"
 _NO_FUNCTIONS = {name: PciAddress(-number, 0, 0, 0) for number, name in enumerate((_BUS, _NAMES, _LINKS), start=1)}
+
+_pyroute2 = BoundedThreads(1)
 
 
 async def inventory(sysfs: Sysfs, before: Inventory) -> Inventory:
@@ -156,6 +159,7 @@ async def _with_carriers(
 
 
 async def _links_in_time(sysfs: Sysfs, ifindexes: set[int]) -> Mapping[int, PfLink | OSError]:
+    await _pyroute2.run("pyroute2", pf_link_state.load)  # its import has no time limit: a slow processor takes seconds
     try:
         return await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _links(ifindexes))
     except DoesNotAnswer as error:

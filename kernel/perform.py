@@ -10,6 +10,7 @@ from errno import EEXIST, ENODEV
 from pathlib import Path
 
 from kernel.files import below
+from kernel.netlink import pf_link_state
 from kernel.netlink.rtnetlink import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
@@ -264,6 +265,7 @@ def _provision(step: PfStep, sysfs: Sysfs) -> None:
 
 
 def _name_by_link(step: SetGuidByLink | SetMac) -> None:
+    pf_link_state.load()
     from kernel.netlink import vf_configuration  # noqa: PLC0415 - it imports pyroute2, for which no ADD may wait
 
     match step:

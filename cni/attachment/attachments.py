@@ -3,7 +3,6 @@
 When a sandbox that sent no DEL is taken back is `cni.recovery`'s decision.
 """
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from errno import EIO, ENODEV
@@ -19,7 +18,6 @@ from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.cancellation_shield import to_the_end
 from cni.host.chain import Primary
 from cni.request import Request
 from cni.timing import timed
@@ -163,7 +161,8 @@ class Attachments:
         steps = attachment_plan.attach(record.attachments, netdevs)
         with timed("kernel"):
             try:
-                await to_the_end(asyncio.to_thread(perform.attach, steps, netns_fd, self._root))
+                attach = partial(perform.attach, steps, netns_fd, self._root)
+                await self._node_netdevs.do(record.attachments, attach)
             except OSError as error:
                 if error.errno != ENODEV:
                     raise
@@ -194,7 +193,7 @@ class Attachments:
         if wrong is not None or netns_fd is None:
             return wrong
         vfs = tuple(one.vf for one in record.attachments)
-        states = await to_the_end(asyncio.to_thread(link_states, vfs, netns_fd))
+        states = await self._node_netdevs.do(record.attachments, partial(link_states, vfs, netns_fd))
         found = [(one, states.get(one.vf), await self._rdma(one.vf)) for one in record.attachments]
         return next(filter(None, (sandbox_difference.of_rail(*each) for each in found)), None)
 

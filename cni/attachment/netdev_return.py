@@ -5,10 +5,11 @@ When that is done is decided in `cni.attachment.attachments` and `cni.recovery`;
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from errno import ETIMEDOUT
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
@@ -26,7 +27,10 @@ from vf.record import Attachment, Netns
 from vf.steps import ProbeAgain
 from vf.table import VfTable
 
+_Done = TypeVar("_Done")
 _log = logging.getLogger(__name__)
+_THREADS_OF_A_CARD = 8  # for attaches and detaches; the kernel does one change of links at a time
+_NAMES = "names of netdevs"
 _PROBE_SECONDS = 20.0  # mlx5 takes half a second
 
 
@@ -40,6 +44,7 @@ class NodeNetdevs:
         self._root = root
         self._search = OrphanSearch(root)
         self._probes = BoundedThreads(1)
+        self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
     async def take_back(
         self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None
@@ -64,17 +69,27 @@ class NodeNetdevs:
         is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
         """
         if netns_fd is not None:
-            await to_the_end(asyncio.to_thread(perform.detach, attachment_plan.move_out(attachments), netns_fd))
+            moves = attachment_plan.move_out(attachments)
+            await self.do(attachments, partial(perform.detach, moves, netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
         found = await self._search.find(await self.absent(one.vf for one in lost))
         if moves := attachment_plan.move_out(one for one in lost if one.vf in found):
-            await to_the_end(asyncio.to_thread(orphan_netdevs.move_to_node, moves, found, self._root))
+            await self.do(attachments, partial(orphan_netdevs.move_to_node, moves, found, self._root))
         # A netdev that is in no namespace was awaited already, and is not awaited again.
         returned |= await self._netdevs.returned([one for one in lost if one.vf in found or await self.has(one.vf)])
         renames = attachment_plan.rename(attachments, returned)
-        await to_the_end(asyncio.to_thread(perform.detach, renames, None))
+        await self.do(attachments, partial(perform.detach, renames, None))
         return tuple(returned)
+
+    async def do(self, attachments: tuple[Attachment, ...], work: Callable[[], _Done]) -> _Done:
+        """Do to the end what blocks, in a thread of the attachments' card: work of another card waits for none of these.
+
+        Raises:
+            Exception: what `work` raises.
+        """
+        card = card_of(self._table.inventory, attachments[0].vf) if attachments else None
+        return await to_the_end(self.threads.run(card, work))
 
     async def has(self, vf: PciAddress) -> bool:
         """Return whether a VF's netdev is on the node.
@@ -124,9 +139,9 @@ class NodeNetdevs:
         misnamed = [vf for vf in orphans.misnamed(self._table.inventory, ()) if vf.address in addresses]
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
-            written = await to_the_end(asyncio.to_thread(orphan_netdevs.written_names, vfs))
+            written = await to_the_end(self.threads.run(_NAMES, partial(orphan_netdevs.written_names, vfs)))
             steps = orphans.rename_on_node(self._table.inventory, misnamed, written)
-            await to_the_end(asyncio.to_thread(perform.detach, steps, None))
+            await to_the_end(self.threads.run(_NAMES, partial(perform.detach, steps, None)))
             await self._netdevs.renamed(vfs, steps)
             await self._netdevs.reread(vfs)
 

@@ -5,10 +5,12 @@ What is done about a netdev that is found is decided in `vf.orphans`.
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
 from kernel import orphan_netdevs
+from kernel.bounded_threads import BoundedThreads
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
 
@@ -21,6 +23,7 @@ class OrphanSearch:
         self._wanted: set[PciAddress] = set()
         self._next: asyncio.Task[dict[PciAddress, OrphanNetdev]] | None = None
         self._searching = asyncio.Lock()
+        self._threads = BoundedThreads(1)
 
     async def find(self, vfs: Collection[PciAddress]) -> dict[PciAddress, OrphanNetdev]:
         """Search all namespaces of the host but the node's own; the search begins after this call.
@@ -39,4 +42,4 @@ class OrphanSearch:
     async def _search(self) -> dict[PciAddress, OrphanNetdev]:
         async with self._searching:
             wanted, self._wanted, self._next = self._wanted, set(), None
-            return await asyncio.to_thread(orphan_netdevs.find_orphans, wanted, self._root)
+            return await self._threads.run("search", partial(orphan_netdevs.find_orphans, wanted, self._root))

@@ -25,6 +25,8 @@ from vf.record import Record
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8  # sandboxes of one GC, of which each may need a thread
+_RECORD_SECONDS = 30.0  # twice the two seconds that netdevs are awaited, a search, and a slow processor
+_END_SECONDS = 2.0
 
 
 class Recovery:
@@ -50,6 +52,7 @@ class Recovery:
         self._repair = repair
         self._orphan_vfs = orphan_vfs
         self._took_back = took_back
+        self._late: set[asyncio.Task[None]] = set()
         self._acts: Mapping[Action, Callable[[Record, Observed], Awaitable[None]]] = {
             Action.LEAVE: _leave,
             Action.TRY_AGAIN: _try_again,
@@ -69,12 +72,33 @@ class Recovery:
         A record whose VFs cannot be taken back now stays for the next sweep. A record that only waits for its IPAM plugin is
         left to `release_ipam`.
 
-        All records at once: a netdev may take seconds to return, or never return, and the sweep waits for that only once.
+        All records at once: a netdev may take seconds to return, or never return, and the sweep waits for that only once. A record
+        whose kernel call does not return within 30 s is left behind.
         """
-        sweeps = [self._sweep_unless_busy(record) for record in self._journal.records()]
-        for outcome in await asyncio.gather(*sweeps, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        sweeps = {asyncio.create_task(self._sweep_unless_busy(record)): record for record in self._journal.records()}
+        if not sweeps:
+            return
+        try:
+            done, late = await asyncio.wait(sweeps, timeout=_RECORD_SECONDS)
+        except asyncio.CancelledError:
+            for task in sweeps:
+                task.cancel()
+            await asyncio.wait(sweeps, timeout=_END_SECONDS)
+            raise
+        for task in late:
+            self._leave_running(task, sweeps[task])
+        for task in done:
+            task.result()
+
+    def _leave_running(self, task: asyncio.Task[None], record: Record) -> None:
+        """Go on without a record whose kernel call does not return. It holds its sandbox's lock, so no later sweep tries it too."""
+        _log.error(
+            "sandbox %s: the kernel has not answered for %g s, so the sweep goes on without it; look in dmesg",
+            record.key,
+            _RECORD_SECONDS,
+        )
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
 
     async def collect(self, valid: frozenset[str], younger_than: float, seconds: float = inf) -> list[str]:
         """Do the runtime's GC: take back the rails of sandboxes that are not in `valid`; return the failures, in words.

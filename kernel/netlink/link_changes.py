@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from errno import ENOBUFS
 from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOEXEC, SOCK_RAW, socket
 
-from kernel.netlink.pf_link_state import PfLink
+from kernel.netlink.pf_link_state import PfLink, load
 from kernel.netlink.protocol import understanding
 
 _log = logging.getLogger(__name__)
@@ -152,6 +152,7 @@ def _listening(watched: Callable[[], Collection[int]], decode: _Decode | None) -
 
 def _decoder() -> _Decode:
     """Import pyroute2's decoder of link messages."""
+    load()
     from pyroute2.netlink.rtnl.marshal import MarshalRtnl  # noqa: PLC0415 - as the module's docstring says
 
     from kernel.netlink.pyroute2_requests import parse  # noqa: PLC0415 - it imports pyroute2

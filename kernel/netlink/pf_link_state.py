@@ -4,6 +4,7 @@ The first request imports pyroute2 (`kernel.netlink.pyroute2_requests`), not thi
 the first ADD after a daemon's start would wait for it. `kernel.netlink.link_changes` receives changes.
 """
 
+import threading
 from collections.abc import Iterable
 from errno import ENODEV
 from typing import NamedTuple
@@ -31,6 +32,15 @@ class PfLink(NamedTuple):
         return self.carrier if self.up else None
 
 
+_loading = threading.Lock()
+
+
+def load() -> None:
+    """Import pyroute2. Two threads that import it at the same time find it half-initialised, and one of them fails."""
+    with _loading:
+        import kernel.netlink.pyroute2_requests  # noqa: F401, PLC0415 - the module's docstring says why
+
+
 def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
     """Read links by ifindex. A link that is gone is left out.
 
@@ -41,6 +51,7 @@ def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
     wanted = tuple(ifindexes)
     if not wanted:
         return found
+    load()
     from kernel.netlink.pyroute2_requests import opened  # noqa: PLC0415 - the module's docstring says why
 
     with opened() as route:
@@ -62,6 +73,7 @@ def macs(pfs: Iterable[PhysicalFunction]) -> dict[PciAddress, Mac]:
     ifindexes = {pf.address: pf.netdev.ifindex for pf in pfs if pf.link_layer == "Ethernet" and pf.netdev is not None}
     if not ifindexes:
         return {}
+    load()
     from kernel.netlink.pyroute2_requests import opened  # noqa: PLC0415 - the module's docstring says why
 
     with opened() as route:

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from cni.attachment.attachments import Attachments
+from cni.recovery import sweep
 from kernel import orphan_netdevs, waiting
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import IN_POD
 from tests.vf.builders import an_attachment
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
+from vf.record import Record
 from vf.sandbox_difference import SandboxLink
 from vf.steps import RenameLink
 from vf.table import Owner, VfTable
@@ -191,6 +193,33 @@ def test_concurrent_searches_of_the_namespaces_are_one_search(
 
     # For a namespace at another path; for netdevs in another namespace. A search that has begun is joined by no other caller.
     assert (sum(lost), len(lost) < 4) == (4, True)
+
+
+@pytest.mark.slow
+def test_record_whose_kernel_call_does_not_return_is_left_behind(
+    node: Node, lost: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detach, tries = Attachments.detach, list[str]()
+
+    async def hang(attachments: Attachments, record: Record, netns_fd: int | None) -> Record:
+        tries.append(record.container_id)
+        if record.container_id == "f00":
+            await asyncio.Event().wait()
+        return await detach(attachments, record, netns_fd)
+
+    recovery = node.daemon().recovery
+
+    async def sweep_twice() -> None:
+        await recovery.sweep()
+        await recovery.sweep()
+
+    Clock(monkeypatch)
+    monkeypatch.setattr(Attachments, "detach", hang)
+    monkeypatch.setattr(sweep, "_RECORD_SECONDS", 5.0)
+    asyncio.run(sweep_twice())
+
+    assert [record.container_id for record in node.journal.records()] == ["f00"]
+    assert tries.count("f00") == 1  # the next sweep does not try it as well
 
 
 def test_sweep_does_not_wait_for_a_sandbox_with_a_request(node: Node) -> None:
