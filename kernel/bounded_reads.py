@@ -57,10 +57,10 @@ class BoundedReads:
             DoesNotAnswer: it does not answer in time, or an earlier read of it has not returned.
             Exception: what `work` raises.
         """
-        outcome = (await self.read_each(card, (function,), lambda _: work()))[function]
+        outcome = (await self.read_each(card, (function,), lambda _: (work(),)))[function]
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return outcome[0]  # in a tuple, since `work` may return an exception that is not raised
 
     async def read_each(
         self, card: Hashable, functions: Iterable[PciAddress], work: Callable[[PciAddress], _Found]

@@ -87,6 +87,12 @@ def test_error_of_a_read_is_raised() -> None:
         asyncio.run(BoundedReads().read(CARD, CARD, refuse))
 
 
+def test_error_that_a_read_returns_is_not_raised() -> None:
+    returned = ValueError("a problem, told as a value")
+
+    assert asyncio.run(BoundedReads().read(CARD, CARD, lambda: returned)) is returned
+
+
 def test_work_that_has_not_begun_when_its_caller_is_cancelled_is_not_done() -> None:
     release, done = threading.Event(), list[int]()
 
