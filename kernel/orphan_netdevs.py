@@ -12,7 +12,7 @@ from kernel.netlink.rtnetlink import links
 from kernel.netlink.sandbox_link_state import state
 from kernel.netns import NetnsIdentity, opened
 from kernel.netns_search import namespaces
-from kernel.perform import find, host_ifname
+from kernel.vf_netdev import find_all, host_ifname
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
 from vf.record import Netns
@@ -54,15 +54,11 @@ def written_names(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:
         OSError: the kernel does not answer.
     """
     with links() as node:
-        listed = node.listed()
-    found = {vf: link for vf in vfs if (link := find(listed, vf)) is not None}
+        found = find_all(node, vfs)
     return {vf: name for vf, link in found.items() if (name := host_ifname(link, vf)) is not None}
 
 
 def _orphans(vfs: Collection[PciAddress], netns: Netns, fd: int) -> Iterator[tuple[PciAddress, OrphanNetdev]]:
     with links(fd) as there:
-        listed = there.listed()
-        for vf in vfs:
-            link = find(listed, vf)
-            if link is not None:
-                yield vf, OrphanNetdev(netns, state(there, link.ifindex), host_ifname(link, vf))
+        for vf, link in find_all(there, vfs).items():
+            yield vf, OrphanNetdev(netns, state(there, link.ifindex), host_ifname(link, vf))

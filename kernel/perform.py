@@ -1,19 +1,21 @@
 """Do steps, and undo them: the one place where a plan becomes changes of the kernel. What to do is decided in `vf`."""
 
 import os
-import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from errno import EEXIST, ENODEV
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EEXIST, ENODEV, EOPNOTSUPP
+from itertools import repeat
 from pathlib import Path
 
+from kernel import vf_netdev
 from kernel.files import below
 from kernel.netlink import pf_link_state
 from kernel.netlink.rtnetlink import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
+from kernel.vf_netdev import mark
 from kernel.waiting import block_until
 from vf.errors import NotReady
 from vf.pci_address import PciAddress
@@ -38,11 +40,9 @@ from vf.steps import (
 
 _APPEAR_SECONDS = 10.0
 _BINDING_AT_ONCE = 8  # mlx5 probes a VF in half a second, and probes of one PF's VFs do not wait for each other
-# IFLA_INFO_KIND of links that may be a VF's netdev: most drivers' have none.
-_VF_KINDS = (None, "ipoib", "tun")
-_MARK = "railnet"
-# dev_valid_name(), net/core/dev.c: no slash, colon or white space; and no %, which dev_alloc_name() takes for a place of a number.
-_IFNAME = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}")
+# dev_alloc_name(), net/core/dev.c, puts a free number in place of %d: a netdev's name on the node until it is renamed.
+_FREE_IFNAME = "railnet%d"
+_MOVES = 16  # of a netdev that a process in the sandbox gives names which exist on the node
 _LOOK_SECONDS = 0.02  # PCI reports a new VF by a uevent only after sysfs shows it
 
 
@@ -159,12 +159,25 @@ def _move_link_in(step: MoveLinkIn, node: Links, sandbox: Links, netns_fd: int) 
     if sandbox.ifindex(step.ifname) is not None:
         raise OSError(EEXIST, f"the sandbox has a link named {step.ifname} already; VF {step.vf} was not moved")
     try:
-        node.set_alias(step.ifindex, _mark(step.vf, step.host_ifname))
-        node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
+        node.set_alias(step.ifindex, mark(step.vf, step.host_ifname))
+        try:
+            node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
+        except FileExistsError:
+            _move_without_altnames(step, node, netns_fd)
     except OSError as error:
         _undo(undo, error)
         raise
     return undo
+
+
+def _move_without_altnames(step: MoveLinkIn, node: Links, netns_fd: int) -> None:
+    """Move a netdev again, without the alternative names that it had on the node: one of them exists in the sandbox.
+
+    The kernel refused the move because of such a name, or moved the netdev and refused its new name.
+    """
+    _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
+    node.remove_altnames(step.ifindex, node.link(step.ifindex).altnames)
+    node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
 
 
 def _configure_link(step: ConfigureLink, sandbox: Links) -> None:
@@ -200,44 +213,60 @@ def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
 
 
 def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
-    link = find(sandbox.listed(), step.vf)
-    if link is None:
-        return
+    """Move a VF's netdev to the node: under its own name, or else under a name that cannot be taken, which `detach` renames later.
+
+    Whether the netdev is gone from the sandbox is looked up, not concluded from an error: EEXIST may mean that it has moved and
+    was not renamed, or that it has not moved. A process in the sandbox may give it names that exist on the node, again and again.
+
+    Raises:
+        OSError: what the kernel refused; EEXIST, it is still in the sandbox after so many tries.
+    """
+    for ifname in (step.host_ifname, *repeat(_FREE_IFNAME, _MOVES)):
+        link, uppers = _with_uppers(sandbox, step.vf)
+        if link is None:
+            return
+        with _gone_or_taken_is_no_error():
+            # The kernel moves a link with its alternative names, or not at all if one of them exists at the destination.
+            sandbox.remove_altnames(link.ifindex, link.altnames)
+            _delete_links(sandbox, uppers)
+            sandbox.move(link.ifindex, node_fd, ifname)
+            return
+    raise OSError(
+        EEXIST,
+        f"the netdev of VF {step.vf} is still in the sandbox: at each of {_MOVES + 1} moves it had a name that exists on the "
+        "node; a process in the sandbox gives it such names. It is moved again when the runtime calls again",
+    )
+
+
+@contextmanager
+def _gone_or_taken_is_no_error() -> Iterator[None]:
     try:
-        sandbox.move(link.ifindex, node_fd, step.host_ifname)
+        yield
     except OSError as error:
-        # EEXIST: another link took its name meanwhile; the netdev is back all the same, and `detach` renames it later.
         if error.errno not in (ENODEV, EEXIST):
             raise
 
 
-def find(listed: Iterable[Link], vf: PciAddress) -> Link | None:
-    """Find a VF's netdev in a sandbox by its PCI device; if the kernel does not report the device, by Railnet's mark on it.
+def _with_uppers(sandbox: Links, vf: PciAddress) -> tuple[Link | None, frozenset[int]]:
+    """Find a VF's netdev, and the links that the pod has made on top of it, in one list of links."""
+    uppers: dict[int, set[int]] = {}
 
-    A pod may write the same mark on a link of its own. So a link of another device, or of a kind without device, is never taken.
-    """
-    ours = [link for link in listed if link.parent == str(vf)]
-    unknown = [link for link in listed if link.parent is None and link.kind in _VF_KINDS]
-    marked = [link for link in unknown if _marked(link, vf) is not None]
-    return next(iter(ours + marked), None)
+    def note(link: Link) -> None:
+        if link.lower is not None:
+            uppers.setdefault(link.lower, set()).add(link.ifindex)
 
-
-def host_ifname(link: Link, vf: PciAddress) -> str | None:
-    """Read from a netdev's mark its name on the node before it was moved; None if it has no such mark."""
-    name = _marked(link, vf)
-    return name if name and _IFNAME.fullmatch(name) else None
+    link = vf_netdev.find_all(sandbox, (vf,), note).get(vf)
+    return link, frozenset() if link is None else frozenset(uppers.get(link.ifindex, ()))
 
 
-def _mark(vf: PciAddress, ifname: str) -> str:
-    return f"{_MARK} {vf} {ifname}"
-
-
-def _marked(link: Link, vf: PciAddress) -> str | None:
-    """Return the name in the mark of a VF, "" if the mark has none; None if the link has another mark or no mark."""
-    match (link.alias or "").split(" "):
-        case [mark, address, *rest] if mark == _MARK and address == str(vf):
-            return " ".join(rest)
-    return None
+def _delete_links(sandbox: Links, ifindexes: Iterable[int]) -> None:
+    """Delete the links on top of a netdev: they stay behind when it moves, and would still receive and send through it."""
+    for ifindex in ifindexes:
+        try:
+            sandbox.delete(ifindex)
+        except OSError as error:
+            if error.errno not in (ENODEV, EOPNOTSUPP):  # EOPNOTSUPP: no link that a pod has made
+                raise
 
 
 def _rename_link(step: RenameLink) -> None:

@@ -6,7 +6,7 @@ When that is done is decided in `cni.attachment.attachments` and `cni.recovery`;
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
-from errno import ETIMEDOUT
+from errno import EBUSY, ETIMEDOUT
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -54,7 +54,7 @@ class NodeNetdevs:
         `netns_fd` may be None, or of another namespace: then `netns` is opened, if it is alive.
 
         Raises:
-            OSError: what the kernel refused.
+            OSError: what the kernel refused; EBUSY, a netdev is still in a namespace.
         """
         expected = NetnsIdentity(netns.dev, netns.inode)
         if netns_fd is not None and identity(netns_fd) == expected:
@@ -78,6 +78,12 @@ class NodeNetdevs:
             await self.do(attachments, partial(orphan_netdevs.move_to_node, moves, found, self._root))
         # A netdev that is in no namespace was awaited already, and is not awaited again.
         returned |= await self._netdevs.returned([one for one in lost if one.vf in found or await self.has(one.vf)])
+        if kept := sorted(vf for vf in found if vf not in returned):
+            raise OSError(
+                EBUSY,
+                f"the netdev of VF {kept[0]} is still in network namespace {found[kept[0]].netns.path}, and did not come back "
+                "when it was moved; the VF stays this sandbox's, and the move is tried again when the runtime calls again",
+            )
         renames = attachment_plan.rename(attachments, returned)
         await self.do(attachments, partial(perform.detach, renames, None))
         return tuple(returned)

@@ -11,15 +11,15 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import E2BIG, EBADMSG, EBUSY
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from kernel.netns import inside
 
 DUMP = 0x300  # NLM_F_DUMP
-REPLACE, EXCLUSIVE, CREATE = 0x100, 0x200, 0x400  # NLM_F_{REPLACE,EXCL,CREATE}
+REPLACE, EXCLUSIVE, CREATE, APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_{REPLACE,EXCL,CREATE,APPEND}
 
 _REQUEST, _ACK = 0x1, 0x4  # NLM_F_*
 _DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: the listed objects changed during the dump
@@ -32,9 +32,13 @@ _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, seque
 _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length, type
 _ATTRIBUTE_TYPE = 0x3FFF  # NLA_TYPE_MASK
 _DUMPS = 32
-# More links or addresses than any node has. It limits the memory that a pod with many links can cost.
+# More objects than any answer has that is kept as a whole. It limits memory; `Netlink.dump` has no such limit.
 _MOST_ANSWERS = 1 << 16
-_RECEIVE_BYTES = 65536  # the kernel fills at most 32 KiB of a dump (netlink_dump(), net/netlink/af_netlink.c)
+# The kernel fills at most 32 KiB with several messages of a dump (netlink_dump(), net/netlink/af_netlink.c). But the message of one
+# link may have 64 KiB of alternative names (rtnl_linkprop(), net/core/rtnetlink.c), beside its other attributes.
+_RECEIVE_BYTES = 96 << 10
+
+_Read = TypeVar("_Read")
 
 
 class NetlinkMessage(NamedTuple):
@@ -95,30 +99,55 @@ class Netlink:
             OSError: the kernel refused the request. EBADMSG, the answer is malformed. EBUSY, every dump was interrupted.
                 E2BIG, a dump has more answers than a node can have.
         """
+        return self._ask(operation, kind, payload, flags, _itself)
+
+    def dump(self, operation: str, kind: int, payload: bytes, read: Callable[[bytes], _Read | None]) -> list[_Read]:
+        """List all objects of a kind, of which there may be any number. Return what `read` makes of them, without None.
+
+        Each answer is read at once and then dropped: memory is needed for the returned objects only. An interrupted dump is
+        repeated as in `ask`, so `read` may see an object again.
+
+        Raises:
+            OSError: as `ask`; E2BIG, `read` keeps too many.
+        """
+        return self._ask(operation, kind, payload, DUMP, read)
+
+    def _ask(
+        self, operation: str, kind: int, payload: bytes, flags: int, read: Callable[[bytes], _Read | None]
+    ) -> list[_Read]:
         for _ in range(_DUMPS):
             self._sequence += 1
             self._netlink.send(encode(kind, _REQUEST | _ACK | flags, self._sequence, payload))
+            kept: list[_Read] = []
+            interrupted = False
             with understanding(operation):
-                answers = self._answers(operation)
-            if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
-                return [answer.payload for answer in answers if answer.type != _DONE]
+                for message in self._messages(operation):
+                    interrupted |= bool(message.flags & _DUMP_INTERRUPTED)
+                    if message.type != _DONE and (found := read(message.payload)) is not None:
+                        kept.append(found)
+                        if len(kept) > _MOST_ANSWERS:
+                            raise OSError(E2BIG, f"{operation}: there are more than {_MOST_ANSWERS} answers")
+            if not interrupted:
+                return kept
         raise OSError(EBUSY, f"{operation}: the listed objects changed during each of {_DUMPS} dumps")
 
-    def _answers(self, operation: str) -> list[NetlinkMessage]:
-        answers: list[NetlinkMessage] = []
+    def _messages(self, operation: str) -> Iterator[NetlinkMessage]:
+        """Yield the messages that answer the last request, with the end of a dump."""
         while True:
             for message in decode(self._netlink.recv(_RECEIVE_BYTES)):
                 if message.sequence != self._sequence:  # the answer to an earlier request that failed half-way
                     continue
+                if message.type in (_ERROR, _DONE):
+                    _raise_if_refused(message, operation)
                 if message.type == _ERROR:
-                    _raise_if_refused(message, operation)
-                    return answers
-                answers.append(message)
-                if len(answers) > _MOST_ANSWERS:
-                    raise OSError(E2BIG, f"{operation}: there are more than {_MOST_ANSWERS} answers")
+                    return
+                yield message
                 if message.type == _DONE:
-                    _raise_if_refused(message, operation)
-                    return answers
+                    return
+
+
+def _itself(answer: bytes) -> bytes:
+    return answer
 
 
 @contextmanager
@@ -147,6 +176,17 @@ def decode(data: bytes) -> Iterator[NetlinkMessage]:
         data = data[_aligned(length) :]
 
 
+def decode_repeated(payload: bytes, kind: int) -> Iterator[bytes]:
+    """Yield the values of every attribute of one type, which may be repeated.
+
+    Raises:
+        ValueError: an attribute is cut short.
+    """
+    for found, value in _attributes(payload):
+        if found == kind:
+            yield value
+
+
 def attributes(*pairs: tuple[int, bytes]) -> bytes:
     """Encode attributes, each padded to 4 bytes."""
     return b"".join(
@@ -155,17 +195,20 @@ def attributes(*pairs: tuple[int, bytes]) -> bytes:
 
 
 def decode_attributes(payload: bytes) -> dict[int, bytes]:
-    """Return attributes by their type. No attribute that Railnet reads is repeated in a message.
+    """Return attributes by their type; of a repeated attribute, the last one.
 
     Raises:
         ValueError: an attribute is cut short.
     """
-    found = {}
-    while payload:
-        length, kind = _ATTRIBUTE.unpack(_cut(payload, 0, _ATTRIBUTE.size))
-        found[kind & _ATTRIBUTE_TYPE] = _cut(payload, _ATTRIBUTE.size, length)
-        payload = payload[_aligned(length) :]
-    return found
+    return dict(_attributes(payload))
+
+
+def _attributes(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    while position < len(payload):
+        length, kind = _ATTRIBUTE.unpack(_cut(payload, position, position + _ATTRIBUTE.size))
+        yield kind & _ATTRIBUTE_TYPE, _cut(payload, position + _ATTRIBUTE.size, position + length)
+        position += _aligned(length)
 
 
 def u32(value: int) -> bytes:

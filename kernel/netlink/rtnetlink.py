@@ -13,13 +13,14 @@ import fcntl
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from errno import ENODEV
 from ipaddress import ip_interface
 from typing import NamedTuple
 
 from kernel.netlink.protocol import (
+    APPEND,
     CREATE,
     DUMP,
     EXCLUSIVE,
@@ -27,6 +28,7 @@ from kernel.netlink.protocol import (
     Netlink,
     attributes,
     decode_attributes,
+    decode_repeated,
     opened,
     string,
     text,
@@ -37,11 +39,15 @@ from vf.address_slice import IpAddress, IpNetwork
 from vf.steps import IpInterface, Route
 
 NEWLINK = 16  # RTM_NEWLINK: without NLM_F_CREATE it only changes an existing link
-_GETLINK, _NEWADDR, _GETADDR, _NEWROUTE = 18, 20, 22, 24  # RTM_*
+_DELLINK, _GETLINK, _NEWADDR, _GETADDR, _NEWROUTE = 17, 18, 20, 22, 24  # RTM_*
+_NEWLINKPROP, _DELLINKPROP = 108, 109  # RTM_*, since kernel 5.5
 # IFLA_*
 _ADDRESS, _BROADCAST, _IFNAME, _MTU = 1, 2, 3, 4
-_LINKINFO, _ALIAS, _NETNS_FD, _EXT_MASK = 18, 20, 28, 29
+_LINK, _LINKINFO, _ALIAS, _NETNS_FD, _EXT_MASK, _LINK_NETNSID = 5, 18, 20, 28, 29, 37
+_PROP_LIST, _ALT_IFNAME = 52, 53
 _PARENT = 56  # IFLA_PARENT_DEV_NAME
+_NESTED = 1 << 15  # NLA_F_NESTED, which the kernel demands around alternative names
+_ALTNAMES_BYTES = 32 << 10  # of one request: an attribute's length has 16 bits
 _INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
 _SKIP_STATS = 1 << 3  # RTEXT_FILTER_SKIP_STATS
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
@@ -60,7 +66,9 @@ class Link(NamedTuple):
     """A link. `alias` (IFLA_IFALIAS) is a text that any program may set. It stays when the link changes name or namespace.
 
     `parent` is the PCI address of the link's device, None for a virtual link and before kernel 5.14 (00e77ed8e64d). `kind` is
-    IFLA_INFO_KIND, such as veth or tun, None for the links of most drivers.
+    IFLA_INFO_KIND, such as veth or tun, None for the links of most drivers. `lower` is the ifindex of the link below this one in
+    the same namespace, None if there is none. `altnames` are alternative names: in its namespace, a link can be found by them, and
+    no other link can have them as a name.
     """
 
     ifindex: int
@@ -68,6 +76,8 @@ class Link(NamedTuple):
     alias: str | None
     parent: str | None
     kind: str | None
+    lower: int | None = None
+    altnames: tuple[str, ...] = ()
 
 
 class LinkFacts(NamedTuple):
@@ -106,11 +116,33 @@ class Links:
         self._socket = route
         self._route = Netlink(route)
 
-    def listed(self) -> tuple[Link, ...]:
-        """List the links of the namespace."""
+    def listed(self, wanted: Callable[[Link], bool] = lambda _: True) -> tuple[Link, ...]:
+        """List those links of the namespace that are `wanted`; a namespace may have any number of other links.
+
+        A dump that was interrupted is repeated, so `wanted` may be called again for a link.
+
+        Raises:
+            OSError: E2BIG, more than 65,536 links are wanted.
+        """
         request = link_message(0) + attributes((_EXT_MASK, u32(_SKIP_STATS)))
-        with understanding("list links"):
-            return tuple(_link(answer) for answer in self._route.ask("list links", _GETLINK, request, DUMP))
+
+        def read(answer: bytes) -> Link | None:
+            link = _link(answer)
+            return link if wanted(link) else None
+
+        return tuple(self._route.dump("list links", _GETLINK, request, read))
+
+    def link(self, ifindex: int) -> Link:
+        """Read one link.
+
+        Raises:
+            OSError: ENODEV, it is gone.
+        """
+        operation = f"read link {ifindex}"
+        request = link_message(ifindex) + attributes((_EXT_MASK, u32(_SKIP_STATS)))
+        with understanding(operation):
+            (answer,) = self._route.ask(operation, _GETLINK, request)
+            return _link(answer)
 
     def ifindex(self, ifname: str) -> int | None:
         """Return the ifindex of the link with this name; None if there is none. It does not wait for RTNL."""
@@ -189,6 +221,32 @@ class Links:
         change = attributes((_ALIAS, alias.encode()))
         self._set(f"set alias {alias!r} on link {ifindex}", link_message(ifindex) + change)
 
+    def remove_altnames(self, ifindex: int, altnames: Iterable[str]) -> None:
+        """Remove alternative names of a link; without names, nothing is sent."""
+        self._change_altnames("remove", _DELLINKPROP, ifindex, altnames)
+
+    def add_altnames(self, ifindex: int, altnames: Iterable[str]) -> None:
+        """Give a link alternative names.
+
+        Raises:
+            OSError: EEXIST, a link of the namespace has one of the names; the names before it were added.
+        """
+        self._change_altnames("add", _NEWLINKPROP, ifindex, altnames)
+
+    def _change_altnames(self, verb: str, kind: int, ifindex: int, altnames: Iterable[str]) -> None:
+        for part in _in_parts(altnames):
+            changes = attributes((_PROP_LIST | _NESTED, attributes(*((_ALT_IFNAME, name) for name in part))))
+            flags = EXCLUSIVE | CREATE | APPEND if kind == _NEWLINKPROP else 0
+            self._route.ask(f"{verb} alternative names of link {ifindex}", kind, link_message(ifindex) + changes, flags)
+
+    def delete(self, ifindex: int) -> None:
+        """Delete a virtual link, such as a VLAN.
+
+        Raises:
+            OSError: ENODEV, it is gone; EOPNOTSUPP, links of this kind cannot be deleted.
+        """
+        self._route.ask(f"delete link {ifindex}", _DELLINK, link_message(ifindex))
+
     def add_address(self, ifindex: int, address: IpInterface) -> None:
         """Add an address with its on-link prefix. An address that the link already has is no error."""
         packed, prefix_length = address.ip.packed, address.network.prefixlen
@@ -234,7 +292,24 @@ def _link(message: bytes) -> Link:
         None if value is None else text(value)
         for value in (found.get(_ALIAS), found.get(_PARENT), info.get(_INFO_KIND))
     )
-    return Link(ifindex, text(found[_IFNAME]), alias, parent, kind)
+    # With IFLA_LINK_NETNSID, the ifindex is one of another namespace.
+    lower = int.from_bytes(found[_LINK], sys.byteorder) if _LINK in found and _LINK_NETNSID not in found else None
+    altnames = tuple(text(name) for name in decode_repeated(found.get(_PROP_LIST, b""), _ALT_IFNAME))
+    return Link(ifindex, text(found[_IFNAME]), alias, parent, kind, lower, altnames)
+
+
+def _in_parts(altnames: Iterable[str]) -> Iterator[list[bytes]]:
+    """Encode names, in parts that fit into one attribute."""
+    part: list[bytes] = []
+    size = 0
+    for name in map(string, altnames):
+        if size + len(name) > _ALTNAMES_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(name)
+        size += len(name) + 8  # with the attribute's header and padding
+    if part:
+        yield part
 
 
 def _address(message: bytes) -> IpInterface:

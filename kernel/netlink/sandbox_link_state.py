@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from kernel.netlink.rtnetlink import Links, links
-from kernel.perform import find
+from kernel.vf_netdev import find_all
 from vf.inventory import LinkLayer
 from vf.pci_address import PciAddress
 from vf.sandbox_difference import SandboxLink
@@ -21,9 +21,7 @@ def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, 
         OSError: what the kernel refused.
     """
     with links(netns_fd) as sandbox:
-        listed = sandbox.listed()
-        found = {vf: link for vf in vfs if (link := find(listed, vf)) is not None}
-        return {vf: state(sandbox, link.ifindex) for vf, link in found.items()}
+        return {vf: state(sandbox, link.ifindex) for vf, link in find_all(sandbox, vfs).items()}
 
 
 def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:

@@ -19,8 +19,7 @@ def delete(ifname: str, address: str) -> bool:
     """
     with links() as here:
         found = here.ifindex(ifname)
-        kinds = {link.ifindex: link.kind for link in here.listed()} if found is not None else {}
-        if found is None or kinds.get(found) != "veth" or here.hardware(found).address.hex(":") != address.lower():
+        if found is None or here.link(found).kind != "veth" or here.hardware(found).address.hex(":") != address.lower():
             return False
     with opened(socket.NETLINK_ROUTE) as route:
         try:

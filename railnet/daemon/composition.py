@@ -26,6 +26,7 @@ from cni.verbs.parts import Parts
 from deviceplugin.pools import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
+from kernel import vf_netdev
 from kernel.inventory import inventory
 from kernel.netlink import rdma
 from kernel.sysfs import Sysfs
@@ -135,6 +136,8 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
     """
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
+    if sysfs.simulated:
+        vf_netdev.accept_tuns()
     table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
     node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)

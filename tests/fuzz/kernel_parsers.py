@@ -12,8 +12,8 @@ from kernel.netlink import sandbox_link_state
 from kernel.netlink.protocol import Netlink, decode, decode_attributes
 from kernel.netlink.rdma import Rdma
 from kernel.netlink.rtnetlink import Links
-from kernel.perform import find, host_ifname
 from kernel.sysfs import Sysfs
+from kernel.vf_netdev import find, host_ifname
 from railnet.install import running_plugins
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR

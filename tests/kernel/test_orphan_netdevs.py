@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kernel import orphan_netdevs
+from kernel import orphan_netdevs, vf_netdev
 from kernel.netlink.rtnetlink import Link
 from tests.vf.builders import FIRST, SECOND
 from vf.orphans import OrphanNetdev
@@ -29,8 +29,8 @@ class There(NamedTuple):
 
     links: tuple[Link, ...]
 
-    def listed(self) -> tuple[Link, ...]:
-        return self.links
+    def listed(self, wanted: Callable[[Link], bool]) -> tuple[Link, ...]:
+        return tuple(filter(wanted, self.links))
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, list[Link]]], l
             yield There(tuple(by_inode[fd]))
 
         detached: list[tuple[object, int | None]] = []
+        monkeypatch.setattr(vf_netdev, "_kinds", list(vf_netdev.kinds_without_device("5.13.0")))
         monkeypatch.setattr(orphan_netdevs, "namespaces", namespaces)
         monkeypatch.setattr(orphan_netdevs, "opened", opened)
         monkeypatch.setattr(orphan_netdevs, "links", links)

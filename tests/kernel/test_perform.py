@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from kernel import perform
+from kernel import perform, vf_netdev
 from kernel.netlink.rtnetlink import IpInterface, Link
+from tests.kernel.test_vf_netdev import STRANGERS
 from vf.pci_address import PciAddress
 from vf.steps import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
 
@@ -21,6 +22,11 @@ ROOT = Path("/")
 IN = MoveLinkIn(VF, 11, "ibs5v0", "net1", 4092)
 ADDRESSES = ConfigureLink("net1", (ip_interface("10.56.3.1/16"),))
 OUT = MoveLinkOut(VF, "ibs5v0")
+
+
+OLD_KERNEL = vf_netdev.kinds_without_device(
+    "5.13.0"
+)  # by the mark, a netdev is found only where the kernel names no devices
 
 
 def a_link(ifindex: int, ifname: str, alias: str | None = None, parent: str | None = None, kind: str | None = None):
@@ -43,9 +49,13 @@ class Kernel:
     def move(self, here: dict[int, Link], ifindex: int, netns_fd: int, ifname: str) -> None:
         into = self.sandbox if netns_fd == SANDBOX else self.node
         self.check("move in" if into is self.sandbox else "move out", here, ifindex)
-        link = here.pop(ifindex)
-        taken = any(other.ifname == ifname for other in into.values())
-        into[ifindex] = link if taken else link._replace(ifname=ifname)
+        link = here[ifindex]
+        names = {name for other in into.values() for name in (other.ifname, *other.altnames)}
+        if names & set(link.altnames) or (link.ifname in names and ifname in names):
+            raise OSError(errno.EEXIST, "File exists")
+        del here[ifindex]
+        taken = ifname in names | set(link.altnames)
+        into[ifindex] = link if taken else link._replace(ifname=ifname.replace("%d", "0"))
         if taken:
             raise OSError(errno.EEXIST, "File exists")
 
@@ -63,8 +73,19 @@ class Namespace(NamedTuple):
     kernel: Kernel
     here: dict[int, Link]
 
-    def listed(self) -> tuple[Link, ...]:
-        return tuple(self.here.values())
+    def listed(self, wanted: Callable[[Link], bool]) -> tuple[Link, ...]:
+        return tuple(filter(wanted, self.here.values()))
+
+    def link(self, ifindex: int) -> Link:
+        return self.here[ifindex]
+
+    def remove_altnames(self, ifindex: int, altnames: tuple[str, ...]) -> None:
+        if altnames:
+            self._change("remove_altnames", ifindex, altnames=tuple(set(self.here[ifindex].altnames) - set(altnames)))
+
+    def delete(self, ifindex: int) -> None:
+        self.kernel.check("delete", self.here, ifindex)
+        del self.here[ifindex]
 
     def ifindex(self, ifname: str) -> int | None:
         return next((link.ifindex for link in self.here.values() if link.ifname == ifname), None)
@@ -85,7 +106,7 @@ class Namespace(NamedTuple):
     def add_address(self, ifindex: int, address: IpInterface) -> None:
         self._change("add_address", ifindex)
 
-    def _change(self, operation: str, ifindex: int, **changes: str | None) -> None:
+    def _change(self, operation: str, ifindex: int, **changes: str | tuple[str, ...] | None) -> None:
         self.kernel.check(operation, self.here, ifindex)
         self.here[ifindex] = self.here[ifindex]._replace(**changes)
 
@@ -94,67 +115,11 @@ class Namespace(NamedTuple):
 def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
     def made(node: list[Link] = [], sandbox: list[Link] = []) -> Kernel:  # noqa: B006 - never changed
         kernel = Kernel(node, sandbox)
+        monkeypatch.setattr(vf_netdev, "_kinds", list(OLD_KERNEL))
         monkeypatch.setattr(perform, "links", kernel.links)
         return kernel
 
     return made
-
-
-# Which link is the VF's.
-
-
-FOUND = {
-    "by its device": a_link(2, "net1", parent=OURS),
-    "by its device, renamed by the pod": a_link(2, "other", "anything", OURS),
-    "by the mark, if the kernel reports no device": a_link(2, "net1", MARK),
-    "by our mark of before it had the node's name": a_link(2, "net1", f"railnet {VF}"),
-    "by our mark, IPoIB": a_link(2, "net1", MARK, kind="ipoib"),
-    "by our mark, the simulated node's": a_link(2, "net1", MARK, kind="tun"),
-}
-STRANGERS = {
-    "our name": a_link(2, "net1"),
-    "the node's name": a_link(2, "ibs5v0"),
-    "our mark on a veth": a_link(2, "net1", MARK, kind="veth"),
-    "our mark on a bridge": a_link(2, "net1", MARK, kind="bridge"),
-    "our mark on a link of another device": a_link(2, "net1", MARK, "0000:03:00.2"),
-    "our mark on IPoIB of another device": a_link(2, "net1", MARK, "0000:03:00.2", "ipoib"),
-    "the mark of another VF": a_link(2, "net1", "railnet 0000:03:00.2 ibs5v1"),
-    "a similar mark": a_link(2, "net1", f"railnet {VF}0"),
-    "another device": a_link(2, "net1", parent="0000:83:00.1"),
-}
-
-
-@pytest.mark.parametrize("link", FOUND.values(), ids=FOUND.keys())
-def test_netdev_of_the_vf_is_found(link: Link) -> None:
-    assert perform.find((a_link(1, "lo"), link), VF) == link
-
-
-@pytest.mark.parametrize("link", STRANGERS.values(), ids=STRANGERS.keys())
-def test_link_that_the_pod_made_is_never_taken_for_the_vfs_netdev(link: Link) -> None:
-    assert perform.find((link,), VF) is None
-
-
-def test_device_is_preferred_to_a_mark() -> None:
-    forged, ours = a_link(2, "net1", MARK, kind="tun"), a_link(3, "x", parent=OURS)
-
-    assert perform.find((forged, ours), VF) == ours
-
-
-@pytest.mark.parametrize(
-    ("alias", "name"),
-    [
-        (MARK, "ibs5v0"),
-        (f"railnet {VF}", None),
-        (f"railnet {VF} ", None),
-        (f"railnet {VF} a/b", None),
-        (f"railnet {VF} two words", None),
-        (f"railnet {VF} sixteen_letters_", None),
-        ("railnet 0000:03:00.2 ibs5v1", None),
-        (None, None),
-    ],
-)
-def test_name_on_the_node_is_read_from_the_mark_if_it_is_a_valid_name(alias: str | None, name: str | None) -> None:
-    assert perform.host_ifname(a_link(2, "net1", alias), VF) == name
 
 
 # Attach.
@@ -257,7 +222,7 @@ def test_detach_takes_no_link_that_the_pod_made(a_kernel, link: Link) -> None:
 
     perform.detach((OUT,), SANDBOX)
 
-    assert (kernel.node, kernel.sandbox, kernel.log) == ({}, {2: link}, [])
+    assert (kernel.node, kernel.sandbox, kernel.log) == ({}, {link.ifindex: link}, [])
 
 
 def test_detach_does_nothing_in_a_namespace_that_is_gone(a_kernel) -> None:
@@ -290,3 +255,58 @@ def test_rename_of_a_link_that_is_gone_or_to_a_name_that_is_taken_is_no_error(
         raised.append(error)
 
     assert (raised == []) is fine
+
+
+# Names that a hostile pod gives its netdev.
+
+
+def test_detach_removes_alternative_names_that_exist_on_the_node(a_kernel) -> None:
+    hostile = a_link(31, "net1", parent=OURS)._replace(altnames=("eth0", "other"))
+    kernel = a_kernel([a_link(2, "eth0")], [hostile])
+
+    perform.detach((OUT,), SANDBOX)
+
+    assert (kernel.node[31].ifname, kernel.node[31].altnames, kernel.sandbox) == ("ibs5v0", (), {})
+
+
+def test_detach_moves_under_a_free_name_when_both_names_exist_on_the_node(a_kernel) -> None:
+    kernel = a_kernel([a_link(2, "eth0"), a_link(3, "ibs5v0")], [a_link(31, "eth0", parent=OURS)])
+
+    perform.detach((OUT,), SANDBOX)
+
+    assert (kernel.node[31].ifname, kernel.sandbox) == ("railnet0", {})
+
+
+def test_detach_fails_while_a_process_in_the_sandbox_gives_it_names_of_the_node_again_and_again(a_kernel) -> None:
+    kernel = a_kernel([a_link(2, "eth0")], [a_link(31, "net1", parent=OURS)])
+    moved = kernel.move
+
+    def move(here: dict[int, Link], ifindex: int, netns_fd: int, ifname: str) -> None:
+        here[ifindex] = here[ifindex]._replace(altnames=("eth0",))
+        moved(here, ifindex, netns_fd, ifname)
+
+    kernel.move = move
+    with pytest.raises(OSError, match=r"the netdev of VF 0000:03:00\.1 is still in the sandbox") as raised:
+        perform.detach((OUT,), SANDBOX)
+
+    assert (raised.value.errno, list(kernel.sandbox)) == (errno.EEXIST, [31])
+
+
+def test_detach_deletes_links_that_the_pod_made_on_its_netdev(a_kernel) -> None:
+    vlan, stranger = (
+        a_link(ifindex, f"v{ifindex}", kind="vlan")._replace(lower=lower) for ifindex, lower in ((5, 31), (6, 2))
+    )
+    kernel = a_kernel(sandbox=[vlan, stranger, a_link(31, "net1", parent=OURS)])
+
+    perform.detach((OUT,), SANDBOX)
+
+    assert (list(kernel.sandbox), list(kernel.node)) == ([6], [31])
+
+
+@pytest.mark.parametrize("altname", ["eth0", "net1"])
+def test_attach_moves_a_netdev_whose_alternative_name_exists_in_the_sandbox(a_kernel, altname: str) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS)._replace(altnames=(altname,))], [a_link(2, "eth0")])
+
+    perform.attach((IN,), SANDBOX, ROOT)
+
+    assert (kernel.sandbox[11].ifname, kernel.sandbox[11].altnames) == ("net1", ())

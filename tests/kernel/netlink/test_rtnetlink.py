@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel.netlink.rtnetlink import Hardware, Link, LinkFacts, Links, links
+from kernel.netlink.protocol import attributes, encode
+from kernel.netlink.rtnetlink import Hardware, Link, LinkFacts, Links, link_message, links
 from tests.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, FakeKernel
 from vf.steps import Route
 
@@ -49,6 +50,18 @@ REQUESTS: dict[str, tuple[Callable[[Links], object], list[str]]] = {
     "on-link route": (
         lambda links: links.add_route(11, Route(ip_network("fd62::/16"), None)),
         ["38000000 1800 0506 01000000 00000000  0a100000 fe04fd01 00000000  14000100 fd620000000000000000000000000000  08000400 0b000000"],
+    ),
+    "alternative names": (
+        lambda links: links.add_altnames(11, ("eth0", "ibp1s0v0")),
+        ["40000000 6c00 050e 01000000 00000000  00000000 0b000000 00000000 00000000  20003480 09003500 6574683000 000000 0d003500 6962703173307630 00 000000"],
+    ),
+    "no alternative names": (
+        lambda links: links.remove_altnames(11, ["eth0"]),
+        ["30000000 6d00 0500 01000000 00000000  00000000 0b000000 00000000 00000000  10003480 09003500 6574683000 000000"],
+    ),
+    "delete": (
+        lambda links: links.delete(11),
+        ["20000000 1100 0500 01000000 00000000  00000000 0b000000 00000000 00000000"],
     ),
     "list": (
         lambda links: links.listed(),
@@ -135,3 +148,35 @@ def test_links_leave_no_descriptor_open_when_closed() -> None:
         here.listed()
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_link_is_read_with_the_link_below_it_and_its_alternative_names() -> None:
+    facts = attributes((3, b"v\0"), (5, b"\x1f\0\0\0"), (52 | 1 << 15, attributes((53, b"eth0\0"), (53, b"a\0"))))
+    of_other_namespace = facts + attributes((37, b"\0\0\0\0"))
+
+    found = Links(FakeKernel(an_answer(facts) + an_answer(of_other_namespace) + DONE)).listed()  # type: ignore[arg-type]
+
+    assert [(link.lower, link.altnames) for link in found] == [(31, ("eth0", "a")), (None, ("eth0", "a"))]
+
+
+def test_one_link_is_found_among_more_than_65536() -> None:
+    many = [an_answer(attributes((3, b"x\0"))) * 1000] * 70
+
+    kernel = FakeKernel(*many, an_answer(attributes((3, b"net1\0"))) + DONE)
+    (found,) = Links(kernel).listed(lambda link: link.ifname == "net1")  # type: ignore[arg-type]
+
+    assert found.ifname == "net1"
+
+
+def test_as_many_alternative_names_as_a_link_can_have_are_removed_in_requests_that_the_kernel_can_read() -> None:
+    names = [f"{number:x<127}" for number in range(496)]
+    kernel = FakeKernel(*(ACKNOWLEDGED[:8] + bytes([number]) + ACKNOWLEDGED[9:] for number in (1, 2, 3)))
+
+    Links(kernel).remove_altnames(11, names)  # type: ignore[arg-type]
+
+    assert all(len(request) < 1 << 16 for request in kernel.sent)
+    assert sum(request.count(b"x\0") for request in kernel.sent) == len(names)
+
+
+def an_answer(facts: bytes) -> bytes:
+    return encode(16, 2, 1, link_message(9) + facts)

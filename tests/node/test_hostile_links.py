@@ -1,0 +1,79 @@
+"""A pod with NET_ADMIN does what it can to its links: its VFs come back all the same, and as they were."""
+
+import subprocess
+
+import pytest
+
+from simnode.node import Node, Pod
+from tests.node.primaries import left_over, node_links
+
+_MOST = 496  # rtnl_alt_ifname(), net/core/rtnetlink.c: all names of a link together have less than 64 KiB
+_LONGEST = 127  # ALTIFNAMSIZ with the NUL at its end, include/uapi/linux/if.h
+
+
+def in_pod(pod: Pod, *command: str) -> str:
+    run = ["nsenter", f"--net={pod.netns}", *command]
+    return subprocess.run(run, check=True, capture_output=True, text=True).stdout
+
+
+def give_altname(pod: Pod, altname: str) -> None:
+    in_pod(pod, "ip", "link", "property", "add", "dev", "net1", "altname", altname)
+
+
+def altnames_on_node(ifname: str) -> str:
+    shown = subprocess.run(
+        ["ip", "-oneline", "link", "show", ifname], check=True, capture_output=True, text=True
+    ).stdout
+    return shown.partition("altname")[2]
+
+
+@pytest.mark.parametrize("altname", ["cni0", "ibs5v1", "ibs5v0"])
+def test_del_brings_a_netdev_back_though_its_alternative_name_exists_on_the_node(node: Node, altname: str) -> None:
+    pod = node.run_pod("hostile", vfs=1)
+    give_altname(pod, altname)
+
+    node.remove_pod(pod)
+
+    assert "ibs5v0" in node_links()
+    assert altnames_on_node("ibs5v0") == ""
+    assert left_over(node) == []
+
+
+def test_del_brings_a_netdev_back_though_each_of_its_names_exists_on_the_node(node: Node) -> None:
+    pod = node.run_pod("hostile", vfs=1)
+    in_pod(pod, "ip", "link", "set", "net1", "down")
+    in_pod(pod, "ip", "link", "set", "net1", "name", "cni0")
+    in_pod(pod, "ip", "link", "property", "add", "dev", "cni0", "altname", "ibs5v1")
+
+    node.remove_pod(pod)
+
+    assert "ibs5v0" in node_links()
+    assert left_over(node) == []
+
+
+def test_del_brings_back_a_netdev_with_as_many_alternative_names_as_the_kernel_permits(node: Node) -> None:
+    pod = node.run_pod("hostile", vfs=1)
+    for first in range(0, _MOST, 31):
+        options = [word for n in range(first, first + 31) for word in ("altname", f"{n:x<{_LONGEST}}")]
+        in_pod(pod, "ip", "link", "property", "add", "dev", "net1", *options)
+
+    node.remove_pod(pod)
+
+    assert "ibs5v0" in node_links()
+    assert altnames_on_node("ibs5v0") == ""
+
+
+def test_next_pod_gets_a_vf_that_returned_with_its_last_pods_alternative_name(node: Node) -> None:
+    pod = node.run_pod("hostile", vfs=1)
+    in_pod(pod, "ip", "link", "set", "net1", "down")
+    in_pod(pod, "ip", "link", "set", "net1", "name", "x")
+    in_pod(pod, "ip", "link", "property", "add", "dev", "x", "altname", "net1")
+    node.destroy_netns(pod)  # without DEL: the kernel returns the netdev with the names that the pod gave it
+    node.remove_pod(pod)
+
+    other = node.run_pod("other", vfs=1)
+    links = in_pod(other, "ip", "-oneline", "link")
+    node.remove_pod(other)
+
+    assert "net1" in links
+    assert "altname" not in links
