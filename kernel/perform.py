@@ -3,21 +3,22 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from errno import EEXIST, ENODEV, EOPNOTSUPP
 from itertools import repeat
 from pathlib import Path
 
 from kernel import vf_netdev
 from kernel.files import below
-from kernel.netlink import pf_link_state
+from kernel.netlink import link_settings, pf_link_state
 from kernel.netlink.rtnetlink import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
 from kernel.vf_netdev import mark
 from kernel.waiting import block_until
 from vf.errors import NotReady
+from vf.link_settings import Settings, Value, changes
 from vf.pci_address import PciAddress
 from vf.steps import (
     AllowDrivers,
@@ -33,6 +34,7 @@ from vf.steps import (
     ProbeAgain,
     ProvisionStep,
     RenameLink,
+    ResetLink,
     SetGuid,
     SetGuidByLink,
     SetMac,
@@ -46,8 +48,10 @@ _MOVES = 16  # of a netdev that a process in the sandbox gives names which exist
 _LOOK_SECONDS = 0.02  # PCI reports a new VF by a uevent only after sysfs shows it
 
 
-def attach(steps: Iterable[AttachStep], netns_fd: int, root: Path) -> None:
+def attach(steps: Sequence[AttachStep], netns_fd: int, root: Path) -> dict[PciAddress, Settings]:
     """Do the steps in order; if one fails, undo the steps before it and raise. `root` is where the host is seen.
+
+    Return the settings of the VFs' netdevs before the first step.
 
     The caller closes the descriptor. Blocks for some milliseconds: not for an event loop's thread.
 
@@ -56,13 +60,17 @@ def attach(steps: Iterable[AttachStep], netns_fd: int, root: Path) -> None:
     """
     undos: list[Callable[[], None]] = []
     with links() as node, links(netns_fd) as sandbox:
+        before: dict[PciAddress, Settings] = {
+            step.vf: link_settings.read(node, step.ifindex) for step in steps if isinstance(step, MoveLinkIn)
+        }
         try:
             for step in steps:
-                undos.append(_attach(step, node, sandbox, netns_fd, root))  # noqa: PERF401 - what was done must be known
+                undos.append(_attach(step, before, node, sandbox, netns_fd, root))  # noqa: PERF401 - what was done must be known
         except BaseException as error:
             for undo in reversed(undos):
                 _undo(undo, error)
             raise
+    return before
 
 
 def _undo(undo: Callable[[], None], error: BaseException) -> None:
@@ -85,6 +93,27 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
                     _move_link_out(step, netns_fd)
             case RenameLink():
                 _rename_link(step)
+
+
+def reset(step: ResetLink) -> dict[str, Value]:
+    """Give a netdev on the node its settings back. Return those that it has not got, with the values they should have.
+
+    A netdev that is gone needs nothing.
+
+    Raises:
+        OSError: the kernel does not say what the settings are.
+    """
+    with links() as node:
+        try:
+            found = link_settings.read(node, step.ifindex)
+            if not (wanted := changes(found, step.before)):
+                return {}
+            link_settings.write(node, step.ifindex, found, wanted)
+            return changes(link_settings.read(node, step.ifindex), step.before)
+        except OSError as error:
+            if error.errno != ENODEV:
+                raise
+            return {}
 
 
 def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> dict[PciAddress, OSError]:
@@ -140,10 +169,17 @@ def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:
     sysfs.bind(step.vf, step.driver)
 
 
-def _attach(step: AttachStep, node: Links, sandbox: Links, netns_fd: int, root: Path) -> Callable[[], None]:
+def _attach(
+    step: AttachStep,
+    before: Mapping[PciAddress, Settings],
+    node: Links,
+    sandbox: Links,
+    netns_fd: int,
+    root: Path,
+) -> Callable[[], None]:
     match step:
         case MoveLinkIn():
-            return _move_link_in(step, node, sandbox, netns_fd)
+            return _move_link_in(step, before[step.vf], node, sandbox, netns_fd)
         case ConfigureLink():
             if any(address.version == 6 for address in step.addresses):  # noqa: PLR2004
                 inside(netns_fd, lambda: _enable_ndisc_notify(step.ifname, root))
@@ -151,9 +187,9 @@ def _attach(step: AttachStep, node: Links, sandbox: Links, netns_fd: int, root: 
             return lambda: None  # the kernel drops them when the link is moved out
 
 
-def _move_link_in(step: MoveLinkIn, node: Links, sandbox: Links, netns_fd: int) -> Callable[[], None]:
+def _move_link_in(step: MoveLinkIn, before: Settings, node: Links, sandbox: Links, netns_fd: int) -> Callable[[], None]:
     def undo() -> None:
-        _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
+        _move_link_out(MoveLinkOut(step.vf, step.host_ifname, before), netns_fd)
 
     # A taken name does not make the kernel refuse the move, only the rename after it: so look first.
     if sandbox.ifindex(step.ifname) is not None:
@@ -221,15 +257,21 @@ def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
     Raises:
         OSError: what the kernel refused; EEXIST, it is still in the sandbox after so many tries.
     """
+    kept, alias = _names_before(step)
     for ifname in (step.host_ifname, *repeat(_FREE_IFNAME, _MOVES)):
         link, uppers = _with_uppers(sandbox, step.vf)
         if link is None:
             return
-        with _gone_or_taken_is_no_error():
+        try:
             # The kernel moves a link with its alternative names, or not at all if one of them exists at the destination.
-            sandbox.remove_altnames(link.ifindex, link.altnames)
+            sandbox.remove_altnames(link.ifindex, () if kept is None else set(link.altnames).difference(kept))
             _delete_links(sandbox, uppers)
-            sandbox.move(link.ifindex, node_fd, ifname)
+            sandbox.move(link.ifindex, node_fd, ifname, alias)
+        except OSError as error:
+            if error.errno not in (ENODEV, EEXIST):
+                raise
+            kept = ()
+        else:
             return
     raise OSError(
         EEXIST,
@@ -238,13 +280,12 @@ def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
     )
 
 
-@contextmanager
-def _gone_or_taken_is_no_error() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (ENODEV, EEXIST):
-            raise
+def _names_before(step: MoveLinkOut) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the alternative names and the alias that a netdev had on the node; None if they are not known."""
+    if step.before is None:
+        return None, None
+    altnames = step.before.get("altnames", ())
+    return altnames if isinstance(altnames, tuple) else (), str(step.before.get("alias", ""))
 
 
 def _with_uppers(sandbox: Links, vf: PciAddress) -> tuple[Link | None, frozenset[int]]:

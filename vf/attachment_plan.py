@@ -1,13 +1,14 @@
 """Decide what a sandbox gets, and which steps attach it and take it back. Pure; `kernel.perform` does the steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vf.errors import NotOurs, Unusable
 from vf.inventory import Inventory, Netdev, VirtualFunction
+from vf.link_settings import Settings, to_record
 from vf.pci_address import PciAddress
-from vf.record import Attachment
-from vf.steps import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.record import Attachment, Record
+from vf.steps import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, ResetLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) 
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
     """Return the steps that move attachments' netdevs out of a sandbox; a step whose netdev is not there does nothing."""
-    return tuple(MoveLinkOut(one.vf, one.host_ifname) for one in recorded)
+    return tuple(MoveLinkOut(one.vf, one.host_ifname, one.before) for one in recorded)
 
 
 def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:
@@ -77,6 +78,27 @@ def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev])
         RenameLink(on_node[one.vf].ifindex, one.host_ifname)
         for one in recorded
         if one.vf in on_node and one.host_ifname not in (one.ifname, on_node[one.vf].name)
+    )
+
+
+def reset(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[ResetLink, ...]:
+    """Return the steps that give netdevs which are back on the node the settings that they had before the attach."""
+    return tuple(
+        ResetLink(one.vf, on_node[one.vf].ifindex, one.before)
+        for one in recorded
+        if one.vf in on_node and one.before is not None
+    )
+
+
+def with_settings(record: Record, before: Mapping[PciAddress, Settings]) -> tuple[Attachment, ...]:
+    """Return a record's attachments with the settings that their netdevs had before the attach.
+
+    Settings that are not known become the normal ones, but not if the ADD was not done: then no container has run.
+    """
+    unknown: Settings | None = None if record.stage == "planned" else {}
+    return tuple(
+        replace(one, before=to_record(before[one.vf]) if one.vf in before else one.before or unknown)
+        for one in record.attachments
     )
 
 

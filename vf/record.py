@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Literal, NamedTuple, get_args
 
+from vf import link_settings
 from vf.guid import Guid
 from vf.inventory import DeviceNode, LinkLayer
+from vf.link_settings import Settings
 from vf.pci_address import PciAddress
 from vf.steps import IpInterface, Route
 
@@ -57,7 +59,9 @@ class RecordedIpam(NamedTuple):
 class Attachment:
     """One rail of one sandbox: the VF that is there as `ifname`; `host_ifname` is its netdev's name on the node.
 
-    `mtu` is in bytes. `guid`, `rdma` and `uverbs` describe the VF's RDMA device, None if it has none.
+    `mtu` is in bytes. `guid`, `rdma` and `uverbs` describe the VF's RDMA device, None if it has none. `before` has the
+    netdev's settings on the node before it was attached; None until the stage is attached, and in
+    records of older versions.
     """
 
     ifname: str
@@ -71,6 +75,7 @@ class Attachment:
     rdma: str | None
     uverbs: DeviceNode | None
     routes: tuple[Route, ...] = ()
+    before: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +221,10 @@ def _decode_ipam(body: dict[str, Any]) -> RecordedIpam:
 
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
+    encoded = asdict(attachment)
+    del encoded["before"]
     return {
-        **asdict(attachment),
+        **encoded,
         "vf": str(attachment.vf),
         "guid": None if attachment.guid is None else str(attachment.guid),
         "addresses": [str(address) for address in attachment.addresses],
@@ -226,7 +233,7 @@ def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
             {"dst": str(destination), "gw": None if gateway is None else str(gateway)}
             for destination, gateway in attachment.routes
         ],
-    }
+    } | ({} if attachment.before is None else {"before": dict(attachment.before)})
 
 
 def _decode_attachment(body: dict[str, Any]) -> Attachment:
@@ -245,6 +252,7 @@ def _decode_attachment(body: dict[str, Any]) -> Attachment:
             Route(ip_network(_text(route["dst"])), None if route["gw"] is None else ip_address(_text(route["gw"])))
             for route in body["routes"]
         ),
+        before=None if body.get("before") is None else link_settings.decode(_object(body["before"])),
     )
 
 

@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import NamedTuple
 
 from vf.guid import Guid
+from vf.link_settings import Settings
 from vf.mac import Mac
 from vf.pci_address import PciAddress
 
@@ -50,10 +51,14 @@ class ConfigureLink:
 
 @dataclass(frozen=True, slots=True)
 class MoveLinkOut:
-    """Move a VF's netdev back to the node's namespace, with the name that it had there."""
+    """Move a VF's netdev back to the node's namespace, with the name that it had there, and the alias and alternative names `before`.
+
+    With None these are not known, and stay as they are.
+    """
 
     vf: PciAddress
     host_ifname: str
+    before: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,15 @@ class RenameLink:
 
     ifindex: int
     ifname: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetLink:
+    """Give a VF's netdev, which is back on the node, the settings that it had before a pod had it; `before` may lack some."""
+
+    vf: PciAddress
+    ifindex: int
+    before: Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from kernel.sysfs import Sysfs
 from vf import attachment_plan, sandbox_difference
 from vf.errors import NotReady
 from vf.inventory import RdmaDevice
+from vf.link_settings import Settings
 from vf.network import Network, Networks, PluginIpam
 from vf.pci_address import PciAddress
 from vf.record import Netns, Pod, Record, RecordedIpam
@@ -68,6 +69,8 @@ class Attachments:
         self._root = root
         self._boot = boot
         self._announcements = GratuitousArp(root)
+        # Settings of netdevs that were attached and are not confirmed, by the record's key: no other write of the record for them.
+        self._before: dict[str, Mapping[PciAddress, Settings]] = {}
 
     def attached(self, vf: PciAddress) -> Owner | None:
         """Return the sandbox that a VF is attached to; None while it is being attached or taken back, or is free."""
@@ -162,7 +165,7 @@ class Attachments:
         with timed("kernel"):
             try:
                 attach = partial(perform.attach, steps, netns_fd, self._root)
-                await self._node_netdevs.do(record.attachments, attach)
+                self._before[record.key] = await self._node_netdevs.do(record.attachments, attach)
             except OSError as error:
                 if error.errno != ENODEV:
                     raise
@@ -174,7 +177,12 @@ class Attachments:
 
     def confirm(self, record: Record) -> None:
         """Write to the record that the ADD is done: after this the pod's containers may start."""
-        self._journal.write(replace(record, stage="attached"))
+        self._journal.write(replace(self._with_settings(record), stage="attached"))
+
+    def _with_settings(self, record: Record) -> Record:
+        """Return a record with the settings that its netdevs had before they were attached, as far as they are known."""
+        before = self._before.pop(record.key, {})
+        return replace(record, attachments=attachment_plan.with_settings(record, before))
 
     def announce(self, record: Record) -> None:
         """Begin to announce the addresses of attached rails to their neighbours; the ADD does not wait for it."""
@@ -215,6 +223,7 @@ class Attachments:
         Raises:
             OSError: what the kernel refused. The record stays for another try.
         """
+        record = self._with_settings(record)
         detaching = replace(record, stage="detaching")
         self._journal.write(detaching)
         vfs = self._claims.own_unless_owned(record)  # no other sandbox gets them while their netdevs are searched

@@ -6,6 +6,7 @@ When that is done is decided in `cni.attachment.attachments` and `cni.recovery`;
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from errno import EBUSY, ETIMEDOUT
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,11 @@ from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import attachment_plan, orphans
 from vf.inventory import VirtualFunction
+from vf.link_settings import Value
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
 from vf.record import Attachment, Netns
-from vf.steps import ProbeAgain
+from vf.steps import ProbeAgain, ResetLink
 from vf.table import VfTable
 
 _Done = TypeVar("_Done")
@@ -86,7 +88,31 @@ class NodeNetdevs:
             )
         renames = attachment_plan.rename(attachments, returned)
         await self.do(attachments, partial(perform.detach, renames, None))
+        await self._reset(attachment_plan.reset(attachments, returned))
         return tuple(returned)
+
+    async def _reset(self, steps: Iterable[ResetLink]) -> None:
+        """Give netdevs that are back the settings that they had before; what a pod did to them must not reach the next pod.
+
+        A netdev that keeps a setting is replaced by a new one: its driver is bound again, which costs half a second for mlx5.
+
+        Raises:
+            OSError: the kernel refuses that, so the VF stays the sandbox's.
+        """
+        for step in steps:
+            left = await self._reset_one(step)
+            found = self._table.inventory.vf(step.vf)
+            if left and found is not None and found.driver is not None:
+                _log.warning(
+                    "VF %s: its last pod left %s as it is: binding %s again", step.vf, ", ".join(left), found.driver
+                )
+                await self._probe(ProbeAgain(step.vf, found.driver))
+                netdev = await self._netdevs.get(step.vf)
+                await self._reset_one(replace(step, ifindex=netdev.ifindex))
+
+    async def _reset_one(self, step: ResetLink) -> dict[str, Value]:
+        card = card_of(self._table.inventory, step.vf)
+        return await to_the_end(self.threads.run(card, partial(perform.reset, step)))
 
     async def do(self, attachments: tuple[Attachment, ...], work: Callable[[], _Done]) -> _Done:
         """Do to the end what blocks, in a thread of the attachments' card: work of another card waits for none of these.
@@ -148,6 +174,8 @@ class NodeNetdevs:
             written = await to_the_end(self.threads.run(_NAMES, partial(orphan_netdevs.written_names, vfs)))
             steps = orphans.rename_on_node(self._table.inventory, misnamed, written)
             await to_the_end(self.threads.run(_NAMES, partial(perform.detach, steps, None)))
+            # No record says how they were: they came back from a namespace that ended, and their record was lost.
+            await self._reset(ResetLink(vf.address, vf.netdev.ifindex, {}) for vf in misnamed if vf.netdev is not None)
             await self._netdevs.renamed(vfs, steps)
             await self._netdevs.reread(vfs)
 

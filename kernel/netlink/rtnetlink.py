@@ -44,7 +44,7 @@ _NEWLINKPROP, _DELLINKPROP = 108, 109  # RTM_*, since kernel 5.5
 # IFLA_*
 _ADDRESS, _BROADCAST, _IFNAME, _MTU = 1, 2, 3, 4
 _LINK, _LINKINFO, _ALIAS, _NETNS_FD, _EXT_MASK, _LINK_NETNSID = 5, 18, 20, 28, 29, 37
-_PROP_LIST, _ALT_IFNAME = 52, 53
+PROP_LIST, ALT_IFNAME = 52, 53
 _PARENT = 56  # IFLA_PARENT_DEV_NAME
 _NESTED = 1 << 15  # NLA_F_NESTED, which the kernel demands around alternative names
 _ALTNAMES_BYTES = 32 << 10  # of one request: an attribute's length has 16 bits
@@ -52,7 +52,7 @@ _INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
 _SKIP_STATS = 1 << 3  # RTEXT_FILTER_SKIP_STATS
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFF_UP = 0x1  # include/uapi/linux/if.h
-_IFINFOMSG = struct.Struct("=BxHiII")  # family, type, ifindex, flags, mask of the flags to change
+IFINFOMSG = struct.Struct("=BxHiII")  # family, type, ifindex, flags, mask of the flags to change
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, ifindex
 # family, lengths of destination and source, tos, table, protocol, scope, type, flags
 _RTMSG = struct.Struct("=BBBBBBBBI")
@@ -138,11 +138,25 @@ class Links:
         Raises:
             OSError: ENODEV, it is gone.
         """
+        answer = self.answer(ifindex)
+        with understanding(f"read link {ifindex}"):
+            return _link(answer)
+
+    def answer(self, ifindex: int) -> bytes:
+        """Return the kernel's message about one link, from struct ifinfomsg on.
+
+        Raises:
+            OSError: ENODEV, it is gone.
+        """
         operation = f"read link {ifindex}"
         request = link_message(ifindex) + attributes((_EXT_MASK, u32(_SKIP_STATS)))
         with understanding(operation):
             (answer,) = self._route.ask(operation, _GETLINK, request)
-            return _link(answer)
+            return answer
+
+    def change(self, operation: str, link: bytes, *changes: tuple[int, bytes]) -> None:
+        """Change attributes of a link (IFLA_*), or the flags that `link`, a struct ifinfomsg, has."""
+        self._set(operation, link + attributes(*changes))
 
     def ifindex(self, ifname: str) -> int | None:
         """Return the ifindex of the link with this name; None if there is none. It does not wait for RTNL."""
@@ -180,11 +194,13 @@ class Links:
         operation = f"read link {ifindex}"
         with understanding(operation):
             (answer,) = self._route.ask(operation, _GETLINK, link_message(ifindex))
-            _, hardware_type, _, flags, _ = _IFINFOMSG.unpack_from(answer)
-            yield hardware_type, flags, decode_attributes(answer[_IFINFOMSG.size :])
+            _, hardware_type, _, flags, _ = IFINFOMSG.unpack_from(answer)
+            yield hardware_type, flags, decode_attributes(answer[IFINFOMSG.size :])
 
-    def move(self, ifindex: int, netns_fd: int, ifname: str) -> None:
+    def move(self, ifindex: int, netns_fd: int, ifname: str, alias: str | None = None) -> None:
         """Move a link into another namespace under a new name, in one message, so udev never sees it there under its old name.
+
+        `alias` is its new alias; None keeps the old one.
 
         The kernel sets the link down, removes its addresses and may give it another ifindex. It first moves the link and then
         renames it. If the name is taken there, this fails and **the link has moved**, under its old name.
@@ -195,6 +211,7 @@ class Links:
         Source: IFLA_NET_NS_FD with IFLA_IFNAME, do_setlink() in net/core/rtnetlink.c.
         """
         changes = attributes((_NETNS_FD, u32(netns_fd)), (_IFNAME, string(ifname)))
+        changes += b"" if alias is None else attributes((_ALIAS, alias.encode(errors="surrogateescape")))
         self._set(f"move link {ifindex} to another namespace as {ifname!r}", link_message(ifindex) + changes)
 
     def move_up(self, ifindex: int, netns_fd: int, ifname: str, mtu: int) -> None:
@@ -235,7 +252,7 @@ class Links:
 
     def _change_altnames(self, verb: str, kind: int, ifindex: int, altnames: Iterable[str]) -> None:
         for part in _in_parts(altnames):
-            changes = attributes((_PROP_LIST | _NESTED, attributes(*((_ALT_IFNAME, name) for name in part))))
+            changes = attributes((PROP_LIST | _NESTED, attributes(*((ALT_IFNAME, name) for name in part))))
             flags = EXCLUSIVE | CREATE | APPEND if kind == _NEWLINKPROP else 0
             self._route.ask(f"{verb} alternative names of link {ifindex}", kind, link_message(ifindex) + changes, flags)
 
@@ -281,12 +298,12 @@ class Links:
 
 def link_message(ifindex: int, *, up: bool | None = None) -> bytes:
     """Encode struct ifinfomsg, which begins every message about a link. `up` sets the link up or down; None changes nothing."""
-    return _IFINFOMSG.pack(socket.AF_UNSPEC, 0, ifindex, _IFF_UP if up else 0, 0 if up is None else _IFF_UP)
+    return IFINFOMSG.pack(socket.AF_UNSPEC, 0, ifindex, _IFF_UP if up else 0, 0 if up is None else _IFF_UP)
 
 
 def _link(message: bytes) -> Link:
-    _, _, ifindex, _, _ = _IFINFOMSG.unpack_from(message)
-    found = decode_attributes(message[_IFINFOMSG.size :])
+    _, _, ifindex, _, _ = IFINFOMSG.unpack_from(message)
+    found = decode_attributes(message[IFINFOMSG.size :])
     info = decode_attributes(found.get(_LINKINFO, b""))
     alias, parent, kind = (
         None if value is None else text(value)
@@ -294,7 +311,7 @@ def _link(message: bytes) -> Link:
     )
     # With IFLA_LINK_NETNSID, the ifindex is one of another namespace.
     lower = int.from_bytes(found[_LINK], sys.byteorder) if _LINK in found and _LINK_NETNSID not in found else None
-    altnames = tuple(text(name) for name in decode_repeated(found.get(_PROP_LIST, b""), _ALT_IFNAME))
+    altnames = tuple(text(name) for name in decode_repeated(found.get(PROP_LIST, b""), ALT_IFNAME))
     return Link(ifindex, text(found[_IFNAME]), alias, parent, kind, lower, altnames)
 
 

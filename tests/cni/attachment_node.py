@@ -30,6 +30,7 @@ from cni.sandbox_locks import PerKey
 from kernel.sysfs import Sysfs
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
+from vf.link_settings import Settings, Value
 from vf.network import DEFAULT, Network, Networks, NoIpam
 from vf.pci_address import PciAddress
 from vf.record import Record
@@ -49,8 +50,12 @@ class Kernel:
         self.refuses: Exception | None = None
         self.then: Callable[[], None] = lambda: None
 
-    def attach(self, steps: Iterable[object], netns_fd: int, root: Path) -> None:
+    def attach(self, steps: Iterable[object], netns_fd: int, root: Path) -> dict[PciAddress, Settings]:
         self._do(steps)
+        return {}
+
+    def reset(self, step: object) -> dict[str, Value]:
+        return {}
 
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
         self._do(steps)

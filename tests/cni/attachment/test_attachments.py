@@ -184,7 +184,7 @@ async def detached(attachments: Attachments, netns_fd: int | None) -> Record:
     return await attachments.detach(attachments.record(KEY), netns_fd)
 
 
-OUT, RENAMED = MoveLinkOut(VF, "ibs5v0"), RenameLink(31, "ibs5v0")
+OUT, RENAMED = MoveLinkOut(VF, "ibs5v0", {}), RenameLink(31, "ibs5v0")
 
 
 @pytest.mark.parametrize("by", ["descriptor", "record"])
