@@ -37,7 +37,6 @@ ROWS: dict[str, tuple[str, ...]] = {
         "ip link set net1 allmulticast on",
         "ip link set net1 multicast off",
     ),
-    "address": ("ip link set net1 down", "ip link set net1 address 52:54:00:00:00:99"),
     "broadcast": ("ip link set net1 broadcast ff:ff:ff:ff:ff:00",),
     "mode": ("ip link set net1 mode dormant",),
     "GSO and GRO": ("ip link set net1 gso_max_size 4096 gso_max_segs 7 gro_max_size 4096",),
@@ -125,8 +124,10 @@ def states(guest: Guest, change: Callable[[Pod], object]) -> tuple[list[Any], li
     pod = guest.run("hostile")
     vf = pod.rails[0]["vf"]
     before = [free[vf], in_pod_state(pod)]
-    change(pod)
-    guest.remove(pod)
+    try:
+        change(pod)
+    finally:
+        guest.remove(pod)
     returned = on_node_state(netdevs()[vf])
     other = guest.run("next")
     after, same = [returned, in_pod_state(other)], other.rails[0]["vf"]
