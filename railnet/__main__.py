@@ -3,16 +3,14 @@
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 from railnet import VERSION
 from vf.errors import Misconfigured, RailnetError
 
-if TYPE_CHECKING:  # the supervisor imports no pathlib
-    from pathlib import Path
-
-_CONFIGURATION = "/etc/railnet/node.yaml"
-_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_CONFIGURATION = Path("/etc/railnet/node.yaml")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
 _CHANGES = "it changes network namespaces and links"
 _FAILED, _MISCONFIGURED, _NO_PRIVILEGE, _UNREACHABLE = 1, 3, 4, 5
@@ -38,8 +36,7 @@ def _fail(error: Exception, status: int) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="railnet", description=__doc__)
-    # `prog` is named, or argparse imports shutil to make it, and with that all archive formats.
-    commands = parser.add_subparsers(prog=parser.prog, dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True)
     node = commands.add_parser("node", help="serve this node until SIGTERM")
     install = commands.add_parser(
         "install", help="put the plugin executable on this host; the daemon then makes the runtime use it"
@@ -54,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         help="give training pods VFs and environment when they are created: serve until SIGTERM, or explain",
     )
     _serving(admission)
-    explain = admission.add_subparsers(prog=admission.prog, dest="verb").add_parser(
+    explain = admission.add_subparsers(dest="verb").add_parser(
         "explain", help="say what would be done to the pods of a file, and why, without a cluster"
     )
     explain.add_argument(
@@ -63,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (node, install, uninstall, admission, explain):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
         default = argparse.SUPPRESS if command is explain else _CONFIGURATION
-        command.add_argument("--config", default=default, help=f"the node configuration ({_CONFIGURATION})")
+        command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({_CONFIGURATION})")
     for command in (node, uninstall):
         command.add_argument(
             "--health-port",
@@ -94,11 +91,13 @@ def _serving(admission: argparse.ArgumentParser) -> None:
     )
     admission.add_argument(
         "--certificates",
+        type=Path,
         metavar="DIR",
         help="serve with tls.crt and tls.key of this folder, which another program renews; without it, make and renew our own",
     )
     admission.add_argument(
         "--service-account",
+        type=Path,
         default=_SERVICE_ACCOUNT,
         metavar="DIR",
         help=f"folder of the service account's token ({_SERVICE_ACCOUNT})",
@@ -120,7 +119,7 @@ def _node(arguments: argparse.Namespace) -> int:
 
     _require_root("railnet node", _CHANGES)
     _log_to_stderr()
-    loaded = configuration.load(_path(arguments.config))
+    loaded = configuration.load(arguments.config)
     heartbeat.run(composition.run(loaded, arguments.health_port, arguments.restarts), arguments.beats)
     return 0
 
@@ -130,7 +129,7 @@ def _install(arguments: argparse.Namespace) -> int:
     from railnet.install import installer  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet install", _CHANGES)
-    for line in installer.install(configuration.load(_path(arguments.config))):
+    for line in installer.install(configuration.load(arguments.config)):
         print(line)
     return 0
 
@@ -143,7 +142,7 @@ def _uninstall(arguments: argparse.Namespace) -> int:
 
     _require_root("railnet uninstall", _CHANGES)
     _log_to_stderr()
-    loaded = configuration.load(_path(arguments.config))
+    loaded = configuration.load(arguments.config)
     main = composition.uninstall(loaded, arguments.health_port, arguments.restarts, stay=arguments.stay)
     return 0 if heartbeat.run(main, arguments.beats) else _FAILED
 
@@ -158,14 +157,8 @@ def _supervise() -> NoReturn:
     supervisor.supervise()
 
 
-def _path(text: str) -> "Path":
-    from pathlib import Path  # noqa: PLC0415 - the supervisor needs none, and lives as long as the daemon
-
-    return Path(text)
-
-
 def _log_to_stderr() -> None:
-    import logging  # noqa: PLC0415 - as pathlib
+    import logging  # noqa: PLC0415 - see _RUN
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -183,7 +176,7 @@ def _status(arguments: argparse.Namespace) -> int:
 def _admission(arguments: argparse.Namespace) -> int:
     from railnet import configuration  # noqa: PLC0415 - see _RUN
 
-    loaded = configuration.load(_path(arguments.config))
+    loaded = configuration.load(arguments.config)
     if arguments.verb == "explain":
         from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
@@ -196,8 +189,8 @@ def _admission(arguments: argparse.Namespace) -> int:
     options = program.Options(
         port=arguments.port,
         health_port=arguments.health_port,
-        certificates=None if arguments.certificates is None else _path(arguments.certificates),
-        account=_path(arguments.service_account),
+        certificates=arguments.certificates,
+        account=arguments.service_account,
         leave_seconds=arguments.leave_seconds,
     )
     asyncio.run(program.serve(loaded, options))
@@ -214,8 +207,8 @@ def _require_root(what: str, why: str) -> None:
         raise PermissionError(f"{what} needs root: {why}")
 
 
-# Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither; and the supervisor, which
-# lives as long as the daemon, has no memory for either, nor for asyncio.
+# Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither; and what only
+# becomes the supervisor needs no asyncio, either.
 _RUN = {
     "node": _node,
     "install": _install,
