@@ -18,6 +18,8 @@ class Host:
     """A host's primary configuration, plugins and flannel's lease."""
 
     def __init__(self, folder: Path) -> None:
+        self.kubelet = folder / "kubelet"
+        (self.kubelet / "device-plugins").mkdir(parents=True)
         self.folder = folder
         self.lease = folder / "subnet.env"
         self.lease.write_text(LEASE)
@@ -28,7 +30,7 @@ class Host:
         (self.folder / "primary").write_text(json.dumps(conf))
 
     def status(self) -> tuple[int, dict[str, object]]:
-        conf = {"cniVersion": "1.1.0", "primary": str(self.folder / "primary")}
+        conf = {"cniVersion": "1.1.0", "primary": str(self.folder / "primary"), "kubelet": str(self.kubelet)}
         code, stdout = without_daemon.serve(
             an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1, Lock(""), time.monotonic()
         )
@@ -114,7 +116,8 @@ def test_executable_answers_by_itself_and_never_asks_the_daemon(host: Host, monk
     def ask(*_: object) -> tuple[int, bytes]:
         raise AssertionError("STATUS asked the daemon")
 
-    conf = json.dumps({"cniVersion": "1.1.0", "primary": str(host.folder / "primary")}).encode()
+    listed = {"cniVersion": "1.1.0", "primary": str(host.folder / "primary"), "kubelet": str(host.kubelet)}
+    conf = json.dumps(listed).encode()
     monkeypatch.setattr(daemon, "ask", ask)
     monkeypatch.setattr(plugin, "_read_stdin", lambda: conf)
     raw = {b"CNI_COMMAND": b"STATUS", b"CNI_PATH": str(host.folder).encode()}
