@@ -174,6 +174,20 @@ def test_other_events_cannot_be_taken_over(new: dict[str, Any], old: dict[str, A
     assert refusal.startswith("only Railnet's own events")
 
 
+def test_events_of_the_other_group_are_refused() -> None:
+    """The type of an event is not known before it is evaluated, so a field that it does not have is an error, which refuses it."""
+    other = {"regarding": {"kind": "Pod"}, "deprecatedSource": {"component": "railnet", "host": "node-a"}}
+
+    assert any(refusal.startswith("events must be Railnet's") for refusal in refusals("events", other, None))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_fields_that_one_kind_of_event_lacks_are_not_type_checked(policy: dict[str, Any]) -> None:
+    expressions = " ".join(validation["expression"] for validation in policy["spec"]["validations"])
+
+    assert re.findall(r"\b(?:object|oldObject)\.(?:involvedObject|source)\b", expressions) == []
+
+
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 def test_policy_applies_to_the_daemons_account(policy: dict[str, Any]) -> None:
     account = yaml.safe_load((ROOT / "daemonset/serviceaccount.yaml").read_text())["metadata"]
