@@ -10,6 +10,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	events "k8s.io/api/events/v1"
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
 	scheduling "k8s.io/api/scheduling/v1"
@@ -42,6 +43,7 @@ var groups = []group{
 	{batch.SchemeGroupVersion, batch.AddToScheme, []kind{{"Job", "jobs", true}}},
 	{coordination.SchemeGroupVersion, coordination.AddToScheme, []kind{{"Lease", "leases", true}}},
 	{discovery.SchemeGroupVersion, discovery.AddToScheme, []kind{{"EndpointSlice", "endpointslices", true}}},
+	{events.SchemeGroupVersion, events.AddToScheme, []kind{{"Event", "events", true}}},
 	{policy.SchemeGroupVersion, policy.AddToScheme, []kind{{"PodDisruptionBudget", "poddisruptionbudgets", true}}},
 	{rbac.SchemeGroupVersion, rbac.AddToScheme, []kind{
 		{"ClusterRole", "clusterroles", false}, {"ClusterRoleBinding", "clusterrolebindings", false},
