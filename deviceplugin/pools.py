@@ -68,7 +68,10 @@ DEFAULT = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
 
 
 def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[VirtualFunction, ...]]:
-    """Assign each VF of a rail to the first pool that matches it; each pool's VFs are in (rail, PCI address) order."""
+    """Assign each VF of a rail to the first pool that matches it; each pool's VFs are in (rail, PCI address) order.
+
+    The VFs of cards that have no number of a rail are the last.
+    """
     assigned: dict[str, list[VirtualFunction]] = {pool.resource: [] for pool in pools}
     for pf, vf in _in_rail_order(inventory):
         first = next((pool for pool in pools if pool.selector.matches(pf, vf)), None)
@@ -84,7 +87,7 @@ def link_layers(pools: Sequence[Pool]) -> frozenset[LinkLayer]:
 
 
 def _in_rail_order(inventory: Inventory) -> Iterator[tuple[PhysicalFunction | None, VirtualFunction]]:
-    for rail in inventory.rails:
+    for _, rail in inventory.all_rails():
         for vf in sorted(rail.vfs, key=lambda vf: vf.address):
             yield rail.pf, vf
 

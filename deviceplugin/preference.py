@@ -32,6 +32,8 @@ def prefer(
     free: _Rails = {}
     load = Counter[int]()
     for offer in offered:
+        if offer.rail is None:
+            continue  # it is unhealthy; kubelet may ask before it knows
         if offer.id in available and offer.id not in chosen:
             free.setdefault(offer.rail, []).append(offer)
         elif offer.reason is None and offer.id not in chosen:
@@ -43,7 +45,7 @@ def prefer(
 
 def _spread(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> set[str]:
     """Return `wanted` VFs, chosen one at a time from the best rail; a rail's VFs are taken in their order."""
-    used = Counter(offer.rail for offer in settled)
+    used = Counter(offer.rail for offer in settled if offer.rail is not None)
     nodes = _numa_order(free, settled, load, wanted)
     queues = {rail: list(reversed(offers)) for rail, offers in free.items()}
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vf.errors import NotOurs, Unusable
+from vf.errors import Misconfigured, NotOurs, Unusable
 from vf.inventory import Inventory, Netdev, VirtualFunction
 from vf.link_settings import Settings, to_record
 from vf.pci_address import PciAddress
@@ -24,14 +24,17 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
     """Name a pod's VFs net1, net2, … in (rail, PCI address) order.
 
     Raises:
-        NotOurs: one is no VF of this node.
+        NotOurs: one is no VF of this node. Misconfigured: the rail of one is not certain.
     """
     found = []
+    places = {vf.address: (number, rail.reason) for number, rail in inventory.all_rails() for vf in rail.vfs}
     for address in vfs:
         vf = inventory.vf(address)
-        rail = None if vf is None else inventory.rail(address)
+        rail, reason = places.get(address, (None, None))
         if vf is None:
             raise NotOurs(f"kubelet gave this pod {address}, which is not a VF of this node")
+        if reason is not None:
+            raise Misconfigured(reason)
         if rail is None:
             raise NotOurs(
                 f"kubelet gave this pod VF {address}, which is on none of this node's rails (`rails`, `pools`)"

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from vf.guid import Guid
 from vf.pci_address import PciAddress
+from vf.rail_memory import Card, RailNumbers, place
 
 _INFINIBAND_CONTROLLER = 0x020700  # PCI_CLASS_NETWORK_INFINIBAND with programming interface 0, PCI Code and ID 1.2
 
@@ -111,39 +112,78 @@ class PhysicalFunction:
 class Rail(NamedTuple):
     """One rail: a PF with its VFs, or a VF that has no PF on this node.
 
-    `address` identifies the rail: the address of the PF, or of the lone VF. A rail is empty if the configuration names it and the
-    node does not have it.
+    `address` identifies the rail: the address of the PF, or of the lone VF. A rail is empty if the configuration names it, or the
+    memory has it, and the node does not show it. `reason` says why a pod must not have the rail, with the remedy; None if it may.
     """
 
     address: PciAddress
     pf: PhysicalFunction | None
     vfs: tuple[VirtualFunction, ...]
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """Every PF and VF of a node. `lone_vfs` are the VFs that have no PF on this node. `pfs` and `lone_vfs` are in PCI order.
 
-    `named_rails` are the rails in order, if the configuration names them: addresses of PFs or lone VFs. Else the rails are all
-    PFs and lone VFs with one of the `rail_link_layers`: an Ethernet card that only some nodes have must not shift the numbers
-    of the fabric's rails.
+    `named_rails` are the rails in order, if the configuration names them: addresses of PFs or lone VFs. Else `numbers` has the rails
+    that the node remembers. A card that it does not remember can become a rail if it has one of the `rail_link_layers`: an Ethernet
+    card that only some nodes have must not shift the numbers of the fabric's rails. Without `numbers` all such cards are the rails,
+    in PCI order.
     """
 
     pfs: tuple[PhysicalFunction, ...] = ()
     lone_vfs: tuple[VirtualFunction, ...] = ()
     named_rails: tuple[PciAddress, ...] | None = None
     rail_link_layers: frozenset[LinkLayer] = LINK_LAYERS
+    numbers: RailNumbers | None = None
 
     @property
     def rails(self) -> tuple[Rail, ...]:
-        """Return the node's rails: those that are named, even if the node lacks one; else all with the right link layer."""
+        """Return the node's rails by number: those that are named or remembered, even if the node lacks a card."""
+        return self._placed()[0]
+
+    def all_rails(self) -> tuple[tuple[int | None, Rail], ...]:
+        """Return the rails with their numbers, then the cards that could be rails and have no number, each with the reason."""
+        rails, unnumbered = self._placed()
+        return (*enumerate(rails), *((None, rail) for rail in unnumbered))
+
+    @property
+    def unsettled(self) -> str | None:
+        """Return why the rails' numbers are not known; None if they are."""
+        return None if self.numbers is None or self.named_rails is not None else self.numbers.unsettled
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """Return the PFs and lone VFs as the memory of rails knows them."""
+        functions: tuple[PhysicalFunction | VirtualFunction, ...] = (*self.pfs, *self.lone_vfs)
+        return tuple(
+            Card(
+                one.address,
+                one.rdma.node_guid if one.rdma is not None and one.rdma.node_guid.usable else None,
+                f"{one.vendor.removeprefix('0x')}:{one.device.removeprefix('0x')}",
+                one.link_layer in self.rail_link_layers,
+            )
+            for one in functions
+        )
+
+    def _placed(self) -> tuple[tuple[Rail, ...], tuple[Rail, ...]]:
+        """Return the rails by number, and the cards without a number."""
         found = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
         found |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
         if self.named_rails is not None:
-            return tuple(found.get(address, Rail(address, None, ())) for address in self.named_rails)
-        functions: tuple[PhysicalFunction | VirtualFunction, ...] = (*self.pfs, *self.lone_vfs)
-        addresses = sorted(one.address for one in functions if one.link_layer in self.rail_link_layers)
-        return tuple(found[address] for address in addresses)
+            return tuple(found.get(address) or _absent(address) for address in self.named_rails), ()
+        cards = self.cards
+        if self.numbers is None or self.numbers.unsettled is not None:
+            return tuple(found[address] for address in sorted(card.address for card in cards if card.eligible)), ()
+        rails, unnumbered = (
+            tuple(
+                (found[one.address] if one.occupied else Rail(one.address, None, ()))._replace(reason=one.reason)
+                for one in places
+            )
+            for places in place(self.numbers, cards)
+        )
+        return rails, unnumbered
 
     def vfs(self) -> Iterator[VirtualFunction]:
         """Yield every VF, whether it is on a rail or not."""
@@ -215,6 +255,10 @@ def _recalled_rdma(rdma: RdmaDevice | None, before: RdmaDevice | None) -> RdmaDe
     return replace(
         rdma, port=rdma.port or before.port, node_guid=rdma.node_guid if rdma.node_guid.usable else before.node_guid
     )
+
+
+def _absent(address: PciAddress) -> Rail:
+    return Rail(address, None, (), f"`rails` in node.yaml names {address}, but this node has no such PF")
 
 
 def _newer(

@@ -136,7 +136,7 @@ def rename_on_node(
 
 
 def _free(inventory: Inventory, owned: Container[PciAddress]) -> Iterator[VirtualFunction]:
-    return (vf for rail in inventory.rails for vf in rail.vfs if vf.address not in owned)
+    return (vf for _, rail in inventory.all_rails() for vf in rail.vfs if vf.address not in owned)
 
 
 def _if_not_a_pods(written: str | None) -> str | None:

@@ -5,11 +5,13 @@ cannot disagree. One event loop owns it; it takes no locks.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from vf.errors import NotOurs
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from vf.pci_address import PciAddress
+from vf.rail_memory import RailNumbers
 
 Observer = Callable[[], None]
 
@@ -27,6 +29,7 @@ class VfTable:
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
+        self._numbers = inventory.numbers
         self._owners: dict[PciAddress, Owner] = {}
         self._withheld: dict[PciAddress, str] = {}
         self._unprovisioned: Mapping[PciAddress, str] = {}
@@ -83,10 +86,15 @@ class VfTable:
         """
         if generation is not None:
             inventory = self._with_later_readings(inventory, generation)
-        inventory = inventory.recalling(self._inventory)
+        inventory = replace(inventory.recalling(self._inventory), numbers=self._numbers)
         if inventory != self._inventory:
             self._inventory = inventory
             self._notify()
+
+    def number(self, numbers: RailNumbers) -> None:
+        """Number the rails by `numbers` from now on, whatever cards the node shows."""
+        self._numbers = numbers
+        self.refresh(self._inventory)
 
     def reread(self, newer: Mapping[PciAddress, VirtualFunction]) -> None:
         """Replace the facts about some VFs. Unchanged facts count, too: an inventory that is being read may have older ones."""

@@ -16,6 +16,7 @@ from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam
 from vf.pci_address import PciAddress
+from vf.rail_count import why_no_address
 from vf.steps import Given, IpInterface
 
 
@@ -35,7 +36,7 @@ class LocalIpam:
 
         Raises:
             NoAddress: flannel has no lease, its file is malformed, the slice is used up, or another sandbox has the address.
-            Misconfigured: the range is too small.
+            Misconfigured: the range is too small, or the numbers of the node's rails are not certain.
         """
         ipam = chosen.network.ipam
         if isinstance(ipam, SliceIpam):
@@ -47,12 +48,14 @@ class LocalIpam:
     def check(self, networks: Networks, inventory: Inventory, vfs: Container[PciAddress]) -> None:
         """Make sure that in every network each rail's slice has an address for each VF of `vfs`, the VFs that pools offer.
 
+        A network that can give no address on this node now, since the node's rails are not certain, is left out.
+
         Raises:
             Misconfigured: a slice is too small; the message has the numbers.
             NoAddress: flannel has no lease yet.
         """
         for network in networks:
-            if isinstance(network.ipam, SliceIpam):
+            if isinstance(network.ipam, SliceIpam) and why_no_address(network.ipam, inventory) is None:
                 self._check(network.name, network.ipam, inventory, vfs)
 
     def _check(self, network: str, ipam: SliceIpam, inventory: Inventory, vfs: Container[PciAddress]) -> None:
@@ -81,6 +84,9 @@ class LocalIpam:
         return given
 
     def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> Slice:
+        why = why_no_address(ipam, inventory)
+        if why is not None:
+            raise Misconfigured(why)
         rails = ipam.rails or len(inventory.rails)
         if rail >= rails:
             raise Misconfigured(f"ipam.rails is {rails}, but this node has {len(inventory.rails)} rails")

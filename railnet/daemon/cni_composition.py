@@ -28,6 +28,7 @@ from kernel.boot import boot_id
 from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
+from railnet.daemon.rail_keeper import RailKeeper
 from railnet.install.installer import EXECUTABLE
 from vf.table import VfTable
 
@@ -41,6 +42,7 @@ class NodeParts:
     sysfs: Sysfs
     table: VfTable
     journal: Journal
+    rails: RailKeeper
     sandboxes: PerKey
     attachments: Attachments
     contested: ContestedVfs
@@ -109,4 +111,5 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
         took_back=took_back,
     )
     contested = ContestedVfs(journal, namespaces, node_netdevs)
-    return NodeParts(sysfs, table, journal, sandboxes, attachments, contested, repair, recovery, primary_gc)
+    rails = RailKeeper(configuration, table, journal)
+    return NodeParts(sysfs, table, journal, rails, sandboxes, attachments, contested, repair, recovery, primary_gc)

@@ -40,6 +40,7 @@ from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Metrics
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
+from railnet.daemon.rail_keeper import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
@@ -141,6 +142,7 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
     table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
     node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)
+    await node.rails.look()
     await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)
     _check_addresses(configuration, table)
@@ -195,14 +197,15 @@ async def _serve(  # noqa: PLR0913 - composed once
     slots = DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
-    health.reasons = partial(_reasons, services, registrations, presence, node.table, tasks)
+    health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
     metrics.ask(node.table, services, registrations, slots)
     metrics.hung_reads = lambda: node.sysfs.reads.hung
     health.metrics = metrics.text
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
     changed, port_changed = partial(_stream_again, services), partial(_stream_again, services, at_once=True)
-    look_again, swept = asyncio.Event(), asyncio.Event()
+    look_again, swept, look_at_rails = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    read_again = waking(look_at_rails, changed)
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -222,8 +225,9 @@ async def _serve(  # noqa: PLR0913 - composed once
         }
         work |= {
             "the look at the node's VFs": partial(
-                resyncing, node.table, node.recovery, node.sysfs, changed, look_again, swept
+                resyncing, node.table, node.recovery, node.sysfs, read_again, look_again, swept
             ),
+            "the memory of rails": partial(node.rails.serve, look_at_rails),
             "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, look_again),
             "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs),
             "the release of addresses": partial(releasing_ipam, node.recovery, swept),
@@ -238,10 +242,11 @@ async def _serve(  # noqa: PLR0913 - composed once
 
 
 def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:
+    def node_reason() -> str | None:
+        return presence.why_inactive or node.rails.why_no_vf()
+
     checkpoint = CheckpointFile(configuration.host.kubelet)
-    return PoolService(
-        pool, configuration.pools, node.table, node.attachments.attached, checkpoint, lambda: presence.why_inactive
-    )
+    return PoolService(pool, configuration.pools, node.table, node.attachments.attached, checkpoint, node_reason)
 
 
 def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None:
@@ -259,7 +264,7 @@ def _reasons(
     services: list[PoolService],
     registrations: list[Registration],
     presence: Presence,
-    table: VfTable,
+    node: NodeParts,
     tasks: BackgroundTasks,
 ) -> list[str]:
     """Return the reasons why this node is not ready, for /readyz."""
@@ -270,8 +275,9 @@ def _reasons(
     ]
     return [
         *unknown,
-        *table.unprovisioned.values(),
+        *node.table.unprovisioned.values(),
         *filter(None, (presence.trouble, presence.why_inactive)),
+        *node.rails.reasons(),
         *tasks.reasons(),
     ]
 

@@ -114,6 +114,8 @@ def _code(code: int | None) -> str:
 
 def _reason(offer: OfferedVf) -> str:
     """Return one word for why a VF is unhealthy; the log and `railnet status` have the whole reason."""
+    if offer.reason is not None and offer.rail is None:
+        return "rail"
     return "" if offer.reason is None else _lacks(offer.vf, rdma=offer.rdma) or "port"
 
 

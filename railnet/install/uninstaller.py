@@ -16,6 +16,7 @@ from kernel.files import below, sync
 from railnet.daemon import conflist
 from railnet.install import installer, python_bundle, remembered_configurations, running_plugins
 from railnet.install.remembered_configurations import Remembered
+from vf import rail_memory
 from vf.record import Pod, UnreadableRecord, decode
 
 _log = logging.getLogger(__name__)
@@ -64,8 +65,9 @@ class Leaving:
         self.done = True
 
     def forget(self) -> None:
-        """Remove the daemon's files in /run; only after the daemon has ended."""
+        """Remove the daemon's files in /run, and the memory of rails; only after the daemon has ended."""
         shutil.rmtree(below(self._root, lock.RUN), ignore_errors=True)
+        shutil.rmtree(below(self._root, rail_memory.FILE).parent, ignore_errors=True)
 
     def _say(self, needed: list[str]) -> None:
         named = ", ".join(needed[:_NAMED]) + (", …" if len(needed) > _NAMED else "")

@@ -29,6 +29,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield from (f"  PF {rail['address']}: {rail['fault']}" for rail in told["rails"] if rail.get("fault"))
     else:
         yield "This node has no card that can be a rail. Pods that ask for no rail run as before."
+    yield from _unusable_rails(told)
     if told["vfs"]:
         yield ""
         yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
@@ -43,10 +44,20 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    counted = Counter(vf["state"] for vf in vfs if vf["rail"] == rail["rail"])
+    counted = Counter(vf["state"] for vf in vfs if vf.get("card") == rail["address"])
     port = (rail["port"] or "").rpartition(" ")[2]  # sysfs says "4: ACTIVE"
     facts = (rail["address"], rail["rdma"], rail["netdev"], port)
-    return (str(rail["rail"]), *(fact or "-" for fact in facts), str(rail["vfs"]), *_counts(counted))
+    number = "-" if rail["rail"] is None else str(rail["rail"])
+    return (number, *(fact or "-" for fact in facts), str(rail["vfs"]), *_counts(counted))
+
+
+def _unusable_rails(told: dict[str, Any]) -> Iterator[str]:
+    reasons = dict.fromkeys(rail.get("reason") for rail in told["rails"])
+    unsaid = [reason for reason in reasons if reason is not None and reason not in told["reasons"]]
+    if unsaid:
+        yield ""
+        yield "Rails that no pod gets:"
+    yield from (f"  {reason}" for reason in unsaid)
 
 
 def _resources(vfs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from deviceplugin.pools import DEFAULT, Pool, Selector
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 from vf.inventory import Inventory
 from vf.pci_address import PciAddress
+from vf.rail_memory import RailNumbers, RememberedRail
 from vf.table import Owner, VfTable
 
 POOL = DEFAULT[0]
@@ -91,3 +92,20 @@ def test_reason_of_a_withheld_vf_lasts() -> None:
     table.withhold({VF: "it is in an unknown namespace"})
 
     assert [offer.lasting for offer in offers(DEFAULT, POOL, table)][:2] == ["it is in an unknown namespace", None]
+
+
+def test_vfs_of_a_card_without_a_rail_are_offered_last_and_unhealthy() -> None:
+    node = two_rails()
+    memory = (RememberedRail(node.pfs[1].address),)
+    table = VfTable(replace(node, numbers=RailNumbers(memory, None, "ipam.rails is 1")))
+
+    offered = offers(DEFAULT, DEFAULT[0], table)
+
+    assert [(one.id, one.rail, one.reason) for one in offered[:2]] == [
+        ("0000:83:00.1", 0, None),
+        ("0000:83:00.2", 0, None),
+    ]
+    assert {(one.rail, one.reason) for one in offered[2:]} == {
+        (None, "card 0000:03:00.0 has no rail yet: ipam.rails is 1")
+    }
+    assert {str(one.card) for one in offered[2:]} == {"0000:03:00.0"}

@@ -116,3 +116,11 @@ def test_no_rail_gets_two_vfs_more_than_a_rail_with_a_free_vf(
     assert answer == sorted(answer, key=lambda id_: (rails[id_], id_))
     assert all(total[rail] <= total[other] + 1 for rail in fresh for other in free)
     assert answer == prefer(EVERYTHING, sorted(available, reverse=True), settled, size)
+
+
+def test_vf_without_a_rail_is_never_chosen_also_if_kubelet_asks_for_it() -> None:
+    unsure = OfferedVf(a_vf("0000:99:00.1"), None, "its card has moved")
+    sure = OfferedVf(a_vf("0000:03:00.1"), 0, None)
+
+    assert prefer([sure, unsure], [sure.id, unsure.id], [], 2) == [sure.id]
+    assert prefer([sure, unsure], [sure.id], [unsure.id], 2) == [sure.id, unsure.id]

@@ -37,9 +37,11 @@ from railnet.install import elf_relocation, remembered_configurations
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 from tests.vf.builders import a_record, an_attachment
+from vf import rail_memory
 from vf.address_slice import ip_network
 from vf.errors import Misconfigured, NotPermitted
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
 from vf.record import Stage, UnreadableRecord, decode, encode, find_lost
 
 _RESOURCES = frozenset({"rdma/ib_vf"})
@@ -109,6 +111,15 @@ def with_digest(data: bytes) -> bytes:
         return json.dumps(body).encode()
     except (ValueError, TypeError, AttributeError, RecursionError):
         return data
+
+
+def remembered_rails(data: bytes) -> None:
+    """Judge the memory of rails. A memory survives another encoding; each rail has a card, and no card has two rails."""
+    memory = rail_memory.parse(data)
+    assert rail_memory.parse(rail_memory.encode(memory)) == memory
+    cards = [Card(one.address, one.guid, one.model, eligible=True) for one in memory]
+    assert rail_memory.learn(memory, cards).numbers.memory == memory
+    assert all(place.reason is None for place in rail_memory.place(RailNumbers(memory), cards).rails)
 
 
 def lost_record(data: bytes) -> None:
@@ -363,6 +374,7 @@ _RECORD_FUNCTIONS = (
     "_decode_attachment",
 )
 _RECORD_FUNCTIONS += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
+_RAIL_MEMORY_FUNCTIONS = ("encode", "parse", "_parse_rail", "_list", "_check_distinct")
 _CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "_message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
@@ -370,6 +382,7 @@ PARSERS = (
     Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
     Parser("record", record, (UnreadableRecord,), {"vf.record": _RECORD_FUNCTIONS}, with_digest),
+    Parser("rail-memory", remembered_rails, (UnreadableRailMemory,), {"vf.rail_memory": _RAIL_MEMORY_FUNCTIONS}),
     Parser("record-trace", lost_record, (), {"vf.record": ("find_lost", "_part")}),
     Parser(
         "books",

@@ -302,6 +302,7 @@ def test_uninstall_leaves_nothing(bare: Node) -> None:
     assert (done.returncode, done.stderr.count("is removed")) == (0, 2)
     assert files(NETWORKS, PLUGINS) == before
     assert not RUN.exists()
+    assert files(Path("/var/lib/railnet")) == {}
     assert left_of_pods() == []
 
 

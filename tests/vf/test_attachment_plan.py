@@ -8,10 +8,11 @@ import pytest
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
 from tests.vf.builders import FIRST, SECOND, an_attachment
 from vf.attachment_plan import Assigned, assign, attach, attachments, move_out, rename
-from vf.errors import NotOurs, Unusable
+from vf.errors import Misconfigured, NotOurs, Unusable
 from vf.guid import Guid
 from vf.inventory import Inventory, Netdev
 from vf.pci_address import PciAddress
+from vf.rail_memory import RailNumbers, RememberedRail
 from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
@@ -130,3 +131,13 @@ def test_rename_treats_each_rail_by_itself() -> None:
     on_node = {FIRST: Netdev("net1", 31, 4092), SECOND: Netdev("ibs6v0", 12, 4092)}
 
     assert rename([NET1, NET2], on_node) == (RenameLink(31, "ibs5v0"),)
+
+
+def test_assign_refuses_a_vf_whose_rail_is_not_certain() -> None:
+    node = two_rails()
+    numbers = RailNumbers((RememberedRail(node.pfs[1].address),), None, "ipam.rails is 1")
+    unsure = replace(node, numbers=numbers)
+
+    with pytest.raises(Misconfigured, match=r"card 0000:03:00\.0 has no rail yet: ipam\.rails is 1"):
+        assign(unsure, [node.pfs[0].vfs[0].address])
+    assert [one.rail for one in assign(unsure, [node.pfs[1].vfs[0].address])] == [0]

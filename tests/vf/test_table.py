@@ -9,6 +9,7 @@ from tests.vf.builders import FIRST, SECOND
 from vf.errors import NotOurs
 from vf.inventory import Inventory, VirtualFunction
 from vf.pci_address import PciAddress
+from vf.rail_memory import RailNumbers, RememberedRail
 from vf.table import Owner, VfTable
 
 OWNER = Owner("c0ffee", "eth0", "uid-1")
@@ -252,3 +253,21 @@ def test_owned_vfs_are_those_of_sandboxes(table: VfTable) -> None:
     table.claim(FIRST, Owner("c0ffee", "eth0", ""))
 
     assert table.owned() == {FIRST}
+
+
+def test_rails_are_numbered_by_the_memory_from_then_on_and_observers_are_told() -> None:
+    node = two_rails()
+    table, told = VfTable(node), []
+    table.observe(lambda: told.append(True))
+    memory = tuple(RememberedRail(pf.address) for pf in reversed(node.pfs))
+
+    table.number(RailNumbers(memory))
+    table.number(RailNumbers(memory))
+    after_numbering = len(told)
+    table.refresh(replace(node, pfs=node.pfs[:1]))
+
+    assert after_numbering == 1
+    assert [(rail.address, rail.pf is None) for rail in table.inventory.rails] == [
+        (node.pfs[1].address, True),
+        (node.pfs[0].address, False),
+    ]

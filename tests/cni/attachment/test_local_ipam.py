@@ -18,6 +18,7 @@ from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.pci_address import PciAddress
+from vf.rail_memory import RailNumbers, RememberedRail
 from vf.steps import IpInterface, Route
 
 RANGE = ip_network("10.56.0.0/16")
@@ -233,3 +234,20 @@ def test_static_address_of_another_sandbox_is_refused(tmp_path: Path, journal: J
 def test_static_address_of_the_node_itself_is_refused(tmp_path: Path, journal: Journal) -> None:
     with pytest.raises(NoAddress, match=r"127\.0\.0\.1, which the pod asks for, belongs to this node itself"):
         given(Network(tmp_path, StaticIpam()), journal, ALL[:1], static=(ip_interface("127.0.0.1/8"),))
+
+
+def test_second_card_keeps_its_prefix_without_the_first_card(tmp_path: Path, journal: Journal) -> None:
+    numbers = RailNumbers(tuple(RememberedRail(pf.address) for pf in NODE.pfs))
+    missing = replace(NODE, pfs=NODE.pfs[1:], numbers=numbers)
+
+    assert given(slices(tmp_path), journal, ALL[2:], missing) == ["10.56.129.130/17", "10.56.129.129/17"]
+
+
+def test_no_address_is_given_while_the_rails_are_not_certain(tmp_path: Path, journal: Journal) -> None:
+    unsettled = replace(NODE, numbers=RailNumbers((), "a card may be missing"))
+    network = slices(tmp_path)
+
+    network.check(unsettled)  # the daemon serves
+    with pytest.raises(Misconfigured, match="a card may be missing"):
+        given(network, journal, ALL[:1], unsettled)
+    assert given(Network(tmp_path, NoIpam()), journal, ALL[:1], unsettled) == [""]

@@ -78,6 +78,7 @@ def test_vfs_are_counted_by_state_and_reason() -> None:
             (OfferedVf(a_vf(rdma=unset), 0, "why"), False),
             (OfferedVf(a_vf(netdev=None), 0, "why"), False),
             (OfferedVf(a_vf(), 0, "the port of its PF"), False),
+            (OfferedVf(a_vf(), None, "its card has moved"), False),
         ],
         "sriov/ethernet": [(OfferedVf(a_vf(rdma=None), 0, "no carrier", rdma=False), False)],
     }
@@ -91,6 +92,7 @@ def test_vfs_are_counted_by_state_and_reason() -> None:
         'pool="rdma/ib_vf",state="unhealthy",reason="guid"': 1,
         'pool="rdma/ib_vf",state="unhealthy",reason="netdev"': 1,
         'pool="rdma/ib_vf",state="unhealthy",reason="port"': 1,
+        'pool="rdma/ib_vf",state="unhealthy",reason="rail"': 1,
         'pool="sriov/ethernet",state="unhealthy",reason="port"': 1,
     }
 

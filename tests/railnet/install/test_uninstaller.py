@@ -239,9 +239,13 @@ def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest
 
 
 def test_state_of_the_daemon_is_removed(host: Path) -> None:
+    (host / "var/lib/railnet").mkdir(parents=True)
+    (host / "var/lib/railnet/rails.json").write_text("{}")
+
     Leaving(host).forget()
 
     assert not (host / "run/railnet").exists()
+    assert not (host / "var/lib/railnet").exists()
 
 
 def test_add_that_the_runtime_wrote_down_after_the_last_look_is_given_back(host: Path) -> None:

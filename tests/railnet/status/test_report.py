@@ -1,6 +1,7 @@
 """What the daemon tells `railnet status`."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.vf.builders import a_record, an_attachment
 from vf.inventory import Inventory
 from vf.pci_address import PciAddress
+from vf.rail_memory import RailNumbers, RememberedRail
 from vf.record import Pod
 
 NODE = two_rails()
@@ -30,26 +32,12 @@ def test_report_of_a_node_survives_encoding() -> None:
 
     assert told["version"] == VERSION
     assert (told["queue"], told["reasons"]) == (2, ["kubelet does not watch rdma/ib_vf"])
+    alike = {"netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 2, "fault": None, "reason": None}
     assert told["rails"] == [
-        {
-            "rail": 0,
-            "address": "0000:03:00.0",
-            "netdev": "ibs5",
-            "rdma": "mlx5_0",
-            "port": "4: ACTIVE",
-            "vfs": 2,
-            "fault": None,
-        },
-        {
-            "rail": 1,
-            "address": "0000:83:00.0",
-            "netdev": "ibs5",
-            "rdma": "mlx5_0",
-            "port": "4: ACTIVE",
-            "vfs": 2,
-            "fault": None,
-        },
+        {"rail": 0, "address": "0000:03:00.0"} | alike,
+        {"rail": 1, "address": "0000:83:00.0"} | alike,
     ]
+    assert [vf["card"] for vf in told["vfs"]] == ["0000:03:00.0", "0000:03:00.0", "0000:83:00.0"]
     assert [(vf["vf"], vf["rail"], vf["resource"], vf["state"], vf["reason"]) for vf in told["vfs"]] == [
         ("0000:03:00.1", 0, "rdma/ib_vf", "attached", None),
         ("0000:03:00.2", 0, "rdma/ib_vf", "free", None),
@@ -98,3 +86,22 @@ def test_report_has_rails_with_missing_facts() -> None:
         ("0000:04:00.0", None, None, None, 1),
         ("0000:99:00.0", None, None, None, 0),
     ]
+
+
+def test_rail_without_its_card_and_card_without_a_rail_are_reported_with_the_reason() -> None:
+    first, second = NODE.pfs
+    memory = (RememberedRail(PciAddress.parse("0000:01:00.0")), RememberedRail(first.address))
+    node = replace(NODE, numbers=RailNumbers(memory, None, "ipam.rails is 2"))
+
+    rails = report(node, {}, [], 0, [])["rails"]
+
+    assert [(one["rail"], one["address"], one["vfs"]) for one in rails] == [
+        (0, "0000:01:00.0", 0),
+        (1, str(first.address), 2),
+        (None, str(second.address), 2),
+    ]
+    assert rails[0]["reason"].startswith("rail 0 has no card: card 0000:01:00.0 is not on PCI")
+    assert (rails[1]["reason"], rails[2]["reason"]) == (
+        None,
+        "card 0000:83:00.0 has no rail yet: ipam.rails is 2",
+    )

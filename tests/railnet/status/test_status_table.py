@@ -15,12 +15,19 @@ def a_rail(number: int, address: str, **changes: Any) -> dict[str, Any]:
         "rdma": f"mlx5_{number}",
         "port": "4: ACTIVE",
     }
-    return {**whole, "vfs": 2, **changes}
+    return {**whole, "vfs": 2, "reason": None, **changes}
 
 
 def a_vf(rail: int, index: int, state: str = "free", reason: str | None = None) -> dict[str, Any]:
     bus = ("03", "0c")[rail]
-    return {"vf": f"0000:{bus}:00.{index}", "rail": rail, "resource": "rdma/ib_vf", "state": state, "reason": reason}
+    return {
+        "vf": f"0000:{bus}:00.{index}",
+        "card": f"0000:{bus}:00.0",
+        "rail": rail,
+        "resource": "rdma/ib_vf",
+        "state": state,
+        "reason": reason,
+    }
 
 
 def a_sandbox(
@@ -119,4 +126,21 @@ def test_table_of_a_node_without_a_card() -> None:
         "railnet 7.8.9: ready",
         "",
         "This node has no card that can be a rail. Pods that ask for no rail run as before.",
+    ]
+
+
+def test_rails_that_no_pod_gets_are_shown_with_the_reason() -> None:
+    missing = a_rail(0, "0000:03:00.0", rdma=None, netdev=None, port=None, vfs=0, reason="rail 0 has no card")
+    moved = a_rail(1, "0000:0c:00.0", rail=None, reason="the card has moved")
+    shown = told(reasons=["the card has moved"], rails=[missing, moved], vfs=[a_vf(1, 1) | {"rail": None}])
+
+    lines = list(rendered(shown))
+
+    assert lines[4:10] == [
+        "0     0000:03:00.0  -       -       -         0     0         0          0",
+        "-     0000:0c:00.0  mlx5_1  ibs1    ACTIVE    2     1         0          0",
+        "",
+        "Rails that no pod gets:",
+        "  rail 0 has no card",
+        "",
     ]
