@@ -1,7 +1,7 @@
 """Facts about a node's PFs, VFs and rails at one moment. The values are frozen; newer facts are new values."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
 from vf.guid import Guid
@@ -122,6 +122,9 @@ class Rail(NamedTuple):
     reason: str | None = None
 
 
+_AllRails = tuple[tuple[Rail, ...], tuple[Rail, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """Every PF and VF of a node. `lone_vfs` are the VFs that have no PF on this node. `pfs` and `lone_vfs` are in PCI order.
@@ -137,6 +140,8 @@ class Inventory:
     named_rails: tuple[PciAddress, ...] | None = None
     rail_link_layers: frozenset[LinkLayer] = LINK_LAYERS
     numbers: RailNumbers | None = None
+    # Computed once for each inventory, since each ADD asks for it; no part of the value.
+    _rails: list[_AllRails] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def rails(self) -> tuple[Rail, ...]:
@@ -167,8 +172,13 @@ class Inventory:
             for one in functions
         )
 
-    def _placed(self) -> tuple[tuple[Rail, ...], tuple[Rail, ...]]:
+    def _placed(self) -> _AllRails:
         """Return the rails by number, and the cards without a number."""
+        if not self._rails:
+            self._rails.append(self._place())
+        return self._rails[0]
+
+    def _place(self) -> _AllRails:
         found = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
         found |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
         if self.named_rails is not None:

@@ -23,6 +23,7 @@ _VERSION = 1
 _KEYS = {"rail", "address", "guid", "model"}
 _MODEL = re.compile(r"([0-9a-f]{4}:[0-9a-f]{4})?")
 _RESTART = "then restart the daemon (delete the node's Railnet pod)"
+_FORGET = f"end the pods with a rail on this node, delete {FILE}, {_RESTART}"
 
 
 class UnreadableRailMemory(ValueError):
@@ -263,8 +264,16 @@ def _reason(
         if at == one.address:
             return _moved_words(other, memory[other], at)
     card = present.get(one.address)
+    if card is None and not one.model:
+        return (
+            f"rail {number} has no card: no card was ever seen at {one.address}, which `provision` named at the first start; "
+            f"if the address is wrong, correct it, and {_FORGET}"
+        )
     if card is None:
-        return f"rail {number} has no card: {_described(one)} is not on PCI; the number is kept for it, or for another card in its slot"
+        return (
+            f"rail {number} has no card: {_described(one)} is not on PCI; the number is kept for it, or for another card in its slot; "
+            f"if no node has this rail any more, {_FORGET}"
+        )
     if not _occupies(card, one):
         return f"rail {number} has no card: the device in the slot of {_described(one)} is another ({card.model}), and no rail"
     return None

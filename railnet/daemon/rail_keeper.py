@@ -56,8 +56,10 @@ class RailKeeper:
             return
         # In a thread, since a disk may be slow; and after a cancellation nothing is written any more.
         numbers = await to_the_end(asyncio.to_thread(self._numbers, inventory, _recorded(self._journal, inventory)))
+        unchanged = self._table.inventory is inventory  # else a card may have come meanwhile
         self._table.number(numbers)
-        self._seen, self._settled = self._table.inventory, (numbers.unsettled, numbers.why_not_new) == (None, None)
+        self._seen = self._table.inventory if unchanged else None
+        self._settled = (numbers.unsettled, numbers.why_not_new) == (None, None)
         self._say(numbers.why_not_new)
 
     def reasons(self) -> list[str]:
@@ -95,7 +97,7 @@ class RailKeeper:
             return replace(numbers, memory=memory, why_not_new=why) if memory else RailNumbers((), why)
         self._memory = numbers.memory
         for news in learned.news:
-            _log.warning("%s", news)
+            (_log.warning if memory else _log.info)("%s", news)
         return numbers
 
     def _say(self, why_not_new: str | None) -> None:

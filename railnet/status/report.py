@@ -32,7 +32,7 @@ def report(
         "version": VERSION,
         "reasons": list(reasons),
         "queue": waiting,
-        "rails": [_rail(number, rail) for number, rail in inventory.all_rails()],
+        "rails": [_rail(number, rail, inventory.unsettled) for number, rail in inventory.all_rails()],
         "vfs": [_vf(resource, *each) for resource, offers in offered.items() for each in offers],
         "sandboxes": [_sandbox(record, seconds) for record, seconds in records],
         "quarantine": list(quarantined),
@@ -44,7 +44,7 @@ def encode(told: dict[str, Any]) -> bytes:
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def _rail(number: int | None, rail: Rail) -> dict[str, Any]:
+def _rail(number: int | None, rail: Rail, unsettled: str | None) -> dict[str, Any]:
     pf = rail.pf
     rdma = None if pf is None else pf.rdma
     return {
@@ -55,7 +55,7 @@ def _rail(number: int | None, rail: Rail) -> dict[str, Any]:
         "port": None if pf is None else _port(pf),
         "vfs": len(rail.vfs),
         "fault": None if pf is None else pf.fault,
-        "reason": rail.reason,
+        "reason": rail.reason or unsettled,
     }
 
 

@@ -53,7 +53,8 @@ def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...
 
 def _unusable_rails(told: dict[str, Any]) -> Iterator[str]:
     reasons = dict.fromkeys(rail.get("reason") for rail in told["rails"])
-    unsaid = [reason for reason in reasons if reason is not None and reason not in told["reasons"]]
+    said = "\n".join(told["reasons"])
+    unsaid = [reason for reason in reasons if reason is not None and reason not in said]
     if unsaid:
         yield ""
         yield "Rails that no pod gets:"

@@ -279,3 +279,12 @@ def test_cards_that_come_and_go_never_take_the_rail_of_another_card() -> None:
         for one in place(RailNumbers(memory), cards).rails:
             if one.reason is None:
                 assert owner.get(here[one.address].guid, one.address) == one.address
+
+
+def test_reason_of_a_missing_card_says_how_its_rail_is_given_up() -> None:
+    seen, never = (place(RailNumbers((one,)), ()).rails[0].reason for one in (MEMORY[0], RememberedRail(A)))
+
+    forget = "end the pods with a rail on this node, delete /var/lib/railnet/rails.json, then restart the daemon"
+    assert "card 0000:03:00.0 (15b3:1021, GUID 0000:0000:0000:000a) is not on PCI" in str(seen)
+    assert "no card was ever seen at 0000:03:00.0, which `provision` named at the first start" in str(never)
+    assert [forget in str(reason) for reason in (seen, never)] == [True, True]

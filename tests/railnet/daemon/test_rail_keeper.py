@@ -242,3 +242,21 @@ def test_vf_without_a_pf_is_remembered(tmp_path: Path) -> None:
     after = Keeper(tmp_path, replace(node, lone_vfs=()))
 
     assert after.rails == ["0000:00:08.0", "0000:83:00.0"]
+
+
+def test_card_that_comes_while_the_memory_is_written_is_remembered_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Keeper(tmp_path, Inventory())
+    real = rail_keeper.write_atomically
+
+    def write(path: Path, content: bytes, **options: bool) -> None:
+        real(path, content, **options)
+        keeper.table.refresh(BOTH)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(rail_keeper, "write_atomically", write)
+        keeper.look(SECOND)
+    keeper.look()
+
+    assert keeper.rails == ["0000:83:00.0", "0000:03:00.0"]

@@ -90,7 +90,7 @@ def test_report_has_rails_with_missing_facts() -> None:
 
 def test_rail_without_its_card_and_card_without_a_rail_are_reported_with_the_reason() -> None:
     first, second = NODE.pfs
-    memory = (RememberedRail(PciAddress.parse("0000:01:00.0")), RememberedRail(first.address))
+    memory = (RememberedRail(PciAddress.parse("0000:01:00.0"), None, "15b3:1021"), RememberedRail(first.address))
     node = replace(NODE, numbers=RailNumbers(memory, None, "ipam.rails is 2"))
 
     rails = report(node, {}, [], 0, [])["rails"]
@@ -100,8 +100,14 @@ def test_rail_without_its_card_and_card_without_a_rail_are_reported_with_the_rea
         (1, str(first.address), 2),
         (None, str(second.address), 2),
     ]
-    assert rails[0]["reason"].startswith("rail 0 has no card: card 0000:01:00.0 is not on PCI")
+    assert rails[0]["reason"].startswith("rail 0 has no card: card 0000:01:00.0 (15b3:1021) is not on PCI")
     assert (rails[1]["reason"], rails[2]["reason"]) == (
         None,
         "card 0000:83:00.0 has no rail yet: ipam.rails is 2",
     )
+
+
+def test_rails_whose_numbers_are_not_known_are_reported_with_the_reason() -> None:
+    node = replace(NODE, numbers=RailNumbers((), "the memory is damaged"))
+
+    assert [one["reason"] for one in report(node, {}, [], 0, [])["rails"]] == ["the memory is damaged"] * 2
