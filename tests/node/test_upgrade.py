@@ -32,12 +32,14 @@ from tests.node.primaries import PLUGINS, RUN
 from tests.node.versions import CHECKOUT, OLD_COMMITS, Version, extract
 from vf.guid import Guid
 from vf.pci_address import PciAddress
+from vf.rail_memory import FILE, encode
 
 NETWORKS = Path("/etc/cni/net.d")
 OURS, FLANNEL = NETWORKS / "00-railnet.conflist", NETWORKS / "10-flannel.conflist"
 FOLDERS = PLUGINS / ".railnet"
 JOURNAL, QUARANTINE = RUN / "journal", RUN / "quarantine"
 GATES = Path("/run/gates")
+RAILS = Path(FILE)
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98F10), "ibs6"))
 VFS = 4  # of each PF
 KINDS = {"plain": 0, "one-rail": 1, "two-rails": 2, "leased": 1}  # how many VFs each kind of pod has
@@ -124,7 +126,11 @@ def runtime(request: pytest.FixtureRequest, change: Change) -> None:
 
 
 def prepare() -> None:
-    """Write a primary network that has CHECK and whose last plugin is the gate, and the node configuration."""
+    """Write a primary network that has CHECK and whose last plugin is the gate, the node configuration, and a memory of no rails.
+
+    The memory of rails stays on a node at a rollback to a version that has none, so it belongs to the node at rest.
+    """
+    RAILS.write_bytes(encode(()))
     (PLUGINS / "gate").write_text(GATE)
     (PLUGINS / "gate").chmod(0o755)
     GATES.mkdir()
