@@ -52,6 +52,12 @@ def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[
     return tuple(steps)
 
 
+def came_back(wanted: Iterable[Provision], inventory: Inventory) -> bool:
+    """Return whether a PF that should have VFs has none: its card was away, and PCI forgets VFs with their card."""
+    pfs = (inventory.pf(entry.pf) for entry in wanted if entry.vfs)
+    return any(pf is not None and pf.fault is None and pf.numvfs == 0 for pf in pfs)
+
+
 def name_and_bind(
     wanted: Iterable[Provision],
     inventory: Inventory,

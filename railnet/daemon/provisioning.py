@@ -1,4 +1,4 @@
-"""Make the VFs that the configuration asks for: at the daemon's start, and again for a PF that could not be served then.
+"""Make the VFs that the configuration asks for: at the daemon's start, and again for a PF that could not be served or came back.
 
 `vf.provision` decides which changes that takes. What one PF refuses costs that PF alone: its VFs are unhealthy with the reason,
 /readyz has it, and the other PFs are served.
@@ -60,10 +60,10 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
 
 
 async def retrying(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    """Try again, every ten seconds until cancelled, while a PF could not be served: it may have come back."""
+    """Try again, every ten seconds until cancelled, for a PF that could not be served, and for a card that has come back."""
     while True:
         await asyncio.sleep(_AGAIN_SECONDS)
-        if table.unprovisioned:
+        if table.unprovisioned or provision.came_back(configuration.provision, table.inventory):
             try:
                 await make_vfs(configuration, table, sysfs, serving=True)
             except (OSError, ValueError, RailnetError) as error:

@@ -11,7 +11,7 @@ from vf.inventory import Inventory, Netdev, Port
 from vf.mac import Mac
 from vf.mac import derived as derived_mac
 from vf.pci_address import PciAddress
-from vf.provision import Provision, create, name_and_bind
+from vf.provision import Provision, came_back, create, name_and_bind
 from vf.steps import AllowDrivers, BindDriver, BringUp, CreateVfs, SetGuid, SetGuidByLink, SetMac
 
 PF = PciAddress.parse("0000:03:00.0")
@@ -47,6 +47,16 @@ def test_create_replaces_another_number_when_no_vf_is_in_use() -> None:
 
 def test_create_does_not_change_a_pf_while_one_of_its_vfs_is_in_use() -> None:
     assert create([Provision(PF, 4)], two_rails(), in_use={SECOND}) == ()
+
+
+def test_card_without_vfs_that_should_have_some_came_back() -> None:
+    node, faulty = Inventory((a_pf(),)), Inventory((replace(a_pf(), fault="sriov_numvfs is empty"),))
+
+    assert came_back([Provision(PF, 8)], node)
+    assert not came_back([Provision(PF, 0)], node)
+    assert not came_back([Provision(PF, 8)], Inventory())
+    assert not came_back([Provision(PF, 8)], faulty)
+    assert not came_back([Provision(PF, 8)], two_rails())
 
 
 def test_create_plans_each_pf_independently() -> None:
