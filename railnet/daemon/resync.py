@@ -42,19 +42,25 @@ async def resyncing(
                 await asyncio.sleep(_QUIET_SECONDS)
             changed.clear()
             # Each alone: what one cannot do must not keep the next from its work.
-            await _attempt("look at the VFs again", partial(_look_again, table, sysfs))
-            await _attempt("sweep", recovery.sweep)
-            await _attempt("find VFs that are not on the node", recovery.find_orphans)
-            await _attempt("remove old locks", partial(asyncio.to_thread, remove_unheld, Path(lock.FOLDER)))
+            tried = [
+                await _attempt("look at the VFs again", partial(_look_again, table, sysfs)),
+                await _attempt("sweep", recovery.sweep),
+                await _attempt("find VFs that are not on the node", recovery.find_orphans),
+                await _attempt("remove old locks", partial(asyncio.to_thread, remove_unheld, Path(lock.FOLDER))),
+            ]
             swept.set()
             tell()
+            for error in filter(None, tried):
+                raise error  # `BackgroundTasks` begins anew, and readiness has the reason
 
 
-async def _attempt(what: str, work: Callable[[], Awaitable[object]]) -> None:
+async def _attempt(what: str, work: Callable[[], Awaitable[object]]) -> Exception | None:
     try:
         await work()
     except (OSError, ValueError, RailnetError) as error:
         _log.error("resync: it was not possible to %s: %s; it is tried again", what, error)
+        return error
+    return None
 
 
 async def releasing_ipam(recovery: Recovery, swept: asyncio.Event) -> None:

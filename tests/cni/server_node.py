@@ -78,7 +78,7 @@ class FakeAttachments:
         self.log.append("take back")
         self._record = None
 
-    async def collect(self, valid: frozenset[str], younger_than: float) -> list[str]:
+    async def collect(self, valid: frozenset[str], younger_than: float, seconds: float) -> list[str]:
         self.log.append(f"collect all but {', '.join(valid)}")
         return []
 
@@ -93,7 +93,7 @@ class FakePrimaryGc:
     def __init__(self, log: list[str]) -> None:
         self._log = log
 
-    async def collect(self, primary: Primary, valid: frozenset[str]) -> list[str]:
+    async def collect(self, primary: Primary, valid: frozenset[str], seconds: float) -> list[str]:
         self._log.append(f"collect of {primary.name} all but {', '.join(valid)}")
         return []
 
