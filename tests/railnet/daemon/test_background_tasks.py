@@ -31,6 +31,8 @@ from railnet.daemon.conflist_keeper import ConflistKeeper
 from tests.deviceplugin.builders import two_rails
 from tests.waiting import until_async
 from vf.errors import Misconfigured
+from vf.inventory import Inventory, PhysicalFunction
+from vf.pci_address import PciAddress
 from vf.table import VfTable
 
 SECONDS = 20.0
@@ -153,10 +155,10 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(resync, "_RESYNC_SECONDS", 0.01)
     monkeypatch.setattr(resync, "_QUIET_SECONDS", 0.0)
     monkeypatch.setattr(resync.lock, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(resync, "inventory", lambda _: two_rails())
+    monkeypatch.setattr(resync, "inventory", read)
     monkeypatch.setattr(resync.uevents, "changes", nothing)
     monkeypatch.setattr(port_watch, "_FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(port_watch, "reread_pfs", lambda *_: [])
+    monkeypatch.setattr(port_watch, "reread_pfs", read_no_pfs)
     monkeypatch.setattr(link_changes, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(conflist_keeper, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(primary_gc_schedule, "_SWEEP_SECONDS", 0.01)
@@ -169,6 +171,14 @@ def nothing(_: asyncio.Event) -> Iterator[None]:
 
 
 async def swept(*_: object) -> None: ...
+
+
+async def read(*_: object) -> Inventory:
+    return two_rails()
+
+
+async def read_no_pfs(*_: object) -> dict[PciAddress, PhysicalFunction]:
+    return {}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=[os.strerror(number) for number in ERRORS])
