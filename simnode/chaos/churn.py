@@ -17,7 +17,7 @@ from typing import Any
 
 from kernel.waiting import block_until
 from simnode.chaos import churn_schedule, disturbances
-from simnode.chaos.churn_operations import ADD_SECONDS, ChurnOperations, Stuck
+from simnode.chaos.churn_operations import ADD_SECONDS, CardDisturbed, ChurnOperations, Stuck
 from simnode.chaos.churn_schedule import Block, Fault, NodeEvent, PodPlan, Step
 from simnode.chaos.churn_statistics import RAIL_ADD, ChurnStatistics, rendered
 from simnode.chaos.plugin_kills import DelayedFault
@@ -126,6 +126,17 @@ class Churn:
     def _pod(self, step: Step, plan: PodPlan) -> None:
         identity = PodIdentity(f"pod-{step.number}", "default", str(uuid.uuid4()))
         self._operations.admit(identity, step.vfs)
+        try:
+            self._live(step, plan, identity)
+        except CardDisturbed:
+            self._node.kubelet.remove(identity)
+
+    def _live(self, step: Step, plan: PodPlan, identity: PodIdentity) -> None:
+        """Run a pod that kubelet has admitted, to its end.
+
+        Raises:
+            CardDisturbed: it got no network, and its sandboxes are gone.
+        """
         sandbox = self._first_sandbox(step, plan, identity) or self._bring_up(identity, step.host_port)
         self._run_between(plan, sandbox)
         self._node.kubelet.remove(identity)  # another pod may have the devices before this pod's DEL, as on a real node
@@ -169,6 +180,7 @@ class Churn:
         if self._operations.add(sandbox) and self._operations.pre_start(identity, sandbox):
             return sandbox
         self._operations.tear_down(sandbox)
+        self._operations.require_sound_cards(identity, sandbox)
         return None
 
     def _run_between(self, plan: PodPlan, sandbox: Sandbox) -> None:

@@ -56,6 +56,10 @@ class Stuck(RuntimeError):
     """An operation is tried again and again and does not succeed."""
 
 
+class CardDisturbed(RuntimeError):
+    """A pod gets no network because a card of its VFs was disturbed after kubelet had allocated them: a user deletes such a pod."""
+
+
 class ChurnOperations:
     """Operations on a node, which many threads may call at once.
 
@@ -69,6 +73,7 @@ class ChurnOperations:
         self._one_outage = threading.Lock()
         self._outages = 0  # the number of begins and ends of outages: odd while there is no daemon
         self._vfs: dict[str, tuple[str, ...]] = {}
+        self._allocated: dict[str, float] = {}  # pod UID → time at which kubelet allocated its VFs
         self._forgotten: list[str] = []
         self._died: dict[str, float] = {}  # VF → time at which its namespace died
 
@@ -106,6 +111,7 @@ class ChurnOperations:
     def _allocate(self, identity: PodIdentity, vfs: int) -> Exception | None:
         """Allocate devices to a pod; return the error if kubelet or the daemon refuses."""
         outages, began = self._outages, time.monotonic()
+        self._allocated[identity.uid] = began
         try:
             self._node.kubelet.allocate(identity, RESOURCE, vfs)
         except UnexpectedAdmissionError as error:  # a scheduler would not have assigned the pod to this node yet
@@ -135,6 +141,15 @@ class ChurnOperations:
             return self._node.runtime.add(sandbox, started=started).invocations
 
         return self._run(kind, sandbox, add, fault)
+
+    def require_sound_cards(self, identity: PodIdentity, sandbox: Sandbox) -> None:
+        """Raise if the pod's VFs were made anew after kubelet had allocated them: it keeps the old answer for the pod's life.
+
+        Raises:
+            CardDisturbed: a card of the pod's VFs was disturbed since then.
+        """
+        if self._disturbances.concern(self._vfs[sandbox.container_id], self._allocated.get(identity.uid, 0.0)):
+            raise CardDisturbed(identity.name)
 
     def delete(self, sandbox: Sandbox, fault: DelayedFault | None = None) -> bool:
         """Run DEL once and return whether it succeeded."""
@@ -311,6 +326,8 @@ class ChurnOperations:
             return self._disturbances.any_card(began)
         if kind == RAIL_ADD and self._disturbances.was_full(began):
             return True
+        if kind == RAIL_ADD:
+            began = min(began, self._allocated.get(sandbox.uid, began))
         return self._disturbances.concern(self._vfs.get(sandbox.container_id, ()), began)
 
     def _names(self, sandbox: Sandbox) -> tuple[str, ...]:

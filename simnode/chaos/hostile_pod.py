@@ -11,7 +11,8 @@ from simnode.linux import netns
 def spoil(path: Path, ifname: str, pfs: Iterable[SimulatedPf]) -> None:
     """Change a link in the network namespace at `path` in each way that its kind permits, and rename it.
 
-    It gets alternative names that other links have on the node, the names of PFs' netdevs and of the bridge; a refused
+    Its alias stays: a simulated netdev names no PCI device, so Railnet knows it by the alias alone, as before Linux 5.14. It gets
+    alternative names that other links have on the node, the names of PFs' netdevs and of the bridge; a refused
     change is left out, as an attacker would do.
     """
     commands = list(_commands(ifname, [pf.netdev for pf in pfs]))
@@ -26,7 +27,6 @@ def spoil(path: Path, ifname: str, pfs: Iterable[SimulatedPf]) -> None:
 def _commands(ifname: str, taken: Sequence[str]) -> Iterator[list[str]]:
     for name in ("cni0", "flannel.1", *taken, *(f"{pf}v0" for pf in taken)):
         yield ["property", "add", "dev", ifname, "altname", name]
-    yield ["set", ifname, "alias", "not yours"]
     yield ["set", ifname, "mtu", "1280"]
     yield ["set", ifname, "txqueuelen", "7"]
     yield ["set", ifname, "group", "9"]
