@@ -33,6 +33,7 @@ from typing import Any
 import grpc.aio
 
 from deviceplugin.service import PoolService
+from kernel.files import unlink
 from kubelet.api import deviceplugin_pb2_grpc as deviceplugin_api
 from kubelet.api import pluginregistration_pb2 as api
 from kubelet.api import pluginregistration_pb2_grpc as grpc_api
@@ -184,7 +185,7 @@ def remove_stale_sockets(folder: Path, resource: str) -> None:
 
 def _remove(path: Path) -> None:
     try:
-        path.unlink(missing_ok=True)
+        unlink(path)
     except OSError as error:
         _log.warning("%s stays: %s", path, error.strerror)
 

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from errno import EAGAIN
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -45,7 +46,11 @@ class BoundedThreads:
             job.abandoned = True
 
     def begin(self, key: Hashable, work: Callable[[], object]) -> Job:
-        """Begin a job; it starts when a thread of this key is free."""
+        """Begin a job; it starts when a thread of this key is free.
+
+        Raises:
+            OSError: EAGAIN, the key has no thread, and none can be started.
+        """
         job = Job(work)
         self._pools.setdefault(key, _Pool(f"{key}", self._most)).put(job)
         return job
@@ -60,11 +65,23 @@ class _Pool:
         self._threads = self._unfinished = 0
 
     def put(self, job: Job) -> None:
+        if self._unfinished >= self._threads and self._threads < self._most:
+            self._start_thread()
         self._unfinished += 1
         self._jobs.put(job)
-        if self._unfinished > self._threads and self._threads < self._most:
-            self._threads += 1
+
+    def _start_thread(self) -> None:
+        """Start one more thread. If none can be started, the job waits for those that run."""
+        try:
             threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        except RuntimeError as error:
+            if not self._threads:
+                why = (
+                    f"{error}: a limit of processes is reached (`pids.max` of the pod, `ulimit -u`); it is tried again"
+                )
+                raise OSError(EAGAIN, why) from None
+        else:
+            self._threads += 1
 
     def _serve(self) -> None:
         while True:

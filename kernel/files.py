@@ -128,6 +128,18 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     return _content(os.open(path, _READ | os.O_NOFOLLOW | os.O_CLOEXEC), str(path), most_bytes)
 
 
+def unlink(path: Path) -> None:
+    """Remove a file, or nothing. A refusal is tried once more, since the kernel may lack memory for a moment.
+
+    Raises:
+        OSError: the kernel refuses it twice, or a folder is there.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        path.unlink(missing_ok=True)
+
+
 def make_way(path: Path) -> None:
     """Remove what has a name that belongs to Railnet alone: a file of any kind, or an empty folder.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 from pathlib import Path
 
-from kernel.files import NO_ROOM, overwrite, read_regular, write_atomically
+from kernel.files import NO_ROOM, overwrite, read_regular, unlink, write_atomically
 from vf.address_slice import IpAddress
 from vf.pci_address import PciAddress
 from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, encode_compactly, find_lost
@@ -181,7 +181,7 @@ class Journal:
 
 def _remove(temporary: Path) -> None:
     try:
-        temporary.unlink(missing_ok=True)
+        unlink(temporary)
     except OSError as error:
         _log.error("journal: %s is no record and stays (%s); remove it", temporary, error.strerror)
 

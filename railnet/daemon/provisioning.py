@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _AGAIN_SECONDS = 10.0
+_BINDS = 2  # a driver that is refused once may have lacked memory for a moment
 _WRITE_SECONDS = 60.0  # mlx5 takes some seconds for a hundred VFs
 _links = BoundedThreads(1)
 _writers = BoundedThreads(1)  # a write may hang: one thread for each PF, which no other PF waits for
@@ -52,8 +53,11 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
     await _create(configuration, table, sysfs, troubles, serving=serving)
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await inventory(sysfs, table.inventory))
-    await _name_and_bind(configuration, table, sysfs, troubles)
-    table.refresh(await inventory(sysfs, table.inventory))
+    for _ in range(_BINDS):
+        refused = await _name_and_bind(configuration, table, sysfs, troubles)
+        table.refresh(await inventory(sysfs, table.inventory))
+        if not refused:
+            break
     _report(table, troubles)
     if not serving:
         await _settle({entry.pf for entry in configuration.provision} - troubles.keys(), table, sysfs)
@@ -130,7 +134,8 @@ def _in_use(
 
 async def _name_and_bind(
     configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str]
-) -> None:
+) -> bool:
+    """Set the GUIDs or MACs of VFs without a driver, and bind their drivers; return whether a driver was refused."""
     sound = [entry for entry in configuration.provision if entry.pf not in troubles]
     pfs = [pf for entry in sound if (pf := table.inventory.pf(entry.pf)) is not None]
     macs = await _links.run("links", partial(_macs, pfs, troubles))
@@ -143,7 +148,7 @@ async def _name_and_bind(
             troubles.setdefault(entry.pf, str(error))
         else:
             made.append(_do(steps, entry.pf, sysfs, troubles))
-    await asyncio.gather(*made)
+    return any(await asyncio.gather(*made))
 
 
 def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> dict[PciAddress, Mac]:
@@ -157,7 +162,7 @@ def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> d
         return {address: mac for pf in pfs for address, mac in _macs((pf,), troubles).items()}
 
 
-async def _do(steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, troubles: dict[PciAddress, str]) -> None:
+async def _do(steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, troubles: dict[PciAddress, str]) -> bool:
     try:
         async with asyncio.timeout(_WRITE_SECONDS):
             refused = await _writers.run(pf, partial(perform.provision, steps, sysfs))
@@ -166,12 +171,13 @@ async def _do(steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, trou
             f"PF {pf} has not done in {_WRITE_SECONDS:g} s what was written to its files, as with dead firmware: look in dmesg, "
             "then reset the device or the node. It is tried again"
         )
-        return
+        return False
     except (OSError, NotReady) as error:
         troubles[pf] = f"PF {pf} does not get its VFs: {error}; look in dmesg. It is tried again"
-        return
+        return False
     for vf, why in (refused or {}).items():  # the VF has no driver, which its health says
         _log.error("VF %s: its driver was not bound: %s; look in dmesg", vf, why)
+    return bool(refused)
 
 
 def _report(table: VfTable, troubles: dict[PciAddress, str]) -> None:
