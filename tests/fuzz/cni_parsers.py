@@ -108,6 +108,10 @@ def frame(data: bytes) -> None:
         assert bytes((exit_status,)) + frames.blobs(stdout) == data
     except FrameError as error:
         refused = error
+    assert frames.asks_for_alive(data) in (True, False)
+    for payload in (data, data[:8], data[:4]):
+        with contextlib.suppress(FrameError):
+            assert frames.parse_hello(payload)[0] >= 0
     if len(data) == frames.HEADER_BYTES:
         with contextlib.suppress(FrameError):
             raise AssertionError(frames.frame(0, bytes(frames.MAX_PAYLOAD + 1)))
@@ -305,7 +309,7 @@ PARSERS = (
         (CniError,),
         {CNI + "netconf": (), CNI + "json_text": ("load_object",), CNI + "plugin": ("_versions",)},
     ),
-    Parser("request", request, (CniError,), {"cni.request": ("parse", "Request.static")}),
+    Parser("request", request, (CniError,), {"cni.request": ("Request.static",)}),
     Parser("frames", frame, (FrameError,), {CNI + "frames": ()}),
     Parser("primary", primary, (CniError,), {CNI + "chain": ()}),
     Parser("versions", cni_version, (), {CNI + "versions": ()}),

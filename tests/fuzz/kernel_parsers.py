@@ -315,7 +315,6 @@ _SYSFS_FUNCTIONS = (
     "Sysfs.port",
     "Sysfs.pkeys",
     "Sysfs.addresses",
-    "Sysfs.card",
 )
 _SYSFS_FUNCTIONS += (
     "CardReading._pf",
@@ -333,7 +332,7 @@ _SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node")
 PARSERS = (
     Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
     Parser(
-        "rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "kernel.perform": ("find",)}
+        "rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "kernel.vf_netdev": ("find",)}
     ),
     Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_link_state": ()}),
     Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _RDMA_FUNCTIONS}),
@@ -341,7 +340,7 @@ PARSERS = (
         "sandbox",
         other_addresses,
         (OSError,),
-        {"kernel.netns_search": ("_addresses",), "kernel.perform": ("host_ifname", "_marked")},
+        {"kernel.netns_search": ("_addresses",), "kernel.vf_netdev": ("host_ifname", "_marked")},
     ),
     Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
     Parser("sysfs", sysfs, (OSError,), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),

@@ -422,7 +422,7 @@ PARSERS = (
         "conflist",
         own_configuration,
         (Misconfigured,),
-        {"railnet.daemon.conflist": ("compose", "_named_primary", "read")},
+        {"railnet.daemon.conflist": ("compose", "_named_primary")},
     ),
     Parser(
         "libcni-cache",

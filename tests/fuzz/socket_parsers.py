@@ -86,16 +86,13 @@ def from_executable(data: bytes) -> None:
 
 
 _DAEMON_FUNCTIONS = (
-    "ask",
     "_Daemon.hello",
     "_Daemon.serve",
     "_Daemon._receive",
     "_Daemon._receive_some",
     "_Daemon._left",
 )
-_CONNECTION_FUNCTIONS = tuple(
-    f"ExecutableConnection.{name}" for name in ("request", "handshake", "_output", "_receive", "_end")
-)
+_CONNECTION_FUNCTIONS = tuple(f"ExecutableConnection.{name}" for name in ("request", "_output", "_receive", "_end"))
 PARSERS = (
     Parser("from-daemon", from_daemon, (daemon.NoDaemon, CniError), {"cni.host.daemon": _DAEMON_FUNCTIONS}),
     Parser(
