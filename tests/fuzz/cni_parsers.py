@@ -95,6 +95,13 @@ def request(data: bytes) -> None:
     assert read.static in (True, False)
 
 
+def _hello(data: bytes) -> None:
+    assert frames.asks_for_alive(data) in (True, False)
+    for payload in (data, data[:8], data[:4]):
+        with contextlib.suppress(FrameError):
+            assert frames.parse_hello(payload)[0] >= 0
+
+
 def frame(data: bytes) -> None:
     """Judge frames, blobs and environments. A parsed value is encoded to the same bytes."""
     refused: FrameError | None = None
@@ -108,10 +115,7 @@ def frame(data: bytes) -> None:
         assert bytes((exit_status,)) + frames.blobs(stdout) == data
     except FrameError as error:
         refused = error
-    assert frames.asks_for_alive(data) in (True, False)
-    for payload in (data, data[:8], data[:4]):
-        with contextlib.suppress(FrameError):
-            assert frames.parse_hello(payload)[0] >= 0
+    _hello(data)
     if len(data) == frames.HEADER_BYTES:
         with contextlib.suppress(FrameError):
             raise AssertionError(frames.frame(0, bytes(frames.MAX_PAYLOAD + 1)))
