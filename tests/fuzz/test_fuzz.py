@@ -129,7 +129,7 @@ def test_tree_in_memory_equals_the_tree_on_disk(name: str, tmp_path: Path) -> No
 
     def inventory(root: Path) -> object:
         try:
-            return Sysfs(root).inventory()
+            return repr(Sysfs(root).inventory()).replace(f"{root}/", "/sys/")  # a fault names the file
         except (OSError, ValueError) as error:
             return type(error)
 
