@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from vf.guid import Guid
 from vf.pci_address import PciAddress
@@ -224,8 +224,16 @@ class Inventory:
         So a value that cannot be read takes a VF out of no pool, and changes no rail's number.
         """
         known = {vf.address: vf for vf in before.vfs()}
-        vfs = {vf.address: _recalled_vf(vf, known[vf.address]) for vf in self.vfs() if vf.fault and vf.address in known}
-        pfs = {pf.address: _recalled_pf(pf, old) for pf in self.pfs if pf.fault and (old := before.pf(pf.address))}
+        vfs = {
+            vf.address: replace(vf, **_lasting_facts(vf, known[vf.address]))
+            for vf in self.vfs()
+            if vf.fault and vf.address in known
+        }
+        pfs = {
+            pf.address: replace(pf, **_lasting_facts(pf, old), totalvfs=old.totalvfs)
+            for pf in self.pfs
+            if pf.fault and (old := before.pf(pf.address))
+        }
         return self.with_vfs(vfs).with_pfs(pfs) if vfs or pfs else self
 
     def rail(self, function: PciAddress) -> int | None:
@@ -236,26 +244,26 @@ class Inventory:
         return None
 
 
-def _recalled_vf(vf: VirtualFunction, before: VirtualFunction) -> VirtualFunction:
-    return replace(
-        vf,
+class _LastingFacts(TypedDict):
+    """What does not change while a function exists."""
+
+    vendor: str
+    device: str
+    class_code: int
+    numa_node: int
+    rdma: RdmaDevice | None
+
+
+_Function = TypeVar("_Function", VirtualFunction, PhysicalFunction)
+
+
+def _lasting_facts(found: _Function, before: _Function) -> _LastingFacts:
+    return _LastingFacts(
         vendor=before.vendor,
         device=before.device,
         class_code=before.class_code,
         numa_node=before.numa_node,
-        rdma=_recalled_rdma(vf.rdma, before.rdma),
-    )
-
-
-def _recalled_pf(pf: PhysicalFunction, before: PhysicalFunction) -> PhysicalFunction:
-    return replace(
-        pf,
-        vendor=before.vendor,
-        device=before.device,
-        class_code=before.class_code,
-        numa_node=before.numa_node,
-        totalvfs=before.totalvfs,
-        rdma=_recalled_rdma(pf.rdma, before.rdma),
+        rdma=_recalled_rdma(found.rdma, before.rdma),
     )
 
 
