@@ -204,8 +204,6 @@ async def _serve(  # noqa: PLR0913 - composed once
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
     changed, port_changed = partial(_stream_again, services), partial(_stream_again, services, at_once=True)
-    look_again, swept, look_at_rails = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    read_again = waking(look_at_rails, changed)
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -221,17 +219,8 @@ async def _serve(  # noqa: PLR0913 - composed once
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
         work: dict[str, Callable[[], Awaitable[None]]] = {
-            f"the registration of {registration.resource}": registration.serve for registration in registrations
-        }
-        work |= {
-            "the look at the node's VFs": partial(
-                resyncing, node.table, node.recovery, node.sysfs, read_again, look_again, swept
-            ),
-            "the memory of rails": partial(node.rails.serve, look_at_rails),
-            "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, look_again),
-            "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs),
-            "the release of addresses": partial(releasing_ipam, node.recovery, swept),
-            "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
+            **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
+            **_work(configuration, node, changed, port_changed),
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
         }
@@ -239,6 +228,24 @@ async def _serve(  # noqa: PLR0913 - composed once
             for title, one in work.items():
                 group.create_task(tasks.keep(title, one))
     _log.info("stopped; running pods keep their rails")
+
+
+def _work(
+    configuration: Configuration, node: NodeParts, changed: Callable[[], None], port_changed: Callable[[], None]
+) -> dict[str, Callable[[], Awaitable[None]]]:
+    """Return what watches the node and brings it in order, by title; the callables have kubelet told."""
+    look_again, swept, look_at_rails = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    read_again = waking(look_at_rails, changed)
+    return {
+        "the look at the node's VFs": partial(
+            resyncing, node.table, node.recovery, node.sysfs, read_again, look_again, swept
+        ),
+        "the memory of rails": partial(node.rails.serve, look_at_rails),
+        "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, look_again),
+        "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs),
+        "the release of addresses": partial(releasing_ipam, node.recovery, swept),
+        "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
+    }
 
 
 def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:
