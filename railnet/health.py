@@ -26,16 +26,14 @@ _PATIENCE_SECONDS = 5.0  # for a request and for its answer; kubelet's probes wa
 _RETRY_SECONDS = 1.0
 _MAX_CONNECTIONS = 128  # the daemon itself needs far fewer descriptors than the rest of 1,024, the smallest usual limit
 _HEAD_BYTES = 4 << 10  # a request of kubelet, Prometheus or curl has 100 to 500 bytes
-_MAX_READS = (
-    16  # a request comes in one piece, or a few; a client that sends byte by byte costs a round of the loop for each
-)
+# A request comes in one piece, or a few; a client that sends byte by byte costs a round of the loop for each.
+_MAX_READS = 16
 _KERNEL_BYTES = 4 << 10  # SO_RCVBUF: the kernel, too, keeps few bytes of a client
 _BACKLOG = 4096  # net.core.somaxconn; a probe beyond it is dropped, and kubelet's kernel tries again after a second
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _LARGEST_WAIT_SECONDS = 1.0
-_IDLE_SHARES = (
-    20  # a value is made again after so many times the time that it took: at most a twentieth of the loop's time
-)
+# A value is made again after so many times the time that it took: at most a twentieth of the loop's time.
+_IDLE_SHARES = 20
 
 
 class Health:
