@@ -242,7 +242,7 @@ def _work(
         ),
         "the memory of rails": partial(node.rails.serve, look_at_rails),
         "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, look_again),
-        "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs),
+        "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs, look_again),
         "the release of addresses": partial(releasing_ipam, node.recovery, swept),
         "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
     }

@@ -30,7 +30,7 @@ from vf.table import VfTable
 _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
-_AGAIN_SECONDS = 10.0
+_FIRST_AGAIN_SECONDS, _AGAIN_SECONDS = 1.0, 10.0
 _BINDS = 2  # a driver that is refused once may have lacked memory for a moment
 _WRITE_SECONDS = 60.0  # mlx5 takes some seconds for a hundred VFs
 _links = BoundedThreads(1)
@@ -63,15 +63,22 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
         await _settle({entry.pf for entry in configuration.provision} - troubles.keys(), table, sysfs)
 
 
-async def retrying(configuration: Configuration, table: VfTable, sysfs: Sysfs) -> None:
-    """Try again, every ten seconds until cancelled, for a PF that could not be served, and for a card that has come back."""
+async def retrying(configuration: Configuration, table: VfTable, sysfs: Sysfs, look_again: asyncio.Event) -> None:
+    """Try again until cancelled: for a PF that could not be served, and for a card that has come back.
+
+    What was refused at the start may have lacked memory for a moment: the first pause is a second, and later ones grow to ten.
+    `look_again` is set after each attempt: the next look at the VFs, which has kubelet told of them, must not wait for its own time.
+    """
+    pause = _FIRST_AGAIN_SECONDS
     while True:
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _AGAIN_SECONDS)
         if table.unprovisioned or provision.came_back(configuration.provision, table.inventory):
             try:
                 await make_vfs(configuration, table, sysfs, serving=True)
             except (OSError, ValueError, RailnetError) as error:
                 _log.error("provision: %s; it is tried again", error)
+            look_again.set()
 
 
 async def _create(
