@@ -22,7 +22,7 @@ _SECOND_LOOK_SECONDS = 0.2  # after the daemon itself was stopped for longer tha
 
 
 class DoesNotAnswer(OSError):
-    """A function's files are not read in time. The message names the remedy."""
+    """A function's files are not read, or a card's files not written, in time. The message names the remedy."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ETIMEDOUT, why)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from kernel.bounded_reads import BoundedReads
+from kernel.bounded_writes import BoundedWrites
 from kernel.sysfs_folder import OF_THE_DAEMON, SysfsFolder
 from vf.guid import Guid
 from vf.inventory import (
@@ -51,7 +52,8 @@ _MELLANOX_VFS = frozenset({"1012", "1014", "1016", "1018", "101a", "101c", "101e
 class Sysfs:
     """A sysfs tree at `root`, usually /sys; `rails` and `link_layers` are as in `Inventory`.
 
-    A read or a write may hang as long as the card's firmware does not answer. So an event loop calls the methods through `reads`.
+    A read or a write may hang as long as the card's firmware does not answer. So an event loop calls the methods through `reads`
+    and `writes`.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Sysfs:
         self._devices = f"{root}/bus/pci/devices"
         self._drivers = f"{root}/bus/pci/drivers"
         self.reads = BoundedReads()
+        self.writes = BoundedWrites()
         self._rails = rails
         self._link_layers = link_layers
 

@@ -3,11 +3,10 @@
 When that is done is decided in `cni.attachment.attachments` and `cni.recovery`; the names are decided in `vf.orphans`.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from errno import EBUSY, ETIMEDOUT
+from errno import EBUSY
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -45,7 +44,6 @@ class NodeNetdevs:
         self._netdevs = netdevs
         self._root = root
         self._search = OrphanSearch(root)
-        self._probes = BoundedThreads(1)
         self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
     async def take_back(
@@ -191,11 +189,10 @@ class NodeNetdevs:
             await self._netdevs.reread((step.vf,))
 
     async def _probe(self, step: ProbeAgain) -> None:
-        """Bind again in a thread of the card, which no other card waits for: a write to a dead card never returns."""
+        """Bind again; no other card waits for it, since a write to a dead card never returns.
+
+        Raises:
+            OSError: the kernel refuses, or the driver does not come in time.
+        """
         card = card_of(self._table.inventory, step.vf)
-        try:
-            async with asyncio.timeout(_PROBE_SECONDS):
-                await self._probes.run(card, partial(perform.probe_again, step, self._sysfs))
-        except TimeoutError:
-            why = f"the driver has not come in {_PROBE_SECONDS:g} s, as with dead firmware: look in dmesg, then reset the device"
-            raise OSError(ETIMEDOUT, why) from None
+        await self._sysfs.writes.write(card, _PROBE_SECONDS, partial(perform.probe_again, step, self._sysfs))

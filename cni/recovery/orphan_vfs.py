@@ -3,14 +3,16 @@
 Which of these is done is decided in `vf.orphans`.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cni.attachment.claims import Claims
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.record_repair import RecordRepair
+from kernel.inventory import card_of
 from vf import orphans
 from vf.orphans import Absence
 from vf.pci_address import PciAddress
@@ -75,8 +77,7 @@ class OrphanVfs:
             found = await self._node_netdevs.find_orphans(missing)
             await self._repair.rebuild(found, known)
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in found}
-            for step in orphans.probe(self._table.inventory, self._absent, in_use, now):
-                await self._probe_again(step)
+            await self._probe_each(orphans.probe(self._table.inventory, self._absent, in_use, now))
             still = {vf.address for vf in await self._node_netdevs.missing()}
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
         self._table.withhold(self._reasons(in_use, known))
@@ -87,6 +88,18 @@ class OrphanVfs:
         if vfs != self._absent.keys() or now - searched_at >= _SEARCH_AGAIN_SECONDS:
             return True
         return orphans.is_pending(self._table.inventory, self._absent, in_use)
+
+    async def _probe_each(self, steps: Iterable[ProbeAgain]) -> None:
+        """Bind drivers again, on several cards at once: a card whose driver does not come holds up no other."""
+        cards: dict[PciAddress, list[ProbeAgain]] = {}
+        for step in steps:
+            cards.setdefault(card_of(self._table.inventory, step.vf), []).append(step)
+
+        async def probe(of_card: Iterable[ProbeAgain]) -> None:
+            for step in of_card:
+                await self._probe_again(step)
+
+        await asyncio.gather(*map(probe, cards.values()))
 
     async def _probe_again(self, step: ProbeAgain) -> None:
         absence = self._absent[step.vf]

@@ -200,6 +200,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
     metrics.ask(node.table, services, registrations, slots)
     metrics.hung_reads = lambda: node.sysfs.reads.hung
+    metrics.hung_writes = lambda: node.sysfs.writes.hung
     health.metrics = metrics.text
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)

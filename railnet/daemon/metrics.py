@@ -27,6 +27,7 @@ class Metrics:
         registrations: returns how often kubelet took each pool's socket, by resource.
         queue: returns how many requests wait for a delegate slot.
         hung_reads: returns how many threads wait for a read of hardware that does not return, by card.
+        hung_writes: the same of writes.
     """
 
     def __init__(self, restarts: int = 0) -> None:
@@ -36,6 +37,7 @@ class Metrics:
         self.registrations: Callable[[], Mapping[str, int]] = dict
         self.queue: Callable[[], int] = int
         self.hung_reads: Callable[[], Mapping[str, int]] = dict
+        self.hung_writes: Callable[[], Mapping[str, int]] = dict
         self._requests: Counter[Labels] = Counter()
         self._leaks: Counter[Labels] = Counter()
         self._seconds: dict[Labels, Histogram] = {}
@@ -76,8 +78,10 @@ class Metrics:
             "railnet_cni_queue", "gauge", "Requests that wait for a delegate slot.", [("", (), self.queue())]
         )
         yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
-        hung: Counter[Labels] = Counter({(("card", card),): count for card, count in self.hung_reads().items()})
-        yield from family("railnet_hung_reads", "gauge", "Reads of hardware that do not return.", counted(hung))
+        for what, hung in (("read", self.hung_reads()), ("write", self.hung_writes())):
+            cards: Counter[Labels] = Counter({(("card", card),): count for card, count in hung.items()})
+            words = f"{what.capitalize()}s of hardware that do not return."
+            yield from family(f"railnet_hung_{what}s", "gauge", words, counted(cards))
         yield from family(
             "railnet_leaks_total", "counter", "Leaked resources that were reclaimed.", counted(self._leaks)
         )

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 
 from kernel import perform
+from kernel.bounded_reads import DoesNotAnswer
 from kernel.bounded_threads import BoundedThreads
 from kernel.inventory import inventory
 from kernel.netlink import pf_link_state
@@ -33,8 +34,9 @@ _LOOK_SECONDS = 0.05
 _FIRST_AGAIN_SECONDS, _AGAIN_SECONDS = 1.0, 10.0
 _BINDS = 2  # a driver that is refused once may have lacked memory for a moment
 _WRITE_SECONDS = 60.0  # mlx5 takes some seconds for a hundred VFs
+# The other PFs' pods wait for a start. A PF that takes longer gets its VFs while the daemon serves.
+_START_SECONDS = 20.0
 _links = BoundedThreads(1)
-_writers = BoundedThreads(1)  # a write may hang: one thread for each PF, which no other PF waits for
 
 
 async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *, serving: bool = False) -> None:
@@ -54,7 +56,7 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await inventory(sysfs, table.inventory))
     for _ in range(_BINDS):
-        refused = await _name_and_bind(configuration, table, sysfs, troubles)
+        refused = await _name_and_bind(configuration, table, sysfs, troubles, serving=serving)
         table.refresh(await inventory(sysfs, table.inventory))
         if not refused:
             break
@@ -103,7 +105,7 @@ async def _create(
             )
             continue
         _log.info("PF %s: making %d VFs", step.pf, step.count)
-        made.append(_do((step,), step.pf, sysfs, troubles))
+        made.append(_do((step,), step.pf, sysfs, troubles, serving=serving))
     await asyncio.gather(*made)
 
 
@@ -140,7 +142,7 @@ def _in_use(
 
 
 async def _name_and_bind(
-    configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str]
+    configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str], *, serving: bool
 ) -> bool:
     """Set the GUIDs or MACs of VFs without a driver, and bind their drivers; return whether a driver was refused."""
     sound = [entry for entry in configuration.provision if entry.pf not in troubles]
@@ -154,7 +156,7 @@ async def _name_and_bind(
         except Misconfigured as error:
             troubles.setdefault(entry.pf, str(error))
         else:
-            made.append(_do(steps, entry.pf, sysfs, troubles))
+            made.append(_do(steps, entry.pf, sysfs, troubles, serving=serving))
     return any(await asyncio.gather(*made))
 
 
@@ -169,15 +171,14 @@ def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> d
         return {address: mac for pf in pfs for address, mac in _macs((pf,), troubles).items()}
 
 
-async def _do(steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, troubles: dict[PciAddress, str]) -> bool:
+async def _do(
+    steps: Sequence[ProvisionStep], pf: PciAddress, sysfs: Sysfs, troubles: dict[PciAddress, str], *, serving: bool
+) -> bool:
+    seconds = _WRITE_SECONDS if serving else _START_SECONDS
     try:
-        async with asyncio.timeout(_WRITE_SECONDS):
-            refused = await _writers.run(pf, partial(perform.provision, steps, sysfs))
-    except TimeoutError:
-        troubles[pf] = (
-            f"PF {pf} has not done in {_WRITE_SECONDS:g} s what was written to its files, as with dead firmware: look in dmesg, "
-            "then reset the device or the node. It is tried again"
-        )
+        refused = await sysfs.writes.write(pf, seconds, partial(perform.provision, steps, sysfs))
+    except DoesNotAnswer as error:
+        troubles[pf] = f"PF {pf} does not get its VFs: {error.strerror}. It is tried again"
         return False
     except (OSError, NotReady) as error:
         troubles[pf] = f"PF {pf} does not get its VFs: {error}; look in dmesg. It is tried again"

@@ -34,6 +34,7 @@ from vf.link_settings import Settings, Value
 from vf.network import DEFAULT, Network, Networks, NoIpam
 from vf.pci_address import PciAddress
 from vf.record import Record
+from vf.steps import ResetLink
 from vf.table import VfTable
 
 Result = TypeVar("Result")
@@ -43,10 +44,12 @@ PRIMARY = Primary("n", "1.0.0", [])
 
 
 class Kernel:
-    """Notes the steps it is asked for; `refuses` is raised instead, `then` is called after."""
+    """Notes the steps it is asked for; `refuses` is raised instead, `then` is called after. A reset leaves what `keeps` has."""
 
     def __init__(self) -> None:
         self.steps: list[object] = []
+        self.resets: list[ResetLink] = []
+        self.keeps: dict[str, Value] = {}
         self.refuses: Exception | None = None
         self.then: Callable[[], None] = lambda: None
 
@@ -54,8 +57,9 @@ class Kernel:
         self._do(steps)
         return {}
 
-    def reset(self, step: object) -> dict[str, Value]:
-        return {}
+    def reset(self, step: ResetLink) -> dict[str, Value]:
+        self.resets.append(step)
+        return self.keeps
 
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
         self._do(steps)
@@ -88,10 +92,7 @@ class Node:
         self.kernel = kernel
         self.tree = Tree(folder / "sys")
         self.tree.whole()
-        for device in self.tree.root.glob("devices/**/infiniband/*"):
-            for name, text in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("link_layer", "InfiniBand")):
-                (device / "ports" / "1").mkdir(parents=True, exist_ok=True)
-                (device / "ports" / "1" / name).write_text(f"{text}\n")
+        self._activate_ports()
         self.netns = folder / NETNS
         self.netns.parent.mkdir(parents=True)
         self.netns.touch()
@@ -105,6 +106,19 @@ class Node:
         self.locks = folder / "lock"
         self.boot = "boot-1"
         self.sandboxes = PerKey()
+
+    def _activate_ports(self) -> None:
+        for device in self.tree.root.glob("devices/**/infiniband/*"):
+            for name, text in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("link_layer", "InfiniBand")):
+                (device / "ports" / "1").mkdir(parents=True, exist_ok=True)
+                (device / "ports" / "1" / name).write_text(f"{text}\n")
+
+    def add_card(self) -> PciAddress:
+        """Add a second card with one VF, whose netdev is on the node; return the VF."""
+        vf = self.tree.second_card()
+        self._activate_ports()
+        self.table.refresh(self.sysfs.inventory())
+        return PciAddress.parse(vf)
 
     def daemon(
         self,

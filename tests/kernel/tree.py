@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PF, ON_NODE, IN_POD, UNBOUND = "0000:03:00.0", "0000:03:00.1", "0000:03:00.2", "0000:03:00.3"
+OTHER_PF, OTHER_VF = "0000:83:00.0", "0000:83:00.1"
 CLASSES = ("net", "infiniband", "infiniband_verbs", "infiniband_mad")
 
 
@@ -52,6 +53,17 @@ class Tree:
         for index, address in enumerate((ON_NODE, IN_POD, UNBOUND)):
             (pf / f"virtfn{index}").symlink_to(f"../{address}")
             (pf.parent / address / "physfn").symlink_to(f"../{PF}")
+
+    def second_card(self) -> str:
+        """Write another PF with one VF, whose netdev is on the node; return the VF's address."""
+        sriov = {"sriov_totalvfs": "16\n", "sriov_numvfs": "1\n", "sriov_drivers_autoprobe": "1\n", "numa_node": "1\n"}
+        pf = self.function(
+            OTHER_PF, {"device": "0x101b\n", **sriov, **netdev("ibs6", 14), **rdma(5, "4: ACTIVE", "5: LinkUp")}
+        )
+        self.function(OTHER_VF, {"device": "0x101c\n", **netdev("ibs6v0", 19), **rdma(6, "4: ACTIVE", "5: LinkUp")})
+        (pf / "virtfn0").symlink_to(f"../{OTHER_VF}")
+        (pf.parent / OTHER_VF / "physfn").symlink_to(f"../{OTHER_PF}")
+        return OTHER_VF
 
     def _write(self, function: Function) -> Path:
         folder = self.root / "devices" / function.bridges / function.address

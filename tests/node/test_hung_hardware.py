@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from simnode.node import RESOURCE, Node
-from tests.node.test_bad_hardware import BAD, BAD_VF, DEVICES, OTHER_VF, PATIENCE_SECONDS, reasons, two_cards
+from tests.node.test_bad_hardware import BAD, BAD_VF, DEVICES, OTHER_VF, PATIENCE_SECONDS, reasons, status, two_cards
 from tests.waiting import until
 
 __all__ = ["two_cards"]
@@ -46,6 +46,13 @@ def hung(file: Path) -> Iterator[None]:
 def answers(path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:9474/{path}", timeout=5) as answer:
         return answer.read().decode()
+
+
+def without_vfs(node: Node) -> None:
+    """Remove the bad card's VFs while no daemon runs: the next daemon has to make them."""
+    (DEVICES / str(BAD.address) / "sriov_numvfs").write_text("0\n")
+    node.hca.settle()
+    until(lambda: not list(DEVICES.glob(f"{BAD.address}/virtfn*")), 5, "the bad card has no VFs")
 
 
 def pods_of_the_good_card_come_and_go(node: Node) -> None:
@@ -113,3 +120,33 @@ def test_pod_on_a_vf_that_hangs_keeps_it_and_ends_when_the_vf_answers(two_cards:
     two_cards.remove_pod(victim)
 
     assert alive
+
+
+def test_write_that_hangs_costs_its_card_alone_and_the_card_gets_its_vfs_when_it_returns(two_cards: Node) -> None:
+    two_cards.stop_daemon()
+    without_vfs(two_cards)
+    with hung(DEVICES / str(BAD.address) / "sriov_drivers_autoprobe"):
+        two_cards.start_daemon(wait=False)
+        two_cards.kubelet.wait_for_devices(RESOURCE, 2, PATIENCE_SECONDS)
+        found = status()["reasons"]
+        pods_of_the_good_card_come_and_go(two_cards)
+        two_cards.remove_pod(two_cards.run_pod("plain"))
+        alive, metrics = answers("healthz"), answers("metrics")
+    two_cards.kubelet.wait_for_devices(RESOURCE, 4, PATIENCE_SECONDS)
+
+    assert any(f"files of {BAD.address} has not been done" in reason for reason in found)
+    assert alive
+    assert f'railnet_hung_writes{{card="{BAD.address}"}} 1' in metrics
+    assert status()["reasons"] == []
+
+
+def test_daemon_ends_while_a_write_hangs(two_cards: Node) -> None:
+    two_cards.stop_daemon()
+    without_vfs(two_cards)
+    with hung(DEVICES / str(BAD.address) / "sriov_drivers_autoprobe"):
+        two_cards.start_daemon(wait=False)
+        two_cards.kubelet.wait_for_devices(RESOURCE, 2, PATIENCE_SECONDS)
+        seconds = end_in_time(two_cards)
+    two_cards.start_daemon()
+
+    assert seconds < END_SECONDS

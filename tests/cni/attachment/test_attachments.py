@@ -13,10 +13,11 @@ import pytest
 
 from cni import request as requests
 from cni.attachment import attachments as attachments_module
+from cni.attachment import netdev_return
 from cni.attachment.attachments import Attachments
 from kernel import orphan_netdevs
 from kernel.sysfs import Sysfs
-from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
+from tests.cni.attachment_node import KEY, NO_DRIVER, PRIMARY, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
@@ -26,7 +27,7 @@ from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
 from vf.record import Netns, Record, RecordedIpam
 from vf.sandbox_difference import SandboxLink
-from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, Route
+from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, ProbeAgain, RenameLink, Route
 from vf.table import Owner
 
 
@@ -177,6 +178,37 @@ def test_attach_that_is_cancelled_ends_only_when_the_kernel_is_done(node: Node) 
     assert node.kernel.steps[-1] == "done"
 
 
+def test_attach_that_hangs_on_one_card_holds_up_no_add_of_another_card(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netdev_return, "_THREADS_OF_A_CARD", 1)  # so the one that hangs has all threads of its card
+    other, alive = node.add_card(), threading.Event()
+
+    async def main(attachments: Attachments, netns_fd: int) -> tuple[str, bool]:
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def then() -> None:
+            if [step.vf for step in node.kernel.steps] == [VF]:
+                loop.call_soon_threadsafe(begun.set)
+                alive.wait(10)
+
+        node.kernel.then = then
+        hanging = asyncio.create_task(attached(attachments, netns_fd))
+        await begun.wait()
+        environ = ENVIRON | {b"CNI_CONTAINERID": b"f00"}
+        record = await attachments.plan(requests.parse(environ, CONF, netns_fd), (other,), PRIMARY)
+        try:
+            await asyncio.wait_for(attachments.attach(record, netns_fd), 5)
+            attachments.confirm(record)
+            return attachments.attached(other).container_id, hanging.done()
+        finally:
+            alive.set()
+            await hanging
+
+    assert node.run(main) == ("f00", False)
+    assert node.state == ("attached", True)
+
+
 # Detach.
 
 
@@ -185,6 +217,7 @@ async def detached(attachments: Attachments, netns_fd: int | None) -> Record:
 
 
 OUT, RENAMED = MoveLinkOut(VF, "ibs5v0", {}), RenameLink(31, "ibs5v0")
+AGAIN = ProbeAgain(VF, "mlx5_core")
 
 
 @pytest.mark.parametrize("by", ["descriptor", "record"])
@@ -465,3 +498,50 @@ def test_partition_that_comes_within_the_wait_is_enough(node: Node) -> None:
     node.run(main)
 
     assert node.state == ("attached", True)
+
+
+# A netdev that keeps a setting.
+
+
+def test_setting_that_cannot_be_given_back_ends_in_the_driver_being_bound_again(node: Node) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.kernel.keeps = {"group": 0}
+
+    def then() -> None:
+        if AGAIN in node.kernel.steps:
+            node.netdev_is("ibs5v0")  # a new netdev, with another index
+
+    node.kernel.then = then
+    node.run(detached)
+
+    assert node.kernel.steps == [OUT, AGAIN]
+    assert [step.ifindex for step in node.kernel.resets] == [9, 31]
+    assert node.state == ("detaching", False)
+
+
+@pytest.mark.parametrize("refused", ["unbind", "bind"])
+def test_driver_that_is_not_bound_again_keeps_record_and_vf_until_the_next_del(
+    node: Node, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    node.run(attached)
+    node.kernel.keeps = {"group": 0}
+
+    def refuse(step: object, sysfs: Sysfs) -> None:
+        if refused == "bind":
+            (node.tree.devices / ON_NODE / "driver").unlink()
+            node.netdev_is(None)
+        raise OSError(16, "busy")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(node.kernel, "probe_again", refuse)
+        with pytest.raises(OSError, match="busy"):
+            node.run(detached)
+    first = node.state, node.journal.get(KEY).attachments != ()
+    node.run(detached)
+
+    assert first == (("detaching", True), True)
+    assert node.state == ("detaching", False)
+    # A VF without a driver is free and unhealthy: it has no netdev that a setting could be on.
+    assert node.kernel.steps.count(AGAIN) == (1 if refused == "unbind" else 0)
+    assert (node.table.inventory.vf(VF).netdev is None) == (refused == "bind")

@@ -18,6 +18,7 @@ def test_every_metric_family_has_its_type_before_any_request() -> None:
         ["railnet_cni_queue", "gauge"],
         ["railnet_vfs", "gauge"],
         ["railnet_hung_reads", "gauge"],
+        ["railnet_hung_writes", "gauge"],
         ["railnet_leaks_total", "counter"],
         ["railnet_daemon_restarts_total", "counter"],
         ["railnet_registrations_total", "counter"],

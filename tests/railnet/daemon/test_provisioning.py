@@ -1,7 +1,11 @@
-"""VFs that the daemon's start makes: how long it waits for them."""
+"""VFs that the daemon makes: how long its start waits for them, and what a PF that does not answer costs."""
 
 import asyncio
 import logging
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +15,10 @@ from kernel import waiting
 from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
-from tests.kernel.tree import IN_POD, PF, UNBOUND, Tree, link
+from tests.kernel.tree import IN_POD, OTHER_PF, OTHER_VF, PF, UNBOUND, Tree, link
 from vf.pci_address import PciAddress
 from vf.provision import Provision
-from vf.steps import BindDriver, CreateVfs
+from vf.steps import BindDriver, CreateVfs, ProvisionStep
 from vf.table import Owner, VfTable
 
 NOWHERE = PciAddress.parse(IN_POD)  # it has a driver, and its netdev is not on the node
@@ -28,8 +32,8 @@ class Start:
         self._folder = folder
         self.tree = Tree(folder)
         self.tree.whole()
-        self._sysfs = Sysfs(folder)
-        self.table = VfTable(self._sysfs.inventory())
+        self.sysfs = Sysfs(folder)
+        self.table = VfTable(self.sysfs.inventory())
         self.table.claim(PciAddress.parse(UNBOUND), Owner("c0ffee", "eth0", ""))
         loop = SimpleNamespace(time=lambda: self.now)
         monkeypatch.setattr(waiting, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
@@ -50,7 +54,7 @@ class Start:
         configuration = Configuration(
             host=host, provision=tuple(Provision(PciAddress.parse(PF), vfs) for vfs in wanted)
         )
-        asyncio.run(provisioning.make_vfs(configuration, self.table, self._sysfs))
+        asyncio.run(provisioning.make_vfs(configuration, self.table, self.sysfs))
 
 
 @pytest.fixture
@@ -116,3 +120,43 @@ def test_log_names_the_pf_that_keeps_another_number_of_vfs(start: Start, caplog:
     assert caplog.messages == [
         f"PF {PF} keeps its 3 VFs, because pods use some of them: 4 are made when the daemon starts while no pod uses any"
     ]
+
+
+def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_returned(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provisioning, "_START_SECONDS", 0.2)
+    start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
+    start.tree.second_card()
+    (start.tree.devices / OTHER_VF / "driver").unlink()
+    other, alive, begun = PciAddress.parse(OTHER_PF), threading.Event(), list[Sequence[ProvisionStep]]()
+
+    def provision(steps: Sequence[ProvisionStep], sysfs: Sysfs) -> None:
+        if any(isinstance(step, BindDriver) and str(step.vf) == OTHER_VF for step in steps):
+            begun.append(steps)
+            alive.wait(30)
+        start.steps.extend(steps)
+
+    monkeypatch.setattr(provisioning, "perform", SimpleNamespace(provision=provision))
+    configuration = Configuration(
+        host=HostConfiguration(kubelet=start.tree.root),
+        provision=(Provision(PciAddress.parse(PF), 3), Provision(other, 1)),
+    )
+
+    async def main() -> None:
+        make = partial(provisioning.make_vfs, configuration, start.table, start.sysfs)
+        start.table.refresh(start.sysfs.inventory())
+        await asyncio.wait_for(make(), 5)
+        assert f"files of {OTHER_PF} has not been done in 0.2 s" in start.table.unprovisioned[other]
+        assert [step.vf for step in start.steps if isinstance(step, BindDriver)] == [PciAddress.parse(UNBOUND)]
+        began = time.monotonic()
+        await make(serving=True)  # it has a minute while the daemon serves, and does not wait for it
+        assert time.monotonic() - began < 5
+        assert (start.table.unprovisioned.keys(), len(begun)) == ({other}, 1)
+        alive.set()
+        while start.sysfs.writes.hung:  # noqa: ASYNC110 - the thread reports to no event of this test
+            await asyncio.sleep(0.01)
+        await make(serving=True)
+        assert (start.table.unprovisioned, len(begun)) == ({}, 2)
+
+    asyncio.run(main())
