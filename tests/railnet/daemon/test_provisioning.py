@@ -159,4 +159,4 @@ def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_
         await make(serving=True)
         assert (start.table.unprovisioned, len(begun)) == ({}, 2)
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 20))
