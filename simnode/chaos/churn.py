@@ -1,6 +1,7 @@
 """The churn: pods come and go on a node while processes are killed, and nothing may be left over. `scripts/churn` runs it.
 
-`churn_schedule` decides what happens, `churn_operations` does and judges it, `churn_statistics` counts it.
+`churn_schedule` decides what happens, `churn_operations` does and judges it, `churn_statistics` counts it. A webhook runs beside the node;
+`webhook_flood` floods and judges it.
 """
 
 import argparse
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from kernel.waiting import block_until
+from simnode import webhook_process
 from simnode.chaos import churn_schedule, disturbances
 from simnode.chaos.churn_operations import ADD_SECONDS, CardDisturbed, ChurnOperations, Stuck
 from simnode.chaos.churn_schedule import Block, Fault, NodeEvent, PodPlan, Step
 from simnode.chaos.churn_statistics import RAIL_ADD, ChurnStatistics, rendered
 from simnode.chaos.plugin_kills import DelayedFault
+from simnode.chaos.webhook_flood import WebhookFlood
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.node_state import NodeState
 from simnode.kubernetes.kubelet import PodIdentity
@@ -28,6 +31,7 @@ from simnode.kubernetes.runtime import Sandbox
 from simnode.linux import raise_priority
 from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION
+from simnode.webhook_process import Webhook
 from vf.guid import Guid
 from vf.pci_address import PciAddress
 
@@ -46,11 +50,12 @@ _LATEST = 1000  # more steps than any late DEL is late
 
 
 class Churn:
-    """One churn, on a node whose daemon serves."""
+    """One churn, on a node whose daemon serves, beside a webhook that is ready."""
 
-    def __init__(self, node: Node, statistics: ChurnStatistics, seed: int, at_once: int) -> None:
+    def __init__(self, node: Node, webhook: Webhook, statistics: ChurnStatistics, seed: int, at_once: int) -> None:
         self._node, self._statistics, self._seed, self._at_once = node, statistics, seed, at_once
         self._operations = ChurnOperations(node, statistics)
+        self._webhook_flood = WebhookFlood(webhook, statistics)
         self._late_lock = threading.Lock()
         self._late: list[tuple[int, Sandbox]] = []
         self._before: NodeState
@@ -77,7 +82,7 @@ class Churn:
         self._operations.look_until_collected(self._before)
 
     def _warm(self) -> None:
-        """Run pods, so that all that pods leave for good exists: the bridge, chains of iptables, the daemon's threads."""
+        """Run pods and a review, so that all that they leave for good exists: the bridge, chains of iptables, the daemon's threads."""
 
         def pod(number: int) -> None:
             identity, sandbox = self._resident(number, 1, host_port=20000)
@@ -87,6 +92,7 @@ class Churn:
         with ThreadPoolExecutor(_WARM_AT_ONCE) as pool:
             list(pool.map(pod, range(_WARM_AT_ONCE)))
         self._operations.collect()
+        self._webhook_flood.warm()
 
     def _resident(self, number: int, vfs: int, host_port: int | None = None) -> tuple[PodIdentity, Sandbox]:
         identity = PodIdentity(f"resident-{number}", "default", str(uuid.uuid4()))
@@ -120,6 +126,9 @@ class Churn:
                 self._operations.kill_daemon(step.moment)
             case "daemon restarted":
                 self._operations.restart_daemon()
+            case "webhook flooded":
+                if self._webhook_flood.flood(step.moment):
+                    self._statistics.add_disturbance(plan)
             case _:
                 self._operations.disturb(plan, step.moment, step.pick)
 
@@ -236,7 +245,8 @@ def run(plugins: Path, seed: int, operations: int, at_once: int) -> dict[str, An
         CONFIGURATION.write_text(json.dumps({**configuration, "timeouts": {"add": f"{ADD_SECONDS}s"}}))
         node.install()
         node.start_daemon()
-        Churn(node, statistics, seed, at_once).run(operations)
+        with webhook_process.running() as webhook:
+            Churn(node, webhook, statistics, seed, at_once).run(operations)
         node.stop_daemon()
     return statistics.summary(time.monotonic() - began)
 

@@ -28,7 +28,7 @@ class PodPlan(NamedTuple):
 
 
 POD_PLANS = (
-    PodPlan(774),
+    PodPlan(772),
     PodPlan(30, between="CHECK"),
     PodPlan(30, between="look"),
     PodPlan(8, between="hostile"),  # the pod has NET_ADMIN and does what it can to its rails' links
@@ -59,11 +59,12 @@ Disturbance = Literal[
     "/run/railnet full",
     "health port flooded",
 ]
-NodeEvent = Literal["GC", "daemon killed", "daemon restarted"] | Disturbance
+NodeEvent = Literal["GC", "daemon killed", "daemon restarted", "webhook flooded"] | Disturbance
 DISTURBANCES: tuple[Disturbance, ...] = get_args(Disturbance)
 _OF_DAEMON: dict[NodeEvent, int] = {"GC": 6, "daemon killed": 5, "daemon restarted": 1}
 _OF_NODE: dict[NodeEvent, int] = dict.fromkeys(DISTURBANCES, 2)
-NODE_EVENTS: dict[NodeEvent, int] = {**_OF_DAEMON, **_OF_NODE}
+_OF_WEBHOOK: dict[NodeEvent, int] = {"webhook flooded": 2}  # `webhook_flood` has it
+NODE_EVENTS: dict[NodeEvent, int] = {**_OF_DAEMON, **_OF_NODE, **_OF_WEBHOOK}
 _PLANS: tuple[PodPlan | NodeEvent, ...] = (*POD_PLANS, *NODE_EVENTS)
 _THOUSANDTHS = (*(plan.thousandths for plan in POD_PLANS), *NODE_EVENTS.values())
 # Number of VFs of a pod → percent of the pods.

@@ -34,6 +34,7 @@ class ChurnStatistics:
         self._disturbances: Counter[str] = Counter()
         self._milliseconds: dict[str, list[float]] = {kind: [] for kind in _TIMED}
         self._history: dict[str, list[str]] = {}
+        self._reviews: list[float] = []
         self._judgements = 0
         self.violations: list[str] = []
 
@@ -55,6 +56,11 @@ class ChurnStatistics:
         """Count a disturbance of the node, such as a card that was gone for a while."""
         with self._lock:
             self._disturbances[kind] += 1
+
+    def add_review(self, milliseconds: float) -> None:
+        """Count a review by the webhook, which is no operation of the node."""
+        with self._lock:
+            self._reviews.append(milliseconds)
 
     def _record_event(self, names: Collection[str], event: str) -> None:
         at = time.strftime("%H:%M:%S")
@@ -103,6 +109,7 @@ class ChurnStatistics:
             "kills_by_kind": dict(sorted(self._kills.items())),
             "disturbances_by_kind": dict(sorted(self._disturbances.items())),
             "milliseconds": {kind: _percentiles(taken) for kind, taken in self._milliseconds.items() if taken},
+            "reviews": _reviews(self._reviews),
             "left_over": len(self.violations),
             "left_over_items": self.violations,
         }
@@ -122,6 +129,11 @@ def rendered(summary: dict[str, Any]) -> Iterator[str]:
         yield f"  disturbed: {kind:<21} {count}"
     for kind, taken in summary["milliseconds"].items():
         yield f"  {kind:<17} p50 {taken['p50']} ms, p99 {taken['p99']} ms (operations that no fault disturbed)"
+    if reviews := summary["reviews"]:
+        yield (
+            f"  reviews           {reviews['count']}, p50 {reviews['p50']} ms, p99 {reviews['p99']} ms, "
+            f"longest {reviews['longest']} ms (nearly all while the webhook was flooded)"
+        )
     yield f"seed {summary['seed']}"
     yield from summary["left_over_items"]
     yield f"left over: {summary['left_over']}"
@@ -136,3 +148,9 @@ def _percentiles(milliseconds: list[float]) -> dict[str, float]:
     ordered = sorted(milliseconds)
     at = (len(ordered) - 1) * 99 // 100
     return {"p50": round(statistics.median(ordered), 1), "p99": round(ordered[at], 1)}
+
+
+def _reviews(milliseconds: list[float]) -> dict[str, float]:
+    if not milliseconds:
+        return {}
+    return {"count": len(milliseconds), **_percentiles(milliseconds), "longest": round(max(milliseconds), 1)}

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 
-from simnode.chaos.churn_schedule import NODE_EVENTS, POD_PLANS, PodPlan, Step, block, step
+from simnode.chaos.churn_schedule import DISTURBANCES, NODE_EVENTS, POD_PLANS, PodPlan, Step, block, step
 
 MANY = 5_000  # steps: a churn of 10,000 operations has as many
 
@@ -31,6 +31,13 @@ def test_schedule_contains_each_plan_and_most_pods_have_no_fault() -> None:
 
     assert found.keys() == {*POD_PLANS, *NODE_EVENTS}
     assert found[POD_PLANS[0]] > MANY * 0.75
+
+
+def test_each_disturbance_and_a_flood_of_the_webhook_come_several_times() -> None:
+    found = Counter(one.plan for one in steps(7))
+
+    assert min(found[kind] for kind in (*DISTURBANCES, "webhook flooded")) >= 3
+    assert {"health port flooded", "webhook flooded"} <= NODE_EVENTS.keys()
 
 
 def test_pods_have_no_vf_one_or_several() -> None:

@@ -32,6 +32,23 @@ def test_summary_has_percentiles_of_timed_operations_only(statistics: ChurnStati
     assert statistics.summary(60.0)["milliseconds"] == {RAIL_ADD: {"p50": 20.0, "p99": 10.0}}
 
 
+def test_reviews_are_no_operations_and_have_figures_of_their_own(statistics: ChurnStatistics) -> None:
+    for milliseconds in (4.0, 8.0, 700.04):
+        statistics.add_review(milliseconds)
+
+    summary = statistics.summary(60.0)
+    assert summary["reviews"] == {"count": 3, "p50": 8.0, "p99": 8.0, "longest": 700.0}
+    assert summary["operations"] == 4
+    assert any(line.startswith("  reviews           3, p50 8.0 ms") for line in rendered(summary))
+
+
+def test_summary_without_reviews_prints_none(statistics: ChurnStatistics) -> None:
+    summary = statistics.summary(60.0)
+
+    assert summary["reviews"] == {}
+    assert not any("reviews" in line for line in rendered(summary))
+
+
 def test_violation_has_the_events_of_its_sandbox_and_the_log_lines_about_sandbox_and_vfs(
     statistics: ChurnStatistics,
 ) -> None:
