@@ -19,8 +19,8 @@ from simnode.webhook_process import Held, Webhook
 _ATTACKER = "127.0.0.2"  # a pod has another address than an API server, so it has a share of its own
 # Each is more than `admission.connections` permits.
 _SILENT, _HALF_HANDSHAKES, _HALF_BODIES = 2500, 200, 330
-# What the webhook closes is opened again. Without these limits the flood would take a whole core from the churn, which may have two; reviews
-# then took 2.5 s at most.
+# What the webhook closes is opened again. Without these limits the flood would take a whole core from the churn, which may have two;
+# reviews then took up to 2.5 s.
 _SILENT_PER_SECOND, _HANDSHAKES_PER_SECOND = 1000, 150
 _SECONDS = 5.0  # the longest flood, after all its connections have been opened once
 _PAUSE_SECONDS = 0.05

@@ -28,7 +28,7 @@ def statistics() -> ChurnStatistics:
 
 
 def in_a_thread(flood: WebhookFlood) -> threading.Thread:
-    thread = threading.Thread(target=flood.flood, args=(0.0,))
+    thread = threading.Thread(target=flood.flood, args=(0.0,), daemon=True)
     thread.start()
     return thread
 

@@ -60,7 +60,7 @@ class Server:
 @contextmanager
 def serving(folder: Path, *connections: list[bytes]) -> Iterator[Server]:
     server = Server(folder, list(connections))
-    thread = threading.Thread(target=server.serve)
+    thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
         yield server
