@@ -27,8 +27,8 @@ def statistics() -> ChurnStatistics:
     return ChurnStatistics(seed=7)
 
 
-def in_a_thread(flood: WebhookFlood) -> threading.Thread:
-    thread = threading.Thread(target=flood.flood, args=(0.0,), daemon=True)
+def in_a_thread(flood: WebhookFlood, moment: float = 0.0) -> threading.Thread:
+    thread = threading.Thread(target=flood.flood, args=(moment,), daemon=True)
     thread.start()
     return thread
 
@@ -39,8 +39,10 @@ def test_reviews_go_on_while_the_webhook_is_flooded_and_it_holds_no_more_after_i
     flood = WebhookFlood(webhook, statistics)
     flood.warm()
     before = webhook.held()
-    thread = in_a_thread(flood)
-    # More than all reviews need, and more than the webhook permits to one kind of connections: the flood has all kinds.
+    thread = in_a_thread(
+        flood, 1.0
+    )  # longer than a review may take, so that a review that waits for the flood's end is late
+    # More than the webhook permits to one kind of connections: the flood has all kinds.
     wait_until(lambda: webhook.held().descriptors > before.descriptors + 300, 60, "the flood")
     thread.join()
 
