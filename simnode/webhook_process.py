@@ -21,10 +21,8 @@ from admission.certificates import authority
 from kernel.waiting import block_until
 from simnode.kubernetes.review_client import NAME
 
-_PORT, _HEALTH_PORT = (
-    8443,
-    8080,
-)  # the defaults of `railnet admission`; the node's namespace has no other program on them
+# The defaults of `railnet admission`; the node's namespace has no other program on them.
+_PORT, _HEALTH_PORT = 8443, 8080
 _FOLDER = Path("/run/simnode")
 _DESCRIPTORS = 1024  # the smallest usual limit, into which all limits of `admission.connections` fit
 _START_SECONDS, _END_SECONDS = 30.0, 20.0
