@@ -147,15 +147,20 @@ def test_vf_that_was_moved_before_its_namespace_ended_is_moved_to_the_node(node:
 
 
 class Clock:
-    """The time of waits for netdevs: it passes only in a sleep, and then at once."""
+    """The time of waits for netdevs: it passes only in a sleep, and then at once. The first sleep lasts until all waits sleep."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, waits: int = 1) -> None:
         self.now = 0.0
+        self._awaited, self._all_sleep = waits, asyncio.Event()
         loop = SimpleNamespace(time=lambda: self.now)
         monkeypatch.setattr(waiting, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
 
     async def _sleep(self, seconds: float) -> None:
         until = self.now + seconds
+        self._awaited -= 1
+        if self._awaited == 0:
+            self._all_sleep.set()
+        await asyncio.wait_for(self._all_sleep.wait(), 20)
         await asyncio.sleep(0)
         self.now = max(self.now, until)
 
@@ -174,7 +179,7 @@ def lost(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_netdevs_that_never_return_are_awaited_once_and_all_together(
     node: Node, lost: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(monkeypatch)
+    clock = Clock(monkeypatch, waits=2)
 
     node.sweep()
 
