@@ -13,8 +13,8 @@ from functools import partial
 
 from admission import railnet_annotations, tf_config
 from admission.environment import Variable, wanted
-from admission.name_truncation import shortened
 from admission.policy import Namespace, Policy, switch
+from training.name_truncation import shortened
 from training.operators import Default, Part
 from training.pod import Container, Pod, count
 from training.railnet_labels import JOB, NET1, RANK, ROLE

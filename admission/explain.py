@@ -6,6 +6,7 @@ from typing import Any
 
 from admission import railnet_annotations, tf_config
 from admission.decision import Additions, Decision, Untouched
+from training.net1_names import service
 from training.pod import Pod
 
 _MAX_ANNOTATION = 1024  # Kubernetes permits 256 KiB for all annotations of a pod together
@@ -64,7 +65,7 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
             if key not in railnet_annotations.READ
         ]
         if decision.replaced:
-            name = tf_config.service(decision.member.job)
+            name = service(decision.member.job)
             found.append(
                 f"{tf_config.VARIABLE} has names in Service {name}: create it, headless, with the pods' addresses on net1"
             )

@@ -11,33 +11,16 @@ import re
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from admission.name_truncation import shortened
 from admission.railnet_annotations import RENDEZVOUS
+from training.net1_names import service
 from vf.errors import Misconfigured
 
 VARIABLE = "TF_CONFIG"
 # training-operator wrote `sparseCluster` before github.com/kubeflow/trainer/pull/1798.
 _CLUSTERS = ("cluster", "sparseCluster")
-_SUFFIX = "-net1"
-_NAME_LENGTH = 63  # RFC 1035 label: k8s.io/apimachinery/pkg/util/validation, DNS1035LabelMaxLength
 # execve(2): a string of the environment, `TF_CONFIG=…` with its final NUL, has at most MAX_ARG_STRLEN = 32 pages; else E2BIG.
 MAX_BYTES = (32 << 12) - len(VARIABLE) - 2
 _IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-
-
-def service(job: str) -> str:
-    """Return the name of the headless Service in which a job's pods have their names on net1; a long name is shortened.
-
-    Raises:
-        Misconfigured: a Service's name cannot begin with the job's name.
-    """
-    if _NAME.fullmatch(job) is None:
-        raise Misconfigured(
-            f"the job's name {job!r:.80} cannot be a Service's, so its pods cannot have names on net1; rename the job, or remove the "
-            f"annotation {RENDEZVOUS}"
-        )
-    return shortened(job, _NAME_LENGTH - len(_SUFFIX)) + _SUFFIX
 
 
 def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
@@ -58,7 +41,7 @@ def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
         raise _malformed(f"it is not JSON: {error!s:.100}") from None
     if not isinstance(document, dict):
         raise _malformed("it is not a mapping")
-    names = _Names(service(job), subdomain)
+    names = _Names(_service(job), subdomain)
     clusters = {key: _roles(key, document[key], names) for key in _CLUSTERS if key in document}
     if all(document[key] == cluster for key, cluster in clusters.items()):
         return value
@@ -71,6 +54,13 @@ def _check_length(value: str, has: str) -> None:
     size = len(value.encode(errors="replace"))
     if size > MAX_BYTES:
         raise _malformed(f"{has} {size} bytes, and Linux starts no process with a variable of more than {MAX_BYTES}")
+
+
+def _service(job: str) -> str:
+    try:
+        return service(job)
+    except Misconfigured as error:
+        raise Misconfigured(f"{error}, or remove the annotation {RENDEZVOUS}") from None
 
 
 class _Names(NamedTuple):

@@ -5,7 +5,8 @@ which failure an answer is. How bytes reach the API server is the transport's.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -39,6 +40,24 @@ class Transport(Protocol):
         """
 
 
+class Stream(NamedTuple):
+    """An answer whose body comes piece by piece. `answer` has no body, unless it is a failure."""
+
+    answer: Answer
+    pieces: Iterator[bytes]
+
+
+class StreamingTransport(Transport, Protocol):
+    """A transport that can also carry a watch."""
+
+    def stream(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> AbstractContextManager[Stream]:
+        """Send a request; its answer's body can be read in the block. A failure has at most `most_bytes` of its body.
+
+        Raises:
+            OSError: as `exchange`; also raised by `pieces`, which waits for the next piece for a bounded time.
+        """
+
+
 class RequestFailed(Exception):
     """The API server did not do what a request asks. `str()` is complete: it names the request, and the cause.
 
@@ -60,6 +79,14 @@ class RequestFailed(Exception):
 
 class Absent(RequestFailed):
     """The object does not exist."""
+
+
+class Expired(RequestFailed):
+    """The `resourceVersion`, or a page of a list, is too old (410): list the objects again."""
+
+
+class TooLarge(RequestFailed):
+    """The answer is longer than this client reads."""
 
 
 class Conflict(RequestFailed):
@@ -90,11 +117,13 @@ class ApiServer:
         try:
             answer = self._transport.exchange(request, self._headers(request), _MAX_ANSWER_BYTES + 1)
         except OSError as error:
-            kind = "" if type(error) is OSError else f"{type(error).__name__}: "
-            raise RequestFailed(f"cannot {request}: {kind}{error!s:.400}") from None
+            raise _no_answer(request, error) from None
+        self._check(request, answer)
+        return _object(request, answer)
+
+    def _check(self, request: Request, answer: Answer) -> None:
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
             self._fail(request, answer)
-        return _object(request, answer)
 
     def _headers(self, request: Request) -> dict[str, str]:
         content_type = {} if request.body is None else {"Content-Type": request.content_type}
@@ -109,6 +138,8 @@ class ApiServer:
         said, status, seconds = _message(answer.body), answer.status, _seconds(answer.retry_after)
         if status == HTTPStatus.NOT_FOUND:
             raise Absent(f"cannot {request}: {said}", status, seconds)
+        if status == HTTPStatus.GONE:
+            raise Expired(f"cannot {request}: {said}", status, seconds)
         if _conflicts(request, status):
             raise Conflict(f"cannot {request}: {said}", status, seconds)
         if status == HTTPStatus.FORBIDDEN:
@@ -119,6 +150,31 @@ class ApiServer:
         raise RequestFailed(f"cannot {request}: HTTP {status}: {said}", status, seconds)
 
 
+class StreamingApiServer(ApiServer):
+    """The client of a program that also watches."""
+
+    def __init__(self, transport: StreamingTransport, token: Callable[[], str], name: str) -> None:
+        """Send through a transport; as `ApiServer`."""
+        super().__init__(transport, token, name)
+        self._streaming = transport
+
+    def lines(self, request: Request) -> Iterator[bytes]:
+        """Send a request and yield each line of its answer, without the line's end, as it comes.
+
+        What comes after the last line's end is dropped: the connection ended in the middle of a line.
+
+        Raises:
+            RequestFailed: as `send`.
+            TooLarge: a line is longer than this client reads.
+        """
+        try:
+            with self._streaming.stream(request, self._headers(request), _MAX_ANSWER_BYTES) as (answer, pieces):
+                self._check(request, answer)
+                yield from _lines(request, pieces)
+        except OSError as error:
+            raise _no_answer(request, error) from None
+
+
 def _conflicts(request: Request, status: int) -> bool:
     # A patch whose precondition fails is unprocessable (kube-apiserver 1.20 and 1.3x alike): a JSON patch's `test`, a UID.
     return status == HTTPStatus.CONFLICT or (status == HTTPStatus.UNPROCESSABLE_ENTITY and request.verb is Verb.PATCH)
@@ -126,7 +182,7 @@ def _conflicts(request: Request, status: int) -> bool:
 
 def _object(request: Request, answer: Answer) -> JsonObject:
     if len(answer.body) > _MAX_ANSWER_BYTES:
-        raise RequestFailed(f"cannot {request}: the answer has more than {_MAX_ANSWER_BYTES} bytes")
+        raise _too_large(request)
     if answer.content_type.partition(";")[0].strip().lower() != "application/json":
         raise RequestFailed(
             f"cannot {request}: the answer is {answer.content_type[:_MAX_CONTENT_TYPE]!r}, not application/json; check that "
@@ -136,6 +192,27 @@ def _object(request: Request, answer: Answer) -> JsonObject:
     if not isinstance(found, dict):
         raise RequestFailed(f"cannot {request}: the answer is not a JSON object")
     return found
+
+
+def _no_answer(request: Request, error: OSError) -> RequestFailed:
+    kind = "" if type(error) is OSError else f"{type(error).__name__}: "
+    return RequestFailed(f"cannot {request}: {kind}{error!s:.400}")
+
+
+def _too_large(request: Request) -> TooLarge:
+    return TooLarge(f"cannot {request}: the answer has more than {_MAX_ANSWER_BYTES} bytes")
+
+
+def _lines(request: Request, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    begun = bytearray()
+    for piece in pieces:
+        begun += piece
+        if b"\n" in piece:
+            *whole, rest = begun.split(b"\n")
+            begun = bytearray(rest)
+            yield from map(bytes, whole)
+        if len(begun) > _MAX_ANSWER_BYTES:
+            raise _too_large(request)
 
 
 def _message(body: bytes) -> str:

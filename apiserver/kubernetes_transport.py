@@ -4,19 +4,25 @@ The package's generated models are not used: on the way back they would drop wha
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
-from apiserver.client import Answer
+from apiserver.client import Answer, Stream
 from apiserver.request import Request
 from apiserver.service_account import ServiceAccount
 from apiserver.tls import trusting
 
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 7.0
+# A watch that is silent for longer is dead: the API server sends a bookmark about once a minute
+# (k8s.io/apiserver/pkg/storage/cacher: defaultBookmarkFrequency).
+_SILENCE_SECONDS = 150.0
+_PIECE_BYTES = 64 << 10
 
 
 class KubernetesTransport:
@@ -33,13 +39,29 @@ class KubernetesTransport:
 
     def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
         """Send a request and return the answer."""
+        return _answer(self._call(request, headers, self._seconds), most_bytes)
+
+    @contextmanager
+    def stream(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Iterator[Stream]:
+        """Send a request; its answer's body can be read in the block."""
+        response = self._call(request, headers, (self._seconds[0], _SILENCE_SECONDS))
+        if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+            yield Stream(_answer(response, most_bytes), iter(()))
+            return
+        try:
+            yield Stream(_head(response), _pieces(response))
+        finally:
+            response.close()
+
+    def _call(self, request: Request, headers: Mapping[str, str], seconds: tuple[float, float]) -> urllib3.HTTPResponse:
         client = self._current()
         url = client.configuration.host + request.path
         try:
-            rest = client.call_api(request.method, url, dict(headers), request.body, _request_timeout=self._seconds)
-            return _answer(rest.response, most_bytes)
+            rest = client.call_api(request.method, url, dict(headers), request.body, _request_timeout=seconds)
         except (urllib3.exceptions.HTTPError, ApiException) as error:
-            raise OSError(f"{type(error).__name__}: {error!s:.200}") from None
+            raise _no_answer(error) from None
+        response: urllib3.HTTPResponse = rest.response
+        return response
 
     def _current(self) -> ApiClient:
         authority = self._account.authority.read_bytes()
@@ -63,10 +85,27 @@ class KubernetesTransport:
 
 
 def _answer(response: urllib3.HTTPResponse, most_bytes: int) -> Answer:
-    found = response.headers
     try:
         # Not decoded: no other encoding is asked for, and a few bytes of gzip may be gigabytes.
-        body = response.read(most_bytes, decode_content=False)
-        return Answer(response.status, found.get("Content-Type", ""), found.get("Retry-After", ""), body)
+        return _head(response)._replace(body=response.read(most_bytes, decode_content=False))
+    except urllib3.exceptions.HTTPError as error:
+        raise _no_answer(error) from None
     finally:
         response.close()  # a connection whose answer was read whole has gone back to the pool, and stays open
+
+
+def _head(response: urllib3.HTTPResponse) -> Answer:
+    found = response.headers
+    return Answer(response.status, found.get("Content-Type", ""), found.get("Retry-After", ""), b"")
+
+
+def _pieces(response: urllib3.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while piece := response.read1(_PIECE_BYTES, decode_content=False):
+            yield piece
+    except urllib3.exceptions.HTTPError as error:
+        raise _no_answer(error) from None
+
+
+def _no_answer(error: Exception) -> OSError:
+    return OSError(f"{type(error).__name__}: {error!s:.200}")

@@ -1,4 +1,4 @@
-"""A request to the API server: a verb, the object it is for, and a JSON body. Sending it is `client`'s.
+"""A request to the API server: a verb, the object or the objects it is for, and a JSON body. Sending it is `client`'s.
 
 Source: kubernetes.io/docs/reference/using-api/api-concepts.
 """
@@ -6,7 +6,8 @@ Source: kubernetes.io/docs/reference/using-api/api-concepts.
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlencode
 
 JsonObject = dict[str, Any]
 _MAX_NAME = 253
@@ -20,6 +21,9 @@ class Verb(Enum):
     CREATE = ("create", "POST")
     UPDATE = ("update", "PUT")
     PATCH = ("patch", "PATCH")
+    DELETE = ("delete", "DELETE")
+    LIST = ("list", "GET")
+    WATCH = ("watch", "GET")
 
     def __init__(self, right: str, method: str) -> None:
         """Name the right that RBAC must grant, and the method."""
@@ -63,9 +67,7 @@ class ApiObject:
     @property
     def collection(self) -> str:
         """The path of all objects of the same kind and namespace."""
-        prefix = "/apis" if "/" in self.api_version else "/api"
-        scope = () if self.namespace is None else ("namespaces", self.namespace)
-        return "/".join((prefix, self.api_version, *scope, self.resource))
+        return Collection(self.api_version, self.resource, self.namespace).path
 
     @property
     def path(self) -> str:
@@ -74,13 +76,47 @@ class ApiObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Collection:
+    """All objects of one kind.
+
+    Attributes:
+        namespace: only the objects of this namespace; None for the objects of all namespaces.
+        labels: a selector of labels, such as `app=train`; empty for all.
+        fields: a selector of fields, such as `spec.nodeName=a`; empty for all.
+    """
+
+    api_version: str
+    resource: str
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+
+    def __str__(self) -> str:
+        """Name the objects in a message."""
+        return self.resource if self.namespace is None else f"{self.resource} in namespace {self.namespace}"
+
+    @property
+    def path(self) -> str:
+        """The path of the collection, without the selectors."""
+        prefix = "/apis" if "/" in self.api_version else "/api"
+        scope = () if self.namespace is None else ("namespaces", self.namespace)
+        return "/".join((prefix, self.api_version, *scope, self.resource))
+
+    def query(self, **more: str | int) -> str:
+        """Return the query of a request: the selectors, and `more` parameters; those without a value are left out."""
+        parameters = {"labelSelector": self.labels, "fieldSelector": self.fields, **more}
+        return urlencode({key: value for key, value in parameters.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `str()` says it in words: `patch pods/train-0/status in namespace ml`."""
+    """One request. `str()` says it in words: `patch pods/train-0/status in namespace ml`. `query` is encoded for a URL."""
 
     verb: Verb
-    about: ApiObject
+    about: ApiObject | Collection
     body: JsonObject | list[JsonObject] | None = None
     content_type: str = "application/json"
+    query: str = ""
 
     def __str__(self) -> str:
         """Name the request in a message."""
@@ -93,8 +129,10 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path of HTTP: an object is created below its collection."""
-        return self.about.collection if self.verb is Verb.CREATE else self.about.path
+        """The path of HTTP, with the query: an object is created below its collection."""
+        about = self.about
+        path = about.collection if self.verb is Verb.CREATE and isinstance(about, ApiObject) else about.path
+        return f"{path}?{self.query}" if self.query else path
 
 
 def get(about: ApiObject) -> Request:
@@ -120,3 +158,21 @@ def merge_patch(about: ApiObject, patch: JsonObject) -> Request:
 def json_patch(about: ApiObject, steps: list[JsonObject]) -> Request:
     """Change an object by the steps of a JSON patch (RFC 6902); a step `test` is a precondition."""
     return Request(Verb.PATCH, about, steps, "application/json-patch+json")
+
+
+def delete(
+    about: ApiObject, uid: str, propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
+) -> Request:
+    """Delete an object, unless it is another one of the same name: a UID is a precondition. `propagation` is for what it owns."""
+    return Request(Verb.DELETE, about, {"preconditions": {"uid": uid}, "propagationPolicy": propagation})
+
+
+def list_page(about: Collection, limit: int, proceed: str = "") -> Request:
+    """Read at most `limit` objects; `proceed` is `metadata.continue` of the page before."""
+    return Request(Verb.LIST, about, query=about.query(limit=limit, **{"continue": proceed}))
+
+
+def watch(about: Collection, version: str, seconds: int) -> Request:
+    """Be sent every change after a `resourceVersion`, for at most `seconds`; bookmarks keep the version young."""
+    query = about.query(watch="true", resourceVersion=version, timeoutSeconds=seconds, allowWatchBookmarks="true")
+    return Request(Verb.WATCH, about, query=query)

@@ -57,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "-f", dest="file", required=True, help="Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin"
     )
+    controllers = commands.add_parser(
+        "controllers", help="reconcile what training jobs need beside their pods: serve until SIGTERM"
+    )
+    _in_cluster(controllers)
     for command in (node, install, uninstall, admission, explain):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
         default = argparse.SUPPRESS if command is explain else _CONFIGURATION
@@ -86,9 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serving(admission: argparse.ArgumentParser) -> None:
     admission.add_argument("--port", type=int, default=8443, help="answer reviews here, by HTTPS (8443)")
-    admission.add_argument(
-        "--health-port", type=int, default=8080, help="answer /healthz, /readyz and /metrics here, by HTTP (8080)"
-    )
+    _in_cluster(admission)
     admission.add_argument(
         "--certificates",
         type=Path,
@@ -96,18 +98,24 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         help="serve with tls.crt and tls.key of this folder, which another program renews; without it, make and renew our own",
     )
     admission.add_argument(
-        "--service-account",
-        type=Path,
-        default=_SERVICE_ACCOUNT,
-        metavar="DIR",
-        help=f"folder of the service account's token ({_SERVICE_ACCOUNT})",
-    )
-    admission.add_argument(
         "--leave-seconds",
         type=float,
         default=5.0,
         metavar="SECONDS",
         help="after SIGTERM, go on taking connections for this long, until API servers know that this is not ready (5)",
+    )
+
+
+def _in_cluster(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--health-port", type=int, default=8080, help="answer /healthz, /readyz and /metrics here, by HTTP (8080)"
+    )
+    command.add_argument(
+        "--service-account",
+        type=Path,
+        default=_SERVICE_ACCOUNT,
+        metavar="DIR",
+        help=f"folder of the service account's token ({_SERVICE_ACCOUNT})",
     )
 
 
@@ -197,6 +205,16 @@ def _admission(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _controllers(arguments: argparse.Namespace) -> int:
+    import asyncio  # noqa: PLC0415 - see _RUN
+
+    from railnet.controllers import program  # noqa: PLC0415 - see _RUN
+
+    _log_to_stderr()
+    options = program.Options(health_port=arguments.health_port, account=arguments.service_account)
+    return 0 if asyncio.run(program.serve(options)) else _FAILED
+
+
 def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table below calls all alike
     print(VERSION)
     return 0
@@ -214,6 +232,7 @@ _RUN = {
     "install": _install,
     "uninstall": _uninstall,
     "admission": _admission,
+    "controllers": _controllers,
     "status": _status,
     "version": _version,
 }

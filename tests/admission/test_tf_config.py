@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from admission import tf_config as tf_config_module
 from admission.policy import Policy
-from admission.tf_config import rewritten, service
+from admission.tf_config import rewritten
 from tests.admission.reviewing import JsonObject, applied, ask, patch_of
 from tests.admission.test_decision import a_pod
+from training.net1_names import service
 from vf.errors import Misconfigured
 from vf.network import Network, Networks, NoIpam
 

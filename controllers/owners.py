@@ -1,0 +1,82 @@
+"""The object that a training job began with: the last of a pod's owners, such as the TrainJob of a JobSet of a Job of a pod."""
+
+import logging
+import threading
+
+from apiserver.client import Absent, ApiServer, RequestFailed
+from apiserver.request import ApiObject, get
+from controllers.training_pod import Owner, controller
+
+_log = logging.getLogger(__name__)
+_DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
+_REMEMBERED = 20_000
+# The resources of the kinds that own a training pod, or own its owner. The ClusterRole grants `get` on each of them.
+_RESOURCES = {
+    ("batch", "Job"): "jobs",
+    ("batch", "CronJob"): "cronjobs",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("apps", "Deployment"): "deployments",
+    ("apps", "StatefulSet"): "statefulsets",
+    ("jobset.x-k8s.io", "JobSet"): "jobsets",
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkersets",
+    ("batch.volcano.sh", "Job"): "jobs",
+    ("trainer.kubeflow.org", "TrainJob"): "trainjobs",
+    ("ray.io", "RayCluster"): "rayclusters",
+    ("ray.io", "RayJob"): "rayjobs",
+    ("ray.io", "RayService"): "rayservices",
+    **{("kubeflow.org", f"{kind}Job"): f"{kind.lower()}jobs" for kind in ("TF", "PyTorch", "MPI", "XGBoost", "Paddle", "JAX")},
+    **{
+        ("training.kubedl.io", f"{kind}Job"): f"{kind.lower()}jobs"
+        for kind in ("TF", "PyTorch", "MPI", "XGBoost", "XDL", "Mars", "ElasticDL")
+    },
+}  # fmt: skip
+
+
+class Owners:
+    """Finds roots through the API server, and remembers the owners that it has seen: an owner's owner never changes."""
+
+    def __init__(self, api: ApiServer) -> None:
+        """Ask an API server."""
+        self._api = api
+        self._lock = threading.Lock()
+        self._above: dict[str, Owner | None] = {}  # by UID
+
+    def root(self, namespace: str, owner: Owner) -> Owner:
+        """Return the last of an object's owners. It is `owner` itself if that has no owner, or is of a kind that is not known.
+
+        Raises:
+            RequestFailed: the API server did not answer; the next call asks again.
+        """
+        for _ in range(_DEEPEST):
+            above = self._controller_of(namespace, owner)
+            if above is None:
+                return owner
+            owner = above
+        return owner
+
+    def _controller_of(self, namespace: str, owner: Owner) -> Owner | None:
+        group = owner.api_version.rpartition("/")[0]
+        resource = _RESOURCES.get((group, owner.kind))
+        if resource is None:
+            return None
+        with self._lock:
+            if owner.uid in self._above:
+                return self._above[owner.uid]
+        above = self._ask(ApiObject(owner.api_version, resource, owner.name, namespace), owner.uid)
+        with self._lock:
+            if len(self._above) >= _REMEMBERED:
+                self._above.clear()
+            self._above[owner.uid] = above
+        return above
+
+    def _ask(self, about: ApiObject, uid: str) -> Owner | None:
+        try:
+            found = self._api.send(get(about))
+        except Absent:  # deleted: its pods follow
+            return None
+        except RequestFailed as error:
+            if error.temporary:
+                raise
+            _log.warning("%s; it is taken for the job's root", error)
+            return None
+        return controller(found) if found["metadata"]["uid"] == uid else None

@@ -1,0 +1,143 @@
+"""A pod of a training job, reduced to what the controllers read of it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from apiserver.network_status import ANNOTATION as NETWORK_STATUS
+from apiserver.request import JsonObject
+from training import pod as pods
+from training.operators import Part
+from training.recogniser import recognise
+from vf.errors import Misconfigured
+
+_OURS = "railnet.io/"
+_KUBEDL = "kubedl.io/"
+_RAIL = "railnet/"  # the names of networks in network-status begin so: `apiserver.network_status`
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An object that owns another one, as in `metadata.ownerReferences`. `controller`: whether it reconciles the other one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    def reference(self) -> JsonObject:
+        """Return the reference that an object has which goes when this one is gone."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What names a training job in the cluster: its namespace, and the name that its pods have of it."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPod:
+    """A pod of a training job.
+
+    Attributes:
+        job: its job.
+        operator: the name of the operator that made it (`training.operators`).
+        rank: its position among the pods of its role; empty if it has none.
+        part: the part that its role takes.
+        size: how many pods the job has; None if the pod does not say it.
+        owner: its controller; None for a pod that nothing makes again.
+        node: where it runs; empty before it is bound.
+        phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+        ready: whether its containers are ready.
+        leaving: whether it has been deleted and still runs.
+        host_network: whether it uses the node's network.
+        addresses: its addresses of net1, net2 and so on; empty before they are known.
+        annotations: those of Railnet and KubeDL.
+        labels: all of its labels.
+    """
+
+    job: Job
+    name: str
+    uid: str
+    operator: str
+    role: str
+    rank: tuple[int, ...]
+    part: Part
+    size: int | None
+    owner: Owner | None
+    node: str
+    phase: str
+    ready: bool
+    leaving: bool
+    host_network: bool
+    addresses: tuple[str, ...]
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its containers have ended and none starts again."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+def training_pod(found: JsonObject) -> TrainingPod | None:
+    """Reduce a pod as the API server reports it; None if it is no pod of a training job, or its annotations are malformed.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
+    """
+    try:
+        pod = pods.parse(found)
+        member = recognise(pod, lambda _: False)
+    except Misconfigured:  # the webhook refuses such a pod; it was created without the webhook
+        return None
+    if member is None:
+        return None
+    metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    return TrainingPod(
+        job=Job(pod.namespace, member.job),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        operator=member.operator.name,
+        role=member.role,
+        rank=member.rank,
+        part=member.part,
+        size=member.size,
+        owner=controller(found),
+        node=spec.get("nodeName") or "",
+        phase=status.get("phase") or "Pending",
+        ready=_is_ready(status),
+        leaving=bool(metadata.get("deletionTimestamp")),
+        host_network=pod.host_network,
+        addresses=tuple(_addresses(pod.annotations.get(NETWORK_STATUS, ""))),
+        annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
+        labels=dict(pod.labels),
+    )
+
+
+def controller(found: JsonObject) -> Owner | None:
+    """Return the owner of an object that makes it again; None if it has none."""
+    for one in found["metadata"].get("ownerReferences") or ():
+        if one.get("controller") is True:
+            return Owner(one["apiVersion"], one["kind"], one["name"], one["uid"])
+    return None
+
+
+def _is_ready(status: JsonObject) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _addresses(network_status: str) -> Iterator[str]:
+    """Yield the first address of each rail, in the order of net1, net2 and so on. The annotation may have been written by anyone."""
+    try:
+        networks = json.loads(network_status or "[]")
+        rails = [one for one in networks if one["name"].startswith(_RAIL)]
+        for rail in sorted(rails, key=lambda one: (len(one["interface"]), one["interface"])):
+            yield from (str(ip_address(ip)) for ip in rail.get("ips") or ())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return

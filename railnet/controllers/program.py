@@ -1,0 +1,140 @@
+"""`railnet controllers`: what is reconciled for training jobs, by one of several replicas, until SIGTERM.
+
+The replica that has the Lease lists and watches; the others only look at the Lease. A replica that loses the Lease ends: kubelet starts it
+again, and nothing of its old knowledge is left. Two replicas that both believe for a moment that they lead do no harm, because each write
+either says the whole of what should be or names the version that it changes.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from apiserver import lease, service_account
+from apiserver.client import StreamingApiServer
+from apiserver.kubernetes_transport import KubernetesTransport
+from apiserver.request import Collection
+from apiserver.service_account import NotInCluster
+from controllers.informer import Informer
+from controllers.job_pods import JobPods
+from controllers.training_pod import training_pod
+from railnet.health import Health
+from vf.errors import Misconfigured
+
+_log = logging.getLogger(__name__)
+_NAME = "railnet-controllers"
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_END_SECONDS = 5.0
+_LEASE_SECONDS = 3.0  # for one request of the election: several must fit into the time in which the leader renews
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command line.
+
+    Attributes:
+        health_port: the port of /healthz, /readyz and /metrics.
+        account: the folder of the service account's token.
+    """
+
+    health_port: int
+    account: Path
+
+
+async def serve(options: Options) -> bool:
+    """Serve until SIGTERM or SIGINT, or until the Lease is lost; return whether a signal was the reason.
+
+    Raises:
+        Misconfigured: the program runs outside of a cluster.
+    """
+    signalled, stopped = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in _ENDING:
+        loop.add_signal_handler(number, signalled.set)
+    replica = Replica(options.account, lambda: loop.call_soon_threadsafe(stopped.set))
+    health = Health()
+    health.reasons = replica.reasons
+    async with health.serving(options.health_port, host=None):
+        replica.start()
+        waiting = [asyncio.create_task(event.wait()) for event in (signalled, stopped)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        replica.end()
+        await asyncio.to_thread(replica.join, _END_SECONDS)
+        for task in waiting:
+            task.cancel()
+    return signalled.is_set()
+
+
+class Replica:
+    """One replica, in threads of its own: the election, and what the leader does."""
+
+    def __init__(self, account: Path, stopped: Callable[[], object]) -> None:
+        """Reach the API server by an account; `stopped` is called when the replica can do nothing more.
+
+        Raises:
+            Misconfigured: the program runs outside of a cluster.
+        """
+        try:
+            found = service_account.find(os.environ, account)
+        except NotInCluster as error:
+            raise Misconfigured(f"there is no API server to ask: {error}") from None
+        self._api = StreamingApiServer(KubernetesTransport(found), found.token, _NAME)
+        electing = StreamingApiServer(KubernetesTransport(found, _LEASE_SECONDS, _LEASE_SECONDS), found.token, _NAME)
+        namespace = (account / "namespace").read_text().strip()
+        self._lease = lease.Lease(electing, _NAME, namespace, f"{socket.gethostname()}-{os.getpid()}")
+        self._stopped = stopped
+        self._ended = threading.Event()
+        self._leads = False
+        self._informers: list[Informer[Any]] = []
+        self._thread = threading.Thread(target=self._elect, name="election", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take part in the election."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the work, so that another replica can lead."""
+        self._ended.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the work, and release the Lease."""
+        self._thread.join(seconds)
+        self._lease.release()
+
+    def reasons(self) -> list[str]:
+        """Return why nothing is reconciled; empty also in a replica that waits for the Lease, because another one works."""
+        return [informer.trouble for informer in self._informers if informer.trouble] if self._leads else []
+
+    def _elect(self) -> None:
+        try:
+            lease.lead(self._lease, self._lead, self._lost)
+        finally:
+            self._stopped()
+
+    def _lost(self) -> None:
+        if not self._ended.is_set():
+            _log.error("this replica does not have the Lease any more; it ends")
+        self._ended.set()
+
+    def _lead(self) -> None:
+        _log.info("leading: listing the cluster's objects")
+        pods = JobPods()
+        informer = Informer(self._api, Collection("v1", "pods"), training_pod, pods.change)
+        self._informers = [informer]
+        self._leads = True
+        running = [threading.Thread(target=partial(one.run, self._ended), daemon=True) for one in self._informers]
+        for thread in running:
+            thread.start()
+        self._ended.wait()
+        raise Ended
+
+
+class Ended(Exception):
+    """The leader's work has ended: this makes the election end, too."""

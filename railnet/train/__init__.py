@@ -1,0 +1,1 @@
+"""`railnet train`: a training job in one command."""
