@@ -108,7 +108,7 @@ class Outbox:
         try:
             self._send_one(waiting.message.requests())
         except (Absent, Conflict) as error:
-            _log.info("%s is not sent: the pod is gone, or another pod has its name (%s)", waiting.message, error)
+            _log.info("%s is not sent: its object is gone, or another one has its name (%s)", waiting.message, error)
         except RequestFailed as error:
             if error.temporary:
                 self._later(waiting, str(error), error.retry_after)

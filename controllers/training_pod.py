@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from apiserver.event import InvolvedObject
 from apiserver.network_status import ANNOTATION as NETWORK_STATUS
 from apiserver.request import JsonObject
 from training import pod as pods
@@ -19,7 +20,7 @@ _RAIL = "railnet/"  # the names of networks in network-status begin so: `apiserv
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An object that owns another one, as in `metadata.ownerReferences`. `controller`: whether it reconciles the other one."""
+    """An object that owns another one, as in `metadata.ownerReferences`."""
 
     api_version: str
     kind: str
@@ -29,6 +30,10 @@ class Owner:
     def reference(self) -> JsonObject:
         """Return the reference that an object has which goes when this one is gone."""
         return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
+
+    def involved(self, namespace: str) -> InvolvedObject:
+        """Return this object as what an event is about."""
+        return InvolvedObject(self.api_version, self.kind, namespace, self.name, self.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,11 @@ class TrainingPod:
     addresses: tuple[str, ...]
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
+
+    @property
+    def involved(self) -> InvolvedObject:
+        """The pod as what an event is about."""
+        return InvolvedObject("v1", "Pod", self.job.namespace, self.name, self.uid)
 
     @property
     def ended(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver import event as event_module
-from apiserver.event import Event, Series
+from apiserver.event import Event, InvolvedObject, Series
 from apiserver.request import Request
 from vf.record import Pod
 
@@ -55,6 +55,29 @@ def test_later_warnings_change_the_object_or_create_it_again_if_it_has_expired()
     assert body(make)["metadata"]["name"] == first.name
     assert (body(make)["count"], body(make)["firstTimestamp"]) == (3, "2026-01-01T12:00:00Z")
     assert first.key == third.key
+
+
+def test_event_may_be_about_any_object_and_on_no_node() -> None:
+    job = InvolvedObject("kubeflow.org/v1", "TFJob", "ml", "mnist", "uid-9")
+    (make,) = Event(job, "Named", "words", "", NOON, NOON, type="Normal", component="controllers").requests()
+
+    assert make.path == "/api/v1/namespaces/ml/events"
+    assert body(make)["involvedObject"] == {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "namespace": "ml",
+        "name": "mnist",
+        "uid": "uid-9",
+    }
+    assert (body(make)["type"], body(make)["source"]) == ("Normal", {"component": "controllers"})
+
+
+def test_event_about_an_object_of_the_whole_cluster_is_in_the_namespace_default() -> None:
+    namespace = InvolvedObject("v1", "Namespace", None, "ml", "uid-9")
+    (make,) = Event(namespace, "Kept", "words", "", NOON, NOON).requests()
+
+    assert (make.path, body(make)["metadata"]["namespace"]) == ("/api/v1/namespaces/default/events", "default")
+    assert "namespace" not in body(make)["involvedObject"]
 
 
 def test_pods_of_the_same_name_are_counted_apart() -> None:
