@@ -5,7 +5,7 @@ which failure an answer is. How bytes reach the API server is the transport's.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -16,6 +16,7 @@ from apiserver.request import JsonObject, Request, Verb
 _MAX_ANSWER_BYTES = 8 << 20
 _MAX_MESSAGE = 1000
 _MAX_CONTENT_TYPE = 80
+_LONGEST_RETRY_AFTER_SECONDS = 300.0  # API servers ask for a second to a minute; a proxy may ask for anything
 # 401: the token may just have been replaced. The others: the API server, or a webhook of it, is overloaded or unavailable.
 _TEMPORARY = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -63,7 +64,7 @@ class RequestFailed(Exception):
 
     Attributes:
         status: the status of HTTP; 0 if no answer came that can be used.
-        retry_after: the seconds that the API server asks to wait before the next request; 0 if it asks for none.
+        retry_after: the seconds that the API server asks to wait before the next request, at most 300; 0 if it asks for none.
     """
 
     def __init__(self, message: str, status: int = 0, retry_after: float = 0.0) -> None:
@@ -158,10 +159,15 @@ class StreamingApiServer(ApiServer):
         super().__init__(transport, token, name)
         self._streaming = transport
 
-    def lines(self, request: Request) -> Iterator[bytes]:
+    def lines(self, request: Request, accepted: Callable[[], object] = lambda: None) -> Generator[bytes]:
         """Send a request and yield each line of its answer, without the line's end, as it comes.
 
-        What comes after the last line's end is dropped: the connection ended in the middle of a line.
+        What comes after the last line's end is dropped: the connection ended in the middle of a line. The connection is closed when the
+        iterator is closed: a consumer that stops early closes it.
+
+        Args:
+            request: the request.
+            accepted: called when the API server has accepted the request; the first line may come much later.
 
         Raises:
             RequestFailed: as `send`.
@@ -170,6 +176,8 @@ class StreamingApiServer(ApiServer):
         try:
             with self._streaming.stream(request, self._headers(request), _MAX_ANSWER_BYTES) as (answer, pieces):
                 self._check(request, answer)
+                _check_is_json(request, answer)
+                accepted()
                 yield from _lines(request, pieces)
         except OSError as error:
             raise _no_answer(request, error) from None
@@ -183,15 +191,19 @@ def _conflicts(request: Request, status: int) -> bool:
 def _object(request: Request, answer: Answer) -> JsonObject:
     if len(answer.body) > _MAX_ANSWER_BYTES:
         raise _too_large(request)
+    _check_is_json(request, answer)
+    found = _json(answer.body)
+    if not isinstance(found, dict):
+        raise RequestFailed(f"cannot {request}: the answer is not a JSON object")
+    return found
+
+
+def _check_is_json(request: Request, answer: Answer) -> None:
     if answer.content_type.partition(";")[0].strip().lower() != "application/json":
         raise RequestFailed(
             f"cannot {request}: the answer is {answer.content_type[:_MAX_CONTENT_TYPE]!r}, not application/json; check that "
             "KUBERNETES_SERVICE_HOST is the API server, and no proxy stands before it"
         )
-    found = _json(answer.body)
-    if not isinstance(found, dict):
-        raise RequestFailed(f"cannot {request}: the answer is not a JSON object")
-    return found
 
 
 def _no_answer(request: Request, error: OSError) -> RequestFailed:
@@ -232,4 +244,6 @@ def _json(body: bytes) -> Any:
 
 def _seconds(retry_after: str) -> float:
     """Read a Retry-After of seconds, the only form that API servers use."""
-    return float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0.0
+    if not (retry_after.isascii() and retry_after.isdecimal()):
+        return 0.0
+    return min(float(retry_after), _LONGEST_RETRY_AFTER_SECONDS)

@@ -1,4 +1,4 @@
-"""The transport of the webhook, by the `kubernetes` package: it keeps connections, and threads may share it.
+"""The transport of the webhook and of the controllers, by the `kubernetes` package: it keeps connections, and threads may share it.
 
 The package's generated models are not used: on the way back they would drop what a newer API server has in an object.
 """
@@ -29,10 +29,21 @@ class KubernetesTransport:
     """Sends through a pool of connections, and makes another pool when `ca.crt` has been replaced."""
 
     def __init__(
-        self, account: ServiceAccount, connect: float = _CONNECT_SECONDS, answer: float = _ANSWER_SECONDS
+        self,
+        account: ServiceAccount,
+        connect: float = _CONNECT_SECONDS,
+        answer: float = _ANSWER_SECONDS,
+        silence: float = _SILENCE_SECONDS,
     ) -> None:
-        """Reach the API server of an account; the seconds are to connect, to send, and for the whole answer."""
-        self._account, self._seconds = account, (connect, answer)
+        """Reach the API server of an account.
+
+        Args:
+            account: the service account.
+            connect: the seconds to connect, and again to send.
+            answer: the seconds for the whole of an answer.
+            silence: the seconds for the head of a stream, and then for each of its lines.
+        """
+        self._account, self._seconds, self._silence = account, (connect, answer), silence
         self._lock = threading.Lock()
         self._trusted = b""
         self._client: ApiClient | None = None
@@ -44,12 +55,12 @@ class KubernetesTransport:
     @contextmanager
     def stream(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Iterator[Stream]:
         """Send a request; its answer's body can be read in the block."""
-        response = self._call(request, headers, (self._seconds[0], _SILENCE_SECONDS))
+        response = self._call(request, headers, (self._seconds[0], self._silence))
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             yield Stream(_answer(response, most_bytes), iter(()))
             return
         try:
-            yield Stream(_head(response), _pieces(response))
+            yield Stream(_head(response), _pieces(response, self._silence))
         finally:
             response.close()
 
@@ -99,12 +110,23 @@ def _head(response: urllib3.HTTPResponse) -> Answer:
     return Answer(response.status, found.get("Content-Type", ""), found.get("Retry-After", ""), b"")
 
 
-def _pieces(response: urllib3.HTTPResponse) -> Iterator[bytes]:
+def _pieces(response: urllib3.HTTPResponse, seconds: float) -> Iterator[bytes]:
     try:
         while piece := response.read1(_PIECE_BYTES, decode_content=False):
             yield piece
+            if b"\n" in piece:  # a line that comes byte by byte has no more time than one that comes at once
+                _begin_again(response, seconds)
     except urllib3.exceptions.HTTPError as error:
         raise _no_answer(error) from None
+
+
+def _begin_again(response: urllib3.HTTPResponse, seconds: float) -> None:
+    """Give the next line its time: the timeout of a `tls` socket is for everything until it is set again."""
+    connection = response.connection
+    if (
+        connection is not None and connection.sock is not None
+    ):  # None: the answer said `Connection: close`; its time is for all lines
+        connection.sock.settimeout(seconds)
 
 
 def _no_answer(error: Exception) -> OSError:

@@ -5,7 +5,8 @@ kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of cha
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from enum import StrEnum
 from http import HTTPStatus
 from typing import NamedTuple
@@ -14,6 +15,10 @@ from apiserver.client import ApiServer, Expired, RequestFailed, StreamingApiServ
 from apiserver.request import Collection, JsonObject, Request, list_page, watch
 
 _PAGE = 256  # objects; a pod has some 10 KB, and an answer may have 8 MiB
+
+
+class NotAsDocumented(RequestFailed):
+    """The API server sent what its protocol does not have: something between it and this process answers, or it is another program."""
 
 
 class Kind(StrEnum):
@@ -45,35 +50,58 @@ def pages(api: ApiServer, about: Collection) -> Iterator[Page]:
 
     Raises:
         Expired: the list changed for so long that the next page is gone; list again.
+        NotAsDocumented: the answer is no list.
         RequestFailed: as `ApiServer.send`.
     """
     limit, proceed = _PAGE, ""
     while True:
+        request = list_page(about, limit, proceed)
         try:
-            answer = api.send(list_page(about, limit, proceed))
+            answer = api.send(request)
         except TooLarge:
             if limit == 1:
                 raise
             limit //= 2
             continue
-        metadata = _metadata(answer)
-        items = answer.get("items") or []
-        yield Page([one for one in items if isinstance(one, dict)], str(metadata.get("resourceVersion", "")))
-        proceed = str(metadata.get("continue") or "")
+        before, (page, proceed) = proceed, _page(request, answer)
+        yield page
         if not proceed:
             return
+        if proceed == before:
+            raise NotAsDocumented(f"cannot {request}: the API server names a page as the one after itself")
 
 
-def changes(api: StreamingApiServer, about: Collection, version: str, seconds: int) -> Iterator[Change]:
+def changes(
+    api: StreamingApiServer,
+    about: Collection,
+    version: str,
+    seconds: int,
+    accepted: Callable[[], object] = lambda: None,
+) -> Generator[Change]:
     """Yield each change after a version, until the API server ends the watch, which it does after at most `seconds`.
+
+    `accepted` is called when the watch has begun; the first change may come much later.
 
     Raises:
         Expired: the version is too old; list again.
-        RequestFailed: the watch cannot be made, or it was sent what is no change.
+        NotAsDocumented: a line is no change.
+        RequestFailed: the watch cannot be made, or has failed.
     """
     request = watch(about, version, seconds)
-    for line in api.lines(request):
-        yield _change(request, line)
+    with closing(api.lines(request, accepted)) as lines:
+        for line in lines:
+            yield _change(request, line)
+
+
+def _page(request: Request, answer: JsonObject) -> tuple[Page, str]:
+    """Return a page, and `continue`. What is no list must not be taken for a list without objects: all objects would be gone."""
+    metadata, items = _metadata(answer), answer.get("items") or []  # an empty list may be null
+    version, proceed = metadata.get("resourceVersion"), metadata.get("continue") or ""
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        raise NotAsDocumented(f"cannot {request}: the answer's items are no list of objects")
+    if not (isinstance(version, str) and version and isinstance(proceed, str)):
+        raise NotAsDocumented(f"cannot {request}: the answer is no list: its resourceVersion is {version!r:.80}")
+    return Page(items, version), proceed
 
 
 def _change(request: Request, line: bytes) -> Change:
@@ -82,9 +110,12 @@ def _change(request: Request, line: bytes) -> Change:
         kind, found = event["type"], event["object"]
         if kind == "ERROR":
             raise _failure(request, found)
-        return Change(Kind(kind), found, str(_metadata(found)["resourceVersion"]))
+        version = found["metadata"]["resourceVersion"]
+        if not (isinstance(version, str) and version):
+            raise ValueError(f"the resourceVersion is {version!r:.80}")
+        return Change(Kind(kind), found, version)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RequestFailed(f"cannot {request}: the API server sent no change: {error!r:.200}") from None
+        raise NotAsDocumented(f"cannot {request}: the API server sent no change: {error!r:.200}") from None
 
 
 def _failure(request: Request, status: JsonObject) -> RequestFailed:

@@ -56,8 +56,7 @@ class ApiObject:
     def __post_init__(self) -> None:
         """Check the names that come from outside."""
         for name in (self.name, *(() if self.namespace is None else (self.namespace,))):
-            if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
-                raise ValueError(f"{name!r:.80} cannot be the name of an API object: it is not a DNS subdomain")
+            _check_name(name)
 
     def __str__(self) -> str:
         """Name the object in a message."""
@@ -83,6 +82,9 @@ class Collection:
         namespace: only the objects of this namespace; None for the objects of all namespaces.
         labels: a selector of labels, such as `app=train`; empty for all.
         fields: a selector of fields, such as `spec.nodeName=a`; empty for all.
+
+    Raises:
+        ValueError: the namespace is not a DNS subdomain (RFC 1123); an empty one would be all namespaces.
     """
 
     api_version: str
@@ -90,6 +92,11 @@ class Collection:
     namespace: str | None = None
     labels: str = ""
     fields: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the name that may come from outside."""
+        if self.namespace is not None:
+            _check_name(self.namespace)
 
     def __str__(self) -> str:
         """Name the objects in a message."""
@@ -105,7 +112,13 @@ class Collection:
     def query(self, **more: str | int) -> str:
         """Return the query of a request: the selectors, and `more` parameters; those without a value are left out."""
         parameters = {"labelSelector": self.labels, "fieldSelector": self.fields, **more}
-        return urlencode({key: value for key, value in parameters.items() if value})
+        # JSON may have half a surrogate pair, which no encoding has
+        return urlencode({key: value for key, value in parameters.items() if value}, errors="replace")
+
+
+def _check_name(name: str) -> None:
+    if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r:.80} cannot be the name of an API object: it is not a DNS subdomain")
 
 
 @dataclass(frozen=True, slots=True)

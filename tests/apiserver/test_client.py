@@ -13,10 +13,21 @@ import pytest
 
 from apiserver import client as client_module
 from apiserver import service_account, tls
-from apiserver.client import Absent, ApiServer, Conflict, RequestFailed, Transport
+from apiserver.client import Absent, ApiServer, Conflict, Expired, RequestFailed, Transport
 from apiserver.kubernetes_transport import KubernetesTransport
 from apiserver.node_transport import NodeTransport
-from apiserver.request import ApiObject, Request, create, get, json_patch, merge_patch, update
+from apiserver.request import (
+    ApiObject,
+    Collection,
+    Request,
+    create,
+    delete,
+    get,
+    json_patch,
+    list_page,
+    merge_patch,
+    update,
+)
 from apiserver.service_account import ServiceAccount
 from tests.apiserver.raw_server import OBJECT, RawServer, answer, saying, serving
 
@@ -391,3 +402,28 @@ def test_time_for_an_answer_begins_again_on_a_kept_connection(
 
 def test_authorities_that_lack_extensions_are_trusted(server: RawServer) -> None:
     assert not tls.trusting(server.folder / "ca.crt").verify_flags & ssl.VERIFY_X509_STRICT
+
+
+def test_delete_arrives_with_its_precondition_and_its_query_is_kept(server: RawServer, client: ApiServer) -> None:
+    client.send(delete(EVENT, "u-1"))
+    client.send(list_page(Collection("v1", "pods", labels="a in (b, c)"), 5))
+
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"DELETE /api/v1/namespaces/ml/events/train-0.x HTTP/1.1\r\n")
+    assert b"content-type: application/json\r\n" in head.lower() + b"\r\n"
+    assert json.loads(body) == {"preconditions": {"uid": "u-1"}, "propagationPolicy": "Background"}
+    assert server.requests[1].startswith(b"GET /api/v1/pods?labelSelector=a+in+%28b%2C+c%29&limit=5 HTTP/1.1\r\n")
+
+
+def test_delete_of_another_object_of_the_same_name_is_a_conflict(server: RawServer, client: ApiServer) -> None:
+    server.script = saying(answer(b'{"message": "the UID in the precondition does not match"}', "409 Conflict"))
+
+    assert type(failure(client, delete(EVENT, "u-1"))) is Conflict
+
+
+def test_list_that_is_gone_is_expired(server: RawServer, client: ApiServer) -> None:
+    server.script = saying(answer(b'{"message": "too old"}', "410 Gone"))
+
+    error = failure(client, list_page(Collection("v1", "pods"), 5))
+
+    assert (type(error), error.status, str(error)) == (Expired, 410, "cannot list pods: too old")
