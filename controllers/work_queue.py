@@ -26,6 +26,7 @@ class WorkQueue(Generic[_Key]):
         self._count = 0
         self._busy: set[_Key] = set()
         self._failures: dict[_Key, int] = {}
+        self._earliest: dict[_Key, float] = {}  # before which the API server wants no request for a key
         self._closed = False
 
     def __len__(self) -> int:
@@ -34,7 +35,10 @@ class WorkQueue(Generic[_Key]):
             return len(self._due.keys() | self._busy)
 
     def add(self, key: _Key, seconds: float = 0.0) -> None:
-        """Have a key handed out after some seconds, or earlier if it waits for less."""
+        """Have a key handed out after some seconds, or earlier if it waits for less.
+
+        A key whose last request the API server refused with a Retry-After is not handed out before that.
+        """
         with self._changed:
             self._add(key, seconds)
 
@@ -59,11 +63,16 @@ class WorkQueue(Generic[_Key]):
     def failed(self, key: _Key, seconds: float = 0.0) -> float:
         """Take a key back, and hand it out again after a pause that doubles with each failure. Return the pause.
 
-        `seconds` is the shortest pause: what the API server asks for.
+        `seconds` is what the API server asks for: the pause is not shorter, also if the key is added meanwhile. Without it, a key that
+        was or is added comes earlier, because what has changed may be what was wrong.
         """
         with self._changed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             pause = max(seconds, min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 16), _LONGEST_PAUSE_SECONDS))
+            if seconds > 0:
+                earliest = self._earliest[key] = self._clock() + seconds
+                if key in self._due:
+                    self._due[key] = max(self._due[key], earliest)
             self._give_back(key)
             self._add(key, pause)
             return pause
@@ -75,7 +84,7 @@ class WorkQueue(Generic[_Key]):
             self._changed.notify_all()
 
     def _add(self, key: _Key, seconds: float) -> None:
-        due = self._clock() + seconds
+        due = max(self._clock() + seconds, self._earliest.get(key, 0.0))
         if key in self._due and self._due[key] <= due:
             return
         self._due[key] = due
@@ -98,6 +107,7 @@ class WorkQueue(Generic[_Key]):
     def _take(self) -> _Key:
         _, _, key = heapq.heappop(self._order)
         del self._due[key]
+        self._earliest.pop(key, None)
         self._busy.add(key)
         return key
 
