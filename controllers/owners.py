@@ -1,6 +1,7 @@
 """The object that a training job began with: the last of a pod's owners, such as the TrainJob of a JobSet of a Job of a pod."""
 
 import logging
+import re
 import threading
 
 from apiserver.client import Absent, ApiServer, RequestFailed
@@ -10,10 +11,11 @@ from controllers.training_pod import Owner, controller
 _log = logging.getLogger(__name__)
 _DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
 _REMEMBERED = 20_000
+# The API server accepts any text as an owner's version and name, and both become part of a path.
+_VERSION = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?")
 # The resources of the kinds that own a training pod, or own its owner. The ClusterRole grants `get` on each of them.
 _RESOURCES = {
     ("batch", "Job"): "jobs",
-    ("batch", "CronJob"): "cronjobs",
     ("apps", "ReplicaSet"): "replicasets",
     ("apps", "Deployment"): "deployments",
     ("apps", "StatefulSet"): "statefulsets",
@@ -32,6 +34,10 @@ _RESOURCES = {
 }  # fmt: skip
 
 
+# These make one job after another, and outlive each of them: what belongs to a job must not stay until they are gone.
+_SCHEDULES = ("CronJob", "Cron", "RayCronJob")
+
+
 class Owners:
     """Finds roots through the API server, and remembers the owners that it has seen: an owner's owner never changes."""
 
@@ -44,25 +50,31 @@ class Owners:
     def root(self, namespace: str, owner: Owner) -> Owner:
         """Return the last of an object's owners. It is `owner` itself if that has no owner, or is of a kind that is not known.
 
+        A schedule, such as a CronJob, is no root: the job that it made is.
+
         Raises:
             RequestFailed: the API server did not answer; the next call asks again.
         """
         for _ in range(_DEEPEST):
             above = self._controller_of(namespace, owner)
-            if above is None:
+            if above is None or above.kind in _SCHEDULES:
                 return owner
             owner = above
         return owner
 
     def _controller_of(self, namespace: str, owner: Owner) -> Owner | None:
-        group = owner.api_version.rpartition("/")[0]
+        group, _, version = owner.api_version.rpartition("/")
         resource = _RESOURCES.get((group, owner.kind))
-        if resource is None:
+        if resource is None or _VERSION.fullmatch(version) is None:
+            return None
+        try:
+            about = ApiObject(owner.api_version, resource, owner.name, namespace)
+        except ValueError:  # no object has this name
             return None
         with self._lock:
             if owner.uid in self._above:
                 return self._above[owner.uid]
-        above = self._ask(ApiObject(owner.api_version, resource, owner.name, namespace), owner.uid)
+        above = self._ask(about, owner.uid)
         with self._lock:
             if len(self._above) >= _REMEMBERED:
                 self._above.clear()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 from apiserver.event import InvolvedObject
 from apiserver.network_status import ANNOTATION as NETWORK_STATUS
@@ -143,11 +143,29 @@ def _is_ready(status: JsonObject) -> bool:
 
 
 def _addresses(network_status: str) -> Iterator[str]:
-    """Yield the first address of each rail, in the order of net1, net2 and so on. The annotation may have been written by anyone."""
+    """Yield the addresses of each rail, in the order of net1, net2 and so on. The annotation may have been written by anyone."""
     try:
         networks = json.loads(network_status or "[]")
         rails = [one for one in networks if one["name"].startswith(_RAIL)]
         for rail in sorted(rails, key=lambda one: (len(one["interface"]), one["interface"])):
-            yield from (str(ip_address(ip)) for ip in rail.get("ips") or ())
+            yield from filter(None, map(_address, rail.get("ips") or ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
+
+
+def _address(text: str) -> str:
+    """Return an address in its usual form; empty if it is none that an endpoint may have.
+
+    Kubernetes refuses the others in an EndpointSlice, and with them the whole slice (kubernetes/pkg/apis/core/validation,
+    ValidateEndpointIP).
+
+    Raises:
+        ValueError, TypeError: the text is no address.
+    """
+    if not isinstance(text, str):
+        raise TypeError("an address is a string")
+    ip = ip_address(text)
+    strange = ip.is_unspecified or ip.is_loopback or ip.is_link_local or ip.is_multicast
+    if isinstance(ip, IPv6Address):  # Go reads ::ffff:10.0.0.1 as an IPv4 address, and knows no scopes here
+        strange = strange or ip.ipv4_mapped is not None or ip.scope_id is not None
+    return "" if strange else str(ip)
