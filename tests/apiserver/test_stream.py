@@ -343,6 +343,17 @@ def test_consumer_that_fails_closes_the_connection(server: RawServer, client: St
     assert hung_up.wait(20)
 
 
+def test_connection_is_closed_with_the_block_although_the_answer_is_still_known(
+    server: RawServer, client: StreamingApiServer
+) -> None:
+    hung_up = hanging_up(server)
+    with client._streaming.stream(WATCH, {}, 1000) as stream:
+        assert next(stream.pieces)
+
+    assert hung_up.wait(20)
+    del stream
+
+
 def test_connection_of_a_watch_that_ended_is_used_again(server: RawServer, client: StreamingApiServer) -> None:
     server.script = streaming(event())
     for _ in range(3):
