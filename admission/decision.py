@@ -53,6 +53,7 @@ class Additions:
         variables: the environment variables that are added.
         replaced: the environment variables that get another value.
         labels: the labels that are added.
+        priority_class: the PriorityClass that the pod gets; empty if it has one, or if none is configured.
         kept: what stays as the pod has it, in clauses.
     """
 
@@ -64,6 +65,7 @@ class Additions:
     variables: tuple[Variable, ...] = ()
     replaced: tuple[Variable, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str = ""
     kept: tuple[str, ...] = ()
 
 
@@ -106,7 +108,8 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
         variables=tuple(variable for variable in variables if variable.name not in container.env),
         replaced=tuple(_renamed(member, pod, container)) if vfs and reachable else (),
         labels=dict(_labels(member, pod)),
-        kept=tuple(_kept(container, variables, _requests_text(pod, policy))),
+        priority_class=(policy.priority_class or "") if pod.priority_class is None else "",
+        kept=(*_kept(container, variables, _requests_text(pod, policy)), *_kept_class(pod, policy)),
     )
 
 
@@ -286,6 +289,11 @@ def _kept(container: Container, variables: tuple[Variable, ...], requests: str) 
         yield "set no variables, because the pod has no address on net1"
     if requests:
         yield f"kept its request for {requests}"
+
+
+def _kept_class(pod: Pod, policy: Policy) -> Iterator[str]:
+    if policy.priority_class and pod.priority_class:
+        yield f"kept its PriorityClass {pod.priority_class}"
 
 
 def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,7 @@ def report(pod: Pod, decision: Decision, operations: Iterable[Mapping[str, Any]]
         yield f"  untouched: {decision.reason}"
     else:
         yield from _reported(decision)
-        yield from (f"  {operation['op']} {operation['path']}: {_json(operation['value'])}" for operation in operations)
+        yield from map(_operation, operations)
     yield from (f"  warning: {text}" for text in warnings(pod, decision))
 
 
@@ -84,9 +84,13 @@ def _clauses(additions: Additions) -> Iterator[str]:
     if additions.replaced:
         names = ", ".join(variable.name for variable in additions.replaced)
         yield f"changed {names} in container {additions.container} to names on net1"
+    if additions.priority_class:
+        yield f"set the PriorityClass {additions.priority_class}"
     if additions.labels:
         yield f"labelled {', '.join(sorted(additions.labels))}"
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _operation(operation: Mapping[str, Any]) -> str:
+    """Return an operation in one line; a removal has no value."""
+    value = f": {json.dumps(operation['value'], ensure_ascii=False)}" if "value" in operation else ""
+    return f"  {operation['op']} {operation['path']}{value}"

@@ -1,6 +1,7 @@
 """Additions as a JSON Patch (RFC 6902); empty if nothing is added.
 
-The patch only adds, with two exceptions: the explanation, which keeps its earlier text, and a TF_CONFIG that gets other names.
+The patch only adds, with three exceptions: the explanation, which keeps its earlier text; a TF_CONFIG that gets other names; and the
+priority that the API server computed for a pod without a PriorityClass.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,12 +11,19 @@ from admission import explain, railnet_annotations
 from admission.decision import Additions
 
 Operation = dict[str, Any]
+# The API server's plugin Priority has run when a webhook is called, and it runs again after a patch. It refuses a pod with another value than
+# the one of its class (k8s.io/kubernetes/plugin/pkg/admission/priority), and sets a value that is absent.
+_OF_THE_CLASS = ("priority", "preemptionPolicy")
 
 
 def operations(document: Mapping[str, Any], additions: Additions) -> list[Operation]:
     """Return the operations that bring the additions into a pod as the API server sent it."""
     metadata = document["metadata"]
-    found = [*_container(document, additions), *_entries(metadata, "/metadata", "labels", additions.labels)]
+    found = [
+        *_container(document, additions),
+        *_priority_class(document["spec"], additions.priority_class),
+        *_entries(metadata, "/metadata", "labels", additions.labels),
+    ]
     if found:
         text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
         found += _entries(metadata, "/metadata", "annotations", {railnet_annotations.EXPLAIN: text})
@@ -42,6 +50,12 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
         # If a name occurs twice, kubelet takes the last entry, and so does training.pod.
         place = max(number for number, entry in enumerate(container["env"]) if entry["name"] == variable.name)
         yield {"op": "replace", "path": f"{path}/env/{place}/value", "value": variable.value}
+
+
+def _priority_class(spec: Mapping[str, Any], name: str) -> Iterator[Operation]:
+    if name:
+        yield _add("/spec/priorityClassName", name)
+        yield from ({"op": "remove", "path": f"/spec/{key}"} for key in _OF_THE_CLASS if spec.get(key) is not None)
 
 
 def _entries(parent: Mapping[str, Any], path: str, name: str, entries: Mapping[str, str]) -> Iterator[Operation]:

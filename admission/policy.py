@@ -1,4 +1,4 @@
-"""What the cluster's administrator configured: the resources of rails, the rails of a node, and the networks of each namespace."""
+"""What the cluster's administrator configured: the resources of rails, the rails of a node, networks, and a PriorityClass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,11 +18,13 @@ class Policy:
         resources: the extended resources of the pools. A pod that asks for none of them gets the first that its namespace may have.
         rails: how many rails a node has, for `railnet.io/vf: auto`; None if it is not configured.
         networks: all networks, and the limit of each namespace.
+        priority_class: the PriorityClass of training pods that have none; None for none.
     """
 
     resources: tuple[str, ...] = ("rdma/ib_vf",)
     rails: int | None = None
     networks: Networks = field(default_factory=Networks)
+    priority_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from railnet.value_readers import (
     PCI_ADDRESS,
     PKEY,
     POSITIVE,
+    PRIORITY_CLASS,
     RESOURCE,
     SECONDS,
     TEXT,
@@ -89,6 +90,17 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """What the admission helper adds to training pods beside their rails.
+
+    Attributes:
+        priority_class: the PriorityClass of training pods that have none; None for none. The cluster must have the class.
+    """
+
+    priority_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The whole configuration of a node.
 
@@ -101,6 +113,7 @@ class Configuration:
         networks: the networks that pods may have, and each namespace's limit.
         timeouts: seconds that each kind of work may take.
         publish: what the API server is sent about pods.
+        admission: what the admission helper adds to training pods beside their rails.
     """
 
     host: HostConfiguration = HostConfiguration()
@@ -111,6 +124,7 @@ class Configuration:
     networks: Networks = field(default_factory=Networks)
     timeouts: Timeouts = field(default_factory=Timeouts)
     publish: Publish = Publish()
+    admission: Admission = Admission()
 
     @property
     def resources(self) -> frozenset[str]:
@@ -213,6 +227,7 @@ _NETWORK = an_object(Network, {"mtu": MTU, "wait": SECONDS, "pkey": PKEY, "ipam"
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
 _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), SECONDS))
 _PUBLISH = an_object(Publish, {"networkStatus": BOOLEAN, "events": BOOLEAN})
+_ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS})
 _DOCUMENT: Reader[dict[str, Any]] = an_object(
     dict,
     {
@@ -226,6 +241,7 @@ _DOCUMENT: Reader[dict[str, Any]] = an_object(
         "limits": by_name(NAMESPACE_NAME, _LIMIT),
         "timeouts": _TIMEOUTS,
         "publish": _PUBLISH,
+        "admission": _ADMISSION,
     },
     fixed={"apiVersion": "railnet.io/v1alpha1", "kind": "NodeConfiguration"},
 )

@@ -26,6 +26,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123; host-local makes a folder of a network's name
 _PKEY = re.compile(r"0x(?![08]000)[0-9a-fA-F]{4}")  # 0x8000 is 0x0000 with the bit of a full member
+_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")  # RFC 1123
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _UPPER_CASE = re.compile("[A-Z]")
 
@@ -199,6 +200,10 @@ NETWORK_NAME = Scalar(
 NAMESPACE_NAME = Scalar(
     "the name of a namespace, or '*' for every namespace without an entry",
     lambda value: value if value == "*" else _matching(_LABEL, value)[0],
+)
+PRIORITY_CLASS = Scalar(
+    "the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
+    lambda value: _matching(_SUBDOMAIN, value)[0],
 )
 PCI_ADDRESS = Scalar('a PCI address in quotes, such as "0000:03:00.0"', lambda value: PciAddress.parse(_text(value)))
 PKEY = Scalar('a PKey from "0x0001" to "0xffff", but not "0x8000"', _pkey)

@@ -56,6 +56,7 @@ class Pod:
         subdomain: its headless Service; None if it has none.
         windows: whether it is for Windows, where no node has a rail.
         sidecars: the init containers that live as long as the pod, and so keep their VFs. None of them trains.
+        priority_class: its PriorityClass; None if it has none.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Pod:
     subdomain: str | None = None
     windows: bool = False
     sidecars: tuple[Container, ...] = ()
+    priority_class: str | None = None
 
     @property
     def mirror(self) -> bool:
@@ -121,6 +123,7 @@ def parse(document: Any) -> Pod:
         subdomain=_text(spec.get("subdomain") or "", "spec.subdomain") or None,
         windows=_is_windows(spec),
         sidecars=tuple(_sidecars(spec.get("initContainers"))),
+        priority_class=_text(spec.get("priorityClassName") or "", "spec.priorityClassName") or None,
     )
 
 

@@ -38,6 +38,7 @@ def policy(configuration: Configuration) -> Policy:
         resources=tuple(pool.resource for pool in configuration.pools),
         rails=None if configuration.rails is None else len(configuration.rails),
         networks=configuration.networks,
+        priority_class=configuration.admission.priority_class,
     )
 
 

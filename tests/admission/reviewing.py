@@ -45,14 +45,21 @@ def patch_of(response: JsonObject) -> list[JsonObject]:
 
 
 def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
-    """Apply a JSON Patch (RFC 6902) strictly: the parent must exist, and only the value of an environment variable may be replaced."""
+    """Apply a JSON Patch (RFC 6902) strictly.
+
+    The parent must exist. Only the value of an environment variable may be replaced, and only the priority may be removed.
+    """
     patched = copy.deepcopy(pod)
     for operation in operations:
-        assert operation.keys() == {"op", "path", "value"}
+        assert operation.keys() == ({"op", "path"} if operation["op"] == "remove" else {"op", "path", "value"})
         *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
         parent: Any = patched
         for part in parents:
             parent = parent[int(part)] if isinstance(parent, list) else parent[part]
+        if operation["op"] == "remove":
+            assert operation["path"] in ("/spec/priority", "/spec/preemptionPolicy")
+            del parent[last]
+            continue
         value = copy.deepcopy(operation["value"])
         if operation["op"] == "replace":
             assert (parts := operation["path"].split("/"))[4] == "env", parts

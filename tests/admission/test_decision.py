@@ -277,6 +277,47 @@ def test_pod_for_linux_gets_a_rail():
     assert gets(a_pod(os={"name": "linux"}, nodeSelector={"kubernetes.io/os": "linux"}))
 
 
+CLASS = Policy(priority_class="iteration")
+COMPUTED = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}  # by the API server, for a pod without a class
+
+
+@pytest.mark.parametrize("spec", [{}, COMPUTED, {"priorityClassName": ""}], ids=["no field", "computed", "empty"])
+def test_training_pod_without_a_priority_class_gets_the_configured_one_and_no_priority(spec: dict[str, Any]):
+    pod = reviewed(a_pod(**spec), CLASS)
+
+    assert pod["spec"]["priorityClassName"] == "iteration"
+    assert pod["spec"].keys().isdisjoint(COMPUTED)
+    assert "; set the PriorityClass iteration;" in pod["metadata"]["annotations"]["railnet.io/explain"]
+
+
+def test_training_pod_with_a_priority_class_keeps_class_and_priority():
+    own = {"priorityClassName": "production", "priority": 10000, "preemptionPolicy": "Never"}
+    pod = reviewed(a_pod(**own), CLASS)
+
+    assert {key: pod["spec"][key] for key in own} == own
+    assert pod["metadata"]["annotations"]["railnet.io/explain"].endswith("; kept its PriorityClass production")
+
+
+def test_priority_stays_without_a_configured_class():
+    pod = reviewed(a_pod(**COMPUTED))
+
+    assert {key: pod["spec"][key] for key in COMPUTED} == COMPUTED
+    assert "priorityClassName" not in pod["spec"]
+
+
+def test_launcher_that_gets_variables_only_gets_the_priority_class():
+    assert reviewed(a_pod("launcher", gpus=0), CLASS, net1=True)["spec"]["priorityClassName"] == "iteration"
+
+
+@pytest.mark.parametrize(
+    ("pod", "net1"),
+    [(a_pod(gpus=0), None), (a_pod("evaluator"), True), (a_pod(labels=OFF), None), (a_pod(), False)],
+    ids=["no rail by default", "a role that takes no part", "switched off", "its namespace switched off"],
+)
+def test_pod_without_a_rail_gets_no_priority_class(pod: dict[str, Any], net1: bool | None):
+    assert patch_of(ask(pod, CLASS, net1)) == []
+
+
 def limited_to(*pools: str) -> Policy:
     networks = Networks(limits={"ml": Limit(pools=pools), "*": Limit()})
     return Policy(resources=("rdma/ib_vf", "rdma/ib_vf_b"), networks=networks)

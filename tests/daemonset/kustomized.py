@@ -18,7 +18,12 @@ FOLDERS = [
     ),
 ]
 """The folders that can be applied by themselves, and those that they contain."""
-FOR_OLD_KUBECTL = ["daemonset", "overlays/admission-1.20", "overlays/uninstall-1.20"]
+FOR_OLD_KUBECTL = [
+    "daemonset",
+    "overlays/admission-1.20",
+    "overlays/priorities",
+    "overlays/uninstall-1.20",
+]
 """What kubectl up to 1.20 can apply, with the kustomize 2.0.3 that is in it."""
 
 

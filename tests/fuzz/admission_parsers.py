@@ -21,7 +21,7 @@ def admission_review(data: bytes) -> None:
         with suppress(UnreadableReview):
             raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
     for net1 in (None, True):
-        answer = json.loads(review(data, Policy(), net1).body)
+        answer = json.loads(review(data, Policy(priority_class="iteration"), net1).body)
         response = answer["response"]
         assert isinstance(response["uid"], str)
         assert response["allowed"] in (True, False)

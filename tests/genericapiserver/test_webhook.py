@@ -26,6 +26,7 @@ CONDITIONS, SELECTORS = "overlays/admission", "overlays/admission-1.27"
 def cluster(
     server: ApiServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Cluster]:
+    server.kubectl("apply", "--kustomize", "overlays/priorities")  # classes that golden pods name
     with Cluster(server, request.param, tmp_path_factory.mktemp("replica")) as found:
         yield found
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin.pools import Pool, Selector
-from railnet.configuration import Configuration, HostConfiguration, Publish, Timeouts, load, parse
+from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
 from vf.errors import Misconfigured
 from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.pci_address import PciAddress
@@ -48,6 +48,7 @@ limits:
   team-a: {networks: [default, fixed], static: true, pools: [rdma/first]}
 timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
 publish: {networkStatus: false, events: false}
+admission: {priorityClass: iteration}
 """
 
 
@@ -94,6 +95,7 @@ def test_every_key_is_read() -> None:
         ),
         timeouts=Timeouts(delegate=10.0, add=120.0, daemon=0.5, kubelet=1.5),
         publish=Publish(network_status=False, events=False),
+        admission=Admission(priority_class="iteration"),
     )
 
 
@@ -120,6 +122,7 @@ def test_defaults_are_the_documented_values() -> None:
     )
     assert default.timeouts == Timeouts(delegate=30.0, add=60.0, daemon=5.0, kubelet=2.0)
     assert default.publish == Publish(network_status=True, events=True)
+    assert default.admission == Admission(priority_class=None)
 
 
 def test_rails_have_the_link_layers_that_the_pools_select() -> None:
@@ -155,6 +158,7 @@ def test_defaults_auto_and_pf_can_be_written() -> None:
         ("networks: {default: {ipam: {type: slice, subnet: x}}}", "networks.default.ipam.subnet"),
         ("timeouts: {del: 5s}", "timeouts.del"),
         ("publish: {network-status: true}", "publish.network-status"),
+        ("admission: {priorityClassName: iteration}", "admission.priorityClassName"),
     ],
 )
 def test_message_about_an_unknown_key_has_its_path_and_the_known_keys(text: str, path: str) -> None:
@@ -228,6 +232,11 @@ WRONG = {
     "timeouts: {add: 5 s}": "timeouts.add is '5 s'; it should be a duration like 500ms, 5s or 2m, at most 60m",
     "timeouts: {add: 1h}": "timeouts.add is '1h'; it should be a duration like 500ms, 5s or 2m, at most 60m",
     "publish: {events: 'no'}": "publish.events is 'no'; it should be true or false",
+    "admission: iteration": "admission is 'iteration'; it should be a mapping",
+    "admission: {priorityClass: null}": "admission.priorityClass is null; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
+    "admission: {priorityClass: Iteration}": "admission.priorityClass is 'Iteration'; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
+    "admission: {priorityClass: 1000}": "admission.priorityClass is 1000; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
+    "admission: {priorityClass: a..b}": "admission.priorityClass is 'a..b'; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
 }
 
 
@@ -313,6 +322,16 @@ def test_limit_with_an_unknown_pool_is_refused() -> None:
     assert refusal(text).endswith(
         "limits.team-a.pools[1] is 'rdma/gone'; it should be a name that 'pools' defines: rdma/ib_vf"
     )
+
+
+@pytest.mark.parametrize(("length", "accepted"), [(253, True), (254, False)])
+def test_name_of_a_priority_class_is_as_long_as_an_object_may_be_named(length: int, accepted: bool) -> None:
+    text = f"admission: {{priorityClass: {'a' * length}}}"
+
+    if accepted:
+        assert parse(text, "node.yaml").admission.priority_class == "a" * length
+    else:
+        assert "it should be the name of a PriorityClass" in refusal(text)
 
 
 def test_static_range_that_overlaps_a_slice_is_refused() -> None:

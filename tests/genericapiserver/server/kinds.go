@@ -37,10 +37,11 @@ var groups = []group{
 	{core.SchemeGroupVersion, core.AddToScheme, []kind{
 		{"Namespace", "namespaces", false}, {"Node", "nodes", false}, {"Pod", "pods", true}, {"Service", "services", true},
 		{"ServiceAccount", "serviceaccounts", true}, {"Secret", "secrets", true}, {"ConfigMap", "configmaps", true},
-		{"Event", "events", true},
+		{"Event", "events", true}, {"PersistentVolumeClaim", "persistentvolumeclaims", true},
+		{"ResourceQuota", "resourcequotas", true},
 	}},
 	{apps.SchemeGroupVersion, apps.AddToScheme, []kind{{"DaemonSet", "daemonsets", true}, {"Deployment", "deployments", true}}},
-	{batch.SchemeGroupVersion, batch.AddToScheme, []kind{{"Job", "jobs", true}}},
+	{batch.SchemeGroupVersion, batch.AddToScheme, []kind{{"Job", "jobs", true}, {"CronJob", "cronjobs", true}}},
 	{coordination.SchemeGroupVersion, coordination.AddToScheme, []kind{{"Lease", "leases", true}}},
 	{discovery.SchemeGroupVersion, discovery.AddToScheme, []kind{{"EndpointSlice", "endpointslices", true}}},
 	{events.SchemeGroupVersion, events.AddToScheme, []kind{{"Event", "events", true}}},

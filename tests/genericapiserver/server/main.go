@@ -2,13 +2,15 @@
 //
 // Of Kubernetes itself are requests, storage, OpenAPI, strict decoding, server-side apply, service accounts' users, and admission:
 // ValidatingAdmissionPolicies and webhooks, with their CEL and its cost. What kube-apiserver adds is not here: validation of objects,
-// RBAC (everything is allowed), tokens. Those of its defaults that admission goes by are in defaults.go.
+// RBAC (everything is allowed), tokens. Those of its defaults that admission goes by are in defaults.go; of its own admission plugins
+// only Priority is here, written for this server in priority.go.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"net"
+	"slices"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
@@ -90,7 +92,7 @@ func configure(given settings) (*server.RecommendedConfig, error) {
 	return config, admit(config)
 }
 
-// admit gives the server its admission plugins: all that the library has but MutatingAdmissionPolicy, which nothing here uses.
+// admit gives the server its admission plugins: all that the library has but MutatingAdmissionPolicy, which nothing here uses, and Priority.
 func admit(config *server.RecommendedConfig) error {
 	config.ClientConfig = config.LoopbackClientConfig
 	client, err := kubernetes.NewForConfig(config.LoopbackClientConfig)
@@ -109,6 +111,8 @@ func admit(config *server.RecommendedConfig) error {
 	callers := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, config.LoopbackClientConfig, noop.NewTracerProvider())
 	webhooks := initializer.NewPluginInitializer(callers, services)
 	plugins := options.NewAdmissionOptions()
+	plugins.Plugins.Register(priorityPlugin, newPriority)
+	plugins.RecommendedPluginOrder = slices.Insert(plugins.RecommendedPluginOrder, 0, priorityPlugin) // before webhooks, as in kube-apiserver
 	plugins.DisablePlugins = []string{mutating.PluginName}
 	return plugins.ApplyTo(&config.Config, config.SharedInformerFactory, client, dynamicClient, feature.DefaultFeatureGate,
 		config.EffectiveVersion, admission.PluginInitializers{webhooks}...)

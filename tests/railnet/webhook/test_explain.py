@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railnet import configuration
-from railnet.configuration import Configuration
+from railnet.configuration import Admission, Configuration
 from railnet.webhook.explain import explain, policy
 from vf.errors import Misconfigured
 
@@ -61,6 +61,18 @@ def test_explain_prints_the_additions_of_a_pod(tmp_path: Path, capsys: pytest.Ca
         ),
     ]
     assert '  add /spec/containers/0/resources/limits/rdma~1ib_vf: "1"' in lines
+
+
+def test_explain_prints_the_priority_class_and_the_values_that_it_replaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    pod = POD.replace("spec:\n", "spec:\n  priority: 0\n  preemptionPolicy: PreemptLowerPriority\n")
+    assert explain(written(tmp_path, pod), Configuration(admission=Admission("iteration")))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "  done:      set the PriorityClass iteration" in lines
+    at = lines.index('  add /spec/priorityClassName: "iteration"')
+    assert lines[at + 1 : at + 3] == ["  remove /spec/priority", "  remove /spec/preemptionPolicy"]
 
 
 def test_explain_prints_why_a_pod_stays_untouched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -180,6 +192,7 @@ rails: ["0000:03:00.0", "0000:83:00.0"]
 pools: [{resource: example.com/hca}, {resource: rdma/ib_vf}]
 networks: {storage: {ipam: {type: none}}}
 limits: {ml: {networks: [storage]}}
+admission: {priorityClass: iteration}
 """,
         "node.yaml",
     )
@@ -187,7 +200,9 @@ limits: {ml: {networks: [storage]}}
     assert policy(loaded).resources == ("example.com/hca", "rdma/ib_vf")
     assert policy(loaded).rails == 2
     assert policy(loaded).networks is loaded.networks
+    assert policy(loaded).priority_class == "iteration"
     assert policy(Configuration()).rails is None
+    assert policy(Configuration()).priority_class is None
 
 
 @pytest.mark.parametrize(
