@@ -15,7 +15,7 @@ from railnet.__main__ import _HEALTH_PORT, _parser
 from railnet.configuration import Configuration, HostConfiguration, parse
 from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
-BESIDE_THE_DAEMON = ("overlays/priorities",)  # they install nothing of Railnet
+BESIDE_THE_DAEMON = ("overlays/dns-autoscaler", "overlays/priorities")  # they install nothing of Railnet
 RENDERED = [folder for folder in FOLDERS if "admission" not in folder and folder not in BESIDE_THE_DAEMON]
 SET_FOR_1_30 = (
     "kubernetes-1.30",

@@ -1,9 +1,13 @@
 """The tables of `docs/training/`, generated from the code: `scripts/setup python -m tests.training.pages` writes them."""
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import yaml
+
 from admission.environment import VARIABLES
+from tests.training import dns_cost
 from training.operators import OPERATORS, Operator
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs/training"
@@ -65,9 +69,78 @@ def environment() -> str:
     return table(["variable", "value", "also for a launcher without a VF"], rows)
 
 
+def dns_objects() -> str:
+    per_job, per_task = dns_cost.of_one_service, dns_cost.of_a_service_for_each_task
+    rows = {
+        "Services": ("services", "1", "N"),
+        "EndpointSlices": ("slices", f"⌈N / {dns_cost.SLICE}⌉", "N"),
+        "Endpoints": ("endpoints", "0", "N"),
+        "names that the DNS answers for": ("names", "N + 1", "2 N"),
+        "their records A": ("records", "2 N", "2 N"),
+        "events for each watcher, until all run": ("events", "1 + slices … 1 + N", "3 N … 4 N"),
+        "endpoints in these events": ("sent", "N … about 50 N", "N … 2 N"),
+    }
+    lines = []
+    for what, (field, job, task) in rows.items():
+        lines.append([what, "job", job, *(_number(getattr(per_job(n), field)) for n in dns_cost.SIZES)])
+        lines.append(["", "task", task, *(_number(getattr(per_task(n), field)) for n in dns_cost.SIZES)])
+    return table(["", "a Service per", "formula", *(f"N = {n:,}" for n in dns_cost.SIZES)], lines)
+
+
+def dns_queries() -> str:
+    def least(n: int) -> str:
+        return "" if dns_cost.fits_the_node_caches(n) else "at least "
+
+    rows = (
+        [
+            f"{n:,}",
+            f"{dns_cost.nodes(n):,}",
+            f"{dns_cost.all_to_all(n):,}",
+            _seconds(dns_cost.seconds(dns_cost.all_to_all(n), 2)),
+            str(replicas),
+            _seconds(dns_cost.seconds(dns_cost.all_to_all(n), replicas)),
+            least(n) + f"{dns_cost.to_coredns_with_node_caches(n):,}",
+            least(n) + _seconds(dns_cost.seconds(dns_cost.to_coredns_with_node_caches(n), replicas)),
+        ]
+        for n in dns_cost.SIZES
+        for replicas in [dns_cost.replicas(dns_cost.nodes(n), dns_cost.nodes(n) * dns_cost.CORES_OF_A_NODE, linear())]
+    )
+    head = ["N", "nodes", "queries", "with 2 replicas", "autoscaler's replicas", "with these"]
+    return table([*head, "queries that leave the nodes with NodeLocal DNSCache", "and with both"], rows)
+
+
+def dns_answers() -> str:
+    name = "mnist-net1.ml.svc.cluster.local"
+    return table(
+        ["N", f"bytes of the answer for `{name}`", "fits"], ((f"{n:,}", *_answer(n, name)) for n in dns_cost.SIZES)
+    )
+
+
+def _answer(n: int, name: str) -> tuple[str, str]:
+    length = dns_cost.answer_bytes(n, name)
+    fits = "one datagram" if length <= dns_cost.LARGEST_UDP_ANSWER else "TCP only"
+    return f"{length:,}", fits if length <= dns_cost.LARGEST_ANSWER else "no message: it is truncated, always"
+
+
+def linear() -> dict[str, int]:
+    """Return the numbers of overlays/dns-autoscaler."""
+    manifest = yaml.safe_load((FOLDER.parents[1] / "overlays/dns-autoscaler/configmap.yaml").read_text())
+    found: dict[str, int] = json.loads(manifest["data"]["linear"])
+    return found
+
+
+def _number(value: int | tuple[int, int]) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value[0]:,} … {value[1]:,}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g} s" if value < 10 else f"{value:,.0f} s"
+
+
 def written() -> Iterator[tuple[Path, list[str]]]:
     """Yield each page with its tables, in their order."""
     yield FOLDER / "README.md", [overview(), environment()]
+    yield FOLDER / "dns.md", [dns_objects(), dns_queries(), dns_answers()]
     for operator in OPERATORS:
         yield FOLDER / f"{operator.page}.md", [of_operator(operator)]
 

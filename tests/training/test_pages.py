@@ -14,5 +14,5 @@ def test_page_has_the_tables_of_the_code(page: Path, tables: list[str]):
     assert tables_of(page) == tables, "scripts/setup python -m tests.training.pages writes them"
 
 
-def test_every_page_belongs_to_an_operator():
+def test_every_page_is_known():
     assert set(FOLDER.glob("*.md")) == {page for page, _ in written()}
