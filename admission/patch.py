@@ -1,7 +1,7 @@
 """Additions as a JSON Patch (RFC 6902); empty if nothing is added.
 
-The patch only adds, with three exceptions: the explanation, which keeps its earlier text; a TF_CONFIG that gets other names; and the
-priority that the API server computed for a pod without a PriorityClass.
+The patch only adds, with three exceptions: the explanation, which keeps its earlier text; a TF_CONFIG that gets other names; and
+the priority that the API server computed for a pod without a PriorityClass.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ from admission import explain, railnet_annotations
 from admission.decision import Additions
 
 Operation = dict[str, Any]
-# The API server's plugin Priority has run when a webhook is called, and it runs again after a patch. It refuses a pod with another value than
-# the one of its class (k8s.io/kubernetes/plugin/pkg/admission/priority), and sets a value that is absent.
+# The API server's plugin Priority has run when a webhook is called, and it runs again after a patch. It refuses a pod with another
+# value than the one of its class (k8s.io/kubernetes/plugin/pkg/admission/priority), and sets a value that is absent.
 _OF_THE_CLASS = ("priority", "preemptionPolicy")
 
 

@@ -9,6 +9,7 @@ from tests.genericapiserver.server import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = ROOT / "overlays/own-node/policy.yaml"
+PLATFORM = ROOT / "docs/training/platform"
 ALL = [
     "daemonset",
     *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml")),
@@ -80,3 +81,32 @@ def test_expression_that_does_not_fit_the_types_causes_a_warning(server: ApiServ
     server.kubectl("delete", "validatingadmissionpolicy", "wrong")
 
     assert any("undefined field 'nodename'" in line for line in warnings(done.stderr))
+
+
+@HOW
+def test_manifests_of_a_platform_apply_strictly_without_a_warning(server: ApiServer, how: tuple[str, ...]) -> None:
+    """In the order of docs/training/platform.md: Railnet, whose namespace has a Role, then the namespaces, then all files."""
+    steps = (
+        ("--kustomize", "daemonset"),
+        ("--filename", "docs/training/platform/namespaces.yaml"),
+        ("--filename", "docs/training/platform"),
+    )
+    for step in steps:
+        done = server.kubectl("apply", *step, "--validate=strict", *how)
+        assert (step, done.returncode, warnings(done.stderr)) == (step, 0, [])
+
+    documents = [one for path in PLATFORM.glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
+    assert len(documents) > 30
+    assert sum(done.stdout.count(word) for word in ("created", "configured", "unchanged", "serverside-applied")) == len(
+        documents
+    )
+
+
+@pytest.mark.parametrize("field", ["schedule", "completionMode"])
+def test_manifest_of_a_platform_with_a_misspelt_field_is_refused(server: ApiServer, field: str) -> None:
+    server.kubectl("apply", "--filename", "docs/training/platform/namespaces.yaml")
+    text = (PLATFORM / "scheduled-training.yaml").read_text().replace(f"{field}:", f"{field}s:")
+    done = server.kubectl("apply", "--filename=-", "--validate=strict", stdin=text)
+
+    assert done.returncode
+    assert f'.{field}s"' in done.stderr

@@ -1,4 +1,4 @@
-"""The PriorityClass of training pods: `railnet admission` sets it after the API server's plugin Priority has run, and before it runs again."""
+"""The PriorityClass of training pods: `railnet admission` sets it between the two runs of the API server's plugin Priority."""
 
 import http.client
 from collections.abc import Iterator

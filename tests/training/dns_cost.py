@@ -9,8 +9,8 @@ from math import ceil
 SIZES = (10, 100, 1_000, 10_000)
 SLICE = 100  # endpoints of one EndpointSlice, as kube-controller-manager's --max-endpoints-per-slice
 
-# What a container asks for one look-up of mnist-worker-0.mnist-net1.ml.svc, with kubelet's ndots:5 and search list: three names of which the last
-# exists, for an IPv4 and an IPv6 address each.
+# What a container asks for one look-up of mnist-worker-0.mnist-net1.ml.svc, with kubelet's ndots:5 and search list: three names,
+# of which the last exists, for an IPv4 and an IPv6 address each.
 QUERIES_OF_A_LOOKUP = 6
 QUERIES_PER_SECOND = 33_667  # of one CoreDNS with two CPUs: coredns/deployment, kubernetes/Scaling_CoreDNS.md
 REFUSALS_OF_A_LOOKUP = 5  # of these six: the first two names do not exist, and the last one has no IPv6 address
@@ -56,7 +56,7 @@ def of_one_service(n: int) -> Cost:
 def of_a_service_for_each_task(n: int) -> Cost:
     """One headless Service with a selector for each task, made before its pod runs.
 
-    Kubernetes makes an empty slice with each Service. The address comes with the pod's readiness (at least), or before it (at most).
+    Kubernetes makes an empty slice with each Service. At least: the address comes with the pod's readiness. At most: before it.
     """
     return Cost(n, n, n, names=2 * n, records=2 * n, events=(3 * n, 4 * n), sent=(n, 2 * n))
 
@@ -71,7 +71,7 @@ def all_to_all(n: int) -> int:
 
 
 def to_coredns_with_node_caches(n: int) -> int:
-    """Return how many of these queries leave the nodes: each node asks for each name once, as long as its cache keeps the answer."""
+    """Return how many of these queries leave the nodes: each node asks for each name once while its cache keeps the answer."""
     return QUERIES_OF_A_LOOKUP * n * nodes(n)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from admission.environment import VARIABLES
-from tests.training import dns_cost
+from tests.training import dns_cost, platform
 from training.operators import OPERATORS, Operator
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs/training"
@@ -137,10 +137,19 @@ def _seconds(value: float) -> str:
     return f"{value:.2g} s" if value < 10 else f"{value:,.0f} s"
 
 
+def platform_pods() -> str:
+    rows = (
+        (f"[`{pod.file}`](platform/{pod.file})", f"{pod.kind} `{pod.workload}`", platform.explained(pod))
+        for pod in platform.PODS
+    )
+    return table(["file", "workload", "what a review does to its pods"], rows)
+
+
 def written() -> Iterator[tuple[Path, list[str]]]:
     """Yield each page with its tables, in their order."""
     yield FOLDER / "README.md", [overview(), environment()]
     yield FOLDER / "dns.md", [dns_objects(), dns_queries(), dns_answers()]
+    yield FOLDER / "platform.md", [platform_pods()]
     for operator in OPERATORS:
         yield FOLDER / f"{operator.page}.md", [of_operator(operator)]
 
