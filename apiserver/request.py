@@ -122,11 +122,32 @@ def _check_name(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiGroup:
+    """A group of kinds, such as `discovery.k8s.io`: a GET answers which versions of it are served."""
+
+    name: str
+
+    def __str__(self) -> str:
+        """Name the group in a message."""
+        return f"group {self.name}"
+
+    @property
+    def resource(self) -> str:
+        """What a request for it is counted as."""
+        return "apigroups"
+
+    @property
+    def path(self) -> str:
+        """The path of the group."""
+        return f"/apis/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One request. `str()` says it in words: `patch pods/train-0/status in namespace ml`. `query` is encoded for a URL."""
 
     verb: Verb
-    about: ApiObject | Collection
+    about: ApiObject | Collection | ApiGroup
     body: JsonObject | list[JsonObject] | None = None
     content_type: str = "application/json"
     query: str = ""
@@ -148,8 +169,8 @@ class Request:
         return f"{path}?{self.query}" if self.query else path
 
 
-def get(about: ApiObject) -> Request:
-    """Read an object."""
+def get(about: ApiObject | ApiGroup) -> Request:
+    """Read an object, or which versions of a group are served."""
     return Request(Verb.GET, about)
 
 

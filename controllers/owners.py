@@ -92,3 +92,20 @@ class Owners:
             _log.warning("%s; it is taken for the job's root", error)
             return None
         return controller(found) if found["metadata"]["uid"] == uid else None
+
+    def created(self, namespace: str, owner: Owner) -> str:
+        """Return when an object was created, as the API server writes times; empty if that cannot be known.
+
+        Raises:
+            RequestFailed: the API server did not answer; the next call asks again.
+        """
+        resource = _RESOURCES.get((owner.api_version.rpartition("/")[0], owner.kind))
+        if resource is None:
+            return ""
+        try:
+            found = self._api.send(get(ApiObject(owner.api_version, resource, owner.name, namespace)))
+        except RequestFailed as error:
+            if error.temporary:
+                raise
+            return ""
+        return str(found["metadata"].get("creationTimestamp") or "")

@@ -1,9 +1,10 @@
-"""The DNS names that a job's pods have on net1: `<pod>.<job>-net1.<namespace>.svc`.
+"""The DNS names that a job's pods have on net1: `<pod>.<job>-net1.<namespace>.svc`, and on request `<task>.<namespace>.svc`.
 
 The webhook writes these names into TF_CONFIG, and the controllers make the Service in which they resolve. So both compute them here.
 """
 
 import re
+from collections.abc import Iterable
 
 from training.name_truncation import digested, shortened
 from vf.errors import Misconfigured
@@ -24,6 +25,20 @@ def service(job: str) -> str:
             f"the job's name {job!r:.80} cannot be a Service's, so its pods cannot have names on net1; rename the job"
         )
     return shortened(job, _LABEL_LENGTH - len(_SUFFIX)) + _SUFFIX
+
+
+def task_service(job: str, role: str, rank: Iterable[int]) -> str:
+    """Return the name of the headless Service of one task, such as `mnist-worker-0`; a long name is shortened.
+
+    Raises:
+        Misconfigured: a Service cannot have that name.
+    """
+    name = "-".join((job, role, *map(str, rank)))
+    if _SERVICE.fullmatch(name) is None:
+        raise Misconfigured(
+            f"the task's name {name!r:.80} cannot be a Service's, so the task cannot have a name on net1; rename the job or the role"
+        )
+    return shortened(name, _LABEL_LENGTH)
 
 
 def hostname(pod: str) -> str:

@@ -62,6 +62,7 @@ class Operator:
         named: whether only pods with a container of such a name are this operator's.
         roles: the roles that do not simply train, each with its part.
         also_trains: a field that only a launcher has that also trains, without asking for GPUs.
+        several_roots: whether the pods of one job may begin with several objects: their author says by labels what belongs together.
         default: the pods that get a rail without a label of Railnet.
     """
 
@@ -76,6 +77,7 @@ class Operator:
     named: bool = False
     roles: Mapping[str, Part] = field(default_factory=dict)
     also_trains: Field | None = None
+    several_roots: bool = False
     default: Default = Default.GPUS
 
 
@@ -206,6 +208,7 @@ OPERATORS: tuple[Operator, ...] = (
         rank=(Key("task"),),
         containers=("{name}-{job}-{task}", "tensorflow"),
         named=True,
+        several_roots=True,
         default=Default.NONE,
     ),
     Operator(
@@ -215,6 +218,7 @@ OPERATORS: tuple[Operator, ...] = (
         job=First(Label(railnet_labels.JOB), Key("batch.kubernetes.io/job-name"), ControllerName()),
         role=First(Label(railnet_labels.ROLE), Always("worker")),
         rank=(First(Label(railnet_labels.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
+        several_roots=True,
         default=Default.NONE,
     ),
 )

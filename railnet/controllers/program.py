@@ -13,18 +13,14 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from apiserver import lease, service_account
 from apiserver.client import StreamingApiServer
 from apiserver.kubernetes_transport import KubernetesTransport
-from apiserver.request import Collection
 from apiserver.service_account import NotInCluster
-from controllers.informer import Informer
-from controllers.job_pods import JobPods
-from controllers.training_pod import training_pod
+from railnet.controllers.leader import Leader
+from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
 from railnet.health import Health
 from vf.errors import Misconfigured
 
@@ -61,6 +57,7 @@ async def serve(options: Options) -> bool:
     replica = Replica(options.account, lambda: loop.call_soon_threadsafe(stopped.set))
     health = Health()
     health.reasons = replica.reasons
+    health.metrics = replica.metrics.text
     async with health.serving(options.health_port, host=None):
         replica.start()
         waiting = [asyncio.create_task(event.wait()) for event in (signalled, stopped)]
@@ -73,7 +70,7 @@ async def serve(options: Options) -> bool:
 
 
 class Replica:
-    """One replica, in threads of its own: the election, and what the leader does."""
+    """One replica, in threads of its own: the election, and what the leader does. `metrics` are its metrics."""
 
     def __init__(self, account: Path, stopped: Callable[[], object]) -> None:
         """Reach the API server by an account; `stopped` is called when the replica can do nothing more.
@@ -85,14 +82,14 @@ class Replica:
             found = service_account.find(os.environ, account)
         except NotInCluster as error:
             raise Misconfigured(f"there is no API server to ask: {error}") from None
-        self._api = StreamingApiServer(KubernetesTransport(found), found.token, _NAME)
+        self.metrics = ControllersMetrics()
+        self._api = CountingApiServer(KubernetesTransport(found), found.token, _NAME, self.metrics)
         electing = StreamingApiServer(KubernetesTransport(found, _LEASE_SECONDS, _LEASE_SECONDS), found.token, _NAME)
         namespace = (account / "namespace").read_text().strip()
         self._lease = lease.Lease(electing, _NAME, namespace, f"{socket.gethostname()}-{os.getpid()}")
         self._stopped = stopped
         self._ended = threading.Event()
-        self._leads = False
-        self._informers: list[Informer[Any]] = []
+        self._leader: Leader | None = None
         self._thread = threading.Thread(target=self._elect, name="election", daemon=True)
 
     def start(self) -> None:
@@ -110,7 +107,7 @@ class Replica:
 
     def reasons(self) -> list[str]:
         """Return why nothing is reconciled; empty also in a replica that waits for the Lease, because another one works."""
-        return [informer.trouble for informer in self._informers if informer.trouble] if self._leads else []
+        return [] if self._leader is None else list(self._leader.reasons())
 
     def _elect(self) -> None:
         try:
@@ -125,14 +122,11 @@ class Replica:
 
     def _lead(self) -> None:
         _log.info("leading: listing the cluster's objects")
-        pods = JobPods()
-        informer = Informer(self._api, Collection("v1", "pods"), training_pod, pods.change)
-        self._informers = [informer]
-        self._leads = True
-        running = [threading.Thread(target=partial(one.run, self._ended), daemon=True) for one in self._informers]
-        for thread in running:
-            thread.start()
-        self._ended.wait()
+        leader = Leader(self._api, self._ended)
+        self.metrics.leads = True
+        self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
+        self._leader = leader
+        leader.run()
         raise Ended
 
 

@@ -1,0 +1,108 @@
+"""What the leader does: the informers, the queues and the workers of all controllers, composed."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from apiserver.client import RequestFailed, StreamingApiServer
+from apiserver.outbox import Outbox
+from apiserver.request import Collection
+from controllers import net1_objects, worker
+from controllers.informer import Informer
+from controllers.job_events import JobEvents
+from controllers.job_pods import JobPods
+from controllers.net1_services import Net1Services
+from controllers.served_versions import first_served
+from controllers.training_pod import training_pod
+from controllers.work_queue import WorkQueue
+
+_log = logging.getLogger(__name__)
+_LAST_EVENTS_SECONDS = 1.0
+_PAUSE_SECONDS = 5.0  # between two requests for what the API server serves
+_LOOK_SECONDS = 0.5
+
+
+class Controller(NamedTuple):
+    """A queue of keys, what is done with each, and by how many threads at a time."""
+
+    title: str
+    queue: WorkQueue[Any]
+    reconcile: Callable[[Any], float | None]
+    workers: int
+
+
+class Leader:
+    """Everything that one leader knows and does, until it ends; the next leader begins with nothing."""
+
+    def __init__(self, api: StreamingApiServer, ended: threading.Event) -> None:
+        """Work through an API server until `ended` is set."""
+        self._api, self._ended = api, ended
+        self._outbox = Outbox(api.send)
+        self._events = JobEvents(self._outbox.put)
+        self._pods = JobPods()
+        self._informers: Mapping[str, Informer[Any]] = {}
+        self._controllers: Sequence[Controller] = ()
+        self._trouble = "the API server has not said yet what it serves"
+
+    def run(self) -> None:
+        """List, watch and reconcile; return when `ended` is set."""
+        try:
+            self._compose(self._slices_version())
+            for kind, informer in self._informers.items():
+                threading.Thread(target=partial(informer.run, self._ended), name=kind, daemon=True).start()
+            if self._all_is_listed():
+                for one in self._controllers:
+                    worker.start(one.queue, one.reconcile, one.workers, one.title)
+                self._ended.wait()
+        finally:
+            for one in self._controllers:
+                one.queue.close()
+            self._outbox.close(_LAST_EVENTS_SECONDS)
+
+    def reasons(self) -> Iterator[str]:
+        """Yield why not everything is reconciled."""
+        if self._trouble:
+            yield self._trouble
+        yield from (informer.trouble for informer in self._informers.values() if informer.trouble)
+
+    def objects(self) -> Mapping[str, int]:
+        """Return how many objects of each kind are known."""
+        return {kind: len(informer.all()) for kind, informer in self._informers.items()}
+
+    def waiting(self) -> Mapping[str, int]:
+        """Return how many keys of each controller wait, or are being looked at."""
+        return {one.title: len(one.queue) for one in self._controllers}
+
+    def lost(self) -> int:
+        """Return how many events were given up."""
+        return self._outbox.lost
+
+    def _compose(self, slices_version: str) -> None:
+        names = Net1Services(self._api, slices_version, self._pods, self._events)
+        pods = Informer(self._api, Collection("v1", "pods"), training_pod, self._pods.change)
+        self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4)]
+        services, slices = names.informers
+        self._informers = {"pods": pods, "services": services, "endpointslices": slices}
+
+    def _slices_version(self) -> str:
+        while not self._ended.is_set():
+            try:
+                version = first_served(self._api, net1_objects.GROUP, net1_objects.VERSIONS)
+            except RequestFailed as error:
+                self._trouble = str(error)
+                _log.warning("%s; trying again in %.0f s", error, _PAUSE_SECONDS)
+                self._ended.wait(_PAUSE_SECONDS)
+            else:
+                self._trouble = ""
+                return version
+        return net1_objects.VERSIONS[0]
+
+    def _all_is_listed(self) -> bool:
+        """Wait until all objects are known: a job with unknown pods would lose its names. Return False if the work ends before."""
+        for informer in self._informers.values():
+            while not informer.listed.wait(_LOOK_SECONDS):
+                if self._ended.is_set():
+                    return False
+        return not self._ended.is_set()
