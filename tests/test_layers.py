@@ -45,6 +45,7 @@ PLANTED = [
     ("training", "time", REVIEW),
     ("training", "apiserver", REVIEW),
     ("admission.decision", "os", REVIEW),
+    ("controllers.net1_records", "time", "What the controllers decide is pure"),
     ("vf", "os", "vf is pure"),
     ("vf", "time", "vf is pure"),
     ("cni.recovery.rules", "time", "What recovery decides is pure"),

@@ -21,6 +21,7 @@ FOLDERS = [
 FOR_OLD_KUBECTL = [
     "daemonset",
     "overlays/admission-1.20",
+    "overlays/controllers-1.20",
     "overlays/dns-autoscaler",
     "overlays/priorities",
     "overlays/uninstall-1.20",

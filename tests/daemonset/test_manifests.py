@@ -15,8 +15,8 @@ from railnet.__main__ import _HEALTH_PORT, _parser
 from railnet.configuration import Configuration, HostConfiguration, parse
 from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
-BESIDE_THE_DAEMON = ("overlays/dns-autoscaler", "overlays/priorities")  # they install nothing of Railnet
-RENDERED = [folder for folder in FOLDERS if "admission" not in folder and folder not in BESIDE_THE_DAEMON]
+BESIDE_THE_DAEMON = re.compile("admission|controllers|dns-autoscaler|priorities")  # what installs nothing on a node
+RENDERED = [folder for folder in FOLDERS if not BESIDE_THE_DAEMON.search(folder)]
 SET_FOR_1_30 = (
     "kubernetes-1.30",
     "kubernetes-1.30-admission",
@@ -72,14 +72,18 @@ def test_folder_for_old_kubectl_is_the_same_in_both(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("overlays/uninstall-1.20", "overlays/uninstall"), ("overlays/admission-1.20", "overlays/admission-1.27")],
+    [
+        ("overlays/uninstall-1.20", "overlays/uninstall"),
+        ("overlays/admission-1.20", "overlays/admission-1.27"),
+        ("overlays/controllers-1.20", "overlays/controllers"),
+    ],
 )
 def test_overlay_for_old_kubectl_is_the_other_one_but_for_versions(old: str, new: str) -> None:
     differing = [
         kind for (kind, name), one in by_name(kustomized(old)).items() if by_name(kustomized(new))[kind, name] != one
     ]
 
-    assert differing == (["PodDisruptionBudget"] if "admission" in old else [])
+    assert differing == ([] if "uninstall" in old else ["PodDisruptionBudget"])
 
 
 def by_name(documents: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:

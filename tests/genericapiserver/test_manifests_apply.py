@@ -14,9 +14,9 @@ ALL = [
     "daemonset",
     *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml")),
 ]
-OLD, FOREIGN = "overlays/admission-1.20", "overlays/admission-cert-manager"
-FOR_OLD_KUBECTL = ("overlays/admission-1.20", "overlays/uninstall-1.20")
-FOLDERS = [folder for folder in ALL if folder not in (OLD, FOREIGN)]
+OLD, FOREIGN = ("overlays/admission-1.20", "overlays/controllers-1.20"), "overlays/admission-cert-manager"
+FOR_OLD_KUBECTL = (*OLD, "overlays/uninstall-1.20")
+FOLDERS = [folder for folder in ALL if folder not in (*OLD, FOREIGN)]
 HOW = pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])
 
 
@@ -45,8 +45,9 @@ def test_folder_for_cert_manager_applies_except_for_cert_managers_kinds(
     assert len(known) < len(documents)
 
 
-def test_overlay_for_old_api_servers_is_refused_for_its_old_version_of_a_kind(server: ApiServer) -> None:
-    done = server.kubectl("apply", "--kustomize", OLD, "--validate=strict")
+@pytest.mark.parametrize("folder", OLD)
+def test_overlay_for_old_api_servers_is_refused_for_its_old_version_of_a_kind(server: ApiServer, folder: str) -> None:
+    done = server.kubectl("apply", "--kustomize", folder, "--validate=strict")
 
     assert done.returncode
     assert 'no matches for kind "PodDisruptionBudget" in version "policy/v1beta1"' in done.stderr

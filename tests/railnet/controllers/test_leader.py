@@ -1,0 +1,112 @@
+"""What the leader does, with an API server in memory: it begins when all is known, and says what it waits for."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from apiserver.client import StreamingApiServer
+from apiserver.request import Request, Verb
+from railnet.controllers import leader as leader_module
+from railnet.controllers.leader import Leader
+from tests.controllers.builders import pod
+from tests.controllers.cluster_in_memory import Cluster, Refusal
+from tests.waiting import until
+
+SECONDS = 20.0
+SERVICE = "/api/v1/namespaces/ml/services/mnist-net1"
+POD = "/api/v1/namespaces/ml/pods/w-0"
+
+
+@contextmanager
+def leading(cluster: Cluster) -> Iterator[Leader]:
+    ended = threading.Event()
+    leader = Leader(StreamingApiServer(cluster, lambda: "a-token", "test"), ended)
+    thread = threading.Thread(target=leader.run)
+    thread.start()
+    try:
+        yield leader
+    finally:
+        ended.set()
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.put(POD, pod("w-0", "10.56.0.1", root=None))
+    return made
+
+
+def test_leader_makes_names_and_takes_them_back(cluster: Cluster) -> None:
+    with leading(cluster) as leader:
+        until(lambda: cluster.of("services") and cluster.of("endpointslices"), SECONDS, "the names")
+        until(
+            lambda: leader.objects() == {"pods": 1, "services": 1, "endpointslices": 1}, SECONDS, "the watches' reports"
+        )
+        cluster.remove(POD)
+        until(lambda: not cluster.of("services") and not cluster.of("endpointslices"), SECONDS, "the names to go")
+        assert list(leader.reasons()) == []
+        assert leader.lost() == 0
+
+
+def test_old_api_server_is_asked_once_and_gets_its_version(cluster: Cluster) -> None:
+    cluster.groups["discovery.k8s.io"] = ["v1beta1"]
+    with leading(cluster):
+        found = until(lambda: cluster.of("endpointslices"), SECONDS, "the slice")
+
+    assert found[0]["apiVersion"] == "discovery.k8s.io/v1beta1"
+    assert cluster.requests["get apigroups"] == 1
+
+
+def test_leader_that_cannot_list_deletes_nothing_and_says_why(cluster: Cluster) -> None:
+    """Without the pods, all names would seem to be of jobs that have ended."""
+    with leading(cluster):
+        until(lambda: cluster.of("endpointslices"), SECONDS, "the names")
+    refuse(cluster, lambda request: request.verb is Verb.LIST and request.about.resource == "pods")
+    with leading(cluster) as leader:
+        until(lambda: leader.objects().get("services"), SECONDS, "the Services to be known")
+        reasons = until(lambda: list(leader.reasons()), SECONDS, "a reason")
+
+        assert [reason for reason in reasons if "pods are not up to date: cannot list pods" in reason]
+        assert len(cluster.of("services")) == 1
+    assert cluster.requests["delete services"] == 0
+
+
+def test_leader_waits_for_the_api_server_to_say_what_it_serves(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_module, "_PAUSE_SECONDS", 0.05)
+    cluster.groups["discovery.k8s.io"] = ["v7"]
+    with leading(cluster) as leader:
+        reasons = until(lambda: [one for one in leader.reasons() if "v7" in one], SECONDS, "a reason")
+        cluster.groups["discovery.k8s.io"] = ["v1"]
+        until(lambda: cluster.of("endpointslices"), SECONDS, "the names")
+
+    assert reasons == [
+        "the API server serves discovery.k8s.io in v7, and Railnet knows v1, v1beta1; Kubernetes 1.20 and newer serve one of them"
+    ]
+
+
+@pytest.mark.parametrize("status", [409, 410, 429, 503])
+def test_write_that_is_refused_is_done_later(cluster: Cluster, status: int) -> None:
+    left = [status] * 2
+
+    def refused(request: Request) -> bool:
+        return request.verb is Verb.CREATE and bool(left) and bool(left.pop())
+
+    refuse(cluster, refused, status)
+    with leading(cluster):
+        until(lambda: cluster.of("services") and cluster.of("endpointslices"), SECONDS, "the names")
+
+    assert left == []
+
+
+def refuse(cluster: Cluster, refused: Callable[[Request], bool], status: int = 503) -> None:
+    def interfere(request: Request) -> None:
+        if refused(request):
+            raise Refusal(status)
+
+    cluster.interfere = interfere
