@@ -1,11 +1,13 @@
 """etcd and the generic API server, alone: no kubelet, no controllers. Run by scripts/apiserver."""
 
+import http.client
 import json
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 from tests.cluster.process import Program
-from tests.genericapiserver.api import Api
+from tests.genericapiserver.api import Api, JsonObject
 
 PORT = 6443
 _ETCD = "http://127.0.0.1:2379"
@@ -35,6 +37,15 @@ class ApiServer:
         self._apiserver.stop()
         self._etcd.stop()
 
+    def restart(self) -> None:
+        """End the API server, and with it all connections, and start it again with the objects and without their old versions."""
+        self.api.close()
+        self._apiserver.stop()
+        revision = self._etcd_answer("maintenance/status", {})["header"]["revision"]
+        self._etcd_answer("kv/compaction", {"revision": revision, "physical": True})
+        self._apiserver.start()
+        self._apiserver.wait(self._is_ready, _SECONDS)
+
     def log(self) -> str:
         return self._apiserver.log()
 
@@ -44,6 +55,14 @@ class ApiServer:
         return subprocess.run(
             command, cwd=_REPOSITORY, input=stdin, capture_output=True, text=True, check=False, timeout=_SECONDS
         )
+
+    @staticmethod
+    def _etcd_answer(path: str, body: JsonObject) -> JsonObject:
+        """Ask etcd by HTTP (etcd.io/docs, "gRPC gateway")."""
+        with closing(http.client.HTTPConnection(_ETCD.removeprefix("http://"), timeout=_SECONDS)) as connection:
+            connection.request("POST", f"/v3/{path}", json.dumps(body))
+            found: JsonObject = json.load(connection.getresponse())
+            return found
 
     def _is_ready(self) -> bool:
         try:

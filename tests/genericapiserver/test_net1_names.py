@@ -1,0 +1,236 @@
+"""`railnet controllers` against a new API server: names on net1 for the pods of jobs, through deaths, cuts and refusals."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from tests.cluster.process import wait_until
+from tests.genericapiserver.api import Api
+from tests.genericapiserver.controllers import Controllers, Job
+from tests.genericapiserver.server import PORT, ApiServer
+
+_SECONDS = 60.0
+_WRITES = ("create", "patch", "delete")
+TASK = {"railnet.io/names": "task"}
+
+
+@pytest.fixture(scope="module")
+def replica(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Controllers:
+    server.api.create("/api/v1/namespaces", {"metadata": {"name": "railnet"}})
+    return Controllers(server, tmp_path_factory.mktemp("controllers"))
+
+
+@pytest.fixture
+def controllers(replica: Controllers) -> Iterator[Controllers]:
+    replica.start()
+    try:
+        replica.wait()
+        yield replica
+    finally:
+        replica.stop()
+
+
+def address(number: int) -> str:
+    return f"10.56.{number // 250}.{number % 250 + 1}"
+
+
+def names(job: Job, count: int) -> dict[str, str]:
+    return {f"{job.name}-{number}": address(number) for number in range(count)}
+
+
+def test_members_have_names_from_their_annotation_until_they_end(server: ApiServer, controllers: Controllers) -> None:
+    job = Job(server.api, "mnist")
+    for number in range(3):
+        job.add(number)
+        job.attach(number, address(number))
+    job.wait(names(job, 3), "three names")
+
+    assert job.services() == ["mnist-net1"]
+    assert list(job.slices()) == ["mnist-net1-0"]
+    assert job.owners() == {job.root["metadata"]["uid"]}
+    for number in range(3):
+        job.end(number)
+    wait_until(lambda: not job.services() and not job.slices(), _SECONDS, "all names to be free")
+    assert job.events() == []
+
+
+def test_service_of_another_owner_stays_and_the_job_has_an_event(server: ApiServer, controllers: Controllers) -> None:
+    job = Job(server.api, "taken")
+    theirs = {"metadata": {"name": "taken-net1"}, "spec": {"clusterIP": "10.0.0.7", "ports": [{"port": 80}]}}
+    made = server.api.create(f"/api/v1/namespaces/{job.name}/services", theirs).object
+    job.add(0)
+    job.attach(0, address(0))
+    wait_until(job.events, _SECONDS, "an event")
+
+    assert job.events() == [("Job", "Net1NameTaken")]
+    assert job.slices() == {}
+    assert server.api.get(f"/api/v1/namespaces/{job.name}/services/taken-net1").object == made
+    job.remove([0])  # else each later leader of this file tries it again
+
+
+def test_leader_that_is_killed_at_each_write_leaves_what_one_leader_makes(
+    server: ApiServer, replica: Controllers, measured: Callable[[str], None]
+) -> None:
+    job = Job(server.api, "mortal")
+    for number in range(120):
+        job.add(number, TASK if number == 7 else None)
+        job.attach(number, address(number))
+    made = die_until(replica, lambda: len(job.slices()) == 3 and len(job.names()) == 120)
+    slices = job.slices()
+
+    assert job.services() == ["mortal-net1", "mortal-worker-7"]
+    assert [len(slices[name]) for name in ("mortal-net1-0", "mortal-net1-1", "mortal-worker-7-0")] == [100, 20, 1]
+    job.remove(range(120))
+    gone = die_until(replica, lambda: not job.services() and not job.slices())
+    measured(f"leaders killed at their first write: {made} until all names were made, {gone} until all were gone")
+    # Five objects are made and deleted: each write was done once by a leader that died of it, and one died before it.
+    assert made >= 10
+    assert gone >= 10
+
+
+def die_until(replica: Controllers, complete: Callable[[], bool]) -> int:
+    """Start leaders that die at their first write, every other one before it is done; return how many died."""
+    for died, fault in enumerate(cycle(["before", "after"])):
+        replica.start(fault)
+        try:
+            wait_until(lambda: replica.ended() or complete(), _SECONDS, "the leader to die, or all to be done")
+            if complete() and not dies(replica):
+                return died
+        finally:
+            replica.stop()
+    raise AssertionError
+
+
+def dies(replica: Controllers) -> bool:
+    """Return whether a leader still has something to write."""
+    try:
+        wait_until(replica.ended, 3.0, "the leader to die")
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_writes_that_are_refused_are_repeated(server: ApiServer, replica: Controllers) -> None:
+    job = Job(server.api, "refused")
+    for number in range(120):
+        job.add(number)
+        job.attach(number, address(number))
+    replica.start("refused")
+    try:
+        job.wait(names(job, 120), "all names")
+    finally:
+        replica.stop()
+
+    assert job.services() == ["refused-net1"]
+    assert sorted(map(len, job.slices().values())) == [20, 100]
+
+
+def test_watch_that_is_cut_and_too_old_loses_nothing(server: ApiServer, controllers: Controllers) -> None:
+    """The process stops, its connections are cut, pods change, and the API server forgets the versions from before."""
+    job = Job(server.api, "cut")
+    for number in range(4):
+        job.add(number)
+        job.attach(number, address(number))
+    job.wait(names(job, 4), "four names")
+    process = controllers.program.process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    server.restart()
+    job.remove([0])
+    job.attach(1, "10.56.99.1")
+    job.add(4)
+    job.attach(4, address(4))
+    server.restart()
+    os.kill(process.pid, signal.SIGCONT)
+
+    expected = names(job, 5) | {"cut-1": "10.56.99.1"}
+    del expected["cut-0"]
+    job.wait(expected, "what changed meanwhile")
+    assert controllers.requests("list")["list pods"] >= 2
+
+
+class Seen:
+    """When each address was first in a slice, by a watch of its own, which ends with the `with` block."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.at: dict[str, float] = {}
+        self._path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?watch=true&timeoutSeconds=5"
+        self._api = Api(PORT, api.authority)
+        self._thread = threading.Thread(target=self._watch)
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended = True
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended:
+            with self._api._send("GET", self._path, None, {"Authorization": "Bearer admin"}) as answer:
+                for line in answer:
+                    now = time.monotonic()
+                    for end in json.loads(line)["object"].get("endpoints") or ():
+                        self.at.setdefault(end["addresses"][0], now)
+        self._api.close()
+
+
+def test_thousand_members_have_names_within_two_seconds(
+    server: ApiServer, controllers: Controllers, measured: Callable[[str], None]
+) -> None:
+    job, members = Job(server.api, "thousand"), 1000
+    others = controllers.pods()
+    for number in range(members):
+        job.add(number)
+    wait_until(lambda: controllers.pods() == others + members, _SECONDS, "all pods to be known")
+    attached = dict.fromkeys(range(members), 0.0)
+    before = controllers.requests(*_WRITES)
+    began = time.monotonic()
+    with Seen(server.api, job.name) as seen:
+        annotate(job, attached, server.api)
+        took = time.monotonic() - began
+        wait_until(lambda: len(seen.at) >= members, _SECONDS, "the watch to report all names")
+    assert job.names() == names(job, members)
+    late = sorted(seen.at[address(number)] - moment for number, moment in attached.items())
+    sent = {what: count - before.get(what, 0) for what, count in controllers.requests(*_WRITES).items()}
+    measured(
+        f"1,000 members, annotated within {took:.1f} s: annotation to endpoint p50 {late[500]:.2f} s, p99 {late[990]:.2f} s, "
+        f"slowest {late[-1]:.2f} s; requests that write: {sum(sent.values())} ({sent})"
+    )
+
+    assert late[990] <= 2.0
+    assert job.services() == ["thousand-net1"]
+    assert list(map(len, job.slices().values())) == [100] * 10
+    assert sent["create services"] == 1
+    assert sent["create endpointslices"] == 10
+    assert sum(sent.values()) <= 11 + 3 * took / 0.5 + 3  # of the ten slices, two or three change in half a second
+    rest = controllers.requests()
+    time.sleep(12.0)
+    assert controllers.requests() == rest
+
+
+def annotate(job: Job, attached: dict[int, float], api: Api, threads: int = 4) -> None:
+    def some(first: int) -> None:
+        client = Api(PORT, api.authority)
+        for number in range(first, len(attached), threads):
+            job.attach(number, address(number), client)
+            attached[number] = time.monotonic()
+        client.close()
+
+    running = [threading.Thread(target=some, args=(first,)) for first in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
