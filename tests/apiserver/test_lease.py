@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from kubernetes.leaderelection.leaderelection import LeaderElection
+from kubernetes.leaderelection.leaderelectionrecord import LeaderElectionRecord
 
 from apiserver.client import Answer, ApiServer
-from apiserver.lease import Lease, Seconds, lead
+from apiserver.lease import Lease, Seconds, Withdrawn, lead
 from apiserver.request import Request
 from tests.waiting import until
 
@@ -359,6 +360,22 @@ class _Config:
     def __init__(self, lock: Lease) -> None:
         self.lock = lock
         self.lease_duration = 15
+
+
+def test_candidate_that_has_withdrawn_writes_nothing_although_it_has_just_read_the_lease() -> None:
+    store = Store()
+    store.put({"metadata": {}, "spec": {"holderIdentity": ""}})
+    lease = Lease(ApiServer(Connection(store), lambda: "t", "test"), "controllers", "railnet", "first")
+    now = "2026-01-01 00:00:00.000000"
+    record = LeaderElectionRecord("first", "15", now, now)  # type: ignore[no-untyped-call]
+    lease.get("controllers", "railnet")
+    lease.withdraw()
+
+    with pytest.raises(Withdrawn):
+        lease.update("controllers", "railnet", record)
+    with pytest.raises(Withdrawn):
+        lease.get("controllers", "railnet")
+    assert store.writes == [""]
 
 
 def test_release_of_a_lease_that_another_has_changes_nothing() -> None:

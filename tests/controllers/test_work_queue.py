@@ -102,7 +102,7 @@ class Model(RuleBasedStateMachine):
         assert len(self.queue) == len(self.due.keys() | self.busy)
 
 
-Model.TestCase.settings = settings(stateful_step_count=60)
+Model.TestCase.settings = settings(max_examples=50, stateful_step_count=60)
 TestModel = Model.TestCase
 
 
