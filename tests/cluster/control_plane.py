@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from tests.cluster.ground import NODE_ADDRESS, POD_SUBNET, RUN, SERVICE_ADDRESS
+from tests.cluster.ground import NODE_ADDRESS, POD_SUBNET, RUN, SERVICES
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.process import Program
 
 NODE = "node-a"
-ADMIN, KUBELET = RUN / "admin.kubeconfig", RUN / "kubelet.kubeconfig"
+ADMIN, KUBELET, KUBE_PROXY = (RUN / f"{name}.kubeconfig" for name in ("admin", "kubelet", "kube-proxy"))
 _CERTIFICATES = RUN / "certificates"
 _CERTIFICATE, _KEY = _CERTIFICATES / "apiserver.crt", _CERTIFICATES / "apiserver.key"
 _TOKENS = RUN / "tokens.csv"
@@ -16,6 +16,11 @@ _TOKENS = RUN / "tokens.csv"
 _USERS = {
     ADMIN: ("of-admin", "admin", "system:masters"),
     KUBELET: ("of-kubelet", f"system:node:{NODE}", "system:nodes"),
+    KUBE_PROXY: (
+        "of-kube-proxy",
+        "system:kube-proxy",
+        "system:authenticated",
+    ),  # the cluster role system:node-proxier is bound to it
 }
 _ETCD = "http://127.0.0.1:2379"
 _START_SECONDS = 120.0
@@ -58,7 +63,7 @@ def _write_users() -> None:
 
 
 def _kubeconfig(token: str) -> dict[str, object]:
-    cluster = {"server": f"https://{SERVICE_ADDRESS}", "certificate-authority": str(_CERTIFICATE)}
+    cluster = {"server": f"https://{NODE_ADDRESS}", "certificate-authority": str(_CERTIFICATE)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -92,10 +97,10 @@ def _apiserver() -> list[str | Path]:
         f"--service-account-key-file={_KEY}",
         f"--service-account-signing-key-file={_KEY}",
         "--service-account-issuer=https://kubernetes.default.svc",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={SERVICES}",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged",
-        "--enable-aggregator-routing",  # webhooks, too, are called at their pods' addresses: no kube-proxy forwards to those
+        "--enable-aggregator-routing",  # webhooks are called at their pods' addresses: an API server on another machine has no kube-proxy
     ]
 
 

@@ -11,9 +11,8 @@ from simnode.linux import empty_folders, libc, namespaces
 RUN = Path("/run/cluster")
 NODE_ADDRESS = "10.4.52.5"  # kubelet refuses a loopback address, wherever it is
 POD_SUBNET = preinstalled_files.FlannelLease().subnet.network
-SERVICE_ADDRESS = (
-    "10.96.0.1"  # of the Service `kubernetes`: the API server listens there itself, as nothing forwards to it
-)
+SERVICES = "10.96.0.0/16"
+_UPLINK = "uplink"
 _FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"), Path("/usr/libexec/kubernetes"))
 # include/uapi/linux/major.h, drivers/char/mem.c: kubelet's watcher for processes killed for memory reads it
 _KMSG = (1, 11)
@@ -41,5 +40,13 @@ def prepare() -> None:
         shown.parent.mkdir(parents=True, exist_ok=True)
         shown.write_text(f"{value}\n")
         libc.mount(str(shown), f"/proc/sys/{name}", flags=libc.MS_BIND)
-    for address in (NODE_ADDRESS, SERVICE_ADDRESS):
-        subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
+    _ip("address", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
+    # kube-proxy's rules change the destination of the node's own packets only after the kernel has found a route to it. A real
+    # node has its default route for that. Here nothing is behind the link: a bridge without a port, as this kernel may have no dummy.
+    _ip("link", "add", _UPLINK, "type", "bridge")
+    _ip("link", "set", _UPLINK, "up")
+    _ip("route", "add", SERVICES, "dev", _UPLINK, "src", NODE_ADDRESS)
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)

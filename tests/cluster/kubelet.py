@@ -28,7 +28,7 @@ _SETTINGS: dict[str, Any] = {
     # 5 and 10 by default: twenty pods at once then wait for kubelet's turn to speak, not for their networks.
     "kubeAPIQPS": 50,
     "kubeAPIBurst": 100,
-    "makeIPTablesUtilChains": False,  # there is no Service that kube-proxy would forward
+    "makeIPTablesUtilChains": False,  # kube-proxy makes the chains that its rules need
     "protectKernelDefaults": True,  # kubelet then ends rather than change the machine's
     "oomScoreAdj": 0,
     # The machine's disk and memory are not the node's.

@@ -14,8 +14,9 @@ from simnode import preinstalled_files
 from simnode.hardware.fabric import Fabric
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
-from tests.cluster import busybox, ground
+from tests.cluster import busybox, ground, kube_proxy
 from tests.cluster.control_plane import NODE, ControlPlane
+from tests.cluster.kube_proxy import KubeProxy
 from tests.cluster.kubelet import Kubelet
 from tests.cluster.pods import RESOURCE, pod
 from tests.cluster.process import wait_until
@@ -29,6 +30,7 @@ VFS = 4  # of each PF
 SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: kubelet and runtime need it
 JOURNAL = STATE / "journal"
 _LOCKS = STATE / "lock"
+_SERVICES = {"default/kubernetes"}  # of the namespace `default`, before any test
 CONFIGURATION: dict[str, Any] = {
     "apiVersion": "railnet.io/v1alpha1",
     "kind": "NodeConfiguration",
@@ -50,6 +52,7 @@ class ClusterNode:
         self.control_plane = ControlPlane()
         self.kubectl = self.control_plane.kubectl
         self.containerd = Containerd()
+        self.kube_proxy = KubeProxy()
         self.kubelet = Kubelet(self.kubectl)
         self.railnet = Railnet(self.kubectl, self.containerd, SYSFS, CONFIGURATION)
         self.fabrics: tuple[Fabric, ...] = ()
@@ -73,8 +76,11 @@ class ClusterNode:
             self.containerd.load(ground.RUN / "busybox.tar")
             self.railnet.load()
             self.control_plane.wait()
+            made.callback(self.kube_proxy.stop)
+            self.kube_proxy.start()
             made.callback(self.kubelet.stop)
             self.kubelet.start()
+            self.kube_proxy.wait()
             self._made = made.pop_all()
         return self
 
@@ -205,4 +211,9 @@ class ClusterNode:
         found += [f"lock {path.name}" for path in _LOCKS.glob("*") if path.name != "recovery"]
         found += [f"address {path.name}" for path in Path("/var/lib/cni").glob("networks/*/*.*.*.*")]
         found += [f"flannel state {path.name}" for path in Path("/var/lib/cni").glob("flannel/*")]
+        found += [
+            f"rules of Service {name}"
+            for name in sorted(kube_proxy.services() - _SERVICES)
+            if name.startswith("default/")
+        ]
         return found + [f"network namespace {path.name}" for path in Path("/run/netns").glob("*")]

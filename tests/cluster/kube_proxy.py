@@ -1,0 +1,86 @@
+"""The real kube-proxy, which forwards Services' addresses to pods by iptables rules.
+
+Its modes, tried on kernel 6.18 without loadable modules: `iptables` needs xt_comment, xt_statistic, xt_conntrack, xt_addrtype, nat and
+br_netfilter, which are there, and the iptables of most clusters. `ipvs` needs CONFIG_IP_VS, which is not there. `userspace` forwards in
+the program itself, which no cluster uses any more.
+"""
+
+import re
+import subprocess
+
+from tests.cluster.control_plane import KUBE_PROXY, NODE
+from tests.cluster.ground import NODE_ADDRESS, POD_SUBNET
+from tests.cluster.process import Program
+
+_START_SECONDS = 60.0
+_CLEAN_UP_SECONDS = 60.0
+# What --cleanup of 1.20 leaves (pkg/proxy/iptables/proxier.go): the marks, which are kubelet's on other nodes, and what Monitor made.
+_LEFT = {
+    "mangle": ["KUBE-PROXY-CANARY"],
+    "filter": ["KUBE-PROXY-CANARY"],
+    "nat": ["KUBE-PROXY-CANARY", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"],
+}
+_SERVICE = re.compile(r'-A KUBE-(?:SERVICES|SVC-\w+|SEP-\w+) .*--comment "?(\S+?/[^:\s"]+)')
+
+
+class KubeProxy:
+    """kube-proxy; its rules outlive it until `stop` removes them."""
+
+    def __init__(self) -> None:
+        self.program = Program(_command())
+
+    def start(self) -> None:
+        """Start it; returns at once."""
+        self.program.start()
+
+    def wait(self) -> None:
+        """Wait until it forwards. Its health check passes before it has read the first Service."""
+        self.program.wait(lambda: "default/kubernetes" in services(), _START_SECONDS)
+
+    def stop(self) -> None:
+        """End it and remove its rules.
+
+        Raises:
+            RuntimeError: some are left; the message has them, and what kube-proxy said.
+        """
+        self.program.stop()
+        # Its status is 1 where there is no program `ipset`, which only the mode `ipvs` needs: what counts is what is left.
+        done = subprocess.run(
+            [*_command(), "--cleanup"], check=False, capture_output=True, text=True, timeout=_CLEAN_UP_SECONDS
+        )
+        for table, chains in _LEFT.items():
+            for chain in chains:
+                for what in ("--flush", "--delete-chain"):
+                    subprocess.run(["iptables", f"--table={table}", what, chain], check=False, capture_output=True)
+        if left := rules():
+            raise RuntimeError(f"kube-proxy has left {left}: {done.stderr[-2000:]}")
+
+
+def rules() -> list[str]:
+    """Return the lines of `iptables-save` that kube-proxy wrote: each of its chains has a name that begins with KUBE-."""
+    saved = subprocess.run(["iptables-save"], check=True, capture_output=True, text=True).stdout
+    return [line for line in saved.splitlines() if "KUBE-" in line]
+
+
+def services() -> set[str]:
+    """Return the Services that the node's rules forward or refuse, as `namespace/name`."""
+    found = map(_SERVICE.match, rules())
+    return {match[1] for match in found if match is not None}
+
+
+def _command() -> list[str]:
+    return [
+        "kube-proxy",
+        f"--kubeconfig={KUBE_PROXY}",
+        f"--hostname-override={NODE}",
+        f"--bind-address={NODE_ADDRESS}",  # else kube-proxy asks for the node's address before there is a node, for a minute
+        "--healthz-bind-address=127.0.0.1:10256",
+        "--metrics-bind-address=127.0.0.1:10249",
+        "--proxy-mode=iptables",
+        f"--cluster-cidr={POD_SUBNET}",
+        # The machine's conntrack table is not the node's to change.
+        "--conntrack-max-per-core=0",
+        "--conntrack-min=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+    ]
