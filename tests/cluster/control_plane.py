@@ -100,7 +100,7 @@ def _apiserver() -> list[str | Path]:
         f"--service-cluster-ip-range={SERVICES}",
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged",
-        "--enable-aggregator-routing",  # webhooks are called at their pods' addresses: an API server on another machine has no kube-proxy
+        "--enable-aggregator-routing",  # webhooks are called at their pods' addresses, as by an API server without kube-proxy
     ]
 
 

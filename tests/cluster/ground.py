@@ -12,6 +12,7 @@ RUN = Path("/run/cluster")
 NODE_ADDRESS = "10.4.52.5"  # kubelet refuses a loopback address, wherever it is
 POD_SUBNET = preinstalled_files.FlannelLease().subnet.network
 SERVICES = "10.96.0.0/16"
+DNS_ADDRESS = "10.96.0.10"  # as kubeadm chooses it in this range
 _UPLINK = "uplink"
 _FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"), Path("/usr/libexec/kubernetes"))
 # include/uapi/linux/major.h, drivers/char/mem.c: kubelet's watcher for processes killed for memory reads it
@@ -42,7 +43,7 @@ def prepare() -> None:
         libc.mount(str(shown), f"/proc/sys/{name}", flags=libc.MS_BIND)
     _ip("address", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
     # kube-proxy's rules change the destination of the node's own packets only after the kernel has found a route to it. A real
-    # node has its default route for that. Here nothing is behind the link: a bridge without a port, as this kernel may have no dummy.
+    # node has its default route for that. Here nothing is behind the link: a bridge without a port, as a kernel may lack `dummy`.
     _ip("link", "add", _UPLINK, "type", "bridge")
     _ip("link", "set", _UPLINK, "up")
     _ip("route", "add", SERVICES, "dev", _UPLINK, "src", NODE_ADDRESS)

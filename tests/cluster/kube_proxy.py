@@ -1,8 +1,8 @@
 """The real kube-proxy, which forwards Services' addresses to pods by iptables rules.
 
-Its modes, tried on kernel 6.18 without loadable modules: `iptables` needs xt_comment, xt_statistic, xt_conntrack, xt_addrtype, nat and
-br_netfilter, which are there, and the iptables of most clusters. `ipvs` needs CONFIG_IP_VS, which is not there. `userspace` forwards in
-the program itself, which no cluster uses any more.
+Why the mode `iptables`: most clusters have it, and all that it needs is in the machine's kernel, which has no loadable modules
+(addrtype, comment, conntrack, mark, statistic, DNAT, MASQUERADE, br_netfilter). `ipvs` needs CONFIG_IP_VS, which the kernel
+lacks. In `userspace` the program itself forwards, which hardly a cluster uses.
 """
 
 import re
@@ -14,7 +14,7 @@ from tests.cluster.process import Program
 
 _START_SECONDS = 60.0
 _CLEAN_UP_SECONDS = 60.0
-# What --cleanup of 1.20 leaves (pkg/proxy/iptables/proxier.go): the marks, which are kubelet's on other nodes, and what Monitor made.
+# What --cleanup of 1.20 leaves (pkg/proxy/iptables/proxier.go): marks, which kubelet has on other nodes, and what Monitor made.
 _LEFT = {
     "mangle": ["KUBE-PROXY-CANARY"],
     "filter": ["KUBE-PROXY-CANARY"],

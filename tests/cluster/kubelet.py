@@ -7,11 +7,12 @@ from typing import Any
 
 from tests.cluster import runtime
 from tests.cluster.control_plane import KUBELET, NODE
-from tests.cluster.ground import NODE_ADDRESS, RUN
+from tests.cluster.ground import DNS_ADDRESS, NODE_ADDRESS, RUN
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.process import Program
 
 _CONFIGURATION = RUN / "kubelet.yaml"
+_RESOLV_CONF = RUN / "resolv.conf"  # empty: the machine's search domains are not the pods'
 _START_SECONDS = 120.0
 _SETTINGS: dict[str, Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -21,8 +22,9 @@ _SETTINGS: dict[str, Any] = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "cgroupDriver": "cgroupfs",
-    "clusterDNS": ["10.96.0.10"],
+    "clusterDNS": [DNS_ADDRESS],
     "clusterDomain": "cluster.local",
+    "resolvConf": str(_RESOLV_CONF),
     "failSwapOn": False,
     "nodeStatusUpdateFrequency": "1s",  # 10 s by default: then half of the tests' time would be waits for allocatable VFs
     # 5 and 10 by default: twenty pods at once then wait for kubelet's turn to speak, not for their networks.
@@ -48,6 +50,7 @@ class Kubelet:
     def start(self) -> None:
         """Start it and wait until the node is ready."""
         _CONFIGURATION.write_text(json.dumps(_SETTINGS))
+        _RESOLV_CONF.touch()
         self.program.start()
         self.program.wait(self._is_ready, _START_SECONDS)
 

@@ -15,6 +15,7 @@ from simnode.hardware.fabric import Fabric
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
 from tests.cluster import busybox, ground, kube_proxy
+from tests.cluster.cluster_dns import ClusterDns
 from tests.cluster.control_plane import NODE, ControlPlane
 from tests.cluster.kube_proxy import KubeProxy
 from tests.cluster.kubelet import Kubelet
@@ -53,6 +54,7 @@ class ClusterNode:
         self.kubectl = self.control_plane.kubectl
         self.containerd = Containerd()
         self.kube_proxy = KubeProxy()
+        self.dns = ClusterDns(self.kubectl)
         self.kubelet = Kubelet(self.kubectl)
         self.railnet = Railnet(self.kubectl, self.containerd, SYSFS, CONFIGURATION)
         self.fabrics: tuple[Fabric, ...] = ()
@@ -78,9 +80,12 @@ class ClusterNode:
             self.control_plane.wait()
             made.callback(self.kube_proxy.stop)
             self.kube_proxy.start()
+            made.callback(self.dns.stop)
+            self.dns.start()
             made.callback(self.kubelet.stop)
             self.kubelet.start()
             self.kube_proxy.wait()
+            self.dns.wait()
             self._made = made.pop_all()
         return self
 

@@ -18,8 +18,9 @@ class NotReady(RuntimeError):
 class Program:
     """At most one process of a program; its log goes on over restarts."""
 
-    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
-        self.name = Path(command[0]).name
+    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None, name: str = "") -> None:
+        """Describe the program; its log has the name of the command where `name` is empty."""
+        self.name = name or Path(command[0]).name
         self._command, self._env = command, env
         self._log = _LOGS / f"{self.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
