@@ -24,7 +24,7 @@ def reply(query: bytes, records: ClusterRecords | None, most_bytes: int = 0) -> 
     Args:
         query: the message of a client.
         records: what the cluster has; None while it is not known yet, which is answered with SERVFAIL.
-        most_bytes: how long the reply may be; 0 over UDP, where the client says it. A longer one loses answers and gets the bit TC.
+        most_bytes: how long the reply may be; 0 over UDP, where the client says it. A longer one loses answers and gets TC.
 
     Raises:
         NotAQuery: there is nothing to answer.

@@ -50,7 +50,13 @@ RECORDS = ClusterRecords(
         endpoints("net1", endpoint("10.56.0.1", hostname="mnist-ps-0"), endpoint("10.56.0.2"), ports=[]),
         endpoints("two-slices", endpoint("10.56.1.1"), endpoint("10.56.1.2"), suffix="a"),
         endpoints("two-slices", endpoint("10.56.1.2"), endpoint("10.56.1.3", ready=None), suffix="b", ports=None),
-        endpoints("v6", endpoint("fd00:56::1"), endpoint("fd00:56::", hostname="zero"), addressType="IPv6"),
+        endpoints(
+            "v6",
+            endpoint("fd00:56::1"),
+            endpoint("fd00:56::", hostname="zero"),
+            endpoint("fd00:57::"),
+            addressType="IPv6",
+        ),
         endpoints("waiting", endpoint("10.56.2.1", ready=False), endpoint("10.56.2.2", hostname="up")),
         endpoints("waiting-published", endpoint("10.56.2.9", ready=True, hostname="starting")),
         endpoints("empty", endpoint("10.56.3.1", ready=False, hostname="down")),
@@ -90,9 +96,10 @@ RECORDS = ClusterRecords(
         ("10-56-0-1.net1.ml.svc.cluster.local", 4, NXDOMAIN),  # an endpoint with a hostname has no other name
         ("10-56-0-2.net1.ml.svc.cluster.local", 4, found("10.56.0.2")),
         ("two-slices.ml.svc.cluster.local", 4, found("10.56.1.1", "10.56.1.2", "10.56.1.3")),
-        ("v6.ml.svc.cluster.local", 6, found("fd00:56::1", "fd00:56::")),
+        ("v6.ml.svc.cluster.local", 6, found("fd00:56::1", "fd00:56::", "fd00:57::")),
         ("v6.ml.svc.cluster.local", 4, NODATA),
         ("fd00-56--1.v6.ml.svc.cluster.local", 6, found("fd00:56::1")),
+        ("fd00-57--0.v6.ml.svc.cluster.local", 6, found("fd00:57::")),
         ("zero.v6.ml.svc.cluster.local", 6, found("fd00:56::")),
         # readiness: the condition of the slice, whatever the Service says
         ("waiting.ml.svc.cluster.local", 4, found("10.56.2.2")),

@@ -22,6 +22,7 @@ _CERTIFICATE = (
     "-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
 )
 SERVICES, NAMESPACES = "/api/v1/services", "/api/v1/namespaces"
+BOOKMARK = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "42"}}}
 SLICES = "/apis/discovery.k8s.io/v1beta1/endpointslices"
 
 
@@ -126,13 +127,13 @@ def test_records_follow_the_events_of_a_watch(api: Api, view: ClusterView) -> No
     wait_for(view, "api", "10.96.0.7")
     api.events[SERVICES].put(event("MODIFIED", named("api", "9", clusterIP="10.96.0.8")))
     wait_for(view, "api", "10.96.0.8")
-    api.events[SERVICES].put(event("BOOKMARK", named("", "10")))
-    api.events[SERVICES].put(event("DELETED", named("api", "11")))
+    api.events[SERVICES].put(BOOKMARK)
+    api.events[SERVICES].put(event("DELETED", named("api", "43")))
     wait_for(view, "api")
 
 
 def test_watch_that_ends_goes_on_at_its_last_version(api: Api, view: ClusterView) -> None:
-    api.events[SERVICES].put(event("BOOKMARK", named("", "42")))
+    api.events[SERVICES].put(BOOKMARK)
     api.events[SERVICES].put(None)
     waiting.until(lambda: len(api.requested(f"{SERVICES}?")) == 2, _SECONDS, "the second watch")
 
