@@ -130,23 +130,22 @@ def run_pytorch(node: ClusterNode, name: str, *, rail: bool) -> tuple[Ended, End
             )
         )
         pods[-1]["metadata"]["name"] = own
-    node.create(pods[0])
-    # In place of the operator's headless Service: there is no DNS here.
-    address = _wait_for_address(node, GPUS, master)
-    pods[1]["spec"]["hostAliases"] = [{"ip": address, "hostnames": [master]}]
-    node.create(pods[1])
+    node.create(_headless_service(master), *pods)
     return _end(node, GPUS, master, f"{golden}-master"), _end(node, GPUS, worker, f"{golden}-worker")
 
 
-def _wait_for_address(node: ClusterNode, namespace: str, name: str) -> str:
-    wait_until(lambda: bool(_status(node, namespace, name).get("podIP")), _SECONDS, f"{name} to have an address")
-    address: str = _status(node, namespace, name)["podIP"]
-    return address
-
-
-def _status(node: ClusterNode, namespace: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = _found(node, namespace, name)["status"]
-    return found
+def _headless_service(name: str) -> dict[str, Any]:
+    """Describe the Service by which the operator's workers find their master; PyTorch tries until the name exists."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": GPUS, "labels": {_SELECTOR: name}},
+        "spec": {
+            "clusterIP": "None",
+            "selector": {_SELECTOR: name},
+            "ports": [{"name": "pytorchjob-port", "port": 23456}],
+        },
+    }
 
 
 def _address(node: ClusterNode, namespace: str, name: str, ifname: str) -> str:
@@ -167,7 +166,7 @@ def _end(node: ClusterNode, namespace: str, name: str, golden: str) -> Ended:
     )
     ended = Ended(_found(node, namespace, name), training_pods.trains(golden))
     node.kubectl.run(
-        "delete", "jobs,pods", f"--namespace={namespace}", f"--selector={_SELECTOR}={name}", "--wait=false"
+        "delete", "jobs,pods,services", f"--namespace={namespace}", f"--selector={_SELECTOR}={name}", "--wait=false"
     )
     return ended
 

@@ -1,6 +1,6 @@
 """Pods of training jobs, as their operators make them (`tests/admission/golden`), with this node's image and work in place of theirs.
 
-No operator runs here, and no DNS: names and addresses that an operator settles are the tests' to give.
+No operator runs here: names and Services that an operator settles are the tests' to give.
 """
 
 import copy
