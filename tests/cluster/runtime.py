@@ -53,16 +53,17 @@ class Containerd:
 
     def sandbox(self, pod: str) -> str:
         """Give the id of a pod's running sandbox."""
-        pods = f'labels."io.kubernetes.pod.name"=={pod},labels."io.cri-containerd.kind"==sandbox'
-        running = set(_ctr("tasks", "list", "--quiet").split())
-        (found,) = running & set(_ctr("containers", "list", "--quiet", pods).split())
-        return found
+        return _running(pod, "sandbox")
 
     def kill_sandbox(self, pod: str) -> str:
         """Kill the process that holds a pod's sandbox, and give the sandbox's id; kubelet then makes another."""
         sandbox = self.sandbox(pod)
         _ctr("tasks", "kill", f"--signal={signal.SIGKILL.name}", sandbox)
         return sandbox
+
+    def kill_container(self, pod: str) -> None:
+        """Kill the one container of a pod; what follows from its exit code 137 is kubelet's or an operator's to do."""
+        _ctr("tasks", "kill", f"--signal={signal.SIGKILL.name}", _running(pod, "container"))
 
     def end(self) -> None:
         """End every sandbox and container, then the runtime; kubelet must have ended."""
@@ -73,6 +74,14 @@ class Containerd:
 
     def _answers(self) -> bool:
         return subprocess.run(command("version"), check=False, capture_output=True).returncode == 0
+
+
+def _running(pod: str, kind: str) -> str:
+    """Return the id of the one running task of a kind that a pod has."""
+    pods = f'labels."io.kubernetes.pod.name"=={pod},labels."io.cri-containerd.kind"=={kind}'
+    running = set(_ctr("tasks", "list", "--quiet").split())
+    (found,) = running & set(_ctr("containers", "list", "--quiet", pods).split())
+    return found
 
 
 def _ctr(*arguments: str) -> str:

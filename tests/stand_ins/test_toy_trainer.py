@@ -143,17 +143,24 @@ def _shut_down(one: socket.socket) -> None:
 
 
 @pytest.mark.slow
-def test_killed_worker_resumes_at_its_checkpoint_and_all_complete(job: Job) -> None:
+def test_killed_worker_resumes_at_its_checkpoint_and_all_complete(job: Job, tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    options = ("--steps=30", "--step-seconds=0.02", f"--hold={hold}")
     for role, count in _ROLES.items():
         for index in range(count):
-            job.start(role, index, "--steps=30", "--step-seconds=0.02", "--bytes=2000")
+            job.start(role, index, *options, "--bytes=2000")
     waiting.until(lambda: job.step(1) >= 5, _SECONDS, "worker-1 to do five steps")
     job.kill("worker", 1)
     reached = job.step(1)
-    job.start("worker", 1, "--steps=30", "--step-seconds=0.02")
+    job.start("worker", 1, *options)
+    job.wait_for("worker", 1, f"resumed at step {reached}\n")
+    waiting.until(lambda: [job.step(index) for index in range(3)] == [30] * 3, _SECONDS, "the last step of each worker")
+    held = [job.status("worker", index) for index in range(3)]
+    hold.unlink()
 
     assert [job.end("worker", index) for index in range(3)] == [0, 0, 0]
-    assert f"resumed at step {reached}\n" in job.said("worker", 1)
+    assert held == [None] * 3
     assert [job.said("worker", index).count("complete at step 30") for index in range(3)] == [1, 1, 1]
     assert "resumed" not in job.said("worker", 0) + job.said("worker", 2)
     assert [job.status("ps", index) for index in range(2)] == [None, None]

@@ -6,7 +6,7 @@ as in asynchronous training. A name is resolved again for each connection, becau
 or port.
 
 This file is a whole program of the standard library, so that a pod can run its text:
-`TF_CONFIG=… toy_trainer.py [--steps N] [--checkpoint FOLDER] [--step-seconds S] [--bytes N]`.
+`TF_CONFIG=… toy_trainer.py [--steps N] [--checkpoint FOLDER] [--step-seconds S] [--bytes N] [--hold FILE]`.
 It prints `resumed at step N`, `complete at step N` (and ends with 0), and `reached ps-0 at 10.0.0.1:2222` for each new
 connection. A parameter server serves until it is killed. SIGTERM ends every task with 143, which KubeDL and Kubeflow take for
 "try again".
@@ -228,6 +228,8 @@ def train(cluster: Cluster, task: Task, options: argparse.Namespace) -> None:
         checkpoint.write(step)
         task.advance(cluster.name, step)
         time.sleep(options.step_seconds)
+    while options.hold is not None and options.hold.exists():
+        time.sleep(_RETRY_SECONDS)
     say(f"complete at step {options.steps}")
 
 
@@ -236,6 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--checkpoint", type=Path, default=Path(), help="the folder of the checkpoint")
+    parser.add_argument("--hold", type=Path, help="a file: no worker is complete while it exists")
     parser.add_argument("--step-seconds", type=float, default=0.1)
     parser.add_argument(
         "--bytes", type=int, default=0, help="how many bytes a worker sends with each step to each parameter server"

@@ -1,0 +1,147 @@
+"""A TFJob on the node, with the stand-in for KubeDL's controller: what `tests.stand_ins.tfjob_operator` decides is done here."""
+
+import copy
+import random
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.railnet_on_node import IMAGE
+from tests.stand_ins import tfjob_operator, toy_trainer
+from tests.stand_ins.tfjob_operator import GROUP, HOST_PORTS, KIND, VERSION, Changes
+
+ARTICLE = Path(tfjob_operator.__file__).with_name("article_tfjob.yaml")
+_EVERY_SECONDS = 0.3
+_CRD = f"tfjobs.{GROUP}"
+# Of KubeDL's definition only what the API server and the garbage collector need.
+_DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": _CRD},
+    "spec": {
+        "group": GROUP,
+        "names": {"kind": KIND, "plural": "tfjobs", "singular": "tfjob"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": VERSION,
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+def articles_job(folder: Path, *options: str, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the article's TFJob for this node: the toy trainer in place of TensorFlow, no requests, checkpoints in `folder`.
+
+    All else is the article's. The image is Railnet's own, which is on the node anyway and has Python.
+    """
+    job: dict[str, Any] = copy.deepcopy(yaml.safe_load(ARTICLE.read_text()))
+    job["metadata"]["annotations"] = dict(annotations or {})
+    program = Path(toy_trainer.__file__).read_text()
+    for role in job["spec"]["tfReplicaSpecs"].values():
+        role["template"] = copy.deepcopy(role["template"])  # both roles have one, by an alias
+        spec = role["template"]["spec"]
+        (container,), (volume,) = spec["containers"], spec["volumes"]
+        (mount,) = container["volumeMounts"]
+        container |= {
+            "image": IMAGE,
+            "command": ["python", "-c", program, f"--checkpoint={mount['mountPath']}", *options],
+        }
+        del container["resources"]
+        volume["hostPath"]["path"] = str(folder)
+        spec |= {"terminationGracePeriodSeconds": 5, "automountServiceAccountToken": False}
+    return job
+
+
+class TfJob:
+    """A TFJob whose pods and Services are made and made again; a context manager, at whose end nothing of it is left.
+
+    Attributes:
+        name: of the job.
+        namespace: is made with the job, and deleted with it.
+    """
+
+    def __init__(self, kubectl: Kubectl, job: Mapping[str, Any]) -> None:
+        self._kubectl, self._job = kubectl, job
+        self.name: str = job["metadata"]["name"]
+        self.namespace: str = job["metadata"]["namespace"]
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._kubectl.apply(
+            _DEFINITION, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        )
+        self._kubectl.run("wait", f"crd/{_CRD}", "--for=condition=Established", "--timeout=60s")
+        self._kubectl.apply(dict(self._job))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Delete all of it.
+
+        Raises:
+            BaseException: what ended the controller before.
+        """
+        self._ending.set()
+        self._thread.join()
+        self._run_there("delete", "tfjob", self.name, "--wait=false")
+        self._run_there("delete", "pods,services", "--all", "--force", "--grace-period=0")
+        self._kubectl.run("delete", "namespace", self.namespace)
+        if self._error is not None and error is None:
+            raise self._error
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        """Return the job's pods by name."""
+        return {one["metadata"]["name"]: one for one in self._objects("pods")}
+
+    def log(self, pod: str) -> str:
+        """Return what a pod's container said; empty while there is no such pod, or it has no container yet."""
+        try:
+            return self._kubectl.run("logs", pod, f"--namespace={self.namespace}")
+        except subprocess.CalledProcessError:
+            return ""
+
+    def _objects(self, kind: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._kubectl.get(
+            kind, f"--namespace={self.namespace}", f"--selector=job-name={self.name},group-name={GROUP}"
+        )
+        return found
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.wait(_EVERY_SECONDS):
+                job = self._kubectl.get("tfjob", self.name, f"--namespace={self.namespace}")
+                self._do(tfjob_operator.reconcile(job, self._objects("pods"), self._objects("services"), _port))
+        except BaseException as error:  # noqa: BLE001 - it is raised at the end of the block
+            self._error = error
+
+    def _do(self, changes: Changes) -> None:
+        if changes.created:
+            self._kubectl.apply(*map(dict, changes.created))
+        if changes.failed:
+            # KubeDL waits until kubelet lets go of the pod; kubelet 1.20 does so ten seconds late.
+            self._run_there("delete", "pods", *changes.failed, "--force", "--grace-period=0")
+        for name, port in changes.target_ports.items():
+            patch = f'[{{"op": "replace", "path": "/spec/ports/0/targetPort", "value": {port}}}]'
+            self._run_there("patch", "service", name, "--type=json", f"--patch={patch}")
+
+    def _run_there(self, *arguments: str) -> None:
+        self._kubectl.run(*arguments, f"--namespace={self.namespace}")
+
+
+def _port() -> int:
+    return random.choice(HOST_PORTS)  # noqa: S311 - a port is no secret
