@@ -16,7 +16,7 @@ from tests import waiting
 from tests.stand_ins.dns_server import ClusterView, watched
 from tests.stand_ins.watched_objects import Connections
 
-_SECONDS = 20.0
+_SECONDS = 60.0
 _CERTIFICATE = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=server "
     "-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
