@@ -82,19 +82,32 @@ async def _serve_stream(records: Records, reader: asyncio.StreamReader, writer: 
         writer.close()
 
 
-async def listen(records: Records, address: str, port: int) -> asyncio.Server:
-    """Begin to answer on a UDP and a TCP port of the same number, until the event loop ends.
+class Listening:
+    """The sockets of a server."""
+
+    def __init__(self, datagrams: asyncio.DatagramTransport, streams: asyncio.Server) -> None:
+        self._datagrams, self._streams = datagrams, streams
+
+    def close(self) -> None:
+        self._datagrams.close()
+        self._streams.close()
+
+
+async def listen(records: Records, address: str, port: int) -> Listening:
+    """Begin to answer on a UDP and a TCP port of the same number.
 
     Raises:
         OSError: another program has the port.
     """
-    await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Datagrams(records), local_addr=(address, port))
-    return await asyncio.start_server(lambda reader, writer: _serve_stream(records, reader, writer), address, port)
+    loop = asyncio.get_running_loop()
+    datagrams, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(records), local_addr=(address, port))
+    streams = await asyncio.start_server(lambda reader, writer: _serve_stream(records, reader, writer), address, port)
+    return Listening(datagrams, streams)
 
 
 async def _serve(records: Records, address: str, port: int) -> None:
-    server = await listen(records, address, port)
-    await server.serve_forever()
+    await listen(records, address, port)
+    await asyncio.Event().wait()
 
 
 def main(arguments: list[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests import waiting
 from tests.stand_ins.dns_server import ClusterView, watched
+from tests.stand_ins.test_dns_records import endpoint, endpoints
 from tests.stand_ins.watched_objects import Connections
 
 _SECONDS = 60.0
@@ -23,7 +24,8 @@ _CERTIFICATE = (
 )
 SERVICES, NAMESPACES = "/api/v1/services", "/api/v1/namespaces"
 BOOKMARK = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "42"}}}
-SLICES = "/apis/discovery.k8s.io/v1beta1/endpointslices"
+GROUP = "/apis/discovery.k8s.io"
+SLICES = f"{GROUP}/v1beta1/endpointslices"
 
 
 class Api:
@@ -33,6 +35,7 @@ class Api:
         requests: the paths so far.
         broken: whether each request fails.
         failures: how many did.
+        versions: of EndpointSlices.
     """
 
     def __init__(self) -> None:
@@ -41,12 +44,13 @@ class Api:
         self.requests: list[str] = []
         self.broken = False
         self.failures = 0
+        self.versions = ["v1beta1"]
 
     def answer(self, path: str) -> Iterator[dict[str, Any]]:
         kind, _, watch = path.partition("?")
         self.requests.append(path)
-        if kind == "/apis/discovery.k8s.io":
-            yield {"versions": [{"version": "v1beta1"}]}
+        if kind == GROUP:
+            yield {"versions": [{"version": version} for version in self.versions]}
         elif not watch:
             yield {"items": self.lists[kind], "metadata": {"resourceVersion": "7"}}
         else:
@@ -130,6 +134,21 @@ def test_records_follow_the_events_of_a_watch(api: Api, view: ClusterView) -> No
     api.events[SERVICES].put(BOOKMARK)
     api.events[SERVICES].put(event("DELETED", named("api", "43")))
     wait_for(view, "api")
+
+
+@pytest.mark.parametrize(("served", "listed"), [(["v1beta1"], "v1beta1"), (["v1", "v1beta1"], "v1"), (["v1"], "v1")])
+def test_newest_version_of_endpointslices_that_is_served_is_listed(
+    api: Api, tmp_path: Path, served: list[str], listed: str
+) -> None:
+    api.versions = served
+    path = f"{GROUP}/{listed}/endpointslices"
+    api.lists[path] = [endpoints("net1", endpoint("10.56.0.1"))]
+    api.events.setdefault(path, SimpleQueue())
+    api.lists[SERVICES] = [named("net1", clusterIP="None")]
+    objects = watched(Connections(tmp_path / "kubeconfig"))
+    objects.start()
+    wait_for(ClusterView(objects), "net1", "10.56.0.1")
+    objects.stop()
 
 
 def test_watch_that_ends_goes_on_at_its_last_version(api: Api, view: ClusterView) -> None:
