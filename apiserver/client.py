@@ -102,7 +102,8 @@ class ApiServer:
 
         Args:
             transport: carries each request.
-            token: reads the token; called for each request, because kubelet replaces the token about every hour.
+            token: reads the token; called for each request, because kubelet replaces the token about every hour. Empty if the
+                transport's certificate says who asks.
             name: the name of the service account, which is the program's as well: User-Agent, and messages.
         """
         self._transport, self._token, self._name = transport, token, name
@@ -127,12 +128,12 @@ class ApiServer:
             self._fail(request, answer)
 
     def _headers(self, request: Request) -> dict[str, str]:
-        content_type = {} if request.body is None else {"Content-Type": request.content_type}
+        token = self._token()
         return {
-            "Authorization": f"Bearer {self._token()}",
-            "Accept": "application/json",
+            **({"Authorization": f"Bearer {token}"} if token else {}),
+            "Accept": request.accept,
             "User-Agent": self._name,
-            **content_type,
+            **({} if request.body is None else {"Content-Type": request.content_type}),
         }
 
     def _fail(self, request: Request, answer: Answer) -> NoReturn:
@@ -144,11 +145,14 @@ class ApiServer:
         if _conflicts(request, status):
             raise Conflict(f"cannot {request}: {said}", status, seconds)
         if status == HTTPStatus.FORBIDDEN:
-            said = (
-                f"the service account {self._name} lacks the right '{request.verb.right}' on {request.about}, or a policy "
-                f"forbids the request; apply Railnet's Role and ClusterRole, or change the policy: {said}"
-            )
+            said = f"{self._forbidden(request)}: {said}"
         raise RequestFailed(f"cannot {request}: HTTP {status}: {said}", status, seconds)
+
+    def _forbidden(self, request: Request) -> str:
+        return (
+            f"the service account {self._name} lacks the right '{request.verb.right}' on {request.about}, or a policy "
+            "forbids the request; apply Railnet's Role and ClusterRole, or change the policy"
+        )
 
 
 class StreamingApiServer(ApiServer):
@@ -181,6 +185,16 @@ class StreamingApiServer(ApiServer):
                 yield from _lines(request, pieces)
         except OSError as error:
             raise _no_answer(request, error) from None
+
+
+class UserApiServer(StreamingApiServer):
+    """The client of a command that a person runs with rights of their own."""
+
+    def _forbidden(self, request: Request) -> str:
+        return (
+            f"you lack the right '{request.verb.right}' on {request.about}, or a policy or a quota forbids the request; ask an "
+            "administrator of the cluster"
+        )
 
 
 def _conflicts(request: Request, status: int) -> bool:

@@ -4,6 +4,7 @@ The package's generated models are not used: on the way back they would drop wha
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -25,28 +26,20 @@ _SILENCE_SECONDS = 150.0
 _PIECE_BYTES = 64 << 10
 
 
-class KubernetesTransport:
-    """Sends through a pool of connections, and makes another pool when `ca.crt` has been replaced."""
+class PooledTransport(ABC):
+    """Sends through the pool of connections of an `ApiClient`; which client that is, the heir says."""
 
     def __init__(
-        self,
-        account: ServiceAccount,
-        connect: float = _CONNECT_SECONDS,
-        answer: float = _ANSWER_SECONDS,
-        silence: float = _SILENCE_SECONDS,
+        self, connect: float = _CONNECT_SECONDS, answer: float = _ANSWER_SECONDS, silence: float = _SILENCE_SECONDS
     ) -> None:
-        """Reach the API server of an account.
+        """Begin without a connection.
 
         Args:
-            account: the service account.
             connect: the seconds to connect, and again to send.
             answer: the seconds for the whole of an answer.
             silence: the seconds for the head of a stream, and then for each of its lines.
         """
-        self._account, self._seconds, self._silence = account, (connect, answer), silence
-        self._lock = threading.Lock()
-        self._trusted = b""
-        self._client: ApiClient | None = None
+        self._seconds, self._silence = (connect, answer), silence
 
     def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
         """Send a request and return the answer."""
@@ -64,6 +57,14 @@ class KubernetesTransport:
         finally:
             response.close()
 
+    @abstractmethod
+    def _current(self) -> ApiClient:
+        """Return the client of the next request.
+
+        Raises:
+            OSError: no request can be sent.
+        """
+
     def _call(self, request: Request, headers: Mapping[str, str], seconds: tuple[float, float]) -> urllib3.HTTPResponse:
         client = self._current()
         url = client.configuration.host + request.path
@@ -73,6 +74,24 @@ class KubernetesTransport:
             raise _no_answer(error) from None
         response: urllib3.HTTPResponse = rest.response
         return response
+
+
+class KubernetesTransport(PooledTransport):
+    """Reaches the API server of a service account, and makes another pool when `ca.crt` has been replaced."""
+
+    def __init__(
+        self,
+        account: ServiceAccount,
+        connect: float = _CONNECT_SECONDS,
+        answer: float = _ANSWER_SECONDS,
+        silence: float = _SILENCE_SECONDS,
+    ) -> None:
+        """Reach the API server of an account; the seconds are as `PooledTransport`'s."""
+        super().__init__(connect, answer, silence)
+        self._account = account
+        self._lock = threading.Lock()
+        self._trusted = b""
+        self._client: ApiClient | None = None
 
     def _current(self) -> ApiClient:
         authority = self._account.authority.read_bytes()

@@ -151,6 +151,7 @@ class Request:
     body: JsonObject | list[JsonObject] | None = None
     content_type: str = "application/json"
     query: str = ""
+    accept: str = "application/json"
 
     def __str__(self) -> str:
         """Name the request in a message."""
@@ -210,3 +211,9 @@ def watch(about: Collection, version: str, seconds: int) -> Request:
     """Be sent every change after a `resourceVersion`, for at most `seconds`; bookmarks keep the version young."""
     query = about.query(watch="true", resourceVersion=version, timeoutSeconds=seconds, allowWatchBookmarks="true")
     return Request(Verb.WATCH, about, query=query)
+
+
+def log(about: ApiObject, **parameters: str | int) -> Request:
+    """Read a container's log, which is text; `about` has the subresource `log`. The parameters are the API's, such as `follow`."""
+    query = urlencode(parameters)
+    return Request(Verb.GET, about, query=query, accept="*/*")  # kube-apiserver answers 406 to JSON here

@@ -82,7 +82,7 @@ def test_environment_is_the_lock_file():
     assert {str(pin.specifier) for pin in lock if metadata.version(pin.name) not in pin.specifier} == set()
 
 
-@pytest.mark.parametrize("line", sum(PROJECT["optional-dependencies"].values(), PROJECT["dependencies"]))
+@pytest.mark.parametrize("line", dict.fromkeys(sum(PROJECT["optional-dependencies"].values(), PROJECT["dependencies"])))
 def test_lock_file_holds_every_dependency_in_range(line: str):
     wanted = Requirement(line)
     lock = map(Requirement, (ROOT / "requirements.lock").read_text().splitlines())
