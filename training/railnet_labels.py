@@ -7,3 +7,4 @@ RANK = "railnet.io/rank"
 CONTAINER = "railnet.io/container"  # annotation: the name of the container that trains
 SIZE = "railnet.io/size"  # annotation: the number of the job's pods
 NAMES = "railnet.io/names"  # annotation of a pod: `task` for a name of its task on net1; label of what Railnet makes for names
+TRAIN = "railnet.io/train"  # label of all objects of `railnet train up`: the job's name

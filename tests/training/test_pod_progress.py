@@ -1,0 +1,70 @@
+from typing import Any
+
+import pytest
+
+from training.pod_progress import Progress, Stage, progress, said
+
+
+def pod(status: dict[str, Any], node: str = "a") -> dict[str, Any]:
+    return {"spec": {"nodeName": node} if node else {}, "status": status}
+
+
+def unscheduled(reason: str, message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return pod({"phase": "Pending", "conditions": [condition]}, "")
+
+
+def waiting(reason: str, message: str = "", **more: Any) -> list[dict[str, Any]]:
+    return [{"state": {"waiting": {"reason": reason, "message": message}}, **more}]
+
+
+@pytest.mark.parametrize(
+    ("found", "stage", "why"),
+    [
+        (pod({}, ""), Stage.UNSCHEDULED, ""),
+        (unscheduled("SchedulingGated", ""), Stage.UNSCHEDULED, "SchedulingGated"),
+        (
+            unscheduled("Unschedulable", "0/1 nodes\n are  available"),
+            Stage.UNSCHEDULED,
+            "Unschedulable: 0/1 nodes are available",
+        ),
+        (pod({"phase": "Pending"}), Stage.STARTING, ""),
+        (pod({"phase": "Pending", "containerStatuses": waiting("ContainerCreating")}), Stage.STARTING, ""),
+        (
+            pod({"phase": "Pending", "containerStatuses": waiting("ImagePullBackOff", "no such tag")}),
+            Stage.STARTING,
+            "ImagePullBackOff: no such tag",
+        ),
+        (
+            pod({"phase": "Pending", "initContainerStatuses": waiting("ErrImagePull", "x")}),
+            Stage.STARTING,
+            "ErrImagePull: x",
+        ),
+        (pod({"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}), Stage.RUNNING, ""),
+        (
+            pod(
+                {
+                    "phase": "Running",
+                    "containerStatuses": waiting(
+                        "CrashLoopBackOff", "back-off", lastState={"terminated": {"exitCode": 1}}
+                    ),
+                }
+            ),
+            Stage.RESTARTING,
+            "CrashLoopBackOff: exit code 1; back-off",
+        ),
+        (pod({"phase": "Succeeded"}), Stage.SUCCEEDED, ""),
+        (pod({"phase": "Failed", "reason": "Evicted", "message": "no disk"}), Stage.FAILED, "Evicted: no disk"),
+        (
+            pod({"phase": "Failed", "containerStatuses": [{"name": "x", "state": {"terminated": {"exitCode": 3}}}]}),
+            Stage.FAILED,
+            "container x ended with exit code 3",
+        ),
+    ],
+)
+def test_progress_of_a_pod(found: dict[str, Any], stage: Stage, why: str) -> None:
+    assert progress(found) == Progress(stage, why)
+
+
+def test_long_message_is_cut() -> None:
+    assert len(said("Unschedulable", "x" * 1000)) == 160
