@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from railnet import VERSION
+from railnet.train import arguments as train
 from vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
@@ -84,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
     )
     status.add_argument("--json", action="store_true", help="print it as JSON")
+    train.add(
+        commands.add_parser("train", help="run a training job, and see who uses the cluster: up, down, ls, logs, top")
+    )
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -234,6 +238,7 @@ _RUN = {
     "admission": _admission,
     "controllers": _controllers,
     "status": _status,
+    "train": train.run,
     "version": _version,
 }
 

@@ -1,0 +1,76 @@
+"""Which API server `railnet train` asks, and with which rights: a kubeconfig's, or those of the pod that it runs in."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from apiserver import service_account
+from apiserver.client import RequestFailed, StreamingTransport, UserApiServer
+from apiserver.request import JsonObject, Request
+from vf.errors import Misconfigured
+
+_NAME = "railnet-train"
+_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds
+_LONGEST_PAUSE_SECONDS = 30.0
+
+
+class PatientApiServer(UserApiServer):
+    """Tries a request again after a pause if the API server is overloaded, or does not answer.
+
+    A request that was done although its answer is lost is done twice: the second creation of an object is a `Conflict`.
+    """
+
+    def __init__(
+        self, transport: StreamingTransport, token: Callable[[], str], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Send through a transport."""
+        super().__init__(transport, token, _NAME)
+        self._sleep = sleep
+
+    def send(self, request: Request) -> JsonObject:
+        """Send a request and return the object of the answer; as `ApiServer.send`."""
+        for pause in _PAUSES:
+            try:
+                return super().send(request)
+            except RequestFailed as error:
+                # A token that is refused will be refused again: a kubeconfig is not renewed while the command runs.
+                if not error.temporary or error.status == HTTPStatus.UNAUTHORIZED:
+                    raise
+                seconds = min(max(pause, error.retry_after), _LONGEST_PAUSE_SECONDS)
+                print(f"railnet: {error}; trying again in {seconds:g} s", file=sys.stderr)
+                self._sleep(seconds)
+        return super().send(request)
+
+
+def connect(environ: Mapping[str, str], kubeconfig: str | None, context: str | None) -> PatientApiServer:
+    """Return the client: by a kubeconfig, or if there is none, by the service account of this pod.
+
+    Raises:
+        Misconfigured: there is neither, the kubeconfig cannot be used, or this machine lacks the package `kubernetes`.
+    """
+    try:
+        from apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the package is absent on the node
+        from apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3"):
+            raise
+        raise Misconfigured(
+            "railnet train needs the Python package kubernetes, which the image of the node does not have: run it on your own "
+            "machine after pip install 'railnet[train]', or in the image of the admission helper"
+        ) from None
+    try:
+        files = kubeconfigs.files(environ, kubeconfig)
+    except kubeconfigs.NoKubeconfig as error:
+        if kubeconfig or context:
+            raise Misconfigured(str(error)) from None
+        try:
+            account = service_account.find(environ)
+        except service_account.NotInCluster:
+            raise Misconfigured(f"{error}; and this is no pod of a cluster") from None
+        return PatientApiServer(KubernetesTransport(account), account.token)
+    try:
+        transport = kubeconfigs.KubeconfigTransport(files, context)
+    except kubeconfigs.NoKubeconfig as error:
+        raise Misconfigured(str(error)) from None
+    return PatientApiServer(transport, transport.token)

@@ -1,0 +1,198 @@
+"""All objects of a job are created, or none stays.
+
+The owner comes first. Until its annotation says that all others have been created, whatever ends the command deletes the owner, and the
+cluster deletes what belongs to it. A machine that dies in the middle leaves an owner without that annotation: the next `up` of the same
+file creates what is missing.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import fields
+from enum import Enum
+from http import HTTPStatus
+
+from apiserver.client import Absent, ApiServer, Conflict, RequestFailed
+from apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.train.job_file import job_of
+from railnet.train.job_objects import CONFIG_MAPS, address, is_complete, is_owner, named
+from training.job_templates import COMPLETE, FILE, TrainingJob, objects, owned, owner
+from training.railnet_labels import TRAIN
+from vf.errors import Misconfigured, RailnetError
+
+_RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
+_TRIES = 3
+
+
+class Refused(RailnetError):
+    """The job cannot be created as it stands; the message says why and what to do."""
+
+
+class Outcome(Enum):
+    """What had to be done."""
+
+    CREATED = "created"
+    COMPLETED = "completed"
+    UNCHANGED = "unchanged"
+
+
+class Creation:
+    """Creates one job."""
+
+    def __init__(self, api: ApiServer, job: TrainingJob, text: str, say: Callable[[str], None]) -> None:
+        """Create a job of a file with this text; `say` is told each phase."""
+        self._api, self._job, self._text, self._say = api, job, text, say
+        self._run = str(uuid.uuid4())
+        self._place = named(CONFIG_MAPS, job.name, job.in_namespace)
+        self._mine: list[ApiObject] = []  # objects that this run may have created, and deletes if it is ended
+
+    def run(self) -> Outcome:
+        """Create what is missing.
+
+        Raises:
+            Refused: another job, or an object of something else, has one of the names.
+            RequestFailed: the API server refuses an object.
+        """
+        self._check_priority()
+        self._create_namespace()
+        self._mine.append(self._place)
+        found = self._create_owner()
+        if is_complete(found):
+            return Outcome.UNCHANGED
+        uid, whole = found["metadata"]["uid"], list(objects(self._job))
+        self._say(f"creating {len(whole)} objects in namespace {self._job.in_namespace}")
+        for one in whole:
+            self._create_owned(owned(one, uid), uid)
+        # The UID is a precondition: it fails if another `railnet train down` was faster.
+        self._api.send(
+            merge_patch(self._place, {"metadata": {"uid": uid, "annotations": {COMPLETE: "true", _RUN: None}}})
+        )
+        return Outcome.CREATED if self._is_mine(found) else Outcome.COMPLETED
+
+    def take_back(self) -> list[str]:
+        """Delete what this run has created, unless all of it was; return what cannot be deleted, and why."""
+        left = []
+        for place in reversed(self._mine):  # the owner before its namespace
+            try:
+                found = self._api.send(get(place))
+                if place == self._place and is_complete(found):
+                    break
+                if self._is_mine(found) or (
+                    place == self._place and is_owner(found, place.name) and self._is_same(found)
+                ):
+                    self._api.send(delete(place, found["metadata"]["uid"]))
+            except (Absent, Conflict):
+                continue
+            except RequestFailed as error:
+                left.append(f"{place} is left: {error}")
+        return left
+
+    def _check_priority(self) -> None:
+        if self._job.priority is None:
+            return
+        try:
+            self._api.send(get(ApiObject("scheduling.k8s.io/v1", "priorityclasses", self._job.priority)))
+        except Absent:
+            raise Refused(
+                f"priority is {self._job.priority}, and the cluster has no such PriorityClass; apply overlays/priorities, or "
+                "choose another one (kubectl get priorityclasses)"
+            ) from None
+        except RequestFailed as error:
+            if error.status != HTTPStatus.FORBIDDEN:  # without that right, the pods' refusal says it
+                raise
+
+    def _create_namespace(self) -> None:
+        place = named("namespaces", self._job.in_namespace, None)
+        if self._exists(place):
+            return
+        self._say(f"creating namespace {place.name}")
+        self._mine.append(place)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": place.name, "labels": {TRAIN: self._job.name}},
+        }
+        body["metadata"]["annotations"] = {_RUN: self._run}  # type: ignore[index]
+        try:
+            self._api.send(create(place, body))
+        except Conflict:  # by another user, or by the first try, of which the answer was lost
+            return
+
+    def _exists(self, namespace: ApiObject) -> bool:
+        try:
+            self._api.send(get(namespace))
+        except Absent:
+            return False
+        except RequestFailed as error:
+            if error.status != HTTPStatus.FORBIDDEN:  # a user of one namespace may not read it, and need not
+                raise
+        return True
+
+    def _create_owner(self) -> JsonObject:
+        """Create the owner, or return the one that there is of the same job."""
+        body = owner(self._job, self._text)
+        body["metadata"]["annotations"] = {_RUN: self._run}
+        for _ in range(_TRIES):
+            try:
+                return self._api.send(create(self._place, body))
+            except Conflict as conflict:
+                try:
+                    found = self._api.send(get(self._place))
+                except Absent:
+                    continue
+                self._check_same(found, conflict)
+                return found
+        raise Refused(f"{self._place} is created and deleted by something else again and again; try again later")
+
+    def _check_same(self, found: JsonObject, conflict: Conflict) -> None:
+        namespace, name = self._job.in_namespace, self._job.name
+        if not is_owner(found, name):
+            raise Refused(
+                f"namespace {namespace} has a ConfigMap {name} that is no job of railnet train ({conflict}); choose another name, "
+                "or another namespace"
+            )
+        if found["metadata"].get("deletionTimestamp"):
+            raise Refused(f"job {name} in namespace {namespace} is being deleted; try again when it is gone")
+        if not self._is_same(found):
+            raise Refused(
+                f"namespace {namespace} has another job {name} already{self._difference(found)}; railnet train down {name} "
+                f"-n {namespace} removes it, or choose another name"
+            )
+
+    def _is_same(self, found: JsonObject) -> bool:
+        other = _job(found)
+        return other == self._job if other else (found.get("data") or {}).get(FILE) == self._text
+
+    def _difference(self, found: JsonObject) -> str:
+        other = _job(found)
+        if other is None:
+            return ""
+        names = [one.name for one in fields(other) if getattr(other, one.name) != getattr(self._job, one.name)]
+        return f", with another {', '.join(names)}"
+
+    def _create_owned(self, made: JsonObject, uid: str) -> None:
+        place = address(made)
+        try:
+            self._api.send(create(place, made))
+        except Conflict:
+            try:
+                found = self._api.send(get(place))
+            except Absent:
+                self._api.send(create(place, made))
+                return
+            owners = found["metadata"].get("ownerReferences") or ()
+            if all(one.get("uid") != uid for one in owners):
+                raise Refused(
+                    f"{made['kind']} {place.name} exists in namespace {place.namespace} and does not belong to this job; delete "
+                    "it, or choose another name"
+                ) from None
+
+    def _is_mine(self, found: JsonObject) -> bool:
+        return (found["metadata"].get("annotations") or {}).get(_RUN) == self._run
+
+
+def _job(found: JsonObject) -> TrainingJob | None:
+    """Return the job that an owner says; None if another version of Railnet wrote a file that this one cannot read."""
+    try:
+        return job_of(str((found.get("data") or {}).get(FILE, "")), FILE)
+    except Misconfigured:
+        return None

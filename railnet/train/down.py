@@ -1,0 +1,61 @@
+"""`railnet train down`: deletes a job's owner, and waits until the cluster has deleted all that belongs to it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from apiserver.client import Absent, Conflict, StreamingApiServer
+from apiserver.request import JsonObject, delete
+from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, SERVICES, address, collection, find, listed
+from railnet.train.live_objects import LiveObjects
+
+_RESOURCES = (SERVICES, DEPLOYMENTS, JOBS, PODS)
+_SHOWN_SECONDS = 5.0
+
+
+def down(api: StreamingApiServer, name: str, namespace: str | None, *, wait: bool) -> bool:
+    """Delete a job; return whether all of it is gone, or need not be waited for.
+
+    Raises:
+        NoSuchJob: there is no such job.
+        RequestFailed: the API server refuses to delete it.
+    """
+    owner = find(api, name, namespace)
+    place = owner["metadata"]["namespace"]
+    before = {resource: len(listed(api, collection(resource, place, name))) for resource in _RESOURCES}
+    try:
+        api.send(delete(address({"apiVersion": "v1", "kind": "ConfigMap", **owner}), owner["metadata"]["uid"]))
+    except (Absent, Conflict):
+        print(f"job {name} was deleted by something else at the same moment", flush=True)
+    if not wait:
+        print(f"job {name} in namespace {place} is being deleted: {_counted(before)}", flush=True)
+        return True
+    return _wait(api, name, place, before)
+
+
+def _wait(api: StreamingApiServer, name: str, namespace: str, before: dict[str, int]) -> bool:
+    keep: Callable[[JsonObject], Any] = lambda found: found["metadata"]["name"]  # noqa: E731 - typed for LiveObjects
+    watched = (*_RESOURCES, CONFIG_MAPS)
+    shown = time.monotonic()
+    with LiveObjects(api, {resource: (collection(resource, namespace, name), keep) for resource in watched}) as live:
+        while True:
+            live.wait(1.0)
+            left = {resource: live.of(resource) for resource in watched}
+            if live.listed and not any(left.values()):
+                print(f"job {name} in namespace {namespace} is gone: {_counted(before)}", flush=True)
+                print(f"namespace {namespace} and its volumes stay", flush=True)
+                return True
+            if time.monotonic() - shown > _SHOWN_SECONDS:
+                shown = time.monotonic()
+                print(live.trouble or f"still there: {_named(left)}", flush=True)
+
+
+def _counted(numbers: Mapping[str, int]) -> str:
+    return (
+        ", ".join(f"{number} {resource}" for resource, number in numbers.items() if number) or "it had no other objects"
+    )
+
+
+def _named(left: Mapping[str, Sequence[str]]) -> str:
+    names = [f"{resource}/{name}" for resource, found in left.items() for name in sorted(found)]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004 - as above

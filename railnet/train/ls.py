@@ -1,0 +1,76 @@
+"""`railnet train ls`: the jobs of `railnet train up`, with the states of their tasks."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from apiserver.client import ApiServer
+from apiserver.request import JsonObject
+from railnet.status.text_table import Column, aligned
+from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, is_complete, is_owner, listed
+from training.job_templates import PS, WORKER
+from training.railnet_labels import TRAIN
+from training.task_states import summary, task_states
+
+_COLUMNS = (
+    Column("NAMESPACE"),
+    Column("JOB"),
+    Column("STATE"),
+    Column("PARAMETER SERVERS"),
+    Column("WORKERS"),
+    Column("RESTARTS", number=True),
+    Column("WAITS FOR"),
+)
+_HALF_MADE = "half made"  # `railnet train up` died in the middle
+
+
+def ls(api: ApiServer, namespace: str | None, *, as_json: bool) -> None:
+    """Print all jobs of a namespace, or of all namespaces."""
+    found = {
+        resource: listed(api, collection(resource, namespace)) for resource in (CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS)
+    }
+    jobs = list(described(found[CONFIG_MAPS], [*found[DEPLOYMENTS], *found[JOBS]], found[PODS]))
+    if as_json:
+        print(json.dumps({"jobs": jobs}, indent=1))
+    elif jobs:
+        print("\n".join(aligned(_COLUMNS, [_row(job) for job in jobs])))
+    else:
+        print("there is no job of railnet train")
+
+
+def described(
+    owners: Iterable[JsonObject], makers: Iterable[JsonObject], pods: Iterable[JsonObject]
+) -> Iterator[dict[str, Any]]:
+    """Yield each job as JSON has it, sorted by namespace and name."""
+    made, pods_of = _by_job(makers), _by_job(pods)
+    for key, (one, *_) in sorted(_by_job(one for one in owners if is_owner(one, one["metadata"]["name"])).items()):
+        tasks = task_states(made.get(key, ()), pods_of.get(key, ()), {})
+        yield {
+            "namespace": key[0],
+            "name": key[1],
+            "state": summary(tasks) if is_complete(one) else _HALF_MADE,
+            "created": one["metadata"].get("creationTimestamp"),
+            "tasks": [{"name": task.name, **asdict(task)} for task in tasks],
+        }
+
+
+def _by_job(found: Iterable[JsonObject]) -> dict[tuple[str, str], list[JsonObject]]:
+    by_job: dict[tuple[str, str], list[JsonObject]] = {}
+    for one in found:
+        metadata = one["metadata"]
+        by_job.setdefault((metadata["namespace"], metadata["labels"][TRAIN]), []).append(one)
+    return by_job
+
+
+def _row(job: dict[str, Any]) -> tuple[str, ...]:
+    tasks: list[dict[str, Any]] = job["tasks"]
+    why = next((f"{task['name']}: {task['why']}" for task in tasks if task["why"]), "")
+    restarts = sum(task["restarts"] for task in tasks)
+    return (job["namespace"], job["name"], job["state"], _stages(tasks, PS), _stages(tasks, WORKER), str(restarts), why)
+
+
+def _stages(tasks: list[dict[str, Any]], role: str) -> str:
+    counts = Counter(str(task["stage"]) for task in tasks if task["role"] == role)
+    return ", ".join(f"{count} {stage}" for stage, count in counts.items()) or "-"

@@ -1,0 +1,111 @@
+"""The log of one task, line by line: also over restarts of its container, over new pods, and over lost connections."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+from apiserver.client import Absent, RequestFailed, StreamingApiServer
+from apiserver.request import ApiObject, get, log
+from railnet.train.job_objects import DEPLOYMENTS, JOBS, PODS, collection, listed, named
+from training.job_templates import PS
+from training.task_states import TaskState, task_states
+
+_PAUSE_SECONDS = 1.0
+
+
+def states(api: StreamingApiServer, name: str, namespace: str) -> tuple[TaskState, ...]:
+    """Return the tasks of a job."""
+    found = {resource: listed(api, collection(resource, namespace, name)) for resource in (DEPLOYMENTS, JOBS, PODS)}
+    return task_states([*found[DEPLOYMENTS], *found[JOBS]], found[PODS], {})
+
+
+def whole(api: StreamingApiServer, namespace: str, pod: str, *, previous: bool = False) -> Iterator[bytes]:
+    """Yield the lines that a pod's container has written so far; `previous` is the container before its last restart."""
+    return api.lines(log(_log_of(namespace, pod), **({"previous": "true"} if previous else {})))
+
+
+class FollowedLog:
+    """The log of one task, as it is written."""
+
+    def __init__(
+        self,
+        api: StreamingApiServer,
+        job: str,
+        namespace: str,
+        task: TaskState,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Follow a task of a job."""
+        self._api, self._job, self._namespace, self._task, self._sleep = api, job, namespace, task, sleep
+        self._pod, self._restarts = "", 0
+        # Lines are asked for by whole seconds, so those that were read already are known by their own times.
+        self._last, self._at_last = b"", 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line until the task has ended, or the job is deleted."""
+        while True:
+            pod, restarts, over = self._look()
+            if pod:
+                if pod != self._pod:
+                    self._pod, self._restarts, self._last, self._at_last = pod, restarts, b"", 0
+                elif restarts > self._restarts:
+                    yield from self._read(previous="true")  # what was written after the last line that came
+                    self._restarts = restarts
+                yield from self._read(follow="true")
+            if over:
+                return
+            self._sleep(_PAUSE_SECONDS)
+
+    def _read(self, **parameters: str) -> Iterator[bytes]:
+        """Yield the lines after the last one. What ends the stream is looked at by `lines`."""
+        since = {"sinceTime": _second(self._last)} if self._last else {}
+        last, seen, met = self._last, self._at_last, 0
+        try:
+            for line in self._api.lines(
+                log(_log_of(self._namespace, self._pod), timestamps="true", **since, **parameters)
+            ):
+                at, _, text = line.partition(b" ")
+                if at < last:
+                    continue
+                if at == last:  # several lines may have one time
+                    met += 1
+                    if met <= seen:
+                        continue
+                self._at_last = self._at_last + 1 if at == self._last else 1
+                self._last = at
+                yield text
+        except RequestFailed as error:
+            if not (error.temporary or error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)):
+                raise  # 400: the container has not started, or has no previous one
+
+    def _look(self) -> tuple[str, int, bool]:
+        """Return the task's pod, its restarts, and whether nothing more will come after what its log has now."""
+        task = self._task
+        maker = named(DEPLOYMENTS if task.role == PS else JOBS, f"{self._job}-{task.name}", self._namespace)
+        try:
+            made = [self._api.send(get(maker))]
+        except Absent:
+            made = []
+        labels = {"job": task.role, "task": str(task.index)}
+        pods = [
+            pod
+            for pod in listed(self._api, collection(PODS, self._namespace, self._job))
+            if labels.items() <= pod["metadata"]["labels"].items()
+        ]
+        pod = next(iter(task_states((), pods, {})), None)
+        if pod is None:
+            return "", 0, not made or task_states(made, (), {})[0].ended
+        return pod.pod, pod.restarts, bool(made) and task_states(made, pods, {})[0].ended
+
+
+def _log_of(namespace: str, pod: str) -> ApiObject:
+    return ApiObject("v1", PODS, pod, namespace, "log")
+
+
+def _second(at: bytes) -> str:
+    """Return a line's time without the part of a second, in UTC, as the API takes it."""
+    try:
+        return datetime.fromisoformat(at.decode()).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return "1970-01-01T00:00:00Z"

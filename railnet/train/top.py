@@ -1,0 +1,91 @@
+"""`railnet train top`: the cluster's resources against the jobs that request them."""
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from http import HTTPStatus
+
+from apiserver.client import RequestFailed, StreamingApiServer
+from apiserver.object_watch import pages
+from apiserver.request import Collection
+from railnet.train.job_objects import PODS, everything
+from railnet.train.live_objects import Keep, LiveObjects
+from railnet.train.screen import Screen
+from railnet.train.usage_table import as_json, rendered
+from training.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
+from vf.errors import RailnetError
+
+RAILS = "rdma/ib_vf"  # the resource of the default pool
+_NODES = "nodes"
+_REDRAW_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
+
+
+class NotAllowed(RailnetError):
+    """The user may not look at all pods; the message says what is possible."""
+
+
+def top(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], *, json_text: bool) -> None:
+    """Print the view once: of all namespaces, or the jobs of one.
+
+    Raises:
+        NotAllowed: the user may not list what the view needs.
+        RequestFailed: the API server does not answer.
+    """
+    found = look(api, namespace, rails)
+    if json_text:
+        print(json.dumps(as_json(found, nodes=namespace is None), indent=1))
+    else:
+        print("\n".join(rendered(found, nodes=namespace is None)))
+
+
+def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], *, json_text: bool) -> None:
+    """Print the view, and print it again when something has changed, at most once a second, until Ctrl-C.
+
+    Raises:
+        NotAllowed: as `top`.
+    """
+    look(api, namespace, rails)  # raises what a watch would only wait for
+    collections: dict[str, tuple[Collection, Keep]] = {
+        PODS: (everything(PODS, namespace), partial(pod_use, rails=rails)),
+        **({} if namespace else {_NODES: (everything(_NODES), partial(node_room, rails=rails))}),
+    }
+    screen = Screen(sys.stdout)
+    with LiveObjects(api, collections) as live:
+        while True:
+            if not (live.wait(_LOOK_SECONDS) and live.listed):
+                continue
+            found = usage(live.of(_NODES) if namespace is None else (), live.of(PODS))
+            if json_text:
+                print(json.dumps(as_json(found, nodes=namespace is None)), flush=True)
+            else:
+                screen.show([*rendered(found, nodes=namespace is None), *([live.trouble] if live.trouble else [])])
+            live.rest(_REDRAW_SECONDS)
+
+
+def look(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) -> Usage:
+    """List nodes and pods, page by page: of each only a few numbers are kept.
+
+    Raises:
+        NotAllowed: the user may not list them.
+    """
+    try:
+        return usage(_nodes(api, rails) if namespace is None else (), _pods(api, namespace, rails))
+    except RequestFailed as error:
+        if error.status == HTTPStatus.FORBIDDEN and namespace is None:
+            raise NotAllowed(f"{error}; the pods of one namespace are shown by -n NAMESPACE") from None
+        raise
+
+
+def _nodes(api: StreamingApiServer, rails: frozenset[str]) -> Iterator[NodeRoom]:
+    for page in pages(api, everything(_NODES)):
+        yield from (node_room(one, rails) for one in page.found)
+
+
+def _pods(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) -> Iterator[PodUse]:
+    for page in pages(api, everything(PODS, namespace)):
+        for one in page.found:
+            use = pod_use(one, rails)
+            if use is not None:
+                yield use

@@ -1,0 +1,139 @@
+"""`railnet train up`: creates a job, and shows how far it has come until all of it runs."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from apiserver.client import StreamingApiServer
+from railnet.status.text_table import Column, aligned
+from railnet.train import job_file
+from railnet.train.creation import Creation, Outcome
+from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
+from railnet.train.live_objects import LiveObjects
+from railnet.train.screen import Screen
+from training.job_templates import TrainingJob
+from training.pod_progress import Stage
+from training.task_states import TaskState, refusals_of, summary, task_states
+
+_REDRAW_SECONDS = 1.0
+_COLUMNS = (Column("TASK"), Column("STATE"), Column("RESTARTS", number=True), Column("NODE"), Column("WAITS FOR"))
+_ENDINGS = frozenset({"failed", "completed", "running"})
+_MOST_LINES = 8  # of tasks that wait, where the output is no terminal
+_SAYS = {
+    Outcome.CREATED: "job {} is created in namespace {}",
+    Outcome.COMPLETED: "job {} in namespace {} was half made; the rest of it is created",
+    Outcome.UNCHANGED: "job {} is up in namespace {} already: nothing to change",
+}
+
+
+def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
+    """Create the job of a file, and wait until it runs; return whether it does. Ctrl-C before all is created takes it back.
+
+    Raises:
+        Misconfigured: the file is broken.
+        Refused: there is another job of that name.
+        RequestFailed: the API server refuses an object, and nothing is left of the others.
+    """
+    text = job_file.text_of(file)
+    job = job_file.job_of(text, file)
+    made = Creation(api, job, text, lambda line: print(line, flush=True))
+    with _ended_by_sigterm():
+        try:
+            outcome = made.run()
+        except BaseException:
+            _take_back(made, job)
+            raise
+        print(_SAYS[outcome].format(job.name, job.in_namespace), flush=True)
+        return not wait or _wait(api, job)
+
+
+def _take_back(made: Creation, job: TrainingJob) -> None:
+    with _uninterrupted():
+        left = made.take_back()
+    for line in left:
+        print(f"railnet: {line}", file=sys.stderr)
+    if left:
+        print(f"railnet: railnet train down {job.name} -n {job.in_namespace} removes it", file=sys.stderr)
+
+
+def _wait(api: StreamingApiServer, job: TrainingJob) -> bool:
+    namespace, name = job.in_namespace, job.name
+    collections: dict[str, Any] = {
+        resource: (collection(resource, namespace, name), lambda found: found)
+        for resource in (CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS)
+    }
+    collections["events"] = (everything("events", namespace, "reason=FailedCreate"), lambda found: found)
+    screen, began = Screen(sys.stdout), time.monotonic()
+    try:
+        with LiveObjects(api, collections) as live:
+            while True:
+                live.wait(_REDRAW_SECONDS)
+                if live.listed and not live.of(CONFIG_MAPS):
+                    screen.show([f"job {name} has been deleted"])
+                    return False
+                states = _states(live)
+                word = summary(states)
+                if live.listed:
+                    screen.show(list(shown(states, live.trouble, live=screen.live)))
+                    if word in _ENDINGS:
+                        print(f"job {name}: {word} after {time.monotonic() - began:.0f} s", flush=True)
+                        return word != "failed"
+                elif live.trouble:
+                    screen.show([live.trouble])
+    except KeyboardInterrupt:
+        print(f"\njob {name} goes on without this command: railnet train ls, logs {name}, down {name}", file=sys.stderr)
+        raise
+
+
+def shown(states: tuple[TaskState, ...], trouble: str, *, live: bool) -> Iterator[str]:
+    """Yield the lines: a table for a terminal; else the numbers, and a line for each of the first tasks that wait for something."""
+    counts = {stage: sum(task.stage is stage for task in states) for stage in Stage}
+    numbers = ", ".join(f"{count} {stage}" for stage, count in counts.items() if count)
+    if live and states:
+        rows = [(task.name, str(task.stage), str(task.restarts), task.node, task.why) for task in states]
+        yield from aligned(_COLUMNS, rows)
+    else:
+        waiting = [task for task in states if not task.runs and task.why]
+        for task in waiting[:_MOST_LINES]:
+            yield f"{task.name} is {task.stage}: {task.why}"
+        if len(waiting) > _MOST_LINES:
+            yield f"{len(waiting) - _MOST_LINES} more tasks wait"
+    yield f"{len(states)} tasks: {numbers}" if states else "no task yet"
+    if trouble:
+        yield trouble
+
+
+def _states(live: LiveObjects) -> tuple[TaskState, ...]:
+    return task_states([*live.of(DEPLOYMENTS), *live.of(JOBS)], live.of(PODS), refusals_of(live.of("events")))
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that nothing half made is left, either."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handled(signal.SIGTERM, interrupt):
+        yield
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    with _handled(signal.SIGINT, signal.SIG_IGN), _handled(signal.SIGTERM, signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(number: signal.Signals, by: Callable[..., object] | signal.Handlers) -> Iterator[None]:
+    before: Any = None
+    with suppress(ValueError):  # only the main thread may
+        before = signal.signal(number, by)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(number, before)

@@ -1,0 +1,110 @@
+"""The view of the cluster's resources as text, and as JSON. Pure."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from railnet.status.text_table import Column, aligned
+from training.quantity import bytes_text, count_text
+from training.usage import JobUse, Share, Usage
+
+_SHARES = (
+    Column("CPU", number=True),
+    Column("MEMORY", number=True),
+    Column("GPUS", number=True),
+    Column("RAILS", number=True),
+)
+_CLUSTER = (Column("NODES"), *_SHARES)
+_JOBS = (
+    Column("NAMESPACE"),
+    Column("JOB"),
+    Column("PODS", number=True),
+    Column("RUNNING", number=True),
+    *_SHARES,
+)
+_OTHER = "(other pods)"
+_MOST_REASONS = 3
+
+
+def rendered(found: Usage, *, nodes: bool) -> Iterator[str]:
+    """Yield the lines. Without `nodes`, nothing is known of the cluster as a whole, and nothing is said of it."""
+    if nodes:
+        rows = [
+            (f"{found.usable} of {found.nodes} take pods", *_cells(found.room)),
+            ("requested", *_cells(found.held)),
+            ("free", *_cells(found.free)),
+        ]
+        yield from aligned(_CLUSTER, rows)
+        yield ""
+    if not found.jobs:
+        yield "no pods"
+        return
+    yield from aligned(_JOBS, [row for jobs in found.namespaces.values() for row in _rows(jobs)])
+    waiting = [line for job in found.jobs for line in _waiting(job)]
+    if waiting:
+        yield ""
+        yield from waiting
+
+
+def as_json(found: Usage, *, nodes: bool) -> dict[str, Any]:
+    """Return the view as JSON has it: cores, bytes, and numbers of devices."""
+    cluster = {
+        "nodes": found.nodes,
+        "usable": found.usable,
+        "allocatable": _numbers(found.room),
+        "requested": _numbers(found.held),
+        "free": _numbers(found.free),
+    }
+    return {**({"cluster": cluster} if nodes else {}), "jobs": [_job(job) for job in found.jobs]}
+
+
+def _rows(jobs: tuple[JobUse, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield a namespace's row with its sums, and below it one for each job; a namespace without jobs has one row."""
+    held, wanted = Share(), Share()
+    for job in jobs:
+        held, wanted = held.plus(job.held), wanted.plus(job.wanted)
+    pods, running = sum(job.running + job.waiting for job in jobs), sum(job.running for job in jobs)
+    yield (jobs[0].namespace, "", str(pods), str(running), *_cells(held, wanted))
+    if len(jobs) > 1 or jobs[0].name:
+        for job in jobs:
+            numbers = (str(job.running + job.waiting), str(job.running))
+            yield ("", job.name or _OTHER, *numbers, *_cells(job.held, job.wanted))
+
+
+def _waiting(job: JobUse) -> Iterator[str]:
+    name = f"{job.namespace}/{job.name or _OTHER}"
+    for why, count in job.reasons[:_MOST_REASONS]:
+        yield f"{name}: {count} {'pods wait' if count > 1 else 'pod waits'}: {why}"
+    if len(job.reasons) > _MOST_REASONS:
+        yield f"{name}: {sum(count for _, count in job.reasons[_MOST_REASONS:])} more pods wait for other reasons"
+
+
+def _cells(held: Share, wanted: Share | None = None) -> tuple[str, ...]:
+    """Return a share's cells; what is requested and not yet given follows a plus."""
+    more = wanted or Share()
+    texts = (count_text, bytes_text, count_text, count_text)
+    return tuple(
+        f"{text(mine)}{f'+{text(others)}' if others else ''}"
+        for text, mine, others in zip(texts, held, more, strict=True)
+    )
+
+
+def _job(job: JobUse) -> dict[str, Any]:
+    return {
+        "namespace": job.namespace,
+        "job": job.name or None,
+        "operator": job.operator or None,
+        "running": job.running,
+        "waiting": job.waiting,
+        "requested": _numbers(job.held),
+        "wanted": _numbers(job.wanted),
+        "reasons": [{"why": why, "pods": count} for why, count in job.reasons],
+    }
+
+
+def _numbers(share: Share) -> dict[str, float]:
+    return {name: _number(amount) for name, amount in share._asdict().items()}
+
+
+def _number(amount: Fraction) -> float:
+    return int(amount) if amount.denominator == 1 else round(float(amount), 3)

@@ -1,0 +1,153 @@
+"""`railnet train down` and `ls`."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from railnet.train.down import down
+from railnet.train.job_objects import NoSuchJob
+from railnet.train.ls import ls
+from railnet.train.up import up
+from tests.railnet.train.jobs import RUNNING, TEXT, job, pods
+from tests.railnet.train.memory_api_server import MemoryApiServer, status
+
+
+def server_with(tmp_path: Path, *namespaces: str) -> MemoryApiServer:
+    found = MemoryApiServer()
+    found.add("priorityclasses", {"metadata": {"name": "iteration"}})
+    for namespace in namespaces:
+        file = tmp_path / f"{namespace}.yaml"
+        file.write_text(f"{TEXT}namespace: {namespace}\n")
+        assert up(found.api, str(file), wait=False)
+    return found
+
+
+@pytest.fixture
+def server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> MemoryApiServer:
+    found = server_with(tmp_path, "mnist")
+    capsys.readouterr()
+    return found
+
+
+def test_down_deletes_all_and_says_what_is_gone(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    for one in pods(job(), RUNNING):
+        owner = server.objects["configmaps", "mnist", "mnist"]["metadata"]["uid"]
+        server.add("pods", {**one, "metadata": {**one["metadata"], "ownerReferences": [{"uid": owner}]}})
+
+    assert down(server.api, "mnist", None, wait=True)
+
+    assert {kind for kind, _, _ in server.objects} == {"namespaces", "priorityclasses"}
+    assert capsys.readouterr().out.splitlines() == [
+        "job mnist in namespace mnist is gone: 5 services, 2 deployments, 3 jobs, 5 pods",
+        "namespace mnist and its volumes stay",
+    ]
+
+
+def test_down_waits_for_pods_that_take_their_time(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    last = server.add("pods", pods(job(), RUNNING)[0])["metadata"]["name"]
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(down(server.api, "mnist", None, wait=True)), daemon=True)
+    thread.start()
+    thread.join(1.5)
+    waits = thread.is_alive()
+    server.remove(("pods", "mnist", last))
+    thread.join(10)
+
+    assert (waits, found) == (True, [True])
+
+
+def test_down_without_waiting_returns_at_once(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("pods", pods(job(), RUNNING)[0])
+
+    assert down(server.api, "mnist", "mnist", wait=False)
+    assert "is being deleted: 5 services, 2 deployments, 3 jobs, 1 pods" in capsys.readouterr().out
+
+
+def test_job_of_another_namespace_is_found_and_two_are_not_guessed(tmp_path: Path) -> None:
+    one, two = server_with(tmp_path, "ml"), server_with(tmp_path, "ml", "other")
+
+    assert down(one.api, "mnist", None, wait=False)
+    with pytest.raises(NoSuchJob, match="there are jobs mnist in the namespaces ml, other; choose one with -n"):
+        down(two.api, "mnist", None, wait=False)
+    assert down(two.api, "mnist", "other", wait=False)
+    assert [key[1] for key in two.objects if key[0] == "configmaps"] == ["ml"]
+
+
+def test_missing_job_is_named(server: MemoryApiServer) -> None:
+    with pytest.raises(NoSuchJob, match="there is no job cifar of railnet train; railnet train ls shows all jobs"):
+        down(server.api, "cifar", None, wait=True)
+    with pytest.raises(NoSuchJob, match="namespace ml has no job mnist of railnet train"):
+        down(server.api, "mnist", "ml", wait=True)
+    with pytest.raises(NoSuchJob, match="cannot be the name of an API object"):
+        down(server.api, "../mnist", None, wait=True)
+
+
+def test_foreign_config_map_is_no_job_and_stays(server: MemoryApiServer) -> None:
+    server.add("configmaps", {"metadata": {"name": "cifar", "namespace": "cifar"}})
+
+    with pytest.raises(NoSuchJob):
+        down(server.api, "cifar", None, wait=True)
+    assert "cifar" in server.names("configmaps")
+
+
+def test_user_of_one_namespace_is_told_to_name_it(server: MemoryApiServer) -> None:
+    server.before = lambda request: status(403, "no") if str(request) == "list configmaps" else None
+
+    with pytest.raises(NoSuchJob, match="name its namespace with -n"):
+        down(server.api, "cifar", None, wait=True)
+
+
+def test_ls_shows_states_of_tasks(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = {
+        "phase": "Pending",
+        "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "x"}}}],
+    }
+    for one, state in zip(pods(job(), RUNNING), (RUNNING, RUNNING, RUNNING, waiting), strict=False):
+        server.add("pods", {**one, "status": state})
+
+    ls(server.api, None, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "NAMESPACE  JOB    STATE    PARAMETER SERVERS  WORKERS                               RESTARTS  WAITS FOR",
+        "mnist      mnist  waiting  2 running          1 running, 1 starting, 1 unscheduled         0  worker-1: ErrImagePull: x",
+    ]
+
+    ls(server.api, "mnist", as_json=True)
+    (found,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (found["namespace"], found["name"], found["state"]) == ("mnist", "mnist", "waiting")
+    assert [(task["name"], task["stage"]) for task in found["tasks"]] == [
+        ("ps-0", "running"),
+        ("ps-1", "running"),
+        ("worker-0", "running"),
+        ("worker-1", "starting"),
+        ("worker-2", "unscheduled"),
+    ]
+
+
+def test_ls_knows_completed_failed_and_half_made_jobs(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end(name: str, condition: str) -> None:
+        made = server.objects["jobs", "mnist", name]
+        server.add("jobs", {**made, "status": {"conditions": [{"type": condition, "status": "True"}]}})
+
+    def state() -> str:
+        ls(server.api, None, as_json=True)
+        found: str = json.loads(capsys.readouterr().out)["jobs"][0]["state"]
+        return found
+
+    for name in ("mnist-worker-0", "mnist-worker-1", "mnist-worker-2"):
+        end(name, "Complete")
+    assert state() == "completed"
+    end("mnist-worker-1", "Failed")
+    assert state() == "failed"
+    owner = server.objects["configmaps", "mnist", "mnist"]
+    owner["metadata"]["annotations"] = {}
+    assert state() == "half made"
+
+
+def test_ls_without_jobs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    ls(MemoryApiServer().api, None, as_json=False)
+
+    assert capsys.readouterr().out == "there is no job of railnet train\n"

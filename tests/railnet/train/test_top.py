@@ -1,0 +1,192 @@
+"""`railnet train top`: the view, its JSON, and that it follows changes."""
+
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from apiserver.client import RequestFailed
+from railnet.train.screen import Screen
+from railnet.train.top import NotAllowed, look, top, watch
+from tests.railnet.train.jobs import RUNNING, job, pods
+from tests.railnet.train.memory_api_server import MemoryApiServer, status
+
+RAILS = frozenset({"rdma/ib_vf"})
+ALLOCATABLE = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "4", "rdma/ib_vf": "8"}
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: not helpful.",
+        }
+    ],
+}
+
+
+def node(name: str, ready: str = "True") -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": ALLOCATABLE, "conditions": conditions}}
+
+
+def with_rail(pod: dict[str, Any]) -> dict[str, Any]:
+    (container,) = pod["spec"]["containers"]
+    resources = {key: {**value, "rdma/ib_vf": "1"} for key, value in container["resources"].items()}
+    return {**pod, "spec": {**pod["spec"], "containers": [{**container, "resources": resources}]}}
+
+
+@pytest.fixture
+def server() -> MemoryApiServer:
+    found = MemoryApiServer()
+    for one in (node("a"), node("b"), node("c", "Unknown")):
+        found.add("nodes", one)
+    for one in pods(job(), RUNNING)[:4]:
+        found.add("pods", with_rail(one))
+    found.add("pods", with_rail(pods(job(), UNSCHEDULABLE, "")[4]))
+    system = {"name": "dns", "resources": {"requests": {"cpu": "100m", "memory": "70Mi"}}}
+    found.add(
+        "pods",
+        {
+            "metadata": {"name": "dns", "namespace": "kube-system"},
+            "spec": {"nodeName": "b", "containers": [system]},
+            "status": RUNNING,
+        },
+    )
+    return found
+
+
+VIEW = """\
+NODES              CPU  MEMORY  GPUS  RAILS
+2 of 3 take pods    16   128Gi     8     16
+requested          2.1  16.1Gi     2      4
+free              13.9   112Gi     6     12
+
+NAMESPACE    JOB    PODS  RUNNING    CPU    MEMORY  GPUS  RAILS
+kube-system            1        1    0.1      70Mi     0      0
+mnist                  5        4  2+0.5  16Gi+4Gi   2+1    4+1
+             mnist     5        4  2+0.5  16Gi+4Gi   2+1    4+1
+
+mnist/mnist: 1 pod waits: Unschedulable: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu.
+"""
+
+
+def test_view_shows_requested_and_free_and_who_waits_for_what(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top(server.api, None, RAILS, json_text=False)
+
+    assert capsys.readouterr().out == VIEW
+
+
+def test_view_as_json_has_exact_numbers(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    top(server.api, None, RAILS, json_text=True)
+
+    found = json.loads(capsys.readouterr().out)
+    assert found["cluster"]["free"] == {"cpu": 13.9, "memory": (112 << 30) - (70 << 20), "gpus": 6, "rails": 12}
+    assert found["jobs"][1] == {
+        "namespace": "mnist",
+        "job": "mnist",
+        "operator": "TensorFlow on Kubernetes, plain templates",
+        "running": 4,
+        "waiting": 1,
+        "requested": {"cpu": 2, "memory": 16 << 30, "gpus": 2, "rails": 4},
+        "wanted": {"cpu": 0.5, "memory": 4 << 30, "gpus": 1, "rails": 1},
+        "reasons": [{"why": "Unschedulable: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu.", "pods": 1}],
+    }
+
+
+def test_view_of_one_namespace_asks_only_for_it(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.before = lambda request: status(403, "no") if "in namespace" not in str(request) else None
+    top(server.api, "mnist", RAILS, json_text=False)
+
+    assert "NODES" not in (out := capsys.readouterr().out)
+    assert "mnist" in out
+    with pytest.raises(NotAllowed, match="the pods of one namespace are shown by -n NAMESPACE"):
+        top(server.api, None, RAILS, json_text=False)
+
+
+def test_other_failures_are_not_taken_for_a_missing_right(server: MemoryApiServer) -> None:
+    server.before = lambda request: status(400, "no")
+
+    with pytest.raises(RequestFailed, match="HTTP 400"):
+        top(server.api, None, RAILS, json_text=False)
+
+
+def test_watch_shows_a_change_and_ends_at_ctrl_c(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    thread = threading.Thread(target=lambda: watch(server.api, None, RAILS, json_text=True), daemon=True)
+    thread.start()
+    shown: list[str] = []
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline and not any('"running": 5' in line for line in shown):
+        shown += capsys.readouterr().out.splitlines()
+        if len(shown) == 1:
+            server.add("pods", with_rail(pods(job(), RUNNING)[4]))
+        time.sleep(0.05)
+
+    assert [json.loads(line)["jobs"][1]["running"] for line in shown] == [4, 5]
+    asked = len(server.requests)
+    time.sleep(1.5)
+    assert len(server.requests) == asked  # at rest nothing is asked
+
+
+class Terminal:
+    def __init__(self) -> None:
+        self.text = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_terminal_is_redrawn_and_lines_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("LINES", "3")
+    terminal = Terminal()
+    screen = Screen(terminal)  # type: ignore[arg-type]
+
+    screen.show(["a" * 20, "b", "c", "d"])
+    screen.show(["e"])
+
+    assert terminal.text == "\x1b[Jaaaaaaaaa\nb\n\x1b[2F\x1b[Je\n"
+
+
+def test_file_gets_each_new_line_once(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(sys.stdout)
+
+    for lines in (["a", "b"], ["a", "c"], ["a", "c"], ["b"]):
+        screen.show(lines)
+
+    assert capsys.readouterr().out == "a\nb\nc\nb\n"
+
+
+@pytest.mark.slow
+def test_ten_thousand_pods_are_listed_page_by_page_in_little_memory(measured: Any) -> None:
+    import tracemalloc
+
+    server = MemoryApiServer()
+    one = with_rail(pods(job(), RUNNING)[3])
+    for number in range(10_000):
+        metadata = {**one["metadata"], "name": f"pod-{number}", "namespace": f"ns-{number % 100}", "uid": str(number)}
+        server.objects["pods", metadata["namespace"], metadata["name"]] = {**one, "metadata": metadata}
+    began = time.process_time()
+    found = look(server.api, None, RAILS)
+    seconds = time.process_time() - began
+    tracemalloc.start()
+    look(server.api, None, RAILS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    measured(f"10,000 pods: {seconds:.2f} s of a processor, {peak / (1 << 20):.1f} MiB")
+
+    assert sum(job.running for job in found.jobs) == 10_000
+    assert peak < 30 << 20
