@@ -103,7 +103,7 @@ class ApiServer:
         Args:
             transport: carries each request.
             token: reads the token; called for each request, because kubelet replaces the token about every hour. Empty if the
-                transport's certificate says who asks.
+                transport's certificate names the user.
             name: the name of the service account, which is the program's as well: User-Agent, and messages.
         """
         self._transport, self._token, self._name = transport, token, name

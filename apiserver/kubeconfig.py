@@ -64,7 +64,7 @@ class KubeconfigTransport(PooledTransport):
             raise NoKubeconfig(f"kubeconfig {names}: its certificates cannot be read: {error}") from None
 
     def token(self) -> str:
-        """Return the token of the next request, a new one if it has expired; empty if a certificate says who asks.
+        """Return the token of the next request, a new one if it has expired; empty if a certificate names the user.
 
         Raises:
             OSError: the plugin gives no new token.

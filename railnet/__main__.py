@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     status.add_argument("--json", action="store_true", help="print it as JSON")
     train.add(
-        commands.add_parser("train", help="run a training job, and see who uses the cluster: up, down, ls, logs, top")
+        commands.add_parser("train", help="run a training job, and see what uses the cluster: up, down, ls, logs, top")
     )
     commands.add_parser("version", help="print the version")
     return parser

@@ -1,4 +1,4 @@
-"""The cluster's resources against the jobs that request them: what is there, what is requested, what is free, who waits and for what.
+"""The cluster's resources against the jobs that request them: what is there, requested and free, and what waiting pods wait for.
 
 Pure: nodes and pods are reduced one by one to a few numbers, and added up.
 """
@@ -60,7 +60,7 @@ class PodUse:
 
     Attributes:
         job: its training job; empty if it is no pod of one.
-        operator: who made the job; empty without a job.
+        operator: the name of its operator; empty without a job.
         node: empty before it is bound.
         held: what it requests.
         runs: whether its containers run.

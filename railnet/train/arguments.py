@@ -16,7 +16,7 @@ def add(train: argparse.ArgumentParser) -> None:
     down = commands.add_parser("down", help="delete a job and all that belongs to it")
     ls = commands.add_parser("ls", help="show the jobs and their tasks")
     logs = commands.add_parser("logs", help="print what the tasks of a job have written")
-    top = commands.add_parser("top", help="show who requests which resources, what is free, and who waits for what")
+    top = commands.add_parser("top", help="show what each job requests, what is free, and what waiting pods wait for")
     for command in (down, logs):
         command.add_argument("name", help="the job")
     for command in (up, down):

@@ -83,6 +83,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "retries": _number(0, 2**31 - 1),
 }
 _read = an_object(TrainingJob, _FIELDS, _REQUIRED)
+KEYS = (*_REQUIRED, *_FIELDS)
 
 
 def text_of(file: str) -> str:

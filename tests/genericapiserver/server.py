@@ -22,8 +22,8 @@ class ApiServer:
         """Keep all files in one folder."""
         certificate = folder / "apiserver.crt"
         self.api = Api(PORT, certificate)
-        self._kubeconfig = folder / "kubeconfig"
-        self._kubeconfig.write_text(json.dumps(_kubeconfig(certificate)))
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.write_text(json.dumps(_kubeconfig(certificate)))
         self._etcd = Program(_etcd(folder))
         self._apiserver = Program(["apiserver", f"--etcd={_ETCD}", f"--certificates={folder}", f"--port={PORT}"])
 
@@ -51,7 +51,7 @@ class ApiServer:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run kubectl at the root of the repository; it may fail."""
-        command = ["kubectl", f"--kubeconfig={self._kubeconfig}", *arguments]
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *arguments]
         return subprocess.run(
             command, cwd=_REPOSITORY, input=stdin, capture_output=True, text=True, check=False, timeout=_SECONDS
         )
