@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 
 JsonObject = dict[str, Any]
+JSON = "application/json"
 _MAX_NAME = 253
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -149,9 +150,9 @@ class Request:
     verb: Verb
     about: ApiObject | Collection | ApiGroup
     body: JsonObject | list[JsonObject] | None = None
-    content_type: str = "application/json"
+    content_type: str = JSON
     query: str = ""
-    accept: str = "application/json"
+    accept: str = JSON
 
     def __str__(self) -> str:
         """Name the request in a message."""

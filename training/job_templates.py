@@ -1,7 +1,8 @@
 """A training job's objects, as the plain templates of TensorFlow on Kubernetes have them: a task is a Job or a Deployment, and a Service.
 
 Each worker is a Job whose containers start again when they fail, and not when they are done. Each parameter server is a Deployment of one
-pod. Each task has a headless Service of its name, so that the name leads to the pod's address and no rule of kube-proxy is made.
+pod. Each task has a headless Service of its name, so that the name leads to the pod's address and no rule of kube-proxy is made. If the
+names are on net1, an annotation asks `railnet controllers` for these Services, because only they know the addresses.
 All objects belong to a ConfigMap that contains the job's file: when it is deleted, they are.
 """
 
@@ -11,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from training import railnet_labels
-from training.net1_names import service
 from vf.errors import Misconfigured
 
 JsonObject = dict[str, Any]
@@ -19,7 +19,7 @@ JsonObject = dict[str, Any]
 PS, WORKER = "ps", "worker"
 FILE = "job.yaml"  # the key of the ConfigMap
 COMPLETE = "railnet.io/train-complete"  # annotation of the ConfigMap: all objects have been created once
-_RENDEZVOUS = "railnet.io/rendezvous"
+_NAMES = "railnet.io/names"  # annotation of a pod: `task` for a Service of its task on net1
 _VF = "railnet.io/vf"
 _PORT = 2222
 _LONGEST_NAME = 63  # RFC 1035 label: a Service has the task's name, and the pods' label has the job's
@@ -37,8 +37,9 @@ class TrainingJob:
         gpus: for each worker. Parameter servers get none.
         cpu, memory: requests of each task. The memory is the limit as well, so that a task that needs more ends alone.
         rails: how many VFs each task gets; 0 for none.
-        rendezvous: the interface that the names of the tasks belong to, `net1` or `eth0`; None for net1 if there are rails.
+        rendezvous: the interface that the names of the tasks lead to, `net1` or `eth0`; None for net1 if there are rails.
         priority: the name of a PriorityClass; None for the cluster's default.
+        annotations: of all pods, and of the owner: what Railnet's other parts do for this job.
         volumes: paths in the containers by names of PersistentVolumeClaims.
         retries: how often a failed worker is started again; None for Kubernetes' default.
     """
@@ -60,6 +61,7 @@ class TrainingJob:
     image_pull_secrets: tuple[str, ...] = ()
     volumes: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     port: int = _PORT
     retries: int | None = None
 
@@ -134,11 +136,10 @@ class ClusterSpec(NamedTuple):
 
     @classmethod
     def of(cls, job: TrainingJob) -> "ClusterSpec":
-        """Return a job's addresses: names on net1, or the Services' of the tasks."""
-        within = f"{service(job.name)}." if job.on_net1 else ""
+        """Return a job's addresses: the names of the tasks' Services."""
         found: dict[str, list[str]] = {PS: [], WORKER: []}
         for task in job.tasks:
-            found[task.role].append(f"{task.name}.{within}{job.in_namespace}.svc:{job.port}")
+            found[task.role].append(f"{task.name}.{job.in_namespace}.svc:{job.port}")
         return cls(found[PS], found[WORKER])
 
 
@@ -151,15 +152,17 @@ def owner(job: TrainingJob, text: str) -> JsonObject:
             "name": job.name,
             "namespace": job.in_namespace,
             "labels": {railnet_labels.TRAIN: job.name},
+            **({"annotations": dict(job.annotations)} if job.annotations else {}),
         },
         "data": {FILE: text},
     }
 
 
 def objects(job: TrainingJob) -> Iterator[JsonObject]:
-    """Yield all objects but the owner: the names, then the parameter servers, then the workers, which need both."""
+    """Yield all objects but the owner: the names on eth0, then the parameter servers, then the workers, which need both."""
     spec = ClusterSpec.of(job)
-    yield from (_service(task) for task in job.tasks)
+    if not job.on_net1:
+        yield from (_service(task) for task in job.tasks)
     for task in job.tasks:
         yield _deployment(task, spec) if task.role == PS else _worker_job(task, spec)
 
@@ -226,12 +229,12 @@ def _worker_job(task: Task, cluster: ClusterSpec) -> JsonObject:
 def _template(task: Task, cluster: ClusterSpec, restarts: str) -> JsonObject:
     job = task.job
     metadata: JsonObject = {"labels": {**task.labels, railnet_labels.TRAIN: job.name}}
-    annotations = {}
+    annotations = dict(job.annotations)
     if job.rails:
         metadata["labels"][railnet_labels.NET1] = "true"
         annotations[_VF] = str(job.rails)
     if job.on_net1:
-        annotations[_RENDEZVOUS] = "net1"
+        annotations[_NAMES] = "task"
     if annotations:
         metadata["annotations"] = annotations
     spec: JsonObject = {"restartPolicy": restarts, "containers": [_container(task, cluster)]}

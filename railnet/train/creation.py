@@ -130,7 +130,7 @@ class Creation:
     def _create_owner(self) -> JsonObject:
         """Create the owner, or return the one that there is of the same job."""
         body = owner(self._job, self._text)
-        body["metadata"]["annotations"] = {_RUN: self._run}
+        body["metadata"]["annotations"] = {**body["metadata"].get("annotations", {}), _RUN: self._run}
         for _ in range(_TRIES):
             try:
                 return self._api.send(create(self._place, body))

@@ -55,6 +55,10 @@ _OBJECT_NAME = Scalar("the name of an object (lower-case letters, digits, hyphen
 _QUANTITY = Scalar("a quantity above 0, such as 500m or 4Gi", _quantity)
 _MOUNT = Scalar("an absolute path without a colon", _text(_PATH, 4096))
 _VARIABLE_NAME = Scalar("the name of an environment variable", _text(_VARIABLE, 253))
+_ANNOTATION = Scalar(
+    "the name of an annotation, such as railnet.io/sticky",
+    _text(re.compile(r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"), 317),
+)
 _ENV = Scalar("a string (quote a number)", _text(re.compile(r"[^\0]*", re.DOTALL), _MOST_BYTES))
 
 _REQUIRED: dict[str, Scalar[Any]] = {
@@ -79,6 +83,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "imagePullSecrets": list_of(_OBJECT_NAME, "a list of names of Secrets"),
     "volumes": by_name(_OBJECT_NAME, _MOUNT),
     "env": by_name(_VARIABLE_NAME, _ENV),
+    "annotations": by_name(_ANNOTATION, _ENV),
     "port": _number(1, 0xFFFF),
     "retries": _number(0, 2**31 - 1),
 }

@@ -28,6 +28,7 @@ cpu: 500m
 memory: 4Gi
 priority: iteration
 volumes: {checkpoints: /checkpoints}
+rendezvous: eth0
 """
 CORE, APPS, BATCH = "/api/v1", "/apis/apps/v1", "/apis/batch/v1"
 MINE = "/namespaces/mnist"

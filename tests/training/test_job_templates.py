@@ -101,18 +101,20 @@ def test_each_task_has_a_headless_service_of_its_name() -> None:
 
 
 def test_names_come_before_parameter_servers_and_those_before_workers() -> None:
-    kinds = [made["kind"] for made in objects(job())]
+    kinds = [made["kind"] for made in objects(job(rendezvous="eth0"))]
 
     assert kinds == ["Service"] * 5 + ["Deployment"] * 2 + ["Job"] * 3
 
 
-def test_with_rails_the_names_are_on_net1_and_the_pods_ask_for_a_rail() -> None:
+def test_with_rails_the_names_are_left_to_the_controllers_and_the_pods_ask_for_a_rail() -> None:
+    """The controllers make a Service of the task's name with its address on net1, and do not touch one that exists."""
+    assert {made["kind"] for made in objects(job())} == {"Deployment", "Job"}
     template = by_name(job(rails=2))["Deployment", "mnist-ps-0"]["spec"]["template"]
     (found,) = template["spec"]["containers"]
 
     assert template["metadata"]["labels"]["railnet.io/net1"] == "true"
-    assert template["metadata"]["annotations"] == {"railnet.io/vf": "2", "railnet.io/rendezvous": "net1"}
-    assert found["args"][0] == "mnist-ps-0.mnist-net1.mnist.svc:2222,mnist-ps-1.mnist-net1.mnist.svc:2222"
+    assert template["metadata"]["annotations"] == {"railnet.io/vf": "2", "railnet.io/names": "task"}
+    assert found["args"][0] == PS_HOSTS
     assert json.loads(found["env"][-1]["value"])["cluster"]["ps"] == found["args"][0].split(",")
 
 
@@ -156,8 +158,26 @@ def test_more_of_the_file_is_in_the_objects() -> None:
     assert found["env"][0] == {"name": "LEVEL", "value": "debug"}
     assert found["ports"] == [{"name": "tf", "containerPort": 5000}]
     assert found["resources"]["limits"]["amd.com/gpu"] == "1"
-    assert found["args"][0].endswith("mnist-ps-1.mnist-net1.ml.svc:5000")
+    assert found["args"][0].endswith("mnist-ps-1.ml.svc:5000")
     assert "command" not in found
+
+
+def test_annotations_are_those_of_all_pods_and_of_the_owner() -> None:
+    one = job(annotations="{railnet.io/ps-cleanup: 'false'}", rails=0)
+
+    assert owner(one, "")["metadata"]["annotations"] == {"railnet.io/ps-cleanup": "false"}
+    for pod in pods(one, {}):
+        assert pod["metadata"]["annotations"] == {"railnet.io/ps-cleanup": "false"}
+
+
+def test_name_of_a_task_is_the_one_that_the_controllers_make() -> None:
+    """`controllers` name a task's Service by its job, role and rank: `<job>-<role>-<rank>`."""
+    for pod in pods(job(), {}):
+        member = recognise(pod_module.parse(pod), lambda _: False)
+        assert member is not None
+        assert f"{member.job}-{member.role}-{member.dotted_rank}.mnist.svc:2222" in ",".join(
+            pod["spec"]["containers"][0]["args"][:2]
+        )
 
 
 @pytest.mark.parametrize(("role", "index"), [("ps", 0), ("worker", 2)])
@@ -203,4 +223,4 @@ def test_values_that_do_not_fit_together_are_refused(changes: dict[str, Any], wo
 
 
 def test_thousand_workers_fit() -> None:
-    assert sum(1 for _ in objects(job(workers=1000, ps=10))) == 2020
+    assert sum(1 for _ in objects(job(workers=1000, ps=10))) == 1010

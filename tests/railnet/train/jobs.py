@@ -17,6 +17,7 @@ memory: 4Gi
 priority: iteration
 volumes: {checkpoints: /checkpoints}
 """
+ON_ETH0 = f"{TEXT}rendezvous: eth0\n"  # with Services of its own
 JsonObject = dict[str, Any]
 RUNNING = {"phase": "Running", "containerStatuses": [{"restartCount": 0, "state": {"running": {}}}]}
 

@@ -10,7 +10,7 @@ from railnet.train.down import down
 from railnet.train.job_objects import NoSuchJob
 from railnet.train.ls import ls
 from railnet.train.up import up
-from tests.railnet.train.jobs import RUNNING, TEXT, job, pods
+from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
 
@@ -19,7 +19,7 @@ def server_with(tmp_path: Path, *namespaces: str) -> MemoryApiServer:
     found.add("priorityclasses", {"metadata": {"name": "iteration"}})
     for namespace in namespaces:
         file = tmp_path / f"{namespace}.yaml"
-        file.write_text(f"{TEXT}namespace: {namespace}\n")
+        file.write_text(f"{ON_ETH0}namespace: {namespace}\n")
         assert up(found.api, str(file), wait=False)
     return found
 

@@ -59,6 +59,11 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
         (_MINIMAL + "volumes:\n  Data: /data\n", "line 4: a key of volumes is 'Data'"),
         (_MINIMAL + "env:\n  A: 1\n", r"line 5: env.A is 1; it should be a string \(quote a number\)"),
         (_MINIMAL + "env:\n  1A: x\n", "line 4: a key of env is '1A'"),
+        (
+            _MINIMAL + "annotations:\n  railnet.io/sticky: true\n",
+            "line 5: annotations.railnet.io/sticky is true; it should be",
+        ),
+        (_MINIMAL + "annotations:\n  a b: x\n", "line 4: a key of annotations is 'a b'"),
         (_MINIMAL + "rendezvous: eth1\n", "line 4: rendezvous is 'eth1'; it should be one of net1, eth0"),
         (_MINIMAL + "priority: High\n", "line 4: priority is 'High'"),
         (_MINIMAL + "imagePullSecrets: harbor\n", "line 4: imagePullSecrets is 'harbor'; it should be a list of names"),

@@ -14,7 +14,7 @@ from apiserver.request import Request, Verb
 from railnet.train import up as up_module
 from railnet.train.creation import Refused
 from railnet.train.up import shown, up
-from tests.railnet.train.jobs import RUNNING, TEXT, job, pods
+from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
 from training.job_templates import objects
@@ -42,7 +42,7 @@ def server() -> MemoryApiServer:
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
-    path.write_text(TEXT)
+    path.write_text(ON_ETH0)
     return str(path)
 
 
@@ -60,7 +60,7 @@ def test_job_is_created_whole_and_belongs_to_its_owner(
 
     assert names(server) == OBJECTS
     owner = server.objects["configmaps", "mnist", "mnist"]
-    assert owner["data"] == {"job.yaml": TEXT}
+    assert owner["data"] == {"job.yaml": ON_ETH0}
     for resource in ("services", "deployments", "jobs"):
         for name in OBJECTS[resource]:
             (reference,) = server.objects[resource, "mnist", name]["metadata"]["ownerReferences"]
@@ -88,7 +88,7 @@ def test_second_up_of_the_same_file_changes_nothing(
 
 def test_comments_and_order_of_the_file_make_no_other_job(server: MemoryApiServer, file: str) -> None:
     up(server.api, file, wait=False)
-    Path(file).write_text("# again\n" + "\n".join(reversed(TEXT.splitlines())))
+    Path(file).write_text("# again\n" + "\n".join(reversed(ON_ETH0.splitlines())))
 
     assert up(server.api, file, wait=False)
 
@@ -96,7 +96,7 @@ def test_comments_and_order_of_the_file_make_no_other_job(server: MemoryApiServe
 def test_another_job_of_the_same_name_is_refused_with_what_differs(server: MemoryApiServer, file: str) -> None:
     up(server.api, file, wait=False)
     before = dict(server.objects)
-    Path(file).write_text(TEXT.replace("workers: 3", "workers: 4"))
+    Path(file).write_text(ON_ETH0.replace("workers: 3", "workers: 4"))
 
     with pytest.raises(Refused) as caught:
         up(server.api, file, wait=False)
@@ -147,7 +147,7 @@ def test_unknown_priority_is_refused_before_anything_is_created(server: MemoryAp
 
 
 def test_broken_file_is_refused_before_anything_is_asked(server: MemoryApiServer, file: str) -> None:
-    Path(file).write_text(TEXT.replace("workers: 3", "workers: none"))
+    Path(file).write_text(ON_ETH0.replace("workers: 3", "workers: none"))
 
     with pytest.raises(Misconfigured, match="line 5: workers is 'none'"):
         up(server.api, file, wait=False)
@@ -382,7 +382,7 @@ def test_terminal_has_a_table_and_a_file_has_lines() -> None:
         "phase": "Pending",
         "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "x"}}}],
     }
-    makers = [made for made in objects(job(ps=1, workers=1)) if made["kind"] != "Service"]
+    makers = list(objects(job(ps=1, workers=1)))
     states = task_states(makers, pods(job(ps=1, workers=1), waiting), {})
 
     assert list(shown(states, "", live=False)) == [
