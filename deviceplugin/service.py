@@ -8,7 +8,7 @@ Source: kubernetes/kubelet, pkg/apis/deviceplugin/v1beta1/api.proto.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -19,7 +19,14 @@ from deviceplugin.allocation import Allocation, allocate
 from deviceplugin.devices import OfferedVf, offers
 from deviceplugin.pools import Pool
 from deviceplugin.preference import prefer
-from deviceplugin.prestart_check import FindAttachedOwner, Holders, refusal
+from deviceplugin.prestart_check import (
+    NOT_ASKED,
+    FindAttachedOwner,
+    Holders,
+    HostNetworkPods,
+    refusal,
+    without_attachment,
+)
 from kubelet import checkpoint
 from kubelet.api import deviceplugin_pb2 as api
 from kubelet.api import deviceplugin_pb2_grpc as grpc_api
@@ -52,10 +59,18 @@ _CODES: dict[type[RailnetError], grpc.StatusCode] = {
 }
 
 
+FindPodsOnHostNetwork = Callable[[Collection[str]], Awaitable[frozenset[str]]]
+"""Returns which of some pods, by UID, are on the host's network. Raises NotReady, OSError: the container runtime does not say."""
+
+
+async def _no_runtime(_: Collection[str]) -> frozenset[str]:
+    return frozenset()
+
+
 class PoolService(grpc_api.DevicePluginServicer):
     """Serves one pool's VFs. Several streams may be open, since a restarted kubelet dials again."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - composed once
         self,
         pool: Pool,
         pools: Sequence[Pool],
@@ -63,6 +78,8 @@ class PoolService(grpc_api.DevicePluginServicer):
         attached: FindAttachedOwner,
         kubelet_checkpoint: CheckpointFile,
         node_reason: Callable[[], str | None] = lambda: None,
+        *,
+        on_host_network: FindPodsOnHostNetwork = _no_runtime,
     ) -> None:
         """Serve `pool`, one of `pools`.
 
@@ -73,6 +90,7 @@ class PoolService(grpc_api.DevicePluginServicer):
             attached: returns the owner to which a VF is attached; called before a container starts.
             kubelet_checkpoint: kubelet's device checkpoint.
             node_reason: returns why no VF of the node may be used now, or None; call `changed()` when its result changes.
+            on_host_network: returns which pods are on the host's network; called before a container starts whose VF is not attached.
         """
         self.pool = pool
         self._pools = tuple(pools)
@@ -80,6 +98,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._attached = attached
         self._checkpoint = kubelet_checkpoint
         self._node_reason = node_reason
+        self._on_host_network = on_host_network
         self._streams: set[_Stream] = set()
         self._last_rdma: dict[
             PciAddress, RdmaDevice
@@ -145,7 +164,10 @@ class PoolService(grpc_api.DevicePluginServicer):
     ) -> api.PreStartContainerResponse:
         """Refuse a container whose VFs are not attached to its pod."""
         ids = tuple(request.devices_ids)
-        words = refusal(ids, self._attached, self._holders(ids))
+        holders = self._holders(ids)
+        unattached = without_attachment(ids, self._attached, holders)
+        on_host = await self._on_host(unattached) if unattached else NOT_ASKED
+        words = refusal(ids, self._attached, holders, on_host)
         if words is not None:
             await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, words)
         return api.PreStartContainerResponse()
@@ -153,6 +175,12 @@ class PoolService(grpc_api.DevicePluginServicer):
     def _allocations(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
         offered = self.offers()
         return [allocate(self.pool, offered, ids, self._last_rdma) for ids in containers]
+
+    async def _on_host(self, pod_uids: Collection[str]) -> HostNetworkPods:
+        try:
+            return HostNetworkPods(await self._on_host_network(pod_uids))
+        except (NotReady, OSError) as error:
+            return HostNetworkPods(why_unknown=str(error))
 
     @contextmanager
     def _stream(self) -> Iterator["_Stream"]:

@@ -24,17 +24,35 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kubelet/api/cri.proto\x12\x03\x63ri\"\x17\n\x15ListPodSandboxRequest\"8\n\x16ListPodSandboxResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.cri.PodSandbox\"\x18\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kubelet/api/cri.proto\x12\x03\x63ri\"\x17\n\x15ListPodSandboxRequest\"8\n\x16ListPodSandboxResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.cri.PodSandbox\"h\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x08metadata\x18\x02 \x01(\x0b\x32\x17.cri.PodSandboxMetadata\x12#\n\x05state\x18\x03 \x01(\x0e\x32\x14.cri.PodSandboxState\"!\n\x12PodSandboxMetadata\x12\x0b\n\x03uid\x18\x02 \x01(\t\"1\n\x17PodSandboxStatusRequest\x12\x16\n\x0epod_sandbox_id\x18\x01 \x01(\t\"A\n\x18PodSandboxStatusResponse\x12%\n\x06status\x18\x01 \x01(\x0b\x32\x15.cri.PodSandboxStatus\"\x8d\x01\n\x10PodSandboxStatus\x12)\n\x08metadata\x18\x02 \x01(\x0b\x32\x17.cri.PodSandboxMetadata\x12#\n\x05state\x18\x03 \x01(\x0e\x32\x14.cri.PodSandboxState\x12)\n\x05linux\x18\x06 \x01(\x0b\x32\x1a.cri.LinuxPodSandboxStatus\";\n\x15LinuxPodSandboxStatus\x12\"\n\nnamespaces\x18\x01 \x01(\x0b\x32\x0e.cri.Namespace\"2\n\tNamespace\x12%\n\x07options\x18\x02 \x01(\x0b\x32\x14.cri.NamespaceOption\"6\n\x0fNamespaceOption\x12#\n\x07network\x18\x01 \x01(\x0e\x32\x12.cri.NamespaceMode*:\n\x0fPodSandboxState\x12\x11\n\rSANDBOX_READY\x10\x00\x12\x14\n\x10SANDBOX_NOTREADY\x10\x01*=\n\rNamespaceMode\x12\x07\n\x03POD\x10\x00\x12\r\n\tCONTAINER\x10\x01\x12\x08\n\x04NODE\x10\x02\x12\n\n\x06TARGET\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kubelet.api.cri_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PODSANDBOXSTATE']._serialized_start=685
+  _globals['_PODSANDBOXSTATE']._serialized_end=743
+  _globals['_NAMESPACEMODE']._serialized_start=745
+  _globals['_NAMESPACEMODE']._serialized_end=806
   _globals['_LISTPODSANDBOXREQUEST']._serialized_start=30
   _globals['_LISTPODSANDBOXREQUEST']._serialized_end=53
   _globals['_LISTPODSANDBOXRESPONSE']._serialized_start=55
   _globals['_LISTPODSANDBOXRESPONSE']._serialized_end=111
   _globals['_PODSANDBOX']._serialized_start=113
-  _globals['_PODSANDBOX']._serialized_end=137
+  _globals['_PODSANDBOX']._serialized_end=217
+  _globals['_PODSANDBOXMETADATA']._serialized_start=219
+  _globals['_PODSANDBOXMETADATA']._serialized_end=252
+  _globals['_PODSANDBOXSTATUSREQUEST']._serialized_start=254
+  _globals['_PODSANDBOXSTATUSREQUEST']._serialized_end=303
+  _globals['_PODSANDBOXSTATUSRESPONSE']._serialized_start=305
+  _globals['_PODSANDBOXSTATUSRESPONSE']._serialized_end=370
+  _globals['_PODSANDBOXSTATUS']._serialized_start=373
+  _globals['_PODSANDBOXSTATUS']._serialized_end=514
+  _globals['_LINUXPODSANDBOXSTATUS']._serialized_start=516
+  _globals['_LINUXPODSANDBOXSTATUS']._serialized_end=575
+  _globals['_NAMESPACE']._serialized_start=577
+  _globals['_NAMESPACE']._serialized_end=627
+  _globals['_NAMESPACEOPTION']._serialized_start=629
+  _globals['_NAMESPACEOPTION']._serialized_end=683
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +20,40 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PodSandboxState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PodSandboxStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PodSandboxState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SANDBOX_READY: _PodSandboxState.ValueType  # 0
+    SANDBOX_NOTREADY: _PodSandboxState.ValueType  # 1
+
+class PodSandboxState(_PodSandboxState, metaclass=_PodSandboxStateEnumTypeWrapper): ...
+
+SANDBOX_READY: PodSandboxState.ValueType  # 0
+SANDBOX_NOTREADY: PodSandboxState.ValueType  # 1
+Global___PodSandboxState: _TypeAlias = PodSandboxState  # noqa: Y015
+
+class _NamespaceMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _NamespaceModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NamespaceMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    POD: _NamespaceMode.ValueType  # 0
+    CONTAINER: _NamespaceMode.ValueType  # 1
+    NODE: _NamespaceMode.ValueType  # 2
+    TARGET: _NamespaceMode.ValueType  # 3
+
+class NamespaceMode(_NamespaceMode, metaclass=_NamespaceModeEnumTypeWrapper): ...
+
+POD: NamespaceMode.ValueType  # 0
+CONTAINER: NamespaceMode.ValueType  # 1
+NODE: NamespaceMode.ValueType  # 2
+TARGET: NamespaceMode.ValueType  # 3
+Global___NamespaceMode: _TypeAlias = NamespaceMode  # noqa: Y015
 
 @_typing.final
 class ListPodSandboxRequest(_message.Message):
@@ -60,16 +95,167 @@ class PodSandbox(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
+    state: Global___PodSandboxState.ValueType
+    @_builtins.property
+    def metadata(self) -> Global___PodSandboxMetadata: ...
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
+        metadata: Global___PodSandboxMetadata | None = ...,
+        state: Global___PodSandboxState.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "metadata", b"metadata", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PodSandbox: _TypeAlias = PodSandbox  # noqa: Y015
+
+@_typing.final
+class PodSandboxMetadata(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UID_FIELD_NUMBER: _builtins.int
+    uid: _builtins.str
+    def __init__(
+        self,
+        *,
+        uid: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodSandboxMetadata: _TypeAlias = PodSandboxMetadata  # noqa: Y015
+
+@_typing.final
+class PodSandboxStatusRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_SANDBOX_ID_FIELD_NUMBER: _builtins.int
+    pod_sandbox_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        pod_sandbox_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pod_sandbox_id", b"pod_sandbox_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodSandboxStatusRequest: _TypeAlias = PodSandboxStatusRequest  # noqa: Y015
+
+@_typing.final
+class PodSandboxStatusResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def status(self) -> Global___PodSandboxStatus: ...
+    def __init__(
+        self,
+        *,
+        status: Global___PodSandboxStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodSandboxStatusResponse: _TypeAlias = PodSandboxStatusResponse  # noqa: Y015
+
+@_typing.final
+class PodSandboxStatus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    LINUX_FIELD_NUMBER: _builtins.int
+    state: Global___PodSandboxState.ValueType
+    @_builtins.property
+    def metadata(self) -> Global___PodSandboxMetadata: ...
+    @_builtins.property
+    def linux(self) -> Global___LinuxPodSandboxStatus: ...
+    def __init__(
+        self,
+        *,
+        metadata: Global___PodSandboxMetadata | None = ...,
+        state: Global___PodSandboxState.ValueType = ...,
+        linux: Global___LinuxPodSandboxStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux", "metadata", b"metadata"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux", "metadata", b"metadata", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodSandboxStatus: _TypeAlias = PodSandboxStatus  # noqa: Y015
+
+@_typing.final
+class LinuxPodSandboxStatus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def namespaces(self) -> Global___Namespace: ...
+    def __init__(
+        self,
+        *,
+        namespaces: Global___Namespace | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["namespaces", b"namespaces"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespaces", b"namespaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinuxPodSandboxStatus: _TypeAlias = LinuxPodSandboxStatus  # noqa: Y015
+
+@_typing.final
+class Namespace(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def options(self) -> Global___NamespaceOption: ...
+    def __init__(
+        self,
+        *,
+        options: Global___NamespaceOption | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Namespace: _TypeAlias = Namespace  # noqa: Y015
+
+@_typing.final
+class NamespaceOption(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NETWORK_FIELD_NUMBER: _builtins.int
+    network: Global___NamespaceMode.ValueType
+    def __init__(
+        self,
+        *,
+        network: Global___NamespaceMode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["network", b"network"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceOption: _TypeAlias = NamespaceOption  # noqa: Y015

@@ -38,6 +38,7 @@ from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Metrics
+from railnet.daemon.pod_networks import pods_on_host_network
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_keeper import waking
@@ -254,7 +255,15 @@ def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence
         return presence.why_inactive or node.rails.why_no_vf()
 
     checkpoint = CheckpointFile(configuration.host.kubelet)
-    return PoolService(pool, configuration.pools, node.table, node.attachments.attached, checkpoint, node_reason)
+    return PoolService(
+        pool,
+        configuration.pools,
+        node.table,
+        node.attachments.attached,
+        checkpoint,
+        node_reason,
+        on_host_network=partial(pods_on_host_network, configuration.host),
+    )
 
 
 def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None:

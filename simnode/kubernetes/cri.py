@@ -1,4 +1,4 @@
-"""The container runtime's CRI socket, which has only one call: ListPodSandbox.
+"""The container runtime's CRI socket, which has two calls: ListPodSandbox and PodSandboxStatus.
 
 `runtime` has the sandboxes.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent import futures
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 
@@ -17,11 +17,23 @@ SOCKET = Path("/run/containerd/containerd.sock")
 VERSIONS = ("v1", "v1alpha2")
 
 
+class ListedSandbox(NamedTuple):
+    """A sandbox as CRI shows it: its id, its pod's UID, and whether it is on the host's network, and ready."""
+
+    id: str
+    uid: str = ""
+    on_host: bool = False
+    ready: bool = True
+
+
 class CriEndpoint:
-    """A context manager that serves ListPodSandbox at `path`, in the given versions of CRI."""
+    """A context manager that serves both calls at `path`, in the given versions of CRI."""
 
     def __init__(
-        self, sandboxes: Callable[[], Iterable[str]], path: Path = SOCKET, versions: Iterable[str] = VERSIONS[:1]
+        self,
+        sandboxes: Callable[[], Iterable[ListedSandbox]],
+        path: Path = SOCKET,
+        versions: Iterable[str] = VERSIONS[:1],
     ) -> None:
         self._sandboxes, self._path = sandboxes, path
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
@@ -30,9 +42,15 @@ class CriEndpoint:
             request_deserializer=api.ListPodSandboxRequest.FromString,
             response_serializer=api.ListPodSandboxResponse.SerializeToString,
         )
+        status = grpc.unary_unary_rpc_method_handler(
+            self._status,
+            request_deserializer=api.PodSandboxStatusRequest.FromString,
+            response_serializer=api.PodSandboxStatusResponse.SerializeToString,
+        )
+        calls: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"ListPodSandbox": listing, "PodSandboxStatus": status}
         services = [f"runtime.{version}.RuntimeService" for version in versions]
         self._server.add_generic_rpc_handlers(
-            tuple(grpc.method_handlers_generic_handler(service, {"ListPodSandbox": listing}) for service in services)
+            tuple(grpc.method_handlers_generic_handler(service, calls) for service in services)
         )
 
     def __enter__(self) -> Self:
@@ -48,4 +66,25 @@ class CriEndpoint:
         self._path.unlink(missing_ok=True)
 
     def _list(self, request: api.ListPodSandboxRequest, context: Any) -> api.ListPodSandboxResponse:  # noqa: ARG002
-        return api.ListPodSandboxResponse(items=[api.PodSandbox(id=one) for one in self._sandboxes()])
+        return api.ListPodSandboxResponse(
+            items=[
+                api.PodSandbox(id=one.id, metadata=api.PodSandboxMetadata(uid=one.uid), state=_state(one))
+                for one in self._sandboxes()
+            ]
+        )
+
+    def _status(self, request: api.PodSandboxStatusRequest, context: Any) -> api.PodSandboxStatusResponse:
+        found = next((one for one in self._sandboxes() if one.id == request.pod_sandbox_id), None)
+        if found is None:
+            context.abort(
+                grpc.StatusCode.NOT_FOUND, f"an error occurred when try to find sandbox: {request.pod_sandbox_id}"
+            )
+            raise AssertionError
+        options = api.NamespaceOption(network=api.NODE if found.on_host else api.POD)
+        linux = api.LinuxPodSandboxStatus(namespaces=api.Namespace(options=options))
+        status = api.PodSandboxStatus(metadata=api.PodSandboxMetadata(uid=found.uid), state=_state(found), linux=linux)
+        return api.PodSandboxStatusResponse(status=status)
+
+
+def _state(one: ListedSandbox) -> api.PodSandboxState.ValueType:
+    return api.SANDBOX_READY if one.ready else api.SANDBOX_NOTREADY

@@ -17,6 +17,7 @@ from typing import Any
 
 from simnode.kubernetes import cni_config
 from simnode.kubernetes.cni_config import NetworkList
+from simnode.kubernetes.cri import ListedSandbox
 from simnode.linux import netns
 
 # The environment of containerd's systemd unit, which libcni passes on to plugins.
@@ -120,10 +121,16 @@ class Runtime:
         self._plugins, self._results, self._namespaces = plugins, results, namespaces
         self._sandboxes: dict[str, Sandbox] = {}
         self._listed: set[str] = set()
+        self._on_host: list[ListedSandbox] = []
 
-    def listed(self) -> tuple[str, ...]:
-        """Return the ids that CRI lists: as in containerd, those of the sandboxes whose ADD has succeeded."""
-        return tuple(self._listed)
+    def listed(self) -> tuple[ListedSandbox, ...]:
+        """Return what CRI lists: as in containerd, the sandboxes whose ADD has succeeded, and those on the host's network."""
+        made = [one for id_ in tuple(self._listed) if (one := self._sandboxes.get(id_)) is not None]
+        return (*(ListedSandbox(one.container_id, one.uid) for one in made), *self._on_host)
+
+    def create_host_sandbox(self, uid: str) -> None:
+        """Make a sandbox on the host's network; the runtime calls no plugin for it."""
+        self._on_host.append(ListedSandbox(uuid.uuid4().hex * 2, uid, on_host=True))
 
     def create_sandbox(
         self, namespace: str, pod: str, uid: str, capability_args: Mapping[str, Any] | None = None

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from deviceplugin.prestart_check import Holders, refusal
+from deviceplugin.prestart_check import NOT_ASKED, Holders, HostNetworkPods, refusal, without_attachment
 from vf.pci_address import PciAddress
 from vf.table import Owner
 
@@ -13,9 +13,11 @@ OWNER = Owner("c0ffee", "eth0", "uid-1")
 NAMELESS = Owner("c0ffee", "eth0", "")
 
 
-def ask(owner: Owner | None, holders: Holders, device: str = DEVICE) -> str | None:
+def ask(
+    owner: Owner | None, holders: Holders, device: str = DEVICE, on_host: HostNetworkPods = NOT_ASKED
+) -> str | None:
     attached = {PciAddress.parse(DEVICE): owner}
-    return refusal([device], attached.get, {device: holders})
+    return refusal([device], attached.get, {device: holders}, on_host)
 
 
 STARTS = {
@@ -66,3 +68,46 @@ def test_refusal_is_about_the_first_device_that_is_not_attached() -> None:
     )
 
     assert (words or "none").startswith(f"VF {other} is not attached")
+
+
+ON_HOST = HostNetworkPods(frozenset({"uid-1"}))
+HELD = Holders(frozenset({"uid-1"}))
+
+
+def test_container_on_the_hosts_network_starts_with_a_vf_that_is_not_attached() -> None:
+    assert ask(None, HELD, on_host=ON_HOST) is None
+
+
+REFUSED_ON_HOST = {
+    "of another pod": (None, Holders(frozenset({"uid-2"})), "is not attached to a pod"),
+    "of two pods": (None, Holders(frozenset({"uid-1", "uid-2"})), "is not attached to a pod"),
+    "of no pod": (None, Holders(), "is not attached to a pod"),
+    "of an unknown pod": (None, Holders(why_unknown="version 2 is not understood"), "cannot be read: version 2"),
+    "that is attached to another pod": (Owner("c0ffee", "eth0", "uid-2"), HELD, "c0ffee of pod UID uid-2"),
+}
+
+
+@pytest.mark.parametrize(("owner", "holders", "words"), REFUSED_ON_HOST.values(), ids=REFUSED_ON_HOST.keys())
+def test_container_on_the_hosts_network_is_refused_a_vf(owner: Owner | None, holders: Holders, words: str) -> None:
+    assert words in (ask(owner, holders, on_host=ON_HOST) or "none")
+
+
+def test_refusal_says_why_the_network_of_the_pod_is_not_known() -> None:
+    words = ask(None, HELD, on_host=HostNetworkPods(why_unknown="the runtime hangs"))
+
+    assert (words or "none").endswith("Whether the pod is on the host's network is not known: the runtime hangs")
+
+
+def test_runtime_is_asked_only_about_the_one_pod_that_has_a_vf_without_attachment() -> None:
+    free, taken, shared, unknown = (f"0000:03:00.{number}" for number in range(1, 5))
+    holders = {
+        free: Holders(frozenset({"uid-1"})),
+        taken: Holders(frozenset({"uid-2"})),
+        shared: Holders(frozenset({"uid-3", "uid-4"})),
+        unknown: Holders(why_unknown="version 2 is not understood"),
+        "GPU-1": Holders(frozenset({"uid-5"})),
+    }
+
+    asked = without_attachment(list(holders), {PciAddress.parse(taken): OWNER}.get, holders)
+
+    assert asked == {"uid-1"}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from kubelet.checkpoint_file import CheckpointFile
 from tests.deviceplugin.builders import DOWN, an_rdma_device, two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Dialled, Kubelet, dial
+from vf.errors import NotReady
 from vf.inventory import Inventory
 from vf.pci_address import PciAddress
 from vf.table import Owner, VfTable
@@ -38,10 +39,25 @@ class Node:
         self.table = VfTable(two_rails())
         self.attached: dict[PciAddress, Owner] = {}
         self.node_reason: str | None = None
+        self.on_host: set[str] = set()
+        self.asked: list[set[str]] = []
+        self.runtime_fails: Exception | None = None
         self.socket = folder / "plugin.sock"
         self.service = PoolService(
-            DEFAULT[0], DEFAULT, self.table, self.attached.get, CheckpointFile(folder), lambda: self.node_reason
+            DEFAULT[0],
+            DEFAULT,
+            self.table,
+            self.attached.get,
+            CheckpointFile(folder),
+            lambda: self.node_reason,
+            on_host_network=self.pods_on_host_network,
         )
+
+    async def pods_on_host_network(self, pod_uids: Collection[str]) -> frozenset[str]:
+        self.asked.append(set(pod_uids))
+        if self.runtime_fails:
+            raise self.runtime_fails
+        return frozenset(self.on_host.intersection(pod_uids))
 
     def attach(self, owner: Owner = OWNER) -> None:
         self.attached[PciAddress.parse(VF)] = owner
@@ -348,6 +364,35 @@ def test_pre_start_refuses_a_vf_that_is_not_attached(node: Node) -> None:
 
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert words.startswith(f"VF {VF} is not attached to a pod")
+
+
+def test_pre_start_permits_a_pod_on_the_hosts_network_that_has_the_vf(node: Node) -> None:
+    node.on_host = {"uid-1"}
+    node.kubelet.allocated(RAIL, uid_1=[VF])
+
+    on(node, lambda kubelet: kubelet.pre_start(VF))
+
+    assert node.asked == [{"uid-1"}]
+
+
+def test_pre_start_asks_the_runtime_nothing_about_a_vf_that_is_attached(node: Node) -> None:
+    node.attach()
+    node.kubelet.allocated(RAIL, uid_1=[VF])
+
+    on(node, lambda kubelet: kubelet.pre_start(VF))
+
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("error", [NotReady("the runtime hangs"), FileNotFoundError(2, "No such file", "cri.sock")])
+def test_pre_start_refuses_a_free_vf_if_the_runtime_does_not_answer(node: Node, error: Exception) -> None:
+    node.runtime_fails = error
+    node.kubelet.allocated(RAIL, uid_1=[VF])
+
+    code, words = refused(node, lambda kubelet: kubelet.pre_start(VF))
+
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert words.endswith(f"is not known: {error}")
 
 
 def test_pre_start_refuses_a_vf_that_a_dying_pod_still_has(node: Node) -> None:

@@ -81,7 +81,16 @@ MESSAGES = {
     "cri": {
         "ListPodSandboxRequest": "",
         "ListPodSandboxResponse": "1 repeated cri.PodSandbox items",
-        "PodSandbox": "1 string id",
+        "PodSandbox": "1 string id, 2 cri.PodSandboxMetadata metadata, 3 cri.PodSandboxState state",
+        "PodSandboxMetadata": "2 string uid",
+        "PodSandboxStatusRequest": "1 string pod_sandbox_id",
+        "PodSandboxStatusResponse": "1 cri.PodSandboxStatus status",
+        "PodSandboxStatus": (
+            "2 cri.PodSandboxMetadata metadata, 3 cri.PodSandboxState state, 6 cri.LinuxPodSandboxStatus linux"
+        ),
+        "LinuxPodSandboxStatus": "1 cri.Namespace namespaces",
+        "Namespace": "2 cri.NamespaceOption options",
+        "NamespaceOption": "1 cri.NamespaceMode network",
     },
 }
 METHODS = {
@@ -117,7 +126,8 @@ TYPES = {
 def field_words(field: FieldDescriptor) -> str:
     optional = field.has_presence and field.message_type is None
     label = "repeated " if field.is_repeated else "optional " if optional else ""
-    kind = field.message_type.full_name if field.message_type else TYPES[field.type]
+    named = field.message_type or field.enum_type
+    kind = named.full_name if named else TYPES[field.type]
     return f"{field.number} {label}{kind} {field.name}"
 
 
@@ -201,3 +211,15 @@ def test_message_is_written_in_kubelets_wire_format(message: Message, wire: byte
 @pytest.mark.parametrize(("message", "wire"), WIRE.values(), ids=WIRE.keys())
 def test_message_is_read_from_kubelets_wire_format(message: Message, wire: bytes) -> None:
     assert type(message).FromString(wire) == message
+
+
+@pytest.mark.parametrize(
+    ("enumeration", "values"),
+    [
+        ("PodSandboxState", {"SANDBOX_READY": 0, "SANDBOX_NOTREADY": 1}),
+        ("NamespaceMode", {"POD": 0, "CONTAINER": 1, "NODE": 2, "TARGET": 3}),
+    ],
+)
+def test_enumeration_has_the_runtimes_values(enumeration: str, values: dict[str, int]) -> None:
+    found = cri.DESCRIPTOR.enum_types_by_name[enumeration].values
+    assert {value.name: value.number for value in found} == values
