@@ -1,18 +1,19 @@
 """The decision about one pod: what is added to it, and why.
 
-Pure: a pod, its namespace and the policy in, a decision out. Not here: the JSON Patch (`admission.patch`) and the words for the pod's
-author (`admission.explain`).
+Pure: a pod, its namespace and the policy in, a decision out. Not here: the JSON Patch (`admission.patch`), the words for the pod's
+author (`admission.explain`), and what host-network mode changes (`admission.host_network`).
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from admission import railnet_annotations, tf_config
+from admission import host_network, railnet_annotations, tf_config
 from admission.environment import Variable, wanted
+from admission.host_network import HostNetwork
 from admission.policy import Namespace, Policy, switch
 from training.name_truncation import shortened
 from training.operators import Default, Part
@@ -27,6 +28,9 @@ _AUTO = "auto"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
 
+FreePort = Callable[[Pod], int]
+"""Returns a host port for a pod that no other pod has. Raises NotReady: there is none now."""
+
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
@@ -35,10 +39,12 @@ class Untouched:
     Attributes:
         reason: why, a clause.
         operator: the name of the operator that made the pod; empty if the operator is unknown or was not looked for.
+        why: of a recognised pod, the reason without its name.
     """
 
     reason: str
     operator: str = field(default="", compare=False)
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Additions:
         labels: the labels that are added.
         priority_class: the PriorityClass that the pod gets; empty if it has one, or if none is configured.
         kept: what stays as the pod has it, in clauses.
+        host: what the pod gets with the host's network; None if it stays in its own network, or has the host's already.
     """
 
     member: Member
@@ -67,17 +74,19 @@ class Additions:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority_class: str = ""
     kept: tuple[str, ...] = ()
+    host: HostNetwork | None = None
 
 
 Decision = Untouched | Additions
 
 
-def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
-    """Decide what is added to a pod.
+def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort | None = None) -> Decision:
+    """Decide what is added to a pod. `free_port` is None if host-network mode is switched off.
 
     Raises:
         Misconfigured: a label or annotation is malformed, contradicts the pod, or names an object that does not exist.
         NotPermitted: the pod's namespace may not have the VFs, use the network, or name the addresses that the pod asks for.
+        NotReady: no host port is free for the pod now.
     """
     label = switch(pod.labels, "pod")
     off = _switched_off(pod, label, namespace)
@@ -86,8 +95,24 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
     member = recognise(pod, partial(_has_additions, policy=policy), _sets_forwarded_variables)
     if member is None:
         return Untouched("its labels match no training operator that Railnet knows")
+    on_host = host_network.wanted(pod, member, switched_on=free_port is not None)
+    # As a second review sees it: so both decide the same about rails.
+    decision = _rail(
+        replace(pod, host_network=pod.host_network or on_host), member, namespace, policy, labelled=label is True
+    )
+    if not on_host or free_port is None:
+        return decision
+    host = host_network.decided(pod, member, free_port(pod))
+    if isinstance(decision, Additions):
+        return replace(decision, host=host)
+    container = pod.containers[member.container].name
+    return Additions(member, container, decision.why, labels=dict(_labels(member, pod)), host=host)
+
+
+def _rail(pod: Pod, member: Member, namespace: Namespace, policy: Policy, *, labelled: bool) -> Decision:
+    """Decide about VFs and the environment that names net1."""
     requested = _requested(pod, policy)
-    part, reason = _part(member, pod, requested, namespace, labelled=label is True)
+    part, reason = _part(member, pod, requested, namespace, labelled=labelled)
     if part is Part.APART:
         return _untouched(member, reason)
     resource = _resource(pod, namespace, policy)
@@ -114,7 +139,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy) -> Decision:
 
 
 def _untouched(member: Member, reason: str) -> Untouched:
-    return Untouched(f"{member} ({member.operator.name}): {reason}", member.operator.name)
+    return Untouched(f"{member} ({member.operator.name}): {reason}", member.operator.name, reason)
 
 
 def _switched_off(pod: Pod, label: bool | None, namespace: Namespace) -> str | None:

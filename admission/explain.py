@@ -6,6 +6,7 @@ from typing import Any
 
 from admission import railnet_annotations, tf_config
 from admission.decision import Additions, Decision, Untouched
+from admission.host_network import HostNetwork
 from training.net1_names import service
 from training.pod import Pod
 
@@ -86,6 +87,8 @@ def _clauses(additions: Additions) -> Iterator[str]:
         yield f"changed {names} in container {additions.container} to names on net1"
     if additions.priority_class:
         yield f"set the PriorityClass {additions.priority_class}"
+    if additions.host is not None:
+        yield from _host_clauses(additions.container, additions.host)
     if additions.labels:
         yield f"labelled {', '.join(sorted(additions.labels))}"
 
@@ -94,3 +97,19 @@ def _operation(operation: Mapping[str, Any]) -> str:
     """Return an operation in one line; a removal has no value."""
     value = f": {json.dumps(operation['value'], ensure_ascii=False)}" if "value" in operation else ""
     return f"  {operation['op']} {operation['path']}{value}"
+
+
+def _host_clauses(container: str, host: HostNetwork) -> Iterator[str]:
+    yield f"put on the host's network with port {host.port}, as {host.name} of container {container}"
+    names = ", ".join(variable.name for variable in (*host.added, *host.replaced))
+    if names:
+        yield f"wrote the port to {names}"
+    if not host.resolves:
+        yield "kept its dnsPolicy, with which names of Services may not resolve on the host's network"
+    if host.fixed:
+        ports = ", ".join(map(str, host.fixed))
+        yield f"kept its other ports {ports}, so no two such pods run on one node"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

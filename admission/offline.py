@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from admission.decision import Additions, decide
+from admission.decision import Additions, FreePort, decide
 from admission.explain import report
 from admission.patch import operations
 from admission.policy import Namespace, Policy, switch
 from admission.webhook_configuration import NEVER
+from training.host_ports import parse as host_ports_range
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
 
@@ -21,7 +22,17 @@ class Explained:
     allowed: bool
 
 
-def explain(documents: Iterable[Any], policy: Policy) -> Iterator[Explained]:
+def first_port(host_ports: str) -> FreePort:
+    """Return what gives each pod the first port of a range: which one is free, only the webhook knows.
+
+    Raises:
+        Misconfigured: the text is no range.
+    """
+    ports = host_ports_range(host_ports)
+    return lambda _: ports.first
+
+
+def explain(documents: Iterable[Any], policy: Policy, free_port: FreePort | None = None) -> Iterator[Explained]:
     """Yield an explanation of each pod of a file; a Namespace in the same file gives the labels of its pods' namespace.
 
     Raises:
@@ -36,14 +47,16 @@ def explain(documents: Iterable[Any], policy: Policy) -> Iterator[Explained]:
             namespace = _namespace(document)
             namespaces[namespace.name] = namespace
     for document in pods:
-        yield _explained(document, namespaces, policy)
+        yield _explained(document, namespaces, policy, free_port)
 
 
-def _explained(document: Mapping[str, Any], namespaces: Mapping[str, Namespace], policy: Policy) -> Explained:
+def _explained(
+    document: Mapping[str, Any], namespaces: Mapping[str, Namespace], policy: Policy, free_port: FreePort | None
+) -> Explained:
     try:
         pod = parse(document)
         namespace = pod.namespace or "default"
-        decision = decide(pod, namespaces.get(namespace, Namespace(namespace)), policy)
+        decision = decide(pod, namespaces.get(namespace, Namespace(namespace)), policy, free_port)
     except (Misconfigured, NotPermitted) as error:
         subject, allowed, lines = f"pod {_name(document.get('metadata'))}", False, [f"  denied: {error}"]
     else:

@@ -1,7 +1,8 @@
 """Additions as a JSON Patch (RFC 6902); empty if nothing is added.
 
-The patch only adds, with three exceptions: the explanation, which keeps its earlier text; a TF_CONFIG that gets other names; and
-the priority that the API server computed for a pod without a PriorityClass.
+The patch only adds, with these exceptions: the explanation, which keeps its earlier text; a TF_CONFIG that gets other names; the priority
+that the API server computed for a pod without a PriorityClass; and what host-network mode must change: the container's port, where the
+pod's framework reads that port, and `dnsPolicy`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,9 @@ from typing import Any
 
 from admission import explain, railnet_annotations
 from admission.decision import Additions
+from admission.environment import Variable
+from admission.host_network import DNS_POLICY, HostNetwork
+from training.railnet_labels import HOST_PORT
 
 Operation = dict[str, Any]
 # The API server's plugin Priority has run when a webhook is called, and it runs again after a patch. It refuses a pod with another
@@ -19,15 +23,35 @@ _OF_THE_CLASS = ("priority", "preemptionPolicy")
 def operations(document: Mapping[str, Any], additions: Additions) -> list[Operation]:
     """Return the operations that bring the additions into a pod as the API server sent it."""
     metadata = document["metadata"]
+    host = additions.host
     found = [
         *_container(document, additions),
         *_priority_class(document["spec"], additions.priority_class),
+        *(() if host is None else _host_network(document, additions.member.container, host)),
         *_entries(metadata, "/metadata", "labels", additions.labels),
     ]
     if found:
         text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
-        found += _entries(metadata, "/metadata", "annotations", {railnet_annotations.EXPLAIN: text})
+        port = {} if host is None else {HOST_PORT: str(host.port)}
+        found += _entries(metadata, "/metadata", "annotations", {railnet_annotations.EXPLAIN: text, **port})
     return found
+
+
+def _host_network(document: Mapping[str, Any], position: int, host: HostNetwork) -> Iterator[Operation]:
+    yield _add("/spec/hostNetwork", value=True)
+    if host.resolves:
+        yield _add("/spec/dnsPolicy", DNS_POLICY)
+    path, ports = f"/spec/containers/{position}/ports", document["spec"]["containers"][position].get("ports")
+    entry = {"name": host.name, "containerPort": host.port, "hostPort": host.port}
+    if not ports:
+        yield _add(path, [entry])
+        return
+    path = f"{path}/{host.position}"
+    if not host.named:
+        yield _add(f"{path}/name", host.name)
+    # On the host's network both must be the same (k8s.io/kubernetes/pkg/apis/core/validation, validateHostNetwork).
+    yield {"op": "replace", "path": f"{path}/containerPort", "value": host.port}
+    yield _add(f"{path}/hostPort", host.port)
 
 
 def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Operation]:
@@ -41,12 +65,14 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
         else:
             yield from _entries(resources, f"{path}/resources", "limits", quantity)
             yield from _entries(resources, f"{path}/resources", "requests", quantity)
-    variables = [{"name": variable.name, "value": variable.value} for variable in additions.variables]
+    host = additions.host
+    added, replaced = (additions.variables, additions.replaced) if host is None else _with_host(additions, host)
+    variables = [{"name": variable.name, "value": variable.value} for variable in added]
     if variables and not container.get("env"):
         yield _add(f"{path}/env", variables)
     else:
         yield from (_add(f"{path}/env/-", variable) for variable in variables)
-    for variable in additions.replaced:
+    for variable in replaced:
         # If a name occurs twice, kubelet takes the last entry, and so does training.pod.
         place = max(number for number, entry in enumerate(container["env"]) if entry["name"] == variable.name)
         yield {"op": "replace", "path": f"{path}/env/{place}/value", "value": variable.value}
@@ -56,6 +82,10 @@ def _priority_class(spec: Mapping[str, Any], name: str) -> Iterator[Operation]:
     if name:
         yield _add("/spec/priorityClassName", name)
         yield from ({"op": "remove", "path": f"/spec/{key}"} for key in _OF_THE_CLASS if spec.get(key) is not None)
+
+
+def _with_host(additions: Additions, host: HostNetwork) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
+    return (*additions.variables, *host.added), (*additions.replaced, *host.replaced)
 
 
 def _entries(parent: Mapping[str, Any], path: str, name: str, entries: Mapping[str, str]) -> Iterator[Operation]:

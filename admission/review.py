@@ -6,13 +6,14 @@ nothing and sends no request to another server. So a dry run needs no case of it
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from admission import explain, patch
-from admission.decision import Additions, decide
+from admission.decision import Additions, FreePort, decide
 from admission.policy import Namespace, Policy
 from training.pod import parse
-from vf.errors import Misconfigured, NotPermitted
+from vf.errors import Misconfigured, NotPermitted, NotReady
 
 # The API server accepts objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains one, and JSON may make it longer.
 MAX_BYTES = 8 << 20
@@ -25,7 +26,12 @@ _API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _POD = {"group": "", "version": "v1", "kind": "Pod"}
 # For reason "Invalid" kubectl 1.20 prints only that word: it looks for the names of fields, which a webhook's answer does not have.
-_FORBIDDEN, _INVALID = (403, "Forbidden"), (400, "BadRequest")
+_FORBIDDEN, _INVALID, _UNAVAILABLE = (403, "Forbidden"), (400, "BadRequest"), (503, "ServiceUnavailable")
+_STATUS: dict[type[Exception], tuple[int, str]] = {
+    NotPermitted: _FORBIDDEN,
+    Misconfigured: _INVALID,
+    NotReady: _UNAVAILABLE,
+}
 _MAX_MESSAGE = 1024
 
 
@@ -46,27 +52,43 @@ class UnreadableReview(ValueError):
     """The body is not an AdmissionReview, so it cannot be answered by one. The caller answers HTTP 400."""
 
 
-def review(body: bytes, policy: Policy, net1: bool | None = None) -> Reviewed:
-    """Answer a review.
+def review(body: bytes, policy: Policy, net1: bool | None = None, free_port: FreePort | None = None) -> Reviewed:
+    """Answer a review of a pod.
 
     Args:
         body: the request's body, at most `MAX_BYTES`.
         policy: what the administrator configured.
         net1: the label `railnet.io/net1` of the pod's namespace. A review does not contain it. The request's path says it: the webhook
             configuration has an entry for each value, with a `namespaceSelector` and a path.
+        free_port: returns a host port for a pod; None if host-network mode is switched off.
 
     Raises:
         UnreadableReview: the body is too large, has too many values, or is not an AdmissionReview of version v1.
     """
-    request = _request(body)
-    namespace = str(request.get("namespace", ""))
-    answer = _answer(request, Namespace(namespace, net1), policy)
+    request = read(body)
+    return reviewed(request, _answer(request, Namespace(namespace_of(request), net1), policy, free_port))
+
+
+def namespace_of(request: Mapping[str, Any]) -> str:
+    """Return the namespace of a request's object."""
+    return str(request.get("namespace", ""))
+
+
+def reviewed(request: Mapping[str, Any], answer: "Answer") -> Reviewed:
+    """Return the AdmissionReview that answers a request."""
     response = {"uid": request["uid"], **answer.response}
     document = {"apiVersion": _API_VERSION, "kind": _KIND, "response": response}
-    return Reviewed(json.dumps(document).encode(), answer.outcome, answer.operator, namespace, answer.reason)
+    return Reviewed(
+        json.dumps(document).encode(), answer.outcome, answer.operator, namespace_of(request), answer.reason
+    )
 
 
-def _request(body: bytes) -> dict[str, Any]:
+def read(body: bytes) -> dict[str, Any]:
+    """Return the request of a review.
+
+    Raises:
+        UnreadableReview: as `review`.
+    """
     if len(body) > MAX_BYTES:
         raise UnreadableReview(f"the review has {len(body)} bytes; at most {MAX_BYTES} are read")
     values = sum(map(body.count, (b",", b"[", b"{")))
@@ -101,37 +123,44 @@ def _short(text: str) -> str:
     return text
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """What is answered: the review's `response` without its uid, and what is counted and logged."""
+
     response: dict[str, Any]
     outcome: Outcome
     operator: str = ""
     reason: str = ""
 
 
-def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy) -> _Answer:
+def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_port: FreePort | None) -> Answer:
     if request.get("operation") != "CREATE" or request.get("kind") != _POD or request.get("subResource"):
-        return _Answer({"allowed": True}, "untouched")
+        return Answer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
         pod = parse(document)
-        decision = decide(pod, namespace, policy)
-    except NotPermitted as error:
-        return _denied(error, *_FORBIDDEN)
-    except Misconfigured as error:
-        return _denied(error, *_INVALID)
+        decision = decide(pod, namespace, policy, free_port)
+    except (NotPermitted, Misconfigured, NotReady) as error:
+        return denied(error)
     response: dict[str, Any] = {"allowed": True}
     warnings = explain.warnings(pod, decision)
     if warnings:
         response["warnings"] = warnings
     if not isinstance(decision, Additions):
-        return _Answer(response, "untouched", decision.operator)
-    operations = patch.operations(document, decision)
-    if operations:
-        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
-    return _Answer(response, "patched" if operations else "untouched", decision.member.operator.name)
+        return Answer(response, "untouched", decision.operator)
+    return patched(patch.operations(document, decision), decision.member.operator.name, response)
 
 
-def _denied(error: Exception, code: int, reason: str) -> _Answer:
+def patched(operations: list[patch.Operation], operator: str, response: Mapping[str, Any]) -> Answer:
+    """Answer by a JSON Patch; an empty one leaves the object as it is."""
+    if not operations:
+        return Answer(dict(response), "untouched", operator)
+    encoded = base64.b64encode(json.dumps(operations).encode()).decode()
+    return Answer({**response, "patchType": "JSONPatch", "patch": encoded}, "patched", operator)
+
+
+def denied(error: NotPermitted | Misconfigured | NotReady) -> Answer:
+    """Answer by a refusal: 403, 400, or 503 for what may be admitted later."""
+    code, reason = _STATUS[type(error)]
     message = f"{error!s:.{_MAX_MESSAGE}}"
     status = {"status": "Failure", "message": message, "reason": reason, "code": code}
-    return _Answer({"allowed": False, "status": status}, "denied", reason=message)
+    return Answer({"allowed": False, "status": status}, "denied", reason=message)

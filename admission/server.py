@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server calls: POST /pods and /pods/net1, one review for each request.
+"""The HTTPS server that the API server calls: POST /pods and /pods/net1, and /services in host-network mode; one review per request.
 
 It never logs a part of a body. It limits the memory and the time that a request can take; `admission.connections` limits connections.
 """
@@ -17,7 +17,9 @@ from typing import Protocol
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from admission import service_review
 from admission.connections import Connections
+from admission.host_ports import HostPorts
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from admission.tls import Shown
@@ -25,6 +27,8 @@ from admission.tls import Shown
 _log = logging.getLogger(__name__)
 # The label of the pod's namespace, by path: the webhook configuration has an entry for each value (`admission.webhook_configuration`).
 PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
+SERVICES = "/services"
+_POD_SECONDS = 2.0  # until the pod of a new Service is seen: its operator has made it just before
 _REQUEST_SECONDS = 10.0  # for a handshake, the first request, and each body; a webhook's timeout is at most 10 s, too
 _LARGE_BODY_SECONDS = 2.0  # for the rest of a body that holds a place for large bodies; other bodies wait for the place
 _IDLE_SECONDS = 120.0  # client-go closes idle connections after 90 s; the client should be the first to close
@@ -63,9 +67,12 @@ class RequestRefused(Exception):
 class WebhookServer:
     """The HTTPS server; it serves from `listen` until `close`."""
 
-    def __init__(self, policy: Policy, meter: ReviewMeter, shown: Shown) -> None:
-        """Review by a policy, count by a meter, and present the certificate of `shown`."""
-        self._policy, self._meter, self._shown = policy, meter, shown
+    def __init__(self, policy: Policy, meter: ReviewMeter, shown: Shown, host_ports: HostPorts | None = None) -> None:
+        """Review by a policy, count by a meter, and present the certificate of `shown`.
+
+        `host_ports` is None if host-network mode is switched off: then there are no reviews of Services.
+        """
+        self._policy, self._meter, self._shown, self._host_ports = policy, meter, shown, host_ports
         self._leaving = False
         self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections with a request that is not answered yet
@@ -166,8 +173,9 @@ class WebhookServer:
         return response
 
     async def _review(self, request: web.BaseRequest) -> Reviewed:
-        if request.path not in PATHS:
-            raise RequestRefused(HTTPStatus.NOT_FOUND, f"there is no such path; reviews go to {' or '.join(PATHS)}")
+        paths = PATHS if self._host_ports is None else (*PATHS, SERVICES)
+        if request.path not in paths:
+            raise RequestRefused(HTTPStatus.NOT_FOUND, f"there is no such path; reviews go to {' or '.join(paths)}")
         if request.method != "POST":
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "the method is not POST; send a review by POST")
         if request.content_type != "application/json":
@@ -177,13 +185,21 @@ class WebhookServer:
         async with AsyncExitStack() as place:
             body = await self._body(request, place)
             try:
-                reviewed = review(body, self._policy, PATHS[request.path])
+                reviewed = await self._reviewed(request.path, body)
             except UnreadableReview as error:
                 raise RequestRefused(HTTPStatus.BAD_REQUEST, str(error)) from None
         if reviewed.outcome == "denied":
             # As a literal: the names in a pod are not checked yet, and may contain a line break.
-            _log.info("denied a pod of namespace %.63r: %r", reviewed.namespace, reviewed.reason)
+            kind = "Service" if request.path == SERVICES else "pod"
+            _log.info("denied a %s of namespace %.63r: %r", kind, reviewed.namespace, reviewed.reason)
         return reviewed
+
+    async def _reviewed(self, path: str, body: bytes) -> Reviewed:
+        ports = self._host_ports
+        if ports is None or path != SERVICES:
+            return review(body, self._policy, PATHS[path], None if ports is None else ports.free_port)
+        asked = service_review.asked(body)
+        return service_review.answered(asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS))
 
     async def _body(self, request: web.BaseRequest, place: AsyncExitStack) -> bytes:
         """Read a body. A large body waits for a place, and keeps it until the stack is closed."""

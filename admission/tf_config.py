@@ -1,4 +1,4 @@
-"""`TF_CONFIG` with names on net1: TensorFlow sends its data to the same addresses by which its tasks find each other.
+"""`TF_CONFIG` with names on net1, or with the task's own port on the host: TensorFlow sends its data to the same addresses by which its tasks find each other.
 
 Every address in `cluster` gets the job's headless Service after the task's name: `mnist-ps-0.ml.svc:2222` becomes
 `mnist-ps-0.mnist-net1.ml.svc:2222`. If the operator has written its own headless Service there, as Volcano does, that is replaced:
@@ -48,6 +48,55 @@ def rewritten(value: str, job: str, subdomain: str | None = None) -> str:
     after = json.dumps({**document, **clusters}, separators=(",", ":"), ensure_ascii=False)
     _check_length(after, "with these names it has")
     return after
+
+
+def with_own_port(value: str, port: int) -> str:
+    """Return the value of `TF_CONFIG` in which the task's own address has another port; unchanged if it has no address of its own.
+
+    TensorFlow's server listens at the port of its own address. An evaluator is not in `cluster` and does not listen.
+
+    Raises:
+        Misconfigured: the value is not a mapping of tasks, as `rewritten`, or its `task` is not one.
+    """
+    if len(value.encode(errors="replace")) > MAX_BYTES:
+        raise _unreadable(f"it has more than {MAX_BYTES} bytes, with which Linux starts no process")
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(f"it is not JSON: {error!s:.100}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("task"), dict | None):
+        raise _unreadable("it is not a mapping with a task")
+    task = document.get("task") or {}
+    role, index = task.get("type"), str(task.get("index"))
+    changed = {
+        key: _own_port(document[key], role, index, port) for key in _CLUSTERS if isinstance(document.get(key), dict)
+    }
+    if all(document[key] == cluster for key, cluster in changed.items()):
+        return value
+    return json.dumps({**document, **changed}, separators=(",", ":"), ensure_ascii=False)
+
+
+def _own_port(cluster: dict[str, Any], role: Any, index: str, port: int) -> dict[str, Any]:
+    tasks = cluster.get(role) if isinstance(role, str) else None
+    if isinstance(tasks, dict):
+        return {**cluster, role: {key: _at(one, port) if key == index else one for key, one in tasks.items()}}
+    if isinstance(tasks, list):
+        return {**cluster, role: [_at(one, port) if str(place) == index else one for place, one in enumerate(tasks)]}
+    return cluster
+
+
+def _at(address: Any, port: int) -> str:
+    if not isinstance(address, str):
+        raise _unreadable(f"{address!r:.60} is not an address")
+    host, colon, number = address.rpartition(":")
+    return f"{host if colon and number.isdecimal() else address}:{port}"
+
+
+def _unreadable(why: str) -> Misconfigured:
+    return Misconfigured(
+        f"{VARIABLE} cannot get the port of host-network mode: {why:.200}; correct it, or remove the annotation "
+        "that asks for the host's network"
+    )
 
 
 def _check_length(value: str, has: str) -> None:

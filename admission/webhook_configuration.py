@@ -10,8 +10,9 @@ from string import Formatter
 from typing import Any
 
 from admission import railnet_annotations
+from admission.host_network import HOST, KUBEDL_MODE
 from training.operators import OPERATORS, Operator
-from training.railnet_labels import NET1
+from training.railnet_labels import NET1, NETWORK_MODE
 
 Entry = dict[str, Any]
 Requirement = dict[str, Any]
@@ -20,6 +21,7 @@ NAME = "railnet-admission"  # the name of the webhook configuration, and of the 
 NAMESPACE = "railnet"
 # The paths for pods in namespaces without the label, and in namespaces whose label is "true".
 PLAIN, LABELLED = "/pods", "/pods/net1"
+SERVICES = "/services"
 
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
 # Kubernetes 1.21 and newer set this label on each namespace.
@@ -47,6 +49,18 @@ def by_selectors() -> Entry:
     return _configuration(*_entries_of_operators(), _labelled_pods())
 
 
+def services() -> list[Entry]:
+    """Return the entries that host-network mode adds: the Services that operators make for one pod each, and those with the label.
+
+    Selectors are enough: operators write the same marks to their Services. So these entries fit every API server.
+    """
+    switched_on = [_has_not(NET1, "false")]
+    rows = [row for row in _operators() if row.ports]
+    named = [(f"{row.page}.services", [*_marks(row)]) for row in rows]
+    named.append(("label.services", [_has(NETWORK_MODE, HOST)]))
+    return [_entry(name, switched_on, {"matchExpressions": marks}, SERVICES, "services") for name, marks in named]
+
+
 def recognised_expression() -> str:
     """Return the CEL expression "the pod has an operator's marks", with the rules of `training.recogniser`."""
     rows = "\n|| ".join(_row(operator) for operator in _operators())
@@ -54,7 +68,7 @@ def recognised_expression() -> str:
 
 
 def asks_expression() -> str:
-    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet".
+    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet, or KubeDL's mode".
 
     `decision` adds nothing to a pod without a GPU, a VF or a label. It also decides whether a device is a GPU or a VF, and whether an init
     container is a sidecar; the expression does not. Only extended resources have a slash in their names.
@@ -64,7 +78,8 @@ def asks_expression() -> str:
         for kind in ("limits", "requests")
     )
     exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
-    annotated = f"object.metadata.annotations.exists(key, key.startsWith({_quoted(railnet_annotations.PREFIX)}))"
+    key = f"key.startsWith({_quoted(railnet_annotations.PREFIX)}) || key == {_quoted(KUBEDL_MODE)}"
+    annotated = f"object.metadata.annotations.exists(key, {key})"
     return (
         f"object.spec.containers{exists}"
         f"|| has(object.spec.initContainers) && object.spec.initContainers{exists}"
@@ -141,7 +156,7 @@ def _lacks(key: str) -> Requirement:
     return {"key": key, "operator": "DoesNotExist"}
 
 
-def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> Entry:
+def _entry(name: str, namespaces: list[Requirement], objects: Entry, path: str, resource: str = "pods") -> Entry:
     return {
         "name": f"{name}.railnet.io",
         "rules": [
@@ -149,12 +164,12 @@ def _entry(name: str, namespaces: list[Requirement], pods: Entry, path: str) -> 
                 "apiGroups": [""],
                 "apiVersions": ["v1"],
                 "operations": ["CREATE"],
-                "resources": ["pods"],
+                "resources": [resource],
                 "scope": "Namespaced",
             }
         ],
         "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *NEVER), *namespaces]},
-        "objectSelector": pods,
+        "objectSelector": objects,
         "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",  # a training pod without its VF would use TCP, and its author would not notice

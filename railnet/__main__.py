@@ -108,6 +108,11 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="after SIGTERM, go on taking connections for this long, until API servers know that this is not ready (5)",
     )
+    admission.add_argument(
+        "--host-ports",
+        metavar="FIRST-LAST",
+        help="switch host-network mode on, with these ports of the nodes (20000-29999); needs the rights of overlays/host-network",
+    )
 
 
 def _in_cluster(command: argparse.ArgumentParser) -> None:
@@ -192,7 +197,7 @@ def _admission(arguments: argparse.Namespace) -> int:
     if arguments.verb == "explain":
         from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
-        return 0 if explain.explain(arguments.file, loaded) else _FAILED
+        return 0 if explain.explain(arguments.file, loaded, arguments.host_ports) else _FAILED
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN
@@ -204,6 +209,7 @@ def _admission(arguments: argparse.Namespace) -> int:
         certificates=arguments.certificates,
         account=arguments.service_account,
         leave_seconds=arguments.leave_seconds,
+        host_ports=arguments.host_ports,
     )
     asyncio.run(program.serve(loaded, options))
     return 0

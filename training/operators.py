@@ -64,6 +64,8 @@ class Operator:
         also_trains: a field that only a launcher has that also trains, without asking for GPUs.
         several_roots: whether the pods of one job may begin with several objects: their author says by labels what belongs together.
         default: the pods that get a rail without a label of Railnet.
+        ports: of each training container by its name, the name of the port at which it waits for its peers.
+        off_host: why host-network mode cannot serve its jobs, a clause; empty if it can.
     """
 
     name: str
@@ -79,8 +81,11 @@ class Operator:
     also_trains: Field | None = None
     several_roots: bool = False
     default: Default = Default.GPUS
+    ports: Mapping[str, str] = field(default_factory=dict)
+    off_host: str = ""
 
 
+_ONE_SERVICE = "its pods share one headless Service, which forwards no port to a pod's own"
 _COMPLETION_INDEX = Key("batch.kubernetes.io/job-completion-index")
 _KUBEFLOW = "training.kubeflow.org/"
 _JOBSET = "jobset.sigs.k8s.io/"
@@ -103,6 +108,15 @@ OPERATORS: tuple[Operator, ...] = (
             "evaluator": Part.APART,
             "aimaster": Part.APART,
             "webservice": Part.APART,
+        },
+        ports={
+            "tensorflow": "tfjob-port",
+            "pytorch": "pytorchjob-port",
+            "xgboostjob": "xgboostjob-port",
+            "mpi": "mpi-port",
+            "xdl": "xdljob-port",
+            "mars": "mars-port",
+            "elasticdl": "elasticdl-port",
         },
     ),
     Operator(
@@ -129,6 +143,14 @@ OPERATORS: tuple[Operator, ...] = (
         ),
         containers=("tensorflow", "pytorch", "mpi", "xgboost", "paddle", "jax"),
         roles={"launcher": Part.LAUNCHES, "evaluator": Part.APART},
+        ports={
+            "tensorflow": "tfjob-port",
+            "pytorch": "pytorchjob-port",
+            "mpi": "mpi-port",
+            "xgboost": "xgboostjob-port",
+            "paddle": "master",
+            "jax": "jaxjob-port",
+        },
     ),
     Operator(
         name="MPIJob v2 (mpi-operator)",
@@ -143,10 +165,12 @@ OPERATORS: tuple[Operator, ...] = (
         rank=(Key(_KUBEFLOW + "replica-index"),),
         roles={"launcher": Part.LAUNCHES},
         also_trains=Key(_KUBEFLOW + "replica-index"),  # spec.runLauncherAsWorker
+        off_host="its workers' sshd needs port 22, which the node's own sshd has",
     ),
     Operator(
         name="Trainer v2 and JobSet",
         page="jobset",
+        off_host=_ONE_SERVICE,
         marks={_JOBSET + "jobset-name": ANY, _JOBSET + "replicatedjob-name": ANY},
         job=Key(_JOBSET + "jobset-name"),
         role=Key(_JOBSET + "replicatedjob-name"),
@@ -163,6 +187,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="Volcano",
         page="volcano",
+        off_host=_ONE_SERVICE,
         marks={"volcano.sh/job-name": ANY, "volcano.sh/task-spec": ANY},
         job=Key("volcano.sh/job-name"),
         role=Key("volcano.sh/task-spec"),
@@ -173,6 +198,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="KubeRay",
         page="kuberay",
+        off_host="Ray's ports stand in the start command that KubeRay writes",
         marks={"ray.io/is-ray-node": ("yes",), "ray.io/cluster": ANY, "ray.io/node-type": ("head", "worker")},
         job=Key("ray.io/cluster"),
         role=First(Key("ray.io/group"), Key("ray.io/node-type")),
@@ -182,6 +208,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="LeaderWorkerSet",
         page="leaderworkerset",
+        off_host=_ONE_SERVICE,
         marks={_LWS + "name": ANY},
         job=Key(_LWS + "name"),
         role=Either(_LWS + "worker-index", "0", "leader", "worker"),
@@ -192,6 +219,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="Indexed Job",
         page="indexed-job",
+        off_host=_ONE_SERVICE,
         marks={"batch.kubernetes.io/job-name": ANY, "batch.kubernetes.io/job-completion-index": ANY},
         job=Key("batch.kubernetes.io/job-name"),
         role=Always("worker"),

@@ -26,6 +26,14 @@ _MAX_DIGITS = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAl
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """A declared port of a container; `name` is empty if it has none."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     """A container of `spec.containers`, or an init container that is a sidecar; other init containers do not keep VFs.
 
@@ -33,12 +41,14 @@ class Container:
         env: the variables of `env` by name; None for a value that comes from another object (`valueFrom`).
         env_from: whether more variables come from ConfigMaps or Secrets, which cannot be seen here.
         resources: limits and requests united, as written; the limit if a resource has both.
+        ports: the declared ports, in their order.
     """
 
     name: str
     env: Mapping[str, str | None]
     env_from: bool
     resources: Mapping[str, str]
+    ports: tuple[Port, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -57,6 +67,7 @@ class Pod:
         windows: whether it is for Windows, where no node has a rail.
         sidecars: the init containers that live as long as the pod, and so keep their VFs. None of them trains.
         priority_class: its PriorityClass; None if it has none.
+        dns_policy: its `dnsPolicy`; empty if it has none yet.
     """
 
     name: str
@@ -70,6 +81,7 @@ class Pod:
     windows: bool = False
     sidecars: tuple[Container, ...] = ()
     priority_class: str | None = None
+    dns_policy: str = ""
 
     @property
     def mirror(self) -> bool:
@@ -124,6 +136,7 @@ def parse(document: Any) -> Pod:
         windows=_is_windows(spec),
         sidecars=tuple(_sidecars(spec.get("initContainers"))),
         priority_class=_text(spec.get("priorityClassName") or "", "spec.priorityClassName") or None,
+        dns_policy=_text(spec.get("dnsPolicy") or "", "spec.dnsPolicy"),
     )
 
 
@@ -154,7 +167,16 @@ def _container(entry: Any, path: str) -> Container:
         env={_text(variable.get("name"), f"{path}.env"): _value(variable, path) for variable in variables},
         env_from=bool(container.get("envFrom")),
         resources={str(resource): str(quantity) for resource, quantity in quantities.items()},
+        ports=tuple(_port(*port) for port in _entries(container.get("ports"), f"{path}.ports")),
     )
+
+
+def _port(entry: Any, path: str) -> Port:
+    port = _mapping(entry, path)
+    number = port.get("containerPort")
+    if not isinstance(number, int):
+        raise Misconfigured(f"{path}.containerPort is {number!r:.60}; it should be a number")
+    return Port(_text(port.get("name") or "", f"{path}.name"), number)
 
 
 def _value(variable: dict[str, Any], path: str) -> str | None:

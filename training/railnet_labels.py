@@ -8,3 +8,5 @@ CONTAINER = "railnet.io/container"  # annotation: the name of the container that
 SIZE = "railnet.io/size"  # annotation: the number of the job's pods
 NAMES = "railnet.io/names"  # annotation of a pod: `task` for a name of its task on net1; label of what Railnet makes for names
 TRAIN = "railnet.io/train"  # label of all objects of `railnet train up`: the job's name
+NETWORK_MODE = "railnet.io/network-mode"  # annotation of a pod, label of a Service: "host"
+HOST_PORT = "railnet.io/host-port"  # annotation that a review adds: the port of a pod in host-network mode

@@ -16,11 +16,12 @@ from admission.certificates.self_managed import Own, utc_now
 from admission.server import WebhookServer
 from admission.tls import Shown
 from apiserver import service_account
-from apiserver.client import ApiServer
+from apiserver.client import StreamingApiServer
 from apiserver.kubernetes_transport import KubernetesTransport
 from apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.health import Health
+from railnet.webhook import watched_host_ports
 from railnet.webhook.explain import policy
 from railnet.webhook.metrics import AdmissionMetrics
 from vf.errors import Misconfigured
@@ -41,6 +42,7 @@ class Options:
         certificates: the folder in which another program keeps `tls.crt` and `tls.key`; None to make an own authority.
         account: the folder of the service account's token.
         leave_seconds: how long the server still takes connections after SIGTERM, until API servers know that it is not ready.
+        host_ports: the range of the ports of host-network mode, such as `20000-29999`; None to switch the mode off.
     """
 
     port: int
@@ -48,6 +50,7 @@ class Options:
     certificates: Path | None
     account: Path
     leave_seconds: float
+    host_ports: str | None = None
 
 
 class Certificates(Protocol):
@@ -64,7 +67,8 @@ async def serve(configuration: Configuration, options: Options) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given.
+        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given, or host-network mode is on; or
+            its range of ports is none.
         OSError: the port is taken.
     """
     ended = asyncio.Event()
@@ -74,7 +78,10 @@ async def serve(configuration: Configuration, options: Options) -> None:
     namespace = _namespace(options.account)
     certificates = _certificates(options, namespace, shown)
     metrics = AdmissionMetrics(lambda: None if shown.leaf is None else shown.leaf.ends)
-    server = WebhookServer(policy(configuration), metrics, shown)
+    ports = None
+    if options.host_ports is not None:
+        ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
+    server = WebhookServer(policy(configuration), metrics, shown, ports)
     health = Health()
     health.metrics = metrics.text
     async with health.serving(options.health_port, host=None):
@@ -119,14 +126,17 @@ async def _leave(server: WebhookServer, seconds: float) -> None:
 def _certificates(options: Options, namespace: str, shown: Shown) -> Certificates:
     if options.certificates is not None:
         return Folder(options.certificates, shown)
+    return Own(Keeper(Cluster(_api(options.account), namespace), names(namespace), utc_now), shown)
+
+
+def _api(folder: Path) -> StreamingApiServer:
     try:
-        account = service_account.find(os.environ, options.account)
+        account = service_account.find(os.environ, folder)
     except NotInCluster as error:
         raise Misconfigured(
-            f"there is no API server to ask: {error}; outside of a cluster, give --certificates"
+            f"there is no API server to ask: {error}; outside of a cluster, give --certificates, and no --host-ports"
         ) from None
-    api = ApiServer(KubernetesTransport(account), account.token, NAME)
-    return Own(Keeper(Cluster(api, namespace), names(namespace), utc_now), shown)
+    return StreamingApiServer(KubernetesTransport(account), account.token, NAME)
 
 
 def _reasons(server: WebhookServer, shown: Shown, certificates: Certificates, name: str) -> list[str]:

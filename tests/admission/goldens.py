@@ -1,7 +1,8 @@
 """The golden pods: pods as operators make them, the source of that, and the exact answer of a review.
 
 Each pod has one file under `golden/`, in its operator's folder. The pod is as its controller sends it, with the requests that the API
-server computes from its limits. `net1` is the label of its namespace, `configuration` the content of node.yaml.
+server computes from its limits. `net1` is the label of its namespace, `configuration` the content of node.yaml, `host_port` the port
+that is free; without it, host-network mode is switched off.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from admission.decision import FreePort
 from admission.policy import Policy
 from railnet import configuration
 from railnet.webhook.explain import policy
@@ -26,6 +28,12 @@ class Golden:
     expected: dict[str, Any]
     net1: bool | None = None
     configuration: dict[str, Any] | None = None
+    host_port: int | None = None
+
+    @property
+    def free_port(self) -> FreePort | None:
+        port = self.host_port
+        return None if port is None else lambda _: port
 
     @property
     def page(self) -> str:

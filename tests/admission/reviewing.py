@@ -5,6 +5,7 @@ import copy
 import json
 from typing import Any
 
+from admission.decision import FreePort
 from admission.policy import Policy
 from admission.review import review
 
@@ -28,9 +29,14 @@ def a_review(pod: Any, namespace: str = "default", **changes: Any) -> bytes:
 
 
 def ask(
-    pod: Any, policy: Policy | None = None, net1: bool | None = None, namespace: str = "default", **changes: Any
+    pod: Any,
+    policy: Policy | None = None,
+    net1: bool | None = None,
+    namespace: str = "default",
+    free_port: FreePort | None = None,
+    **changes: Any,
 ) -> JsonObject:
-    answer = json.loads(review(a_review(pod, namespace, **changes), policy or Policy(), net1).body)
+    answer = json.loads(review(a_review(pod, namespace, **changes), policy or Policy(), net1, free_port).body)
     response: JsonObject = answer["response"]
     return response
 
@@ -47,7 +53,8 @@ def patch_of(response: JsonObject) -> list[JsonObject]:
 def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
     """Apply a JSON Patch (RFC 6902) strictly.
 
-    The parent must exist. Only the value of an environment variable may be replaced, and only the priority may be removed.
+    The parent must exist. Only the value of an environment variable and a container's port may be replaced, and only the priority may be
+    removed.
     """
     patched = copy.deepcopy(pod)
     for operation in operations:
@@ -62,8 +69,9 @@ def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
             continue
         value = copy.deepcopy(operation["value"])
         if operation["op"] == "replace":
-            assert (parts := operation["path"].split("/"))[4] == "env", parts
-            assert parent.keys() == {"name", "value"}
+            kind = operation["path"].split("/")[4]
+            assert (kind, last) in (("env", "value"), ("ports", "containerPort")), operation["path"]
+            assert kind != "env" or parent.keys() == {"name", "value"}
             parent[last] = value
             continue
         assert operation["op"] == "add"
@@ -71,13 +79,18 @@ def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
             assert last == "-"
             parent.append(value)
         else:
-            # only the explanation may replace an earlier one
-            assert not parent.get(last) or last == "railnet.io/explain", operation["path"]
+            # only the explanation may replace an earlier one, and host-network mode the policy and the port of the container's network
+            changed = last == "dnsPolicy" and parent[last] == "ClusterFirst" if last in parent else False
+            assert not parent.get(last) or changed or last in ("railnet.io/explain", "hostPort"), operation["path"]
             parent[last] = value
     return patched
 
 
 def reviewed(
-    pod: JsonObject, policy: Policy | None = None, net1: bool | None = None, namespace: str = "default"
+    pod: JsonObject,
+    policy: Policy | None = None,
+    net1: bool | None = None,
+    namespace: str = "default",
+    free_port: FreePort | None = None,
 ) -> JsonObject:
-    return applied(pod, patch_of(ask(pod, policy, net1, namespace)))
+    return applied(pod, patch_of(ask(pod, policy, net1, namespace, free_port)))

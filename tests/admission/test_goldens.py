@@ -25,7 +25,7 @@ def each(goldens: list[Golden]) -> pytest.MarkDecorator:
 
 
 def answer(golden: Golden, pod: dict[str, Any] | None = None) -> dict[str, Any]:
-    return ask(pod or golden.pod, golden.policy, golden.net1, golden.namespace)
+    return ask(pod or golden.pod, golden.policy, golden.net1, golden.namespace, golden.free_port)
 
 
 @each(LET_IN)
@@ -63,7 +63,7 @@ def test_golden_pod_is_recognised_as_the_member_of_its_file(golden: Golden):
 
 @each(UNTOUCHED)
 def test_golden_pod_stays_untouched_for_the_reason_of_its_file(golden: Golden):
-    decision = decide(parse(golden.pod), Namespace(golden.namespace, golden.net1), golden.policy)
+    decision = decide(parse(golden.pod), Namespace(golden.namespace, golden.net1), golden.policy, golden.free_port)
 
     assert decision == Untouched(golden.expected["untouched"])
 

@@ -22,7 +22,7 @@ PROXY: JsonObject = {
 
 
 def review(golden: Golden, pod: JsonObject) -> JsonObject:
-    return reviewed(pod, golden.policy, golden.net1, golden.namespace)
+    return reviewed(pod, golden.policy, golden.net1, golden.namespace, golden.free_port)
 
 
 def a_sidecar_first(pod: JsonObject) -> None:

@@ -23,6 +23,7 @@ FOR_OLD_KUBECTL = [
     "overlays/admission-1.20",
     "overlays/controllers-1.20",
     "overlays/dns-autoscaler",
+    "overlays/host-network-1.20",
     "overlays/priorities",
     "overlays/uninstall-1.20",
 ]

@@ -36,7 +36,7 @@ class Api:
 
     def __init__(self, port: int, authority: Path) -> None:
         self.authority = authority
-        self._port = port
+        self.port = port
         self._connection: http.client.HTTPSConnection | None = None
         self._used_at = 0.0
 
@@ -86,4 +86,4 @@ class Api:
 
     def _connect(self) -> http.client.HTTPSConnection:
         context = ssl.create_default_context(cafile=str(self.authority))
-        return http.client.HTTPSConnection("127.0.0.1", self._port, timeout=_SECONDS, context=context)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=_SECONDS, context=context)

@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,10 +26,12 @@ _CALLS = "apiserver_admission_webhook_admission_duration_seconds"
 class Cluster:
     """Replicas that the API server reaches by the Service; all are ready inside the `with` block."""
 
-    def __init__(self, server: ApiServer, folder: str, files: Path, replicas: int = 1) -> None:
-        """Install a folder of manifests; `files` is the folder for the replicas' files."""
+    def __init__(
+        self, server: ApiServer, folder: str, files: Path, replicas: int = 1, options: Sequence[str] = ()
+    ) -> None:
+        """Install a folder of manifests; `files` is the folder for the replicas' files, `options` are theirs."""
         self.server, self.folder = server, folder
-        self.replicas = [Replica(server, files, number) for number in range(replicas)]
+        self.replicas = [Replica(server, files, number, options) for number in range(replicas)]
         self._namespaces: set[str] = set()
 
     def __enter__(self) -> Self:

@@ -23,8 +23,8 @@ _SECONDS = 60.0
 class Replica:
     """One replica of the Deployment, as a process; it ends with its test."""
 
-    def __init__(self, server: ApiServer, folder: Path, number: int = 0) -> None:
-        """Find the API server as a pod of the Deployment does; each replica has another `number`."""
+    def __init__(self, server: ApiServer, folder: Path, number: int = 0, options: Sequence[str] = ()) -> None:
+        """Find the API server as a pod of the Deployment does; each replica has another `number`. `options` are its further ones."""
         self.port, self._health_port = 8443 + number, 8080 + number
         account = folder / f"account-{number}"
         account.mkdir()
@@ -36,7 +36,7 @@ class Replica:
         ports = [f"--port={self.port}", f"--health-port={self._health_port}", "--leave-seconds=0"]
         files = [f"--config={self._config}", f"--service-account={account}"]
         environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(PORT)}
-        self._program = Program([sys.executable, "-m", "railnet", "admission", *ports, *files], environment)
+        self._program = Program([sys.executable, "-m", "railnet", "admission", *ports, *files, *options], environment)
 
     def start(self, configuration: JsonObject | None = None) -> None:
         """Start the process without waiting until it is ready."""

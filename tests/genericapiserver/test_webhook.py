@@ -38,6 +38,7 @@ def by_configuration(golden: Golden) -> str:
 
 @pytest.mark.parametrize("golden", sorted(GOLDENS, key=by_configuration), ids=lambda golden: golden.name)
 def test_golden_pod_becomes_what_the_decision_says(cluster: Cluster, golden: Golden) -> None:
+    """Host-network mode is off here: tests/genericapiserver/test_host_network.py."""
     cluster.configure(golden.configuration)
     namespace = cluster.namespace(golden.namespace, golden.net1)
     decided = ask(golden.pod, golden.policy, golden.net1, namespace)

@@ -1,0 +1,142 @@
+"""The overlays of host-network mode: they add to the admission helper one option, one right, and reviews of operators' Services."""
+
+import os
+from typing import Any
+
+import pytest
+import yaml
+
+from admission import webhook_configuration
+from admission.certificates.cluster_objects import NAME
+from admission.server import SERVICES
+from railnet.__main__ import _parser
+from tests.daemonset.kustomized import ROOT, kustomized
+from training.host_ports import parse
+
+JsonObject = dict[str, Any]
+BASES = {"overlays/host-network": "overlays/admission", "overlays/host-network-1.20": "overlays/admission-1.20"}
+RIGHTS = "railnet-admission-host-ports"
+EACH = pytest.mark.parametrize("folder", list(BASES))
+
+
+def by_name(folder: str) -> dict[tuple[str, str], JsonObject]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in kustomized(folder)}
+
+
+@EACH
+def test_mode_adds_an_option_a_right_and_reviews_and_nothing_else(folder: str) -> None:
+    mode, base = by_name(folder), by_name(BASES[folder])
+
+    assert {name for _, name in mode.keys() - base.keys()} == {RIGHTS}
+    changed = {kind for (kind, name), one in base.items() if mode[kind, name] != one}
+    assert changed == {"Deployment", "MutatingWebhookConfiguration"}
+
+
+@EACH
+def test_option_is_a_range_and_the_only_change_of_the_server(folder: str) -> None:
+    mode, base = by_name(folder)["Deployment", NAME], by_name(BASES[folder])["Deployment", NAME]
+    (container,) = mode["spec"]["template"]["spec"]["containers"]
+    (before,) = base["spec"]["template"]["spec"]["containers"]
+
+    options = _parser().parse_args(container["args"])
+
+    assert container["args"][:-1] == before["args"]
+    assert parse(options.host_ports).size == 10_000
+    assert container | {"args": before["args"]} == before
+
+
+@EACH
+def test_reviews_of_services_follow_those_of_pods(folder: str) -> None:
+    entries = by_name(folder)["MutatingWebhookConfiguration", NAME]["webhooks"]
+
+    assert entries == [
+        *by_name(BASES[folder])["MutatingWebhookConfiguration", NAME]["webhooks"],
+        *webhook_configuration.services(),
+    ]
+    assert {one["clientConfig"]["service"]["path"] for one in webhook_configuration.services()} == {SERVICES}
+    assert len({one["name"] for one in entries}) == len(entries)
+
+
+@EACH
+def test_right_is_to_read_pods(folder: str) -> None:
+    documents = by_name(folder)
+
+    assert documents["ClusterRole", RIGHTS]["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+    ]
+    binding = documents["ClusterRoleBinding", RIGHTS]
+    assert binding["roleRef"]["name"] == RIGHTS
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": "railnet"}]
+
+
+def test_component_gives_the_server_its_token_with_cert_manager(tmp_path: Any) -> None:
+    relative = {
+        one: os.path.relpath(ROOT / "overlays" / one, tmp_path)
+        for one in ("admission-cert-manager", "host-network/mode")
+    }
+    kustomization = {"resources": [relative["admission-cert-manager"]], "components": [relative["host-network/mode"]]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+
+    documents = {(one["kind"], one["metadata"]["name"]): one for one in kustomized(tmp_path)}
+
+    assert documents["ServiceAccount", NAME]["automountServiceAccountToken"] is True
+    (container,) = documents["Deployment", NAME]["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["admission", "--certificates", "/run/certificates", "--host-ports=20000-29999"]
+
+
+MARKS = {
+    "KubeDL": {"group-name": "training.kubedl.io", "job-name": "mnist", "replica-type": "worker", "replica-index": "0"},
+    "Kubeflow": {
+        "training.kubeflow.org/operator-name": "tfjob-controller",
+        "training.kubeflow.org/job-name": "mnist",
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": "0",
+    },
+    "the label": {"railnet.io/network-mode": "host"},
+}
+
+
+def asked(labels: dict[str, str], namespace: dict[str, str]) -> int:
+    """Return how many entries the API server calls for a Service."""
+
+    def holds(selector: JsonObject, of: dict[str, str]) -> bool:
+        rules = {
+            "In": lambda one: of.get(one["key"]) in one["values"],
+            "NotIn": lambda one: of.get(one["key"]) not in one["values"],
+            "Exists": lambda one: one["key"] in of,
+        }
+        return all(rules[one["operator"]](one) for one in selector["matchExpressions"])
+
+    return sum(
+        holds(entry["objectSelector"], labels) and holds(entry["namespaceSelector"], namespace)
+        for entry in webhook_configuration.services()
+    )
+
+
+@pytest.mark.parametrize("labels", MARKS.values(), ids=MARKS.keys())
+def test_service_of_an_operator_or_with_the_label_causes_one_call(labels: dict[str, str]) -> None:
+    assert asked(labels, {}) == 1
+    assert asked(labels, {"railnet.io/net1": "true"}) == 1
+
+
+@pytest.mark.parametrize("labels", MARKS.values(), ids=MARKS.keys())
+def test_service_that_lacks_one_mark_causes_no_call(labels: dict[str, str]) -> None:
+    for missing in labels:
+        if not missing.endswith("replica-index"):
+            assert asked({key: value for key, value in labels.items() if key != missing}, {}) == 0
+    assert asked({"app": "web"}, {}) == 0
+
+
+@pytest.mark.parametrize("labels", MARKS.values(), ids=MARKS.keys())
+def test_service_in_a_namespace_without_reviews_causes_no_call(labels: dict[str, str]) -> None:
+    for namespace in ({"railnet.io/net1": "false"}, {"kubernetes.io/metadata.name": "railnet"}):
+        assert asked(labels, namespace) == 0
+
+
+def test_patches_are_the_same_for_both_kinds_of_kubectl() -> None:
+    for file in ("services.yaml", "deployment.yaml"):
+        new, old = (
+            (ROOT / folder / file).read_text()
+            for folder in ("overlays/host-network/mode", "overlays/host-network-1.20")
+        )
+        assert new == old

@@ -1,0 +1,156 @@
+"""overlays/host-network in a new API server, with two replicas of the webhook: pods and Services as the server stores them."""
+
+import copy
+import http.client
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.admission.goldens import GOLDENS, Golden
+from tests.admission.test_service_review import KUBEFLOW, a_service
+from tests.cluster.process import wait_until
+from tests.genericapiserver.api import Api, ApiAnswer
+from tests.genericapiserver.cluster import Cluster
+from tests.genericapiserver.server import ApiServer
+
+JsonObject = dict[str, Any]
+FOLDER, NAMESPACE = "overlays/host-network", "host-network"
+RANGE = range(20000, 30000)
+IN_MODE = [golden for golden in GOLDENS if golden.host_port and not golden.configuration and golden.net1 is None]
+HOST = {"railnet.io/network-mode": "host"}
+PODS = 200
+
+
+@pytest.fixture(scope="module")
+def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(server, FOLDER, tmp_path_factory.mktemp("replicas"), 2, ["--host-ports=20000-29999"]) as found:
+        found.namespace(NAMESPACE, None)
+        # Until both replicas have listed the pods they refuse: the connections alternate, so ten pods in a row say it of both.
+        wait_until(
+            lambda: all(made(dry(found, a_pod("listed"))) for _ in range(10)), 30, "both replicas have listed the pods"
+        )
+        yield found
+        found.server.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+        found.server.kubectl(
+            "delete", "pods,services", "--all", f"--namespace={NAMESPACE}", "--grace-period=0", "--force"
+        )
+        found.server.kubectl("delete", "clusterrole,clusterrolebinding", "railnet-admission-host-ports")
+
+
+def a_pod(name: str, annotations: JsonObject = HOST, labels: JsonObject = KUBEFLOW) -> JsonObject:
+    ports = [{"name": "tensorboard", "containerPort": 6006}, {"name": "tfjob-port", "containerPort": 2222}]
+    container = {"name": "tensorflow", "image": "registry.example/train:1", "ports": ports}
+    metadata = {"name": name, "labels": labels, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def path(kind: str, *, dry_run: bool = False) -> str:
+    return f"/api/v1/namespaces/{NAMESPACE}/{kind}{'?dryRun=All' * dry_run}"
+
+
+def dry(cluster: Cluster, pod: JsonObject) -> ApiAnswer:
+    return cluster.server.api.create(path("pods", dry_run=True), pod)
+
+
+def made(answer: ApiAnswer) -> bool:
+    return answer.status == http.client.CREATED
+
+
+def job(name: str, index: int = 0) -> JsonObject:
+    return {**KUBEFLOW, "training.kubeflow.org/job-name": name, "training.kubeflow.org/replica-index": str(index)}
+
+
+def the_service(labels: JsonObject, name: str) -> JsonObject:
+    found = a_service(labels)
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels}, "spec": found["spec"]}
+
+
+@pytest.mark.parametrize("golden", IN_MODE, ids=lambda golden: golden.name)
+def test_server_stores_a_golden_pod_with_a_port_of_the_range(cluster: Cluster, golden: Golden) -> None:
+    pod = copy.deepcopy(golden.pod)
+    metadata = {key: value for key, value in pod["metadata"].items() if key not in ("namespace", "ownerReferences")}
+    answer = dry(cluster, {**pod, "metadata": metadata})
+
+    if "denied" in golden.expected:
+        assert answer.status == http.client.BAD_REQUEST
+        assert answer.message.endswith(golden.expected["denied"].partition(": ")[2])
+        return
+    assert made(answer), answer.message
+    spec = answer.object["spec"]
+    if not any(one["path"] == "/spec/hostNetwork" for one in golden.expected["patch"]):
+        assert spec["containers"][0]["ports"] == [
+            {"protocol": "TCP", **port} for port in pod["spec"]["containers"][0]["ports"]
+        ]
+        return
+    number = int(answer.object["metadata"]["annotations"]["railnet.io/host-port"])
+    numbers = [(port["containerPort"], port["hostPort"]) for one in spec["containers"] for port in one.get("ports", ())]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert number in RANGE
+    assert (number, number) in numbers
+
+
+def test_pods_that_are_made_at_the_same_moment_have_ports_of_their_own(
+    cluster: Cluster, measured: Callable[[str], None]
+) -> None:
+    def create(number: int) -> ApiAnswer:
+        api = Api(cluster.server.api.port, cluster.server.api.authority)
+        try:
+            return api.create(path("pods"), a_pod(f"many-{number}", labels=job("many", number)))
+        finally:
+            api.close()
+
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(create, range(PODS)))
+
+    assert {answer.status for answer in answers} == {http.client.CREATED}
+    ports = [int(answer.object["metadata"]["annotations"]["railnet.io/host-port"]) for answer in answers]
+    assert len(set(ports)) == PODS
+    measured(f"{PODS} pods in host-network mode at the same time: {len(set(ports))} ports, by two replicas")
+
+
+def test_service_of_a_pod_in_the_mode_forwards_to_the_named_port(cluster: Cluster) -> None:
+    """The pod comes first, and both replicas see it."""
+    labels = job("forwards")
+    assert made(cluster.server.api.create(path("pods"), a_pod("forwards-worker-0", labels=labels)))
+
+    answer = cluster.server.api.create(path("services"), the_service(labels, "forwards-worker-0"))
+
+    assert made(answer), answer.message
+    assert answer.object["spec"].get("clusterIP") != "None"
+    (port,) = answer.object["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (2222, "tfjob-port")
+
+
+def test_service_of_a_pod_in_its_own_network_stays_headless(cluster: Cluster) -> None:
+    labels = job("headless")
+    assert made(cluster.server.api.create(path("pods"), a_pod("headless-worker-0", {}, labels)))
+
+    answer = cluster.server.api.create(path("services"), the_service(labels, "headless-worker-0"))
+
+    assert made(answer), answer.message
+    assert answer.object["spec"]["clusterIP"] == "None"
+    assert answer.object["spec"]["ports"][0]["targetPort"] == 2222
+
+
+def test_service_before_its_pod_is_refused_and_made_when_it_is_tried_again(cluster: Cluster) -> None:
+    labels = job("early")
+    before = cluster.server.api.create(path("services"), the_service(labels, "early-worker-0"))
+    assert made(cluster.server.api.create(path("pods"), a_pod("early-worker-0", labels=labels)))
+    after = cluster.server.api.create(path("services"), the_service(labels, "early-worker-0"))
+
+    assert before.status == http.client.SERVICE_UNAVAILABLE
+    assert "its operator makes the pod first" in before.message.lower()
+    assert made(after)
+
+
+def test_other_services_cause_no_call(cluster: Cluster) -> None:
+    before = cluster.calls()
+    answers = [
+        cluster.server.api.create(path("services", dry_run=True), the_service(labels, "web"))
+        for labels in ({"app": "web"}, {key: KUBEFLOW[key] for key in list(KUBEFLOW)[1:]})
+    ]
+
+    assert [made(answer) for answer in answers] == [True, True], [answer.message for answer in answers]
+    assert (cluster.calls() - before).total() == 0
