@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.cluster.process import Program, wait_until
 from tests.controllers.builders import network_status
-from tests.genericapiserver.api import Api, JsonObject
+from tests.genericapiserver.api import Api, ApiAnswer, JsonObject
 from tests.genericapiserver.server import PORT, ApiServer
 
 NAMESPACE, NAME = "railnet", "railnet-controllers"
@@ -101,6 +101,10 @@ class Job:
 
     def add(self, number: int, annotations: JsonObject | None = None) -> None:
         """Create a member, which has no address yet."""
+        made = self.try_to_add(number, annotations)
+        assert made.status == 201, made.message
+
+    def try_to_add(self, number: int, annotations: JsonObject | None = None) -> ApiAnswer:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.root["metadata"]["uid"]}
         metadata = {
             "name": f"{self.name}-{number}",
@@ -109,8 +113,7 @@ class Job:
             "ownerReferences": [{**owner, "controller": True}],
         }
         spec = {"nodeName": f"node-{number % 7}", "containers": [{"name": "main", "image": "train:1"}]}
-        made = self._api.create(self.pods, {"metadata": metadata, "spec": spec})
-        assert made.status == 201, made.message
+        return self._api.create(self.pods, {"metadata": metadata, "spec": spec})
 
     def attach(self, number: int, address: str, api: Api | None = None) -> None:
         """Annotate a member as the daemon of its node does."""

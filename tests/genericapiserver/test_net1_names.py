@@ -25,6 +25,12 @@ TASK = {"railnet.io/names": "task"}
 @pytest.fixture(scope="module")
 def replica(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Controllers:
     server.api.create("/api/v1/namespaces", {"metadata": {"name": "railnet"}})
+    server.kubectl(
+        "delete", "mutatingwebhookconfiguration", "--all"
+    )  # other tests' webhook is not there to admit the pods
+    probe = Job(server.api, "probe")
+    wait_until(lambda: probe.try_to_add(0).status == 201, _SECONDS, "a training pod to be admitted")
+    probe.remove([0])
     return Controllers(server, tmp_path_factory.mktemp("controllers"))
 
 
