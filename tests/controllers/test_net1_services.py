@@ -340,17 +340,30 @@ def test_names_of_the_task_are_made_on_request(cluster: Cluster) -> None:
     assert [one["metadata"]["name"] for one in cluster.of("services")] == ["mnist-net1"]
 
 
-def test_of_two_jobs_of_one_name_the_older_keeps_it(cluster: Cluster) -> None:
-    keys = {"training.kubeflow.org/job-name": "mnist", "training.kubeflow.org/replica-type": "master"}
+def test_service_of_another_job_is_not_taken_over(cluster: Cluster) -> None:
+    """A task's Service may have the name that another job's Service needs."""
+    other = {"railnet.io/names": "task", "railnet.io/job": "other"}
+    metadata = {"namespace": "ml", "name": "mnist-net1", "labels": other, "annotations": {"railnet.io/job": "other"}}
+    there = cluster.put(SERVICE, {"metadata": metadata, "spec": {"clusterIP": "None"}})
+    leader = Leader(cluster)
+    leader.look()
+
+    assert cluster.objects[SERVICE] == there
+    assert len(leader.said) == 1
+
+
+@pytest.mark.parametrize("role", ["master", "zebra"])  # their pods come before and after those of the other job
+def test_of_two_jobs_of_one_name_the_older_keeps_it(cluster: Cluster, role: str) -> None:
+    keys = {"training.kubeflow.org/job-name": "mnist", "training.kubeflow.org/replica-type": role}
     kubeflow = keys | {"training.kubeflow.org/operator-name": "pytorchjob-controller"}
     older = a_job(cluster, "older", "2025-01-01T12:00:00Z")
-    add(cluster, pod("mnist-master-0", "10.56.0.3", root=older, labels=kubeflow))
+    add(cluster, pod(f"mnist-{role}-0", "10.56.0.3", root=older, labels=kubeflow))
     leader = Leader(cluster)
     leader.look()
     (found,) = cluster.of("endpointslices")
     so = "so the pods of this job have no names on net1"
 
-    assert [one["hostname"] for one in found["endpoints"]] == ["mnist-master-0"]
+    assert [one["hostname"] for one in found["endpoints"]] == [f"mnist-{role}-0"]
     assert found["metadata"]["ownerReferences"][0]["name"] == "older"
     assert leader.said == [
         (
@@ -358,7 +371,7 @@ def test_of_two_jobs_of_one_name_the_older_keeps_it(cluster: Cluster) -> None:
             f"Job ml/older is older and has the name mnist too, {so}; rename one of the two jobs",
         )
     ]
-    cluster.remove("/api/v1/namespaces/ml/pods/mnist-master-0")
+    cluster.remove(f"/api/v1/namespaces/ml/pods/mnist-{role}-0")
     leader.look()
     assert [one["hostname"] for one in cluster.of("endpointslices")[0]["endpoints"]] == [
         "mnist-worker-0",
@@ -372,6 +385,21 @@ def test_job_of_several_roots_is_one_job_without_an_owner(cluster: Cluster) -> N
     leader.look()
 
     assert [one["metadata"]["ownerReferences"] for one in cluster.of("services")] == [[]]
+    assert len(cluster.of("endpointslices")[0]["endpoints"]) == 2
+    assert leader.said == []
+
+
+def test_templates_with_an_object_for_each_task_are_one_job() -> None:
+    cluster = Cluster()
+    for task in range(2):
+        labels = {"name": "mnist", "job": "worker", "task": str(task)}
+        found = pod(f"mnist-worker-{task}-x", f"10.56.0.{task + 1}", root=a_job(cluster, f"mnist-worker-{task}"))
+        found["metadata"]["labels"] = labels
+        found["spec"]["containers"] = [{"name": "tensorflow"}]
+        add(cluster, found)
+    leader = Leader(cluster)
+    leader.look()
+
     assert len(cluster.of("endpointslices")[0]["endpoints"]) == 2
     assert leader.said == []
 

@@ -1,6 +1,7 @@
 """What the leader does, with an API server in memory: it begins when all is known, and says what it waits for."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -71,6 +72,9 @@ def test_leader_that_cannot_list_deletes_nothing_and_says_why(cluster: Cluster) 
         reasons = until(lambda: list(leader.reasons()), SECONDS, "a reason")
 
         assert [reason for reason in reasons if "pods are not up to date: cannot list pods" in reason]
+        assert until(leader.waiting, SECONDS, "the controller") == {"names on net1": 1}
+        time.sleep(0.5)  # for longer than changes gather
+        assert leader.waiting() == {"names on net1": 1}
         assert len(cluster.of("services")) == 1
     assert cluster.requests["delete services"] == 0
 
@@ -81,7 +85,8 @@ def test_leader_waits_for_the_api_server_to_say_what_it_serves(
     monkeypatch.setattr(leader_module, "_PAUSE_SECONDS", 0.05)
     cluster.groups["discovery.k8s.io"] = ["v7"]
     with leading(cluster) as leader:
-        reasons = until(lambda: [one for one in leader.reasons() if "v7" in one], SECONDS, "a reason")
+        until(lambda: cluster.requests["get apigroups"] >= 3, SECONDS, "the question to be repeated")
+        reasons = list(leader.reasons())
         cluster.groups["discovery.k8s.io"] = ["v1"]
         until(lambda: cluster.of("endpointslices"), SECONDS, "the names")
 
