@@ -19,7 +19,7 @@ JsonObject = dict[str, Any]
 PS, WORKER = "ps", "worker"
 FILE = "job.yaml"  # the key of the ConfigMap
 COMPLETE = "railnet.io/train-complete"  # annotation of the ConfigMap: all objects have been created once
-_NAMES = "railnet.io/names"  # annotation of a pod: `task` for a Service of its task on net1
+_TASK = "task"  # the value of the annotation `railnet_labels.NAMES`
 _VF = "railnet.io/vf"
 _PORT = 2222
 _LONGEST_NAME = 63  # RFC 1035 label: a Service has the task's name, and the pods' label has the job's
@@ -234,7 +234,7 @@ def _template(task: Task, cluster: ClusterSpec, restarts: str) -> JsonObject:
         metadata["labels"][railnet_labels.NET1] = "true"
         annotations[_VF] = str(job.rails)
     if job.on_net1:
-        annotations[_NAMES] = "task"
+        annotations[railnet_labels.NAMES] = _TASK
     if annotations:
         metadata["annotations"] = annotations
     spec: JsonObject = {"restartPolicy": restarts, "containers": [_container(task, cluster)]}

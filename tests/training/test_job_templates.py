@@ -8,6 +8,7 @@ import pytest
 from tests.railnet.train.jobs import job, pods
 from training import pod as pod_module
 from training.job_templates import TrainingJob, objects, owned, owner
+from training.net1_names import task_service
 from training.recogniser import recognise
 from vf.errors import Misconfigured
 
@@ -171,13 +172,11 @@ def test_annotations_are_those_of_all_pods_and_of_the_owner() -> None:
 
 
 def test_name_of_a_task_is_the_one_that_the_controllers_make() -> None:
-    """`controllers` name a task's Service by its job, role and rank: `<job>-<role>-<rank>`."""
     for pod in pods(job(), {}):
         member = recognise(pod_module.parse(pod), lambda _: False)
         assert member is not None
-        assert f"{member.job}-{member.role}-{member.dotted_rank}.mnist.svc:2222" in ",".join(
-            pod["spec"]["containers"][0]["args"][:2]
-        )
+        made = task_service(member.job, member.role, member.rank)
+        assert f"{made}.mnist.svc:2222" in ",".join(pod["spec"]["containers"][0]["args"][:2])
 
 
 @pytest.mark.parametrize(("role", "index"), [("ps", 0), ("worker", 2)])
