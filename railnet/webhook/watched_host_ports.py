@@ -1,7 +1,7 @@
 """The host ports that the webhook may give, kept up to date by a watch of the cluster's pods."""
 
 import asyncio
-import socket
+import os
 import threading
 import time
 from functools import partial
@@ -13,6 +13,8 @@ from apiserver.client import StreamingApiServer
 from apiserver.request import Collection
 from controllers.informer import Informer
 
+_POD_NAME = "POD_NAME"  # overlays/host-network sets it: by its name a replica finds its own pod among those that share the range
+
 
 def watch(host_ports: str, api: StreamingApiServer, namespace: str) -> HostPorts:
     """Begin to watch the pods, in a thread that ends with the process, and return the ports of a range that they leave free.
@@ -23,8 +25,7 @@ def watch(host_ports: str, api: StreamingApiServer, namespace: str) -> HostPorts
         Misconfigured: `host_ports` is no range.
     """
     loop = asyncio.get_running_loop()
-    # In a pod of its own network the host's name is the pod's.
-    ports = HostPorts(port_range(host_ports), socket.gethostname(), time.monotonic)
+    ports = HostPorts(port_range(host_ports), os.environ.get(_POD_NAME, ""), time.monotonic)
 
     def changed(before: SeenPod | None, after: SeenPod | None) -> None:
         loop.call_soon_threadsafe(ports.changed, before, after)

@@ -192,3 +192,13 @@ def test_second_review_keeps_the_port(golden: Any) -> None:
     once = applied(golden.pod, patch_of(ask(golden.pod, golden.policy, golden.net1, golden.namespace, free_port)))
 
     assert patch_of(ask(once, golden.policy, golden.net1, golden.namespace, free_port)) == []
+
+
+def test_explanation_names_the_ports_that_stay_of_all_containers() -> None:
+    pod = a_pod(initContainers=[{"name": "proxy", "restartPolicy": "Always", "ports": [{"containerPort": 15090}]}])
+    pod["spec"]["containers"][0]["ports"].append({"containerPort": 6006})
+    pod["spec"]["containers"].append({"name": "exporter", "ports": [{"containerPort": 9400}]})
+
+    explanation = on_host(pod)["metadata"]["annotations"]["railnet.io/explain"]
+
+    assert "kept its other ports 6006, 9400, 15090, so no two such pods run on one node" in explanation

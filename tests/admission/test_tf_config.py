@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from admission import tf_config as tf_config_module
 from admission.policy import Policy
-from admission.tf_config import rewritten
+from admission.tf_config import rewritten, with_own_port
 from tests.admission.reviewing import JsonObject, applied, ask, patch_of
 from tests.admission.test_decision import a_pod
 from training.net1_names import service
@@ -220,3 +220,32 @@ def test_longest_value_is_one_that_linux_starts_a_process_with():
     assert subprocess.run(["/bin/true"], env={"TF_CONFIG": longest}, check=False).returncode == 0
     with pytest.raises(OSError, match="Argument list too long"):
         subprocess.run(["/bin/true"], env={"TF_CONFIG": longest + "x"}, check=False)
+
+
+TASK = {"type": "worker", "index": 1}
+OWN_PORT = {
+    "a list": (
+        {"worker": ["a:2222", "b.ml.svc:2222"], "ps": ["c:1", "d:2"]},
+        {"worker": ["a:2222", "b.ml.svc:20000"], "ps": ["c:1", "d:2"]},
+    ),
+    "a sparse mapping": ({"worker": {"0": "a:2222", "1": "b:2222"}}, {"worker": {"0": "a:2222", "1": "b:20000"}}),
+    "an address without a port": ({"worker": ["a", "b"]}, {"worker": ["a", "b:20000"]}),
+    "an IPv6 address": ({"worker": ["a", "[fd00::1]:2222"]}, {"worker": ["a", "[fd00::1]:20000"]}),
+    "no entry of its own": ({"worker": ["a:2222"]}, {"worker": ["a:2222"]}),
+    "no such role": ({"ps": ["a:2222", "b:2222"]}, {"ps": ["a:2222", "b:2222"]}),
+    "a role without tasks": ({"worker": None}, {"worker": None}),
+}
+
+
+@pytest.mark.parametrize("key", ["cluster", "sparseCluster"])
+@pytest.mark.parametrize(("before", "after"), OWN_PORT.values(), ids=OWN_PORT.keys())
+def test_only_the_tasks_own_address_gets_the_port(key: str, before: object, after: object) -> None:
+    changed = with_own_port(json.dumps({key: before, "task": TASK, "environment": "cloud"}), 20000)
+
+    assert json.loads(changed) == {key: after, "task": TASK, "environment": "cloud"}
+
+
+def test_value_without_an_own_address_stays_as_it_was_written() -> None:
+    value = '{ "cluster": {"worker": ["a:1"]},  "task": {"type": "evaluator", "index": 0} }'
+
+    assert with_own_port(value, 20000) == value

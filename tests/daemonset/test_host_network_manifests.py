@@ -42,7 +42,9 @@ def test_option_is_a_range_and_the_only_change_of_the_server(folder: str) -> Non
 
     assert container["args"][:-1] == before["args"]
     assert parse(options.host_ports).size == 10_000
-    assert container | {"args": before["args"]} == before
+    (variable,) = container["env"]
+    assert variable == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    assert {key: value for key, value in container.items() if key != "env"} | {"args": before["args"]} == before
 
 
 @EACH

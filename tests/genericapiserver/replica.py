@@ -36,6 +36,7 @@ class Replica:
         ports = [f"--port={self.port}", f"--health-port={self._health_port}", "--leave-seconds=0"]
         files = [f"--config={self._config}", f"--service-account={account}"]
         environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(PORT)}
+        environment["POD_NAME"] = self.pod = f"{NAME}-{number}"
         self._program = Program([sys.executable, "-m", "railnet", "admission", *ports, *files, *options], environment)
 
     def start(self, configuration: JsonObject | None = None) -> None:

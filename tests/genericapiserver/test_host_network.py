@@ -27,16 +27,29 @@ PODS = 200
 def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(server, FOLDER, tmp_path_factory.mktemp("replicas"), 2, ["--host-ports=20000-29999"]) as found:
         found.namespace(NAMESPACE, None)
+        for replica in found.replicas:
+            assert made(server.api.create("/api/v1/namespaces/railnet/pods", own_pod(replica.pod)))
         # Until both replicas have listed the pods they refuse: the connections alternate, so ten pods in a row say it of both.
         wait_until(
             lambda: all(made(dry(found, a_pod("listed"))) for _ in range(10)), 30, "both replicas have listed the pods"
         )
         yield found
+        found.server.kubectl("delete", "pods", "--all", "--namespace=railnet", "--grace-period=0", "--force")
         found.server.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
         found.server.kubectl(
             "delete", "pods,services", "--all", f"--namespace={NAMESPACE}", "--grace-period=0", "--force"
         )
         found.server.kubectl("delete", "clusterrole,clusterrolebinding", "railnet-admission-host-ports")
+
+
+def own_pod(name: str) -> JsonObject:
+    metadata = {"name": name, "labels": {"app.kubernetes.io/name": "railnet-admission"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
 
 
 def a_pod(name: str, annotations: JsonObject = HOST, labels: JsonObject = KUBEFLOW) -> JsonObject:
@@ -85,7 +98,9 @@ def test_server_stores_a_golden_pod_with_a_port_of_the_range(cluster: Cluster, g
         ]
         return
     number = int(answer.object["metadata"]["annotations"]["railnet.io/host-port"])
-    numbers = [(port["containerPort"], port["hostPort"]) for one in spec["containers"] for port in one.get("ports", ())]
+    numbers = [
+        (port["containerPort"], port.get("hostPort")) for one in spec["containers"] for port in one.get("ports", ())
+    ]
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert number in RANGE
     assert (number, number) in numbers

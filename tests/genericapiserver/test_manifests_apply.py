@@ -14,7 +14,8 @@ ALL = [
     "daemonset",
     *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml")),
 ]
-OLD, FOREIGN = ("overlays/admission-1.20", "overlays/controllers-1.20"), "overlays/admission-cert-manager"
+OLD = ("overlays/admission-1.20", "overlays/controllers-1.20", "overlays/host-network-1.20")
+FOREIGN = "overlays/admission-cert-manager"
 FOR_OLD_KUBECTL = (*OLD, "overlays/uninstall-1.20")
 FOLDERS = [folder for folder in ALL if folder not in (*OLD, FOREIGN)]
 HOW = pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])

@@ -215,3 +215,23 @@ def test_exit_status_says_whether_all_pods_are_admitted(tmp_path: Path, text: st
     done = subprocess.run([*command, "--config", tmp_path / "none"], capture_output=True, text=True, check=False)
 
     assert done.returncode == status, done.stderr
+
+
+IN_MODE = POD.replace("  labels:", "  annotations: {railnet.io/network-mode: host}\n  labels:")
+
+
+def test_explain_gives_a_pod_in_host_network_mode_the_first_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert explain(written(tmp_path, IN_MODE), Configuration(), "20000-29999")
+
+    assert "put on the host's network with port 20000, as tfjob-port of container tensorflow" in capsys.readouterr().out
+
+
+def test_explain_without_ports_says_that_the_mode_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert not explain(written(tmp_path, IN_MODE), Configuration())
+
+    assert "host-network mode is switched off in this cluster" in capsys.readouterr().out
+
+
+def test_explain_refuses_ports_that_are_no_range(tmp_path: Path):
+    with pytest.raises(Misconfigured, match="turn them round"):
+        explain(written(tmp_path, IN_MODE), Configuration(), "29999-20000")
