@@ -6,7 +6,7 @@ address and port. A Service with a cluster IP is its maker's: KubeDL makes such 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from admission.host_network import HOST
 from admission.patch import Operation
@@ -54,7 +54,7 @@ def _pod(request: Mapping[str, Any]) -> Identity | None:
     service = _headless_service(request)
     if service is None or _labelled(service):
         return None
-    selector = (service.get("spec") or {}).get("selector") or {}
+    selector = service["spec"].get("selector") or {}
     return identity(namespace_of(request), selector)
 
 
@@ -103,9 +103,24 @@ def _headless_service(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if request.get("operation") != "CREATE" or request.get("kind") != _SERVICE or request.get("subResource"):
         return None
     service = request.get("object")
-    spec = service.get("spec") if isinstance(service, dict) else None
-    return service if isinstance(spec, dict) and spec.get("clusterIP") == _HEADLESS else None
+    return service if _is_service(service) and service["spec"].get("clusterIP") == _HEADLESS else None
+
+
+def _is_service(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether the parts of a Service that are read have their types. The API server sends no other."""
+    if not (
+        isinstance(value, dict) and isinstance(value.get("metadata"), dict) and isinstance(value.get("spec"), dict)
+    ):
+        return False
+    labels, selector, ports = value["metadata"].get("labels"), value["spec"].get("selector"), value["spec"].get("ports")
+    return (
+        isinstance(labels, dict | None)
+        and isinstance(selector, dict | None)
+        and all(isinstance(text, str) for text in (selector or {}).values())
+        and isinstance(ports, list | None)
+        and all(isinstance(port, dict) for port in ports or ())
+    )
 
 
 def _labelled(service: Mapping[str, Any]) -> bool:
-    return ((service.get("metadata") or {}).get("labels") or {}).get(NETWORK_MODE) == HOST
+    return (service["metadata"].get("labels") or {}).get(NETWORK_MODE) == HOST

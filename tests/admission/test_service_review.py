@@ -213,3 +213,23 @@ def test_webhooks_own_pods_are_replicas() -> None:
 def test_identity_is_of_operators_that_make_a_service_for_each_pod() -> None:
     assert identity("ml", KUBEDL) == Identity("ml", ("training.kubedl.io", "mnist", "worker", "0"))
     assert identity("ml", {**KUBEDL, "group-name": "other"}) is None
+
+
+BROKEN = [
+    None,
+    [],
+    {"spec": {"clusterIP": "None"}},
+    {**a_service(), "spec": []},
+    {**a_service(), "metadata": {"labels": []}},
+    a_service(selector=[]),
+    a_service(selector={**KUBEDL, "job-name": 1}),
+    a_service(ports={}),
+    a_service(ports=["2222"]),
+]
+
+
+@pytest.mark.parametrize("service", BROKEN, ids=repr)
+def test_object_that_is_no_service_stays(service: Any) -> None:
+    """The API server sends no such object; another client of the webhook may."""
+    assert asked(a_review(service, "ml", **KINDS)).pod is None
+    assert patch(service, None) == []

@@ -6,10 +6,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from admission import service_review
 from admission.certificates import authority, ca_bundle
 from admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
 from admission.policy import Policy
 from admission.review import MAX_BYTES, UnreadableReview, review
+from admission.seen_pod import SeenPod
 from tests.fuzz.parser import Parser
 
 AUTHORITY = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
@@ -20,9 +22,14 @@ def admission_review(data: bytes) -> None:
     if not data:
         with suppress(UnreadableReview):
             raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
-    for net1 in (None, True):
-        answer = json.loads(review(data, Policy(priority_class="iteration"), net1).body)
-        response = answer["response"]
+    asked = service_review.asked(data)
+    for reviewed in (
+        review(data, Policy(priority_class="iteration"), None),
+        review(data, Policy(priority_class="iteration"), net1=True, free_port=lambda _: 20000),
+        service_review.answered(asked, None),
+        service_review.answered(asked, SeenPod("p", (20000,), asked.pod, ("tfjob-port",), replica=False)),
+    ):
+        response = json.loads(reviewed.body)["response"]
         assert isinstance(response["uid"], str)
         assert response["allowed"] in (True, False)
         if "patch" in response:
