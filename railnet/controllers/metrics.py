@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from apiserver.client import Absent, Conflict, RequestFailed, StreamingApiServer, StreamingTransport
 from apiserver.request import JsonObject, Request
@@ -83,10 +83,10 @@ class CountingApiServer(StreamingApiServer):
         self._metrics.requested(request, "done")
         return answer
 
-    def lines(self, request: Request) -> Iterator[bytes]:
+    def lines(self, request: Request, accepted: Callable[[], object] = lambda: None) -> Generator[bytes]:
         """Send a request and yield its lines; as `StreamingApiServer.lines`."""
         self._metrics.requested(request, "begun")
-        yield from super().lines(request)
+        return super().lines(request, accepted)
 
 
 def _labelled(label: str, counts: Mapping[str, int]) -> Iterable[Sample]:

@@ -97,7 +97,8 @@ class Replica:
         self._thread.start()
 
     def end(self) -> None:
-        """End the work, so that another replica can lead."""
+        """End the work, or the wait for the Lease, so that another replica can lead."""
+        self._lease.withdraw()
         self._ended.set()
 
     def join(self, seconds: float) -> None:
@@ -127,8 +128,3 @@ class Replica:
         self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
         self._leader = leader
         leader.run()
-        raise Ended
-
-
-class Ended(Exception):
-    """The leader's work has ended: this makes the election end, too."""

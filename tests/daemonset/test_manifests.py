@@ -15,7 +15,9 @@ from railnet.__main__ import _HEALTH_PORT, _parser
 from railnet.configuration import Configuration, HostConfiguration, parse
 from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
-BESIDE_THE_DAEMON = re.compile("admission|controllers|dns-autoscaler|host-network|priorities")  # what installs nothing on a node
+BESIDE_THE_DAEMON = re.compile(
+    "admission|controllers|dns-autoscaler|host-network|priorities"
+)  # what installs nothing on a node
 RENDERED = [folder for folder in FOLDERS if not BESIDE_THE_DAEMON.search(folder)]
 SET_FOR_1_30 = (
     "kubernetes-1.30",
