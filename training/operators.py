@@ -46,6 +46,14 @@ class Default(Enum):
     NONE = "none"
 
 
+class Servers(Enum):
+    """When a job's parameter servers are of no use any more, and may be deleted."""
+
+    OPERATOR = "never: the operator decides, and would make them again"
+    FINISHED = "when all workers are complete and the job's own object says that it has succeeded"
+    COMPLETE = "when all workers are complete"
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One row of the table.
@@ -66,6 +74,7 @@ class Operator:
         default: the pods that get a rail without a label of Railnet.
         ports: of each training container by its name, the name of the port at which it waits for its peers.
         off_host: why host-network mode cannot serve its jobs, a clause; empty if it can.
+        servers: when its parameter servers may be deleted.
     """
 
     name: str
@@ -83,6 +92,7 @@ class Operator:
     default: Default = Default.GPUS
     ports: Mapping[str, str] = field(default_factory=dict)
     off_host: str = ""
+    servers: Servers = Servers.OPERATOR
 
 
 _ONE_SERVICE = "its pods share one headless Service, which forwards no port to a pod's own"
@@ -118,6 +128,7 @@ OPERATORS: tuple[Operator, ...] = (
             "mars": "mars-port",
             "elasticdl": "elasticdl-port",
         },
+        servers=Servers.FINISHED,
     ),
     Operator(
         name="Kubeflow training-operator",
@@ -151,6 +162,7 @@ OPERATORS: tuple[Operator, ...] = (
             "paddle": "master",
             "jax": "jaxjob-port",
         },
+        servers=Servers.FINISHED,
     ),
     Operator(
         name="MPIJob v2 (mpi-operator)",
@@ -238,6 +250,7 @@ OPERATORS: tuple[Operator, ...] = (
         named=True,
         several_roots=True,
         default=Default.NONE,
+        servers=Servers.COMPLETE,
     ),
     Operator(
         name="any pod with the label",
@@ -248,5 +261,6 @@ OPERATORS: tuple[Operator, ...] = (
         rank=(First(Label(railnet_labels.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
         several_roots=True,
         default=Default.NONE,
+        servers=Servers.COMPLETE,
     ),
 )

@@ -10,3 +10,4 @@ NAMES = "railnet.io/names"  # annotation of a pod: `task` for a name of its task
 TRAIN = "railnet.io/train"  # label of all objects of `railnet train up`: the job's name
 NETWORK_MODE = "railnet.io/network-mode"  # annotation of a pod, label of a Service: "host"
 HOST_PORT = "railnet.io/host-port"  # annotation that a review adds: the port of a pod in host-network mode
+PS_CLEANUP = "railnet.io/ps-cleanup"  # annotation of a pod, or label of a namespace: "false" keeps its servers

@@ -1,0 +1,61 @@
+"""The end of the object that a training job began with, read from its status: of any operator's kind, or of Kubernetes' own Job.
+
+Sources: kubeflow/training-operator v1.9.0, pkg/apis/kubeflow.org/v1/common_types.go (JobConditionType); kubedl-io/kubedl b93a2b4,
+pkg/job_controller/api/v1/types.go (JobConditionType); kubernetes batch/v1 (Job); kubernetes-sigs/jobset, api/jobset/v1alpha2
+(JobSetConditionType); volcano-sh/apis, pkg/apis/batch/v1alpha1 (JobPhase); ray-project/kuberay, apis/ray/v1 (JobDeploymentStatus).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+_SUCCEEDED = frozenset({"Succeeded", "Complete", "Completed"})
+_FAILED = frozenset({"Failed"})
+_PHASE_FAILED = _FAILED | {"Terminated"}  # Volcano; a job that is `Aborted` may be resumed
+
+
+class Ended(NamedTuple):
+    """A job's end. `at` is in seconds since 1970; None if the status does not say it."""
+
+    succeeded: bool
+    at: float | None
+
+
+def ended(found: Mapping[str, Any]) -> Ended | None:
+    """Return an object's end; None if it goes on, or its kind has no end."""
+    status = found.get("status") or {}
+    at = moment(status.get("completionTime") or status.get("endTime"))
+    for one in status.get("conditions") or ():
+        if one.get("status") == "True" and one.get("type") in _SUCCEEDED | _FAILED:
+            return Ended(one["type"] in _SUCCEEDED, moment(one.get("lastTransitionTime")) if at is None else at)
+    state = status.get("state")
+    phase = status.get("jobDeploymentStatus") or (state.get("phase") if isinstance(state, dict) else None)
+    if phase in _SUCCEEDED:
+        return Ended(succeeded=True, at=at)
+    return Ended(succeeded=False, at=at) if phase in _PHASE_FAILED else None
+
+
+def replicas(found: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many pods each role has, as `spec.tfReplicaSpecs` and its like say; roles in lower case, as in the pods' labels."""
+    counts = {}
+    for key, specs in (found.get("spec") or {}).items():
+        if key.endswith("ReplicaSpecs") and isinstance(specs, dict):
+            for role, one in specs.items():
+                number = (one or {}).get("replicas")
+                counts[role.lower()] = 1 if number is None else int(number)
+    return counts
+
+
+def removes_pods(found: Mapping[str, Any]) -> bool:
+    """Return whether the object says that its operator deletes the pods at its end: `cleanPodPolicy` is `Running` or `All`."""
+    spec = found.get("spec") or {}
+    policy = (spec.get("runPolicy") or {}).get("cleanPodPolicy") or spec.get("cleanPodPolicy")
+    return policy in ("Running", "All")
+
+
+def moment(text: Any) -> float | None:
+    """Return a metav1.Time in seconds since 1970; None if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError):
+        return None
