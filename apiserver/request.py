@@ -197,10 +197,17 @@ def json_patch(about: ApiObject, steps: list[JsonObject]) -> Request:
 
 
 def delete(
-    about: ApiObject, uid: str, propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
+    about: ApiObject,
+    uid: str,
+    propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
+    version: str = "",
 ) -> Request:
-    """Delete an object, unless it is another one of the same name: a UID is a precondition. `propagation` is for what it owns."""
-    return Request(Verb.DELETE, about, {"preconditions": {"uid": uid}, "propagationPolicy": propagation})
+    """Delete an object, unless it is another one of the same name: a UID is a precondition. `propagation` is for what it owns.
+
+    A `resourceVersion`, if there is one, is a precondition as well: the object is not deleted if it has changed.
+    """
+    preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+    return Request(Verb.DELETE, about, {"preconditions": preconditions, "propagationPolicy": propagation})
 
 
 def list_page(about: Collection, limit: int, proceed: str = "") -> Request:

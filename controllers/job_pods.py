@@ -1,44 +1,64 @@
-"""The pods of each training job, as the API server last reported them."""
+"""What belongs to each training job, as the API server last reported it: its pods, and the Jobs of its workers."""
 
 import threading
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from controllers.training_pod import Job, TrainingPod
 
 
-class JobPods:
-    """All pods by job. One thread changes them, and any thread may read them."""
+class JobMember(Protocol):
+    """An object that belongs to a training job."""
+
+    @property
+    def job(self) -> Job:
+        """Its job."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+_Member = TypeVar("_Member", bound=JobMember)
+
+
+class JobMembers(Generic[_Member]):
+    """All objects of one kind by job. One thread changes them, and any thread may read them."""
 
     def __init__(self) -> None:
-        """Begin without pods."""
+        """Begin without objects."""
         self._lock = threading.Lock()
-        self._pods: dict[Job, dict[str, TrainingPod]] = {}
+        self._members: dict[Job, dict[str, _Member]] = {}
         self._watching: list[Callable[[Job], None]] = []
 
     def watch(self, changed: Callable[[Job], None]) -> None:
-        """Have `changed` called with the job of each pod that changes; by the informer's thread, so it must not wait."""
+        """Have `changed` called with the job of each object that changes; by the informer's thread, so it must not wait."""
         self._watching.append(changed)
 
-    def change(self, before: TrainingPod | None, after: TrainingPod | None) -> None:
-        """Replace a pod by its newer state; None where it was or is not. An informer calls this."""
+    def change(self, before: _Member | None, after: _Member | None) -> None:
+        """Replace an object by its newer state; None where it was or is not. An informer calls this."""
         with self._lock:
             if before is not None:
-                pods = self._pods[before.job]
-                del pods[before.name]
-                if not pods:
-                    del self._pods[before.job]
+                members = self._members[before.job]
+                del members[before.name]
+                if not members:
+                    del self._members[before.job]
             if after is not None:
-                self._pods.setdefault(after.job, {})[after.name] = after
+                self._members.setdefault(after.job, {})[after.name] = after
         for job in {one.job for one in (before, after) if one is not None}:
             for changed in self._watching:
                 changed(job)
 
-    def of(self, job: Job) -> list[TrainingPod]:
-        """Return a job's pods, sorted by name."""
+    def of(self, job: Job) -> list[_Member]:
+        """Return a job's objects, sorted by name."""
         with self._lock:
-            return sorted(self._pods.get(job, {}).values(), key=lambda pod: pod.name)
+            return sorted(self._members.get(job, {}).values(), key=lambda one: one.name)
 
     def jobs(self) -> list[Job]:
-        """Return all jobs that have pods."""
+        """Return all jobs that have objects."""
         with self._lock:
-            return list(self._pods)
+            return list(self._members)
+
+
+class JobPods(JobMembers[TrainingPod]):
+    """All pods by job."""

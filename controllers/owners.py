@@ -3,6 +3,7 @@
 import logging
 import re
 import threading
+from collections.abc import Mapping
 
 from apiserver.client import Absent, ApiServer, RequestFailed
 from apiserver.request import ApiObject, get
@@ -13,7 +14,7 @@ _DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
 _REMEMBERED = 20_000
 # The API server accepts any text as an owner's version and name, and both become part of a path.
 _VERSION = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?")
-# The resources of the kinds that own a training pod, or own its owner. The ClusterRole grants `get` on each of them.
+# The resources of the kinds that own a training pod, or own its owner, by group and kind. The ClusterRole grants `get` on each of them.
 _RESOURCES = {
     ("batch", "Job"): "jobs",
     ("apps", "ReplicaSet"): "replicasets",
@@ -38,6 +39,23 @@ _RESOURCES = {
 _SCHEDULES = ("CronJob", "Cron", "RayCronJob")
 
 
+def known_kinds() -> Mapping[tuple[str, str], str]:
+    """Return the resource of each kind that may own a training pod, by group and kind."""
+    return _RESOURCES
+
+
+def address(namespace: str, owner: Owner) -> ApiObject | None:
+    """Return the address of an owner; None if its kind is not known, or no object can have its version and name."""
+    group, _, version = owner.api_version.rpartition("/")
+    resource = _RESOURCES.get((group, owner.kind))
+    if resource is None or _VERSION.fullmatch(version) is None:
+        return None
+    try:
+        return ApiObject(owner.api_version, resource, owner.name, namespace)
+    except ValueError:  # no object has this name
+        return None
+
+
 class Owners:
     """Finds roots through the API server, and remembers the owners that it has seen: an owner's owner never changes."""
 
@@ -56,20 +74,20 @@ class Owners:
             RequestFailed: the API server did not answer; the next call asks again.
         """
         for _ in range(_DEEPEST):
-            above = self._controller_of(namespace, owner)
+            above = self.above(namespace, owner)
             if above is None or above.kind in _SCHEDULES:
                 return owner
             owner = above
         return owner
 
-    def _controller_of(self, namespace: str, owner: Owner) -> Owner | None:
-        group, _, version = owner.api_version.rpartition("/")
-        resource = _RESOURCES.get((group, owner.kind))
-        if resource is None or _VERSION.fullmatch(version) is None:
-            return None
-        try:
-            about = ApiObject(owner.api_version, resource, owner.name, namespace)
-        except ValueError:  # no object has this name
+    def above(self, namespace: str, owner: Owner) -> Owner | None:
+        """Return the owner of an object; None if it has none, or is of a kind that is not known.
+
+        Raises:
+            RequestFailed: the API server did not answer; the next call asks again.
+        """
+        about = address(namespace, owner)
+        if about is None:
             return None
         with self._lock:
             if owner.uid in self._above:
@@ -99,11 +117,11 @@ class Owners:
         Raises:
             RequestFailed: the API server did not answer; the next call asks again.
         """
-        resource = _RESOURCES.get((owner.api_version.rpartition("/")[0], owner.kind))
-        if resource is None:
+        about = address(namespace, owner)
+        if about is None:
             return ""
         try:
-            found = self._api.send(get(ApiObject(owner.api_version, resource, owner.name, namespace)))
+            found = self._api.send(get(about))
         except RequestFailed as error:
             if error.temporary:
                 raise

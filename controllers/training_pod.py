@@ -63,6 +63,7 @@ class TrainingPod:
         addresses: its addresses of net1, net2 and so on; empty before they are known.
         annotations: those of Railnet and KubeDL.
         labels: all of its labels.
+        created: when it was created, as the API server writes times.
     """
 
     job: Job
@@ -82,6 +83,7 @@ class TrainingPod:
     addresses: tuple[str, ...]
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
+    created: str = ""
 
     @property
     def involved(self) -> InvolvedObject:
@@ -126,6 +128,7 @@ def training_pod(found: JsonObject) -> TrainingPod | None:
         addresses=tuple(_addresses(pod.annotations.get(NETWORK_STATUS, ""))),
         annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
         labels=dict(pod.labels),
+        created=metadata.get("creationTimestamp") or "",
     )
 
 

@@ -62,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
         "controllers", help="reconcile what training jobs need beside their pods: serve until SIGTERM"
     )
     _in_cluster(controllers)
+    controllers.add_argument(
+        "--clean-up",
+        action="store_true",
+        help="delete parameter servers whose workers are complete, and training namespaces whose time is over",
+    )
     for command in (node, install, uninstall, admission, explain):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
         default = argparse.SUPPRESS if command is explain else _CONFIGURATION
@@ -221,7 +226,9 @@ def _controllers(arguments: argparse.Namespace) -> int:
     from railnet.controllers import program  # noqa: PLC0415 - see _RUN
 
     _log_to_stderr()
-    options = program.Options(health_port=arguments.health_port, account=arguments.service_account)
+    options = program.Options(
+        health_port=arguments.health_port, account=arguments.service_account, cleans_up=arguments.clean_up
+    )
     return 0 if asyncio.run(program.serve(options)) else _FAILED
 
 

@@ -246,6 +246,7 @@ OPERATORS: tuple[Operator, ...] = (
         job=Key("name"),
         role=Key("job"),
         rank=(Key("task"),),
+        size=AddressCount("TF_CONFIG"),
         containers=("{name}-{job}-{task}", "tensorflow"),
         named=True,
         several_roots=True,

@@ -10,9 +10,11 @@ from apiserver.client import RequestFailed, StreamingApiServer
 from apiserver.outbox import Outbox
 from apiserver.request import Collection
 from controllers import net1_objects, worker
+from controllers.clean_up import CleanUp
 from controllers.informer import Informer
 from controllers.job_events import JobEvents
 from controllers.job_pods import JobPods
+from controllers.namespace_clean_up import NamespaceCleanUp
 from controllers.net1_services import Net1Services
 from controllers.served_versions import first_served
 from controllers.training_pod import training_pod
@@ -36,9 +38,9 @@ class Controller(NamedTuple):
 class Leader:
     """Everything that one leader knows and does, until it ends; the next leader begins with nothing."""
 
-    def __init__(self, api: StreamingApiServer, ended: threading.Event) -> None:
-        """Work through an API server until `ended` is set."""
-        self._api, self._ended = api, ended
+    def __init__(self, api: StreamingApiServer, ended: threading.Event, *, cleans_up: bool = False) -> None:
+        """Work through an API server until `ended` is set; `cleans_up`: delete what finished jobs leave."""
+        self._api, self._ended, self._cleans_up = api, ended, cleans_up
         self._outbox = Outbox(api.send)
         self._events = JobEvents(self._outbox.put)
         self._pods = JobPods()
@@ -85,6 +87,18 @@ class Leader:
         self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4)]
         services, slices = names.informers
         self._informers = {"pods": pods, "services": services, "endpointslices": slices}
+        if self._cleans_up:
+            self._add_clean_up()
+
+    def _add_clean_up(self) -> None:
+        servers = CleanUp(self._api, self._pods, self._events)
+        namespaces = NamespaceCleanUp(self._api, self._pods, self._events)
+        self._controllers = [
+            *self._controllers,
+            Controller("clean-up of parameter servers", servers.queue, servers.reconcile, 2),
+            Controller("clean-up of namespaces", namespaces.queue, namespaces.reconcile, 1),
+        ]
+        self._informers = {**self._informers, "jobs": servers.informer, "namespaces": namespaces.informer}
 
     def _slices_version(self) -> str:
         while not self._ended.is_set():

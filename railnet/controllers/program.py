@@ -38,10 +38,12 @@ class Options:
     Attributes:
         health_port: the port of /healthz, /readyz and /metrics.
         account: the folder of the service account's token.
+        cleans_up: whether parameter servers and training namespaces are deleted when they have finished.
     """
 
     health_port: int
     account: Path
+    cleans_up: bool = False
 
 
 async def serve(options: Options) -> bool:
@@ -54,7 +56,7 @@ async def serve(options: Options) -> bool:
     loop = asyncio.get_running_loop()
     for number in _ENDING:
         loop.add_signal_handler(number, signalled.set)
-    replica = Replica(options.account, lambda: loop.call_soon_threadsafe(stopped.set))
+    replica = Replica(options, lambda: loop.call_soon_threadsafe(stopped.set))
     health = Health()
     health.reasons = replica.reasons
     health.metrics = replica.metrics.text
@@ -72,12 +74,13 @@ async def serve(options: Options) -> bool:
 class Replica:
     """One replica, in threads of its own: the election, and what the leader does. `metrics` are its metrics."""
 
-    def __init__(self, account: Path, stopped: Callable[[], object]) -> None:
-        """Reach the API server by an account; `stopped` is called when the replica can do nothing more.
+    def __init__(self, options: Options, stopped: Callable[[], object]) -> None:
+        """Reach the API server by the options' account; `stopped` is called when the replica can do nothing more.
 
         Raises:
             Misconfigured: the program runs outside of a cluster.
         """
+        account = options.account
         try:
             found = service_account.find(os.environ, account)
         except NotInCluster as error:
@@ -87,7 +90,7 @@ class Replica:
         electing = StreamingApiServer(KubernetesTransport(found, _LEASE_SECONDS, _LEASE_SECONDS), found.token, _NAME)
         namespace = (account / "namespace").read_text().strip()
         self._lease = lease.Lease(electing, _NAME, namespace, f"{socket.gethostname()}-{os.getpid()}")
-        self._stopped = stopped
+        self._stopped, self._cleans_up = stopped, options.cleans_up
         self._ended = threading.Event()
         self._leader: Leader | None = None
         self._thread = threading.Thread(target=self._elect, name="election", daemon=True)
@@ -123,7 +126,7 @@ class Replica:
 
     def _lead(self) -> None:
         _log.info("leading: listing the cluster's objects")
-        leader = Leader(self._api, self._ended)
+        leader = Leader(self._api, self._ended, cleans_up=self._cleans_up)
         self.metrics.leads = True
         self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
         self._leader = leader

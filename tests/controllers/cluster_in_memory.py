@@ -45,6 +45,7 @@ class Cluster:
         interfere: called with each request before it is done; it may raise Refusal, or change objects.
         answered: called with each request after it was done and before its answer; it may raise OSError, which loses the answer.
         groups: the versions that each group is served in.
+        resources: the resources of a version, by its path: `/apis/apps/v1`.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class Cluster:
         self.interfere: Callable[[Request], None] = lambda request: None
         self.answered: Callable[[Request], None] = lambda request: None
         self.groups = {"discovery.k8s.io": ["v1", "v1beta1"]}
+        self.resources: dict[str, list[str]] = {}
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
         self._oldest = 0
@@ -130,7 +132,12 @@ class Cluster:
     def _get(self, path: str) -> JsonObject:
         if path.startswith("/apis/") and path.count("/") == 2:
             group = path.rpartition("/")[2]
-            return {"versions": [{"version": version} for version in self.groups[group]]}
+            if group not in self.groups:
+                raise Refusal(404, f"{group} is not served")
+            versions = [{"version": one, "groupVersion": f"{group}/{one}"} for one in self.groups[group]]
+            return {"versions": versions}
+        if path in self.resources:
+            return {"resources": [{"name": name} for name in self.resources[path]]}
         if path not in self.objects:
             raise Refusal(404, f"{path} not found")
         return self.objects[path]
@@ -215,8 +222,9 @@ def _is_in(collection: str, path: str) -> bool:
 
 
 def _selected(found: JsonObject, asked: Mapping[str, str]) -> bool:
-    selector = asked.get("labelSelector", "")
-    return not selector or selector in found["metadata"].get("labels", {})
+    key, _, value = asked.get("labelSelector", "").partition("=")
+    found_value = found["metadata"].get("labels", {}).get(key)
+    return not key or (found_value is not None and value in ("", found_value))
 
 
 def _merge(found: JsonObject, patch: JsonObject) -> None:

@@ -39,6 +39,7 @@ def facts(operator: Operator) -> Iterator[tuple[str, str]]:
     if operator.also_trains is not None:
         yield "a launcher that trains without GPUs has", str(operator.also_trains)
     yield "pods that get a rail where no label says so", operator.default.value
+    yield "its parameter servers may be [cleaned up](clean-up.md)", operator.servers.value
 
 
 def marks(operator: Operator) -> str:
