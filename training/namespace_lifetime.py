@@ -12,8 +12,8 @@ from vf.errors import Misconfigured
 LABEL = "railnet.io/training-namespace"  # of a namespace: "true"
 TIME = "railnet.io/ttl"  # annotation of a namespace: how long after the last end it is deleted
 VOLUMES = "railnet.io/delete-volumes"  # annotation of a namespace: "true" if its claims may go with it
-_TIME = re.compile(r"([1-9][0-9]{0,4})([mhd])")
-_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME = re.compile(r"([1-9][0-9]{0,4})([smhd])")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MOST_NAMES = 5
 
 
@@ -61,7 +61,7 @@ def seconds(annotations: Mapping[str, str]) -> float:
     found = _TIME.fullmatch(text or "")
     if found is None:
         said = f"the annotation {TIME} is missing" if text is None else f"{TIME} is {text!r:.80}"
-        raise Misconfigured(f"{said}; it should be a number of minutes, hours or days, such as 30m, 24h or 7d")
+        raise Misconfigured(f"{said}; it should be a number of seconds, minutes, hours or days, such as 30m, 24h or 7d")
     return int(found[1]) * _SECONDS[found[2]]
 
 

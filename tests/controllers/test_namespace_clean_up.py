@@ -174,7 +174,7 @@ def test_malformed_time_is_said_at_the_namespace(job: TemplateJob) -> None:
     leader.look()
 
     assert exists(job.cluster)
-    text = "railnet.io/ttl is 'a day'; it should be a number of minutes, hours or days, such as 30m, 24h or 7d"
+    text = "railnet.io/ttl is 'a day'; it should be a number of seconds, minutes, hours or days, such as 30m, 24h or 7d"
     assert leader.said == [("Namespace ml", "NamespaceStays", text)]
 
 

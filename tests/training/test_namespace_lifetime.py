@@ -13,7 +13,7 @@ from vf.errors import Misconfigured
 DAY = {"railnet.io/ttl": "24h"}
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30m", 1800.0), ("24h", 86400.0), ("7d", 604800.0)])
+@pytest.mark.parametrize(("text", "seconds"), [("5s", 5.0), ("30m", 1800.0), ("24h", 86400.0), ("7d", 604800.0)])
 def test_times(text: str, seconds: float) -> None:
     assert namespace_lifetime.seconds({"railnet.io/ttl": text}) == seconds
 
@@ -22,7 +22,9 @@ def test_times(text: str, seconds: float) -> None:
     "text", ["", "24", "0h", "-1h", "1.5h", "24H", "1h30m", "24 h", "100000d", "forever", "\u0661h"]
 )
 def test_no_time_is_refused_with_what_it_should_be(text: str) -> None:
-    with pytest.raises(Misconfigured, match="it should be a number of minutes, hours or days, such as 30m, 24h or 7d"):
+    with pytest.raises(
+        Misconfigured, match="it should be a number of seconds, minutes, hours or days, such as 30m, 24h or 7d"
+    ):
         namespace_lifetime.seconds({"railnet.io/ttl": text})
 
 

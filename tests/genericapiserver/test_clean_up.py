@@ -1,0 +1,223 @@
+"""`railnet controllers --clean-up` against a new API server: what it deletes of finished jobs, and what it leaves.
+
+Nothing makes pods, completes Jobs or empties namespaces here: the tests do, and they see the DELETE requests by what they leave.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cluster.process import wait_until
+from tests.genericapiserver.api import Api, JsonObject
+from tests.genericapiserver.controllers import Controllers
+from tests.genericapiserver.server import ApiServer
+
+_SECONDS = 60.0
+_MOST_SECONDS = 5.0  # from the end of the last worker to the last deletion
+_STAYS_SECONDS = 3.0
+ENDED = "2026-03-01T12:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def replica(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Controllers:
+    for name in ("railnet", "default"):  # kube-apiserver makes `default`, where events about namespaces are
+        server.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    found = Controllers(server, tmp_path_factory.mktemp("clean-up"))
+    found._arguments.append("--clean-up")
+    return found
+
+
+@pytest.fixture
+def controllers(replica: Controllers) -> Iterator[Controllers]:
+    replica.start()
+    try:
+        replica.wait()
+        yield replica
+    finally:
+        replica.stop()
+
+
+class TemplateJob:
+    """A job of the plain templates in a namespace of its own: two parameter servers and three workers that run."""
+
+    def __init__(self, api: Api, name: str, annotations: JsonObject | None = None) -> None:
+        self.name, self._api, self._annotations = name, api, annotations or {}
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        for role, number in (("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1), ("worker", 2)):
+            self._make(role, number)
+
+    def _make(self, role: str, number: int) -> None:
+        task, labels = f"{self.name}-{role}-{number}", {"name": self.name, "job": role, "task": str(number)}
+        template = {
+            "metadata": {"labels": labels, "annotations": self._annotations},
+            "spec": {"containers": [{"name": task, "image": "train:1"}]},
+        }
+        self._create("/api/v1", "services", task, {"clusterIP": "None", "selector": labels})
+        if role == "ps":
+            spec = {"selector": {"matchLabels": labels}, "template": template}
+            maker = self._create("/apis/apps/v1", "deployments", task, spec)
+        else:
+            maker = self._create("/apis/batch/v1", "jobs", task, {"template": template})
+        kind = "Deployment" if role == "ps" else "Job"
+        owner = {
+            "apiVersion": "apps/v1" if role == "ps" else "batch/v1",
+            "kind": kind,
+            "name": task,
+            "controller": True,
+        }
+        metadata = {
+            **template["metadata"],
+            "name": f"{task}-x",
+            "ownerReferences": [{**owner, "uid": maker["metadata"]["uid"]}],
+        }
+        made = self._api.create(self._path("/api/v1", "pods"), {"metadata": metadata, "spec": template["spec"]})
+        assert made.status == 201, made.message
+        self.set_pod(task, {"phase": "Running"})
+
+    def _create(self, version: str, resource: str, name: str, spec: JsonObject) -> JsonObject:
+        made = self._api.create(self._path(version, resource), {"metadata": {"name": name}, "spec": spec})
+        assert made.status == 201, made.message
+        return made.object
+
+    def _path(self, version: str, resource: str) -> str:
+        return f"{version}/namespaces/{self.name}/{resource}"
+
+    def set_pod(self, task: str, status: JsonObject) -> None:
+        done = self._api.merge(f"{self._path('/api/v1', 'pods')}/{task}-x/status", {"status": status})
+        assert done.status == 200, done.message
+
+    def end(self, number: int, condition: str = "Complete") -> None:
+        """End a worker, as kubelet and the Job controller do."""
+        task = f"{self.name}-worker-{number}"
+        terminated = {"exitCode": 0, "finishedAt": ENDED}
+        containers = [
+            {
+                "name": task,
+                "ready": False,
+                "restartCount": 0,
+                "image": "",
+                "imageID": "",
+                "state": {"terminated": terminated},
+            }
+        ]
+        self.set_pod(
+            task, {"phase": "Succeeded" if condition == "Complete" else "Failed", "containerStatuses": containers}
+        )
+        status = {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": ENDED}]}
+        done = self._api.merge(f"{self._path('/apis/batch/v1', 'jobs')}/{task}/status", {"status": status})
+        assert done.status == 200, done.message
+
+    def left(self) -> list[str]:
+        """Return the names of the Deployments and Services that are left."""
+        return [*self._names("/apis/apps/v1", "deployments"), *self._names("/api/v1", "services")]
+
+    def events(self) -> list[tuple[str, str, str]]:
+        found = self._api.get(self._path("/api/v1", "events")).object["items"]
+        return [(one["involvedObject"]["name"], one["reason"], one["message"]) for one in found]
+
+    def remove_all(self) -> None:
+        for version, resource in (("/api/v1", "pods"), ("/apis/batch/v1", "jobs"), ("/apis/apps/v1", "deployments")):
+            self._api.send("DELETE", f"{self._path(version, resource)}?gracePeriodSeconds=0")
+
+    def _names(self, version: str, resource: str) -> list[str]:
+        found = self._api.get(self._path(version, resource)).object["items"]
+        return [f"{resource}/{one['metadata']['name']}" for one in found]
+
+
+def test_parameter_servers_and_services_are_deleted_after_the_last_worker(
+    server: ApiServer, controllers: Controllers, measured: Callable[[str], None]
+) -> None:
+    job = TemplateJob(server.api, "done")
+    for number in range(2):
+        job.end(number)
+    time.sleep(_STAYS_SECONDS)
+    assert len(job.left()) == 7
+    job.end(2)
+    began = time.monotonic()
+    wait_until(lambda: job.left() == [], _SECONDS, "Deployments and Services to be deleted")
+    took = time.monotonic() - began
+
+    assert took <= _MOST_SECONDS
+    measured(f"{took * 1000:.0f} ms from the last worker's condition until 2 Deployments and 5 Services are deleted")
+    wait_until(job.events, _SECONDS, "an event")
+    ((about, reason, text),) = job.events()
+    assert (about, reason) == ("done-worker-0", "ParameterServersDeleted")
+    assert text.startswith("all 3 workers are complete; deleted Service done-ps-0,")
+    assert "Deployment done-ps-1" in text
+
+
+def test_failed_worker_keeps_them(server: ApiServer, controllers: Controllers) -> None:
+    job = TemplateJob(server.api, "failed")
+    job.end(0)
+    job.end(1, "Failed")
+    job.end(2)
+    wait_until(job.events, _SECONDS, "an event")
+    time.sleep(_STAYS_SECONDS)
+
+    assert len(job.left()) == 7
+    text = "the parameter servers of failed stay: Job failed-worker-1 failed; start the worker again, or delete the job"
+    assert job.events() == [("failed-worker-0", "ParameterServersStay", text)]
+
+
+def test_annotation_keeps_them(server: ApiServer, controllers: Controllers) -> None:
+    job = TemplateJob(server.api, "kept", {"railnet.io/ps-cleanup": "false"})
+    for number in range(3):
+        job.end(number)
+    time.sleep(_STAYS_SECONDS)
+
+    assert (len(job.left()), job.events()) == (7, [])
+
+
+def test_next_leader_finishes_a_job_that_ended_without_one(server: ApiServer, replica: Controllers) -> None:
+    job = TemplateJob(server.api, "unattended")
+    for number in range(3):
+        job.end(number)
+    replica.start()
+    try:
+        wait_until(lambda: job.left() == [], _SECONDS, "Deployments and Services to be deleted")
+    finally:
+        replica.stop()
+
+
+def test_training_namespace_goes_when_nothing_goes_on_in_it(server: ApiServer, controllers: Controllers) -> None:
+    job = TemplateJob(server.api, "over")
+    metadata = {"labels": {"railnet.io/training-namespace": "true"}, "annotations": {"railnet.io/ttl": "5s"}}
+    server.api.merge("/api/v1/namespaces/over", {"metadata": metadata})
+    for number in range(2):
+        job.end(number)
+    time.sleep(2 * 5 + _STAYS_SECONDS)
+    assert exists(server, "over")
+    job.end(2)
+    wait_until(lambda: job.left() == [], _SECONDS, "Deployments and Services to be deleted")
+    job.remove_all()
+    began = time.monotonic()
+    wait_until(lambda: not exists(server, "over"), _SECONDS, "the namespace to be deleted")
+
+    assert time.monotonic() - began >= 4.0
+    wait_until(lambda: said(server, "over"), _SECONDS, "an event")
+    assert said(server, "over") == ["nothing in it has gone on for 5s; deleted namespace over"]
+
+
+def test_malformed_time_keeps_the_namespace(server: ApiServer, controllers: Controllers) -> None:
+    metadata = {
+        "name": "malformed",
+        "labels": {"railnet.io/training-namespace": "true"},
+        "annotations": {"railnet.io/ttl": "soon"},
+    }
+    server.api.create("/api/v1/namespaces", {"metadata": metadata})
+
+    wait_until(lambda: said(server, "malformed"), _SECONDS, "an event")
+    assert said(server, "malformed")[0].startswith("railnet.io/ttl is 'soon'; it should be a number")
+    assert exists(server, "malformed")
+
+
+def exists(server: ApiServer, namespace: str) -> bool:
+    return server.api.get(f"/api/v1/namespaces/{namespace}").status == 200
+
+
+def said(server: ApiServer, namespace: str) -> list[str]:
+    """Return the texts of the events about a namespace."""
+    events = server.api.get("/api/v1/namespaces/default/events").object["items"]
+    about = {"kind": "Namespace", "name": namespace}
+    return [one["message"] for one in events if about.items() <= one["involvedObject"].items()]
