@@ -33,6 +33,8 @@ _MAKERS = {
     ("batch/v1", "Job"): "jobs",
 }
 _INERT = ("v1", "ConfigMap")  # it owns the objects of `railnet train up`, and nothing makes them again for it
+# After a change: the pods of a large job change at about the same time, and one look is enough for all.
+_GATHER_SECONDS = 0.5
 # No watch reports that an operator's object has succeeded, which follows the end of its pods at once. If it does not, looks become rare.
 _LOOK_AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
 
@@ -69,8 +71,11 @@ class CleanUp:
         self.queue: WorkQueue[Job] = WorkQueue()
         self.jobs: JobMembers[WorkerJob] = JobMembers()
         self.informer = Informer(api, Collection("batch/v1", "jobs"), worker_job, self.jobs.change)
-        pods.watch(self.queue.add)
-        self.jobs.watch(self.queue.add)
+        pods.watch(self._changed)
+        self.jobs.watch(self._changed)
+
+    def _changed(self, job: Job) -> None:
+        self.queue.add(job, _GATHER_SECONDS)
 
     def reconcile(self, job: Job) -> float | None:
         """Delete what a job does not need any more; return the seconds after which to look again, None if a change will be reported.

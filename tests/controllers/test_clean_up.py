@@ -270,6 +270,30 @@ def test_parameter_server_that_was_made_again_by_the_same_name_stays(job: Templa
     assert "Deployment mnist-ps-1" not in leader.said[0][2]
 
 
+@pytest.mark.parametrize("state", ["leaving", "ended"])
+def test_parameter_servers_that_are_gone_or_ended_are_left_alone(job: TemplateJob, leader: Leader, state: str) -> None:
+    """An ended pod holds nothing but its log."""
+    end_all(job)
+    for rank in range(2):
+        where = path("Pod", f"mnist-ps-{rank}-5d-x")
+        if state == "ended":
+            job._change(where, {"phase": "Failed"})
+        else:
+            job.cluster.objects[where]["metadata"]["deletionTimestamp"] = LONG_AGO
+    leader.look()
+
+    assert (job.left("Deployment"), leader.events) == (SERVERS, [])
+
+
+def test_changes_that_come_together_are_one_look(job: TemplateJob, leader: Leader) -> None:
+    leader.look()
+    end_all(job)
+    leader.look()
+
+    assert len(leader.clean_up.queue) == 1
+    assert leader.clean_up.queue.get() == JOB
+
+
 def test_without_parameter_servers_nothing_is_done() -> None:
     job = TemplateJob(Cluster(), servers=0).make()
     end_all(job)
