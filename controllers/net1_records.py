@@ -8,10 +8,9 @@ successor that does the other ones.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-from controllers.training_pod import Job, Owner, TrainingPod
+from controllers.training_pod import Job, Owner, TrainingPod, endpoint_address
 from training import railnet_labels
 from training.net1_names import hostname, service, task_service
 from vf.errors import Misconfigured
@@ -194,18 +193,9 @@ def _addresses(pod: TrainingPod) -> dict[Family, str]:
 
 
 def _annotated(annotation: str) -> Iterator[str]:
-    first = annotation.partition(",")[0].partition("/")[0].strip()
     try:
-        address = ip_address(first)
+        address = endpoint_address(annotation.partition(",")[0].partition("/")[0].strip())
     except ValueError:
         return
-    if not _is_strange(address):
-        yield str(address)
-
-
-def _is_strange(address: IPv4Address | IPv6Address) -> bool:
-    """Return whether Kubernetes refuses an endpoint with this address (pkg/apis/core/validation, ValidateEndpointIP)."""
-    mapped = isinstance(address, IPv6Address) and (address.ipv4_mapped or address.scope_id)
-    return bool(
-        mapped or address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast
-    )
+    if address:
+        yield address

@@ -151,12 +151,12 @@ def _addresses(network_status: str) -> Iterator[str]:
         networks = json.loads(network_status or "[]")
         rails = [one for one in networks if one["name"].startswith(_RAIL)]
         for rail in sorted(rails, key=lambda one: (len(one["interface"]), one["interface"])):
-            yield from filter(None, map(_address, rail.get("ips") or ()))
+            yield from filter(None, map(endpoint_address, rail.get("ips") or ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
 
 
-def _address(text: str) -> str:
+def endpoint_address(text: str) -> str:
     """Return an address in its usual form; empty if it is none that an endpoint may have.
 
     Kubernetes refuses the others in an EndpointSlice, and with them the whole slice (kubernetes/pkg/apis/core/validation,

@@ -82,5 +82,5 @@ PARSERS = (
         {"apiserver.object_watch": ("changes", "_change", "_failure"), "apiserver.client": ("_lines",)},
     ),
     Parser("list", listing, (RequestFailed,), {"apiserver.object_watch": ("pages", "_page", "_metadata")}),
-    Parser("rail-addresses", rail_addresses, (), {"controllers.training_pod": ("_addresses", "_address")}),
+    Parser("rail-addresses", rail_addresses, (), {"controllers.training_pod": ("_addresses", "endpoint_address")}),
 )

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from apiserver.client import StreamingApiServer
 from apiserver.request import Request, Verb
 from railnet.controllers import leader as leader_module
 from railnet.controllers.leader import Leader
+from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
 from tests.controllers.builders import pod
 from tests.controllers.cluster_in_memory import Cluster, Refusal
 from tests.waiting import until
@@ -23,7 +23,7 @@ POD = "/api/v1/namespaces/ml/pods/w-0"
 @contextmanager
 def leading(cluster: Cluster) -> Iterator[Leader]:
     ended = threading.Event()
-    leader = Leader(StreamingApiServer(cluster, lambda: "a-token", "test"), ended)
+    leader = Leader(CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics()), ended)
     thread = threading.Thread(target=leader.run)
     thread.start()
     try:
