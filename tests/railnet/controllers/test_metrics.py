@@ -40,7 +40,9 @@ def test_requests_are_counted_by_verb_resource_and_result() -> None:
     with pytest.raises(Conflict):
         api.send(create(SERVICE, BODY))
     api.send(get(SERVICE))
-    assert list(api.lines(watch(Collection("v1", "services"), "0", 1)))
+    accepted: list[bool] = []
+    assert list(api.lines(watch(Collection("v1", "services"), "0", 1), lambda: accepted.append(True)))
+    assert accepted == [True]
 
     assert [line for line in samples(metrics) if line.startswith("requests_total")] == [
         'requests_total{verb="create",resource="services",result="conflict"} 1',
