@@ -151,7 +151,6 @@ def written() -> Iterator[tuple[Path, list[str]]]:
     yield FOLDER / "README.md", [overview(), environment()]
     yield FOLDER / "dns.md", [dns_objects(), dns_queries(), dns_answers()]
     yield FOLDER / "platform.md", [platform_pods()]
-    yield FOLDER / "train.md", []  # tests/railnet/train compare it
     for operator in OPERATORS:
         yield FOLDER / f"{operator.page}.md", [of_operator(operator)]
 
