@@ -52,10 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
         RailnetError, OSError: it cannot be done; the message says why.
     """
     from apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
+    from railnet.train.failure import TrainFailed  # noqa: PLC0415
 
     try:
         return 0 if _run(arguments) else 1
-    except RequestFailed as error:
+    except (RequestFailed, TrainFailed) as error:
         print(f"railnet: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

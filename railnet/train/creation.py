@@ -13,17 +13,18 @@ from http import HTTPStatus
 
 from apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
 from railnet.train.job_objects import CONFIG_MAPS, address, is_complete, is_owner, named
 from training.job_templates import COMPLETE, FILE, TrainingJob, objects, owned, owner
 from training.railnet_labels import TRAIN
-from vf.errors import Misconfigured, RailnetError
+from vf.errors import Misconfigured
 
 _RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
 _TRIES = 3
 
 
-class Refused(RailnetError):
+class Refused(TrainFailed):
     """The job cannot be created as it stands; the message says why and what to do."""
 
 

@@ -5,9 +5,9 @@ from http import HTTPStatus
 from apiserver.client import Absent, ApiServer, RequestFailed
 from apiserver.object_watch import pages
 from apiserver.request import ApiObject, Collection, JsonObject, get
+from railnet.train.failure import TrainFailed
 from training.job_templates import COMPLETE
 from training.railnet_labels import TRAIN
-from vf.errors import RailnetError
 
 SERVICES, DEPLOYMENTS, JOBS, PODS, CONFIG_MAPS = "services", "deployments", "jobs", "pods", "configmaps"
 _VERSIONS = {
@@ -29,7 +29,7 @@ _RESOURCES = {
 }
 
 
-class NoSuchJob(RailnetError):
+class NoSuchJob(TrainFailed):
     """No job, or more than one, has that name; the message says what to do."""
 
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from apiserver.client import RequestFailed, StreamingApiServer
+from railnet.train.failure import TrainFailed
 from railnet.train.job_objects import find
 from railnet.train.task_logs import FollowedLog, states, whole
 from training.task_states import TaskState
-from vf.errors import RailnetError
 
 _MOST_FOLLOWED = 100
 _IN_MEMORY_BYTES = 8 << 20
 
 
-class NoSuchTask(RailnetError):
+class NoSuchTask(TrainFailed):
     """The job has no such task; the message names its tasks."""
 
 
@@ -41,7 +41,7 @@ def logs(
     for task in tasks:
         prefix = b"" if len(tasks) == 1 else _prefix(task, tasks)
         try:
-            for line in whole(api, place, task.pod) if task.pod else ():
+            for line in whole(api, name, place, task) if task.pod else ():
                 _write(prefix + line)
         except RequestFailed as error:
             failures += 1
@@ -111,7 +111,7 @@ def _add(
     with tempfile.SpooledTemporaryFile(
         max_size=_IN_MEMORY_BYTES
     ) as file:  # an archive has a file's size before the file
-        for line in whole(api, namespace, task.pod, previous=previous):
+        for line in whole(api, name, namespace, task, previous=previous):
             file.write(line + b"\n")
         entry = tarfile.TarInfo(f"{name}/{task.name}{'.previous' if previous else ''}.log")
         entry.size = file.tell()

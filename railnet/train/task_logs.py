@@ -20,9 +20,12 @@ def states(api: StreamingApiServer, name: str, namespace: str) -> tuple[TaskStat
     return task_states([*found[DEPLOYMENTS], *found[JOBS]], found[PODS], {})
 
 
-def whole(api: StreamingApiServer, namespace: str, pod: str, *, previous: bool = False) -> Iterator[bytes]:
-    """Yield the lines that a pod's container has written so far; `previous` is the container before its last restart."""
-    return api.lines(log(_log_of(namespace, pod), **({"previous": "true"} if previous else {})))
+def whole(
+    api: StreamingApiServer, job: str, namespace: str, task: TaskState, *, previous: bool = False
+) -> Iterator[bytes]:
+    """Yield the lines that a task's container has written so far; `previous` is the container before its last restart."""
+    parameters = {"container": f"{job}-{task.name}", **({"previous": "true"} if previous else {})}
+    return api.lines(log(_log_of(namespace, task.pod), **parameters))
 
 
 class FollowedLog:
@@ -59,12 +62,13 @@ class FollowedLog:
 
     def _read(self, **parameters: str) -> Iterator[bytes]:
         """Yield the lines after the last one. What ends the stream is looked at by `lines`."""
-        since = {"sinceTime": _second(self._last)} if self._last else {}
+        # The container is named, because a webhook may have put others beside it.
+        parameters["container"] = f"{self._job}-{self._task.name}"
+        if self._last:
+            parameters["sinceTime"] = _second(self._last)
         last, seen, met = self._last, self._at_last, 0
         try:
-            for line in self._api.lines(
-                log(_log_of(self._namespace, self._pod), timestamps="true", **since, **parameters)
-            ):
+            for line in self._api.lines(log(_log_of(self._namespace, self._pod), timestamps="true", **parameters)):
                 at, _, text = line.partition(b" ")
                 if at < last:
                     continue

@@ -9,12 +9,12 @@ from http import HTTPStatus
 from apiserver.client import RequestFailed, StreamingApiServer
 from apiserver.object_watch import pages
 from apiserver.request import Collection
+from railnet.train.failure import TrainFailed
 from railnet.train.job_objects import PODS, everything
 from railnet.train.live_objects import Keep, LiveObjects
 from railnet.train.screen import Screen
 from railnet.train.usage_table import as_json, rendered
 from training.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
-from vf.errors import RailnetError
 
 RAILS = "rdma/ib_vf"  # the resource of the default pool
 _NODES = "nodes"
@@ -22,7 +22,7 @@ _REDRAW_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
 
 
-class NotAllowed(RailnetError):
+class NotAllowed(TrainFailed):
     """The user may not look at all pods; the message says what is possible."""
 
 

@@ -41,8 +41,16 @@ def test_lines_of_all_tasks_have_a_prefix(server: MemoryApiServer, capsys: pytes
 
 
 def test_lines_of_one_task_are_as_written(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Mapping[str, str]] = []
+
+    def found(pod: str, parameters: Mapping[str, str]) -> Iterator[bytes]:
+        asked.append(parameters)
+        return iter([f"first of {pod}".encode(), b"second"])
+
+    server.logs = found
     assert logs(server.api, "mnist", None, ["worker-1"], follow=False, pack=None)
 
+    assert asked == [{"container": "mnist-worker-1"}]  # a service mesh may have put another one beside it
     assert capsys.readouterr().out == "first of mnist-worker-1-x\nsecond\n"
 
 
@@ -127,7 +135,7 @@ def test_following_ends_with_the_task(server: MemoryApiServer) -> None:
     container = Container(server, [at(1, "one"), at(2, "two")])
 
     assert followed(server) == [b"one", b"two"]
-    assert container.asked[0] == {"timestamps": "true", "follow": "true"}
+    assert container.asked[0] == {"timestamps": "true", "follow": "true", "container": "mnist-worker-0"}
 
 
 def test_lost_connection_doubles_and_loses_no_line(server: MemoryApiServer) -> None:
