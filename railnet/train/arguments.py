@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run a command, and return its exit status.
 
     Raises:
-        RailnetError, OSError: it cannot be done; the message says why.
+        Misconfigured, OSError: it cannot be done; the message says why.
     """
     from apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
     from railnet.train.failure import TrainFailed  # noqa: PLC0415
