@@ -42,7 +42,18 @@ from railnet.value_readers import (
 from vf.errors import Misconfigured
 from vf.inventory import LinkLayer
 from vf.network import DEFAULT as DEFAULT_NETWORK
-from vf.network import EVERYWHERE, Limit, Network, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.network import (
+    EVERYWHERE,
+    Limit,
+    Network,
+    NetworkIpam,
+    Networks,
+    NoIpam,
+    PluginIpam,
+    SliceIpam,
+    StaticIpam,
+    StickyIpam,
+)
 from vf.pci_address import PciAddress
 from vf.provision import Provision
 
@@ -222,6 +233,7 @@ _OWN_IPAM: dict[str, Reader[NetworkIpam]] = {
     "slice": an_object(SliceIpam, {"range": IP_NETWORK, "rails": POSITIVE}, fixed={"type": "slice"}),
     "none": an_object(NoIpam, {}, fixed={"type": "none"}),
     "static": an_object(StaticIpam, {"range": IP_NETWORK}, fixed={"type": "static"}),
+    "sticky": an_object(StickyIpam, {"rails": POSITIVE}, required={"range": IP_NETWORK}, fixed={"type": "sticky"}),
 }
 _NETWORK = an_object(Network, {"mtu": MTU, "wait": SECONDS, "pkey": PKEY, "ipam": _read_ipam})
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
@@ -281,6 +293,9 @@ def _check_known(path: str, names: Collection[str], defined_by: str, known: Coll
 
 def _check_ranges(networks: Mapping[str, Network]) -> None:
     """Make sure that no two networks give the same addresses: each network divides its range in its own way."""
+    for network in networks.values():
+        if isinstance(network.ipam, StickyIpam):
+            _check_parts(network.name, network.ipam)
     for one, other in itertools.combinations(networks.values(), 2):
         if isinstance(one.ipam, StaticIpam) and isinstance(other.ipam, StaticIpam):
             continue  # the authors of pods divide these ranges
@@ -290,3 +305,11 @@ def _check_ranges(networks: Mapping[str, Network]) -> None:
                 f"networks.{one.name}.ipam.range {first} and networks.{other.name}.ipam.range {second} overlap; "
                 f"they should not (a network without `range` has {SliceIpam().range})"
             )
+
+
+def _check_parts(name: str, ipam: StickyIpam) -> None:
+    bits = (ipam.rails - 1).bit_length()
+    if ipam.range.max_prefixlen - ipam.range.prefixlen - bits < 2:  # noqa: PLR2004 - the first and last address are no host's
+        raise Misconfigured(
+            f"networks.{name}.ipam.range {ipam.range} is too small for {ipam.rails} rails: it should leave 2 bits for addresses at least"
+        )

@@ -5,8 +5,9 @@ The node enforces them, and the admission webhook checks pods against them. Both
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, ip_interface
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any, Literal
 
 from vf.address_slice import IpAddress, IpNetwork
@@ -17,6 +18,7 @@ DEFAULT = "default"
 EVERYWHERE = "*"  # the key of the limit for all namespaces that have none of their own
 NETWORK_ANNOTATION = "railnet.io/network"
 ADDRESS_ANNOTATION = "railnet.io/net1-ip"
+STICKY_ANNOTATION = "railnet.io/sticky"
 
 _RANGE = IPv4Network("10.56.0.0/16")
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")  # RFC 1122, 3.2.1.3
@@ -46,13 +48,32 @@ class StaticIpam:
 
 
 @dataclass(frozen=True, slots=True)
+class StickyIpam:
+    """Addresses that stay with a pod's rank. The controllers choose them, and write them into the pod's annotation.
+
+    `range` is split among `rails`, so that two rails of a pod have two prefixes: a pod has as many VFs at most.
+    """
+
+    range: IpNetwork
+    rails: int = 1
+
+    def parts(self) -> tuple[IpNetwork, ...]:
+        """Return the part of the range for each rail.
+
+        Raises:
+            ValueError: the range is too small.
+        """
+        return _split(self.range, self.rails)
+
+
+@dataclass(frozen=True, slots=True)
 class PluginIpam:
     """Addresses from a CNI IPAM plugin. `conf` is the plugin's `ipam` object, with its `type`."""
 
     conf: dict[str, Any] = field(hash=False)
 
 
-NetworkIpam = SliceIpam | NoIpam | StaticIpam | PluginIpam
+NetworkIpam = SliceIpam | NoIpam | StaticIpam | StickyIpam | PluginIpam
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +105,11 @@ class ChosenNetwork:
 
     network: Network
     static: tuple[IpInterface, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the controllers have not written the pod's addresses yet."""
+        return isinstance(self.network.ipam, StickyIpam) and not self.static
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +147,13 @@ class Networks:
             NotPermitted: the limit does not allow that network, or static addresses; or an address is outside the network's range,
                 or its prefix overlaps a range of which the nodes assign the addresses.
             Misconfigured: there is no such network; or the annotation with addresses is malformed, is missing for a network
-                with static addresses, or is present for any other network.
+                with static addresses, or is present for any other network, except one with addresses that stay with a rank; or
+                the pod asks for such addresses and not for such a network, or the other way round.
         """
-        name = annotations.get(NETWORK_ANNOTATION, DEFAULT)
-        limit = self._limit(namespace)
+        limit, sticky = self._limit(namespace), is_sticky(annotations)
+        name = annotations.get(NETWORK_ANNOTATION)
+        if name is None:
+            name = self._sticky(namespace, limit) if sticky else DEFAULT
         if name not in limit.networks:
             allowed = ", ".join(limit.networks) or "none"
             raise NotPermitted(
@@ -135,18 +164,49 @@ class Networks:
                 f"{NETWORK_ANNOTATION} is {name!r:.80}; this node's networks are: {', '.join(sorted(self.by_name))}"
             )
         network = self.by_name[name]
+        _check_is_sticky(network, sticky=sticky)
         static = _static(network, limit, namespace, annotations.get(ADDRESS_ANNOTATION), rails)
         for address in static:
-            self._check_is_of_no_slice(address)
+            self._check_is_of_no_other(network, address)
         return ChosenNetwork(network, static)
 
-    def _check_is_of_no_slice(self, address: IpInterface) -> None:
+    def _sticky(self, namespace: str, limit: Limit) -> str:
+        """Return the first network with addresses that stay with a rank which the limit allows."""
+        for name in limit.networks:
+            if name in self.by_name and isinstance(self.by_name[name].ipam, StickyIpam):
+                return name
+        raise Misconfigured(
+            f"{STICKY_ANNOTATION} is true, but pods of namespace {namespace!r:.80} may use no network with addresses that stay with a "
+            "rank; have the administrator configure one, with an ipam of type sticky, and list it in 'limits'"
+        )
+
+    def _check_is_of_no_other(self, network: Network, address: IpInterface) -> None:
         for other in self:
-            if isinstance(other.ipam, SliceIpam) and address.network.overlaps(other.ipam.range):
+            if other is network or not isinstance(other.ipam, SliceIpam | StickyIpam):
+                continue
+            if address.network.overlaps(other.ipam.range):
+                assign = "the nodes assign" if isinstance(other.ipam, SliceIpam) else "the controllers assign"
                 raise NotPermitted(
                     f"{ADDRESS_ANNOTATION} names {address}, whose prefix and range {other.ipam.range} of network "
-                    f"{other.name!r} overlap; the nodes assign those addresses"
+                    f"{other.name!r} overlap; {assign} those addresses"
                 )
+
+
+def is_sticky(annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod asks for addresses that stay with its rank.
+
+    Raises:
+        Misconfigured: the annotation is neither "true" nor "false".
+    """
+    text = annotations.get(STICKY_ANNOTATION, "false")
+    if text not in ("true", "false"):
+        raise Misconfigured(f'{STICKY_ANNOTATION} is {text!r:.80}; it should be "true" or "false"')
+    return text == "true"
+
+
+@lru_cache(maxsize=16)  # the controllers ask for each of ten thousand pods
+def _split(range_: IpNetwork, rails: int) -> tuple[IpNetwork, ...]:
+    return tuple(islice(range_.subnets(prefixlen_diff=(rails - 1).bit_length()), rails))
 
 
 def why_not_in_partition(pkey: int, table: tuple[int, ...]) -> str | None:
@@ -163,9 +223,24 @@ def why_not_in_partition(pkey: int, table: tuple[int, ...]) -> str | None:
     return None
 
 
+def _check_is_sticky(network: Network, *, sticky: bool) -> None:
+    if sticky and not isinstance(network.ipam, StickyIpam):
+        raise Misconfigured(
+            f"{STICKY_ANNOTATION} is true, but network {network.name!r} has no addresses that stay with a rank; "
+            f"remove one of the annotations {STICKY_ANNOTATION} and {NETWORK_ANNOTATION}"
+        )
+    if not sticky and isinstance(network.ipam, StickyIpam):
+        raise Misconfigured(
+            f"network {network.name!r} has only addresses that stay with a rank; annotate the pod with "
+            f'{STICKY_ANNOTATION}: "true", or choose another network by {NETWORK_ANNOTATION}'
+        )
+
+
 def _static(
     network: Network, limit: Limit, namespace: str, annotation: str | None, rails: int
 ) -> tuple[IpInterface, ...]:
+    if isinstance(network.ipam, StickyIpam):
+        return _assigned(network.name, network.ipam, annotation, rails)
     if annotation is None:
         if isinstance(network.ipam, StaticIpam):
             raise Misconfigured(
@@ -184,6 +259,25 @@ def _static(
             f"remove the annotation, or choose a network with static ipam by {NETWORK_ANNOTATION}"
         )
     return _parsed(annotation, network.ipam.range, rails)
+
+
+def _assigned(name: str, ipam: StickyIpam, annotation: str | None, rails: int) -> tuple[IpInterface, ...]:
+    """Return what the controllers have written; anyone with the right to change the pod may have written it, too."""
+    if rails > ipam.rails:
+        raise Misconfigured(
+            f"the pod has {rails} VFs, and network {name!r} has addresses for {ipam.rails} of each pod; "
+            f"have the administrator raise networks.{name}.ipam.rails"
+        )
+    if annotation is None:
+        return ()
+    addresses = _parsed(annotation, ipam.range, rails)
+    for address, part in zip(addresses, ipam.parts(), strict=False):
+        if address.network != part:
+            raise NotPermitted(
+                f"{ADDRESS_ANNOTATION} names {address}, which is not an address in {part}: only railnet-controllers writes "
+                f"the addresses of network {name!r}; remove the annotation"
+            )
+    return addresses
 
 
 def _parsed(annotation: str, range_: IpNetwork | None, rails: int) -> tuple[IpInterface, ...]:

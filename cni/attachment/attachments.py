@@ -35,6 +35,11 @@ from vf.record import Netns, Pod, Record, RecordedIpam
 from vf.steps import Given
 from vf.table import Owner, VfTable
 
+_WAITS = (
+    "the pod waits for its address on network {!r}, which railnet-controllers gives to its rank; look at the events of the pod and of its "
+    'job, and whether Deployment railnet-controllers runs (a pod of no training job needs the label railnet.io/net1: "true")'
+)
+
 
 class Attachments:
     """Attach VFs to sandboxes and detach them. Runs on the event loop; blocking work goes to threads.
@@ -97,7 +102,8 @@ class Attachments:
         """Claim the VFs, decide what the sandbox gets, and write the record; the kernel is not changed yet.
 
         Raises:
-            NotReady: a VF is still in another sandbox, which is being taken down, or this sandbox has a record already.
+            NotReady: a VF is still in another sandbox, which is being taken down, or this sandbox has a record already; or the
+                controllers have not written the pod's addresses yet: the runtime's next ADD has the pod's newer annotations.
             NotOurs: a device is no VF of this node. Unusable: a VF has no netdev or no GUID. NotPermitted, Misconfigured: as
                 `Networks.choose`; or the MTU is larger than the PF's. NoAddress, Misconfigured: as `LocalIpam.give`.
         """
@@ -109,6 +115,8 @@ class Attachments:
                 f"sandbox {request.environment.key} still has a record; the runtime must DEL it before it ADDs again"
             )
         chosen = self._networks.choose(request.pod.namespace, request.conf.annotations, len(vfs))
+        if chosen.waits:
+            raise NotReady(_WAITS.format(chosen.network.name))
         owner = Owner(request.environment.container_id, request.environment.ifname, request.pod.uid)
         await self._claims.claim(vfs, owner)
         try:

@@ -14,7 +14,7 @@ from vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_
 from vf.attachment_plan import Assigned
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
-from vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam
+from vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam, StickyIpam
 from vf.pci_address import PciAddress
 from vf.rail_count import why_no_address
 from vf.steps import Given, IpInterface
@@ -41,7 +41,7 @@ class LocalIpam:
         ipam = chosen.network.ipam
         if isinstance(ipam, SliceIpam):
             return self._sliced(ipam, assigned, inventory, journal)
-        if isinstance(ipam, StaticIpam):
+        if isinstance(ipam, StaticIpam | StickyIpam):
             return _static(chosen.static, assigned, journal)
         return {one.vf.address: Given() for one in assigned}
 

@@ -40,7 +40,7 @@ from tests.vf.builders import a_record, an_attachment
 from vf import rail_memory
 from vf.address_slice import ip_network
 from vf.errors import Misconfigured, NotPermitted
-from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
 from vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
 from vf.record import Stage, UnreadableRecord, decode, encode, find_lost
 
@@ -182,16 +182,17 @@ class _File:
         return self._content
 
 
-_FIXED, _ANYWHERE = ip_network("10.60.0.0/16"), "anywhere"
+_FIXED, _STAYING, _ANYWHERE = ip_network("10.60.0.0/16"), ip_network("10.57.0.0/16"), "anywhere"
 _NETWORKS = Networks(
     {
         "default": Network(),
         "verbs": Network("verbs", ipam=NoIpam(), pkey=0x8001),
         "fixed": Network("fixed", ipam=StaticIpam(_FIXED)),
+        "staying": Network("staying", ipam=StickyIpam(_STAYING, 2)),
         _ANYWHERE: Network(_ANYWHERE, ipam=StaticIpam()),
     },
     {
-        "*": Limit(("default",)),
+        "*": Limit(("default", "staying")),
         "team-a": Limit(("fixed", _ANYWHERE, "verbs", "gone"), static=True),
         "locked": Limit(()),
     },
@@ -211,7 +212,8 @@ def annotations(data: bytes) -> None:
     chosen = _NETWORKS.choose(pod_namespace, read, count)
     limit = _NETWORKS.limits.get(pod_namespace, _NETWORKS.limits["*"])
     assert chosen.network.name in limit.networks
-    assert not chosen.static or (limit.static and len(chosen.static) == count)
+    assert not chosen.static or len(chosen.static) == count
+    assert not chosen.static or limit.static or chosen.network.name == "staying"
     _judge_static(chosen.network.name, chosen.static)
 
 
@@ -220,6 +222,7 @@ def _judge_static(network: str, addresses: Iterable[Any]) -> None:
     assert len({address.ip for address in listed}) == len(listed)
     for address in listed:
         assert network != "fixed" or (address.ip in _FIXED and address.ip not in (_FIXED[0], _FIXED[-1]))
+        assert (network == "staying") == (address.ip in _STAYING)
         assert address.ip not in SliceIpam().range
         assert not (address.ip.is_multicast or address.ip.is_loopback or address.ip.is_unspecified)
         assert getattr(address.ip, "ipv4_mapped", None) is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deviceplugin.pools import Pool, Selector
 from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
 from vf.errors import Misconfigured
-from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
 from vf.pci_address import PciAddress
 from vf.provision import Provision
 
@@ -42,6 +42,7 @@ networks:
   default: {mtu: 2044, wait: 2s, pkey: 0x8001, ipam: {type: slice, range: fd56::/64, rails: 8}}
   verbs: {ipam: {type: none}}
   fixed: {pkey: "0x7fff", ipam: {type: static, range: 10.60.0.0/16}}
+  staying: {ipam: {type: sticky, range: 10.58.0.0/16, rails: 8}}
   elsewhere: {ipam: {type: host-local, ranges: [[{subnet: 10.61.0.0/24}]]}}
 limits:
   "*": {networks: [default, verbs]}
@@ -83,6 +84,7 @@ def test_every_key_is_read() -> None:
                 "default": Network("default", 2044, 2.0, 0x8001, SliceIpam(ip_network("fd56::/64"), 8)),
                 "verbs": Network("verbs", ipam=NoIpam()),
                 "fixed": Network("fixed", pkey=0x7FFF, ipam=StaticIpam(ip_network("10.60.0.0/16"))),
+                "staying": Network("staying", ipam=StickyIpam(ip_network("10.58.0.0/16"), 8)),
                 "elsewhere": Network(
                     "elsewhere",
                     ipam=PluginIpam({"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}),
@@ -203,11 +205,11 @@ WRONG = {
     "networks: {default: {mtu: jumbo}}": "networks.default.mtu is 'jumbo'; it should be pf, or a whole number above 0",
     "networks: {fast: {mtu: true}}": "networks.fast.mtu is true; it should be pf, or a whole number above 0",
     "networks: {fast: {mtu: 2044.0}}": "networks.fast.mtu is 2044.0; it should be pf, or a whole number above 0",
-    "networks: {default: {ipam: {range: 10.56.0.0/16}}}": "networks.default.ipam is {'range': '10.56.0.0/16'}; it should be a mapping whose type is slice, none, static, or the file name of a CNI IPAM plugin",
-    "networks: {default: {ipam: {type: railnet}}}": "networks.default.ipam is {'type': 'railnet'}; it should be a mapping whose type is slice, none, static, or the file name of a CNI IPAM plugin",
-    "networks: {default: {ipam: {type: []}}}": "networks.default.ipam is {'type': []}; it should be a mapping whose type is slice, none, static, or the file name of a CNI IPAM plugin",
-    "networks: {default: {ipam: slice}}": "networks.default.ipam is 'slice'; it should be a mapping whose type is slice, none, static, or the file name of a CNI IPAM plugin",
-    "networks: {default: {ipam: {type: ../sh}}}": "networks.default.ipam is {'type': '../sh'}; it should be a mapping whose type is slice, none, static, or the file name of a CNI IPAM plugin",
+    "networks: {default: {ipam: {range: 10.56.0.0/16}}}": "networks.default.ipam is {'range': '10.56.0.0/16'}; it should be a mapping whose type is slice, none, static, sticky, or the file name of a CNI IPAM plugin",
+    "networks: {default: {ipam: {type: railnet}}}": "networks.default.ipam is {'type': 'railnet'}; it should be a mapping whose type is slice, none, static, sticky, or the file name of a CNI IPAM plugin",
+    "networks: {default: {ipam: {type: []}}}": "networks.default.ipam is {'type': []}; it should be a mapping whose type is slice, none, static, sticky, or the file name of a CNI IPAM plugin",
+    "networks: {default: {ipam: slice}}": "networks.default.ipam is 'slice'; it should be a mapping whose type is slice, none, static, sticky, or the file name of a CNI IPAM plugin",
+    "networks: {default: {ipam: {type: ../sh}}}": "networks.default.ipam is {'type': '../sh'}; it should be a mapping whose type is slice, none, static, sticky, or the file name of a CNI IPAM plugin",
     "networks: {default: {ipam: {type: dhcp, since: 2020-01-01}}}": "networks.default.ipam cannot be given to plugin 'dhcp' as JSON: Object of type date is not JSON serializable; it should have only strings, numbers, true, false, null, lists and mappings",
     "networks: {default: {ipam: {type: slice, rails: 0}}}": "networks.default.ipam.rails is 0; it should be a whole number above 0",
     "networks: {default: {pkey: 0x8000}}": 'networks.default.pkey is 32768; it should be a PKey from "0x0001" to "0xffff", but not "0x8000"',
@@ -217,6 +219,11 @@ WRONG = {
     "networks: {Fast: {}}": "a key of networks is 'Fast'; it should be the name of a network (lower-case letters, digits and hyphens, at most 63)",
     "networks: {1: {}}": "a key of networks is 1; it should be the name of a network (lower-case letters, digits and hyphens, at most 63)",
     "networks: []": "networks is []; it should be a mapping in which each key is the name of a network (lower-case letters, digits and hyphens, at most 63)",
+    "networks: {a: {ipam: {type: sticky}}}": "networks.a.ipam.range is missing; it should be a network whose host bits are 0, such as 10.56.0.0/16",
+    "networks: {a: {ipam: {type: sticky, range: 10.56.0.0/24}}}": "networks.default.ipam.range 10.56.0.0/16 and networks.a.ipam.range 10.56.0.0/24 overlap; they should not (a network without `range` has 10.56.0.0/16)",
+    "networks: {a: {ipam: {type: sticky, range: 10.58.0.0/24}}, b: {ipam: {type: static, range: 10.58.0.0/16}}}": "networks.a.ipam.range 10.58.0.0/24 and networks.b.ipam.range 10.58.0.0/16 overlap; they should not (a network without `range` has 10.56.0.0/16)",
+    "networks: {a: {ipam: {type: sticky, range: 10.58.0.0/24}}, b: {ipam: {type: sticky, range: 10.58.0.0/16}}}": "networks.a.ipam.range 10.58.0.0/24 and networks.b.ipam.range 10.58.0.0/16 overlap; they should not (a network without `range` has 10.56.0.0/16)",
+    "networks: {a: {ipam: {type: sticky, range: 10.58.0.0/28, rails: 5}}}": "networks.a.ipam.range 10.58.0.0/28 is too small for 5 rails: it should leave 2 bits for addresses at least",
     "networks: {other: {ipam: {type: slice, range: 10.56.128.0/17}}}": "networks.default.ipam.range 10.56.0.0/16 and networks.other.ipam.range 10.56.128.0/17 overlap; they should not (a network without `range` has 10.56.0.0/16)",
     "limits: {Team: {}}": "a key of limits is 'Team'; it should be the name of a namespace, or '*' for every namespace without an entry",
     "limits: {'**': {}}": "a key of limits is '**'; it should be the name of a namespace, or '*' for every namespace without an entry",

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from ipaddress import ip_interface, ip_network
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,12 +12,14 @@ from vf.errors import Misconfigured, NotPermitted
 from vf.network import (
     ADDRESS_ANNOTATION,
     NETWORK_ANNOTATION,
+    STICKY_ANNOTATION,
     ChosenNetwork,
     Limit,
     Network,
     Networks,
     NoIpam,
     StaticIpam,
+    StickyIpam,
     why_not_in_partition,
 )
 
@@ -226,3 +229,75 @@ def test_namespace_may_have_the_pools_of_its_limit(namespace: str, resources: se
 def test_pools_outside_the_limit_are_refused_even_with_an_allowed_one() -> None:
     with pytest.raises(NotPermitted, match=r"'x' may not have rdma/b, rdma/c; 'limits' lets them have: rdma/a$"):
         POOLS.permit("x", {"rdma/a", "rdma/c", "rdma/b"})
+
+
+STAYING = Networks(
+    {
+        "default": DEFAULT,
+        "anywhere": Network("anywhere", ipam=StaticIpam()),
+        "one-rail": Network("one-rail", ipam=StickyIpam(ip_network("10.57.0.0/16"))),
+        "rails": Network("rails", ipam=StickyIpam(ip_network("10.58.0.0/16"), 3)),
+    },
+    {
+        "*": Limit(("default", "one-rail")),
+        "team-a": Limit(("default", "anywhere", "rails", "one-rail"), static=True),
+        "none": Limit(("default",)),
+    },
+)
+
+
+def staying(
+    namespace: str = "ml", ips: str | None = None, network: str | None = None, rails: int = 1, sticky: str = "true"
+) -> ChosenNetwork:
+    annotations = {STICKY_ANNOTATION: sticky, NETWORK_ANNOTATION: network, ADDRESS_ANNOTATION: ips}
+    return STAYING.choose(namespace, {key: text for key, text in annotations.items() if text is not None}, rails)
+
+
+def test_pod_with_sticky_addresses_waits_until_they_are_written() -> None:
+    waiting, given = staying(), staying(ips="10.57.0.9/16")
+
+    assert (waiting.network.name, waiting.static, waiting.waits) == ("one-rail", (), True)
+    assert (given.network.name, given.static, given.waits) == ("one-rail", (ip_interface("10.57.0.9/16"),), False)
+
+
+def test_first_sticky_network_of_the_limit_is_chosen_unless_the_pod_names_one() -> None:
+    assert staying("team-a").network.name == "rails"
+    assert staying("team-a", network="one-rail").network.name == "one-rail"
+    assert staying(sticky="false").network is DEFAULT
+
+
+def test_each_rail_has_an_address_in_its_part_of_the_range() -> None:
+    ips = "10.58.0.9/18,10.58.64.9/18,10.58.128.9/18"
+
+    assert staying("team-a", ips, rails=3).static == tuple(map(ip_interface, ips.split(",")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"sticky": "yes"}, Misconfigured, 'railnet.io/sticky is \'yes\'; it should be "true" or "false"'),
+        ({"namespace": "none"}, Misconfigured, "pods of namespace 'none' may use no network with addresses that stay"),
+        ({"network": "default"}, Misconfigured, "network 'default' has no addresses that stay with a rank"),
+        ({"network": "one-rail", "sticky": "false"}, Misconfigured, "annotate the pod with railnet.io/sticky"),
+        ({"network": "rails"}, NotPermitted, "may not use network 'rails'"),
+        ({"rails": 2}, Misconfigured, "the pod has 2 VFs, and network 'one-rail' has addresses for 1 of each pod"),
+        ({"ips": "10.57.0.9/24"}, NotPermitted, "is not an address in 10.57.0.0/16: only railnet-controllers writes"),
+        ({"ips": "10.58.0.9/16"}, NotPermitted, "which is not in the network's range"),
+        ({"ips": "10.57.255.255/16"}, Misconfigured, "is not a host's address"),
+        (
+            {"ips": "10.58.64.9/18,10.58.0.9/18", "namespace": "team-a", "rails": 2},
+            NotPermitted,
+            "is not an address in 10.58.0.0/18",
+        ),
+        (
+            {"ips": "10.57.3.9/24", "network": "anywhere", "namespace": "team-a", "sticky": "false"},
+            NotPermitted,
+            "range 10.57.0.0/16 of network 'one-rail' overlap; the controllers assign those addresses",
+        ),
+    ],
+)
+def test_refused_sticky_addresses_are_named(arguments: dict[str, Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind) as raised:
+        staying(**arguments)
+
+    assert words in str(raised.value)
