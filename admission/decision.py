@@ -21,7 +21,7 @@ from training.pod import Container, Pod, count
 from training.railnet_labels import JOB, NET1, RANK, ROLE
 from training.recogniser import Member, recognise
 from vf.errors import Misconfigured, NotPermitted
-from vf.network import DEFAULT, NETWORK_ANNOTATION, NoIpam
+from vf.network import ADDRESS_ANNOTATION, DEFAULT, NETWORK_ANNOTATION, STICKY_ANNOTATION, NoIpam, is_sticky
 
 _MAX_VFS = 256  # more than any node has; limits the work that one pod can cause in the scheduler and on the node
 _AUTO = "auto"
@@ -59,6 +59,7 @@ class Additions:
         variables: the environment variables that are added.
         replaced: the environment variables that get another value.
         labels: the labels that are added.
+        annotations: the annotations that are added, beside the explanation.
         priority_class: the PriorityClass that the pod gets; empty if it has one, or if none is configured.
         kept: what stays as the pod has it, in clauses.
         host: what the pod gets with the host's network; None if it stays in its own network, or has the host's already.
@@ -72,6 +73,7 @@ class Additions:
     variables: tuple[Variable, ...] = ()
     replaced: tuple[Variable, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     priority_class: str = ""
     kept: tuple[str, ...] = ()
     host: HostNetwork | None = None
@@ -119,10 +121,13 @@ def _rail(pod: Pod, member: Member, namespace: Namespace, policy: Policy, *, lab
     if resource is None:
         return _untouched(member, "'limits' lets pods of its namespace have no VFs")
     vfs = _vfs(pod, requested, policy) if part is Part.TRAINS else 0
+    annotations = _annotations(member, pod, namespace) if vfs and not pod.host_network else {}
+    after = {**pod.annotations, **annotations}
     if vfs and not pod.host_network:
-        policy.networks.choose(namespace.name, pod.annotations, vfs)
+        _check_sticky(member, after)
+        policy.networks.choose(namespace.name, after, vfs)
     container = pod.containers[member.container]
-    reachable = _reachable(pod, policy)
+    reachable = _reachable(pod, after, policy)
     variables = wanted(part) if reachable else ()
     return Additions(
         member=member,
@@ -133,6 +138,7 @@ def _rail(pod: Pod, member: Member, namespace: Namespace, policy: Policy, *, lab
         variables=tuple(variable for variable in variables if variable.name not in container.env),
         replaced=tuple(_renamed(member, pod, container)) if vfs and reachable else (),
         labels=dict(_labels(member, pod)),
+        annotations=annotations,
         priority_class=(policy.priority_class or "") if pod.priority_class is None else "",
         kept=(*_kept(container, variables, _requests_text(pod, policy)), *_kept_class(pod, policy)),
     )
@@ -282,9 +288,32 @@ def _number(text: str) -> int:
     return number
 
 
-def _reachable(pod: Pod, policy: Policy) -> bool:
+def _annotations(member: Member, pod: Pod, namespace: Namespace) -> dict[str, str]:
+    """Return the annotation that the namespace's label stands for: a pod that says otherwise, or has no rank, does not get it."""
+    says = STICKY_ANNOTATION in pod.annotations or NETWORK_ANNOTATION in pod.annotations
+    return {STICKY_ANNOTATION: "true"} if namespace.sticky and member.rank and not says else {}
+
+
+def _check_sticky(member: Member, annotations: Mapping[str, str]) -> None:
+    """Make sure that a pod which asks for the address of its rank has a rank, and leaves the address to the controllers."""
+    if not is_sticky(annotations):
+        return
+    if not member.rank:
+        raise Misconfigured(
+            f"{STICKY_ANNOTATION} is true, but {member} ({member.operator.name}) has no rank that an address could stay with; "
+            f"give each pod a label {RANK}, or remove the annotation"
+        )
+    if ADDRESS_ANNOTATION in annotations:
+        raise NotPermitted(
+            f"{STICKY_ANNOTATION} is true, so railnet-controllers writes {ADDRESS_ANNOTATION}; remove one of the two annotations"
+        )
+
+
+def _reachable(pod: Pod, annotations: Mapping[str, str], policy: Policy) -> bool:
     """Return whether the pod has an address on net1: not if it uses the host's network, or a network without addresses."""
-    network = policy.networks.by_name.get(pod.annotations.get(NETWORK_ANNOTATION, DEFAULT))
+    if not pod.host_network and is_sticky(annotations):
+        return True
+    network = policy.networks.by_name.get(annotations.get(NETWORK_ANNOTATION, DEFAULT))
     return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
 
 

@@ -91,6 +91,8 @@ def _clauses(additions: Additions) -> Iterator[str]:
         yield from _host_clauses(additions.container, additions.host)
     if additions.labels:
         yield f"labelled {', '.join(sorted(additions.labels))}"
+    if additions.annotations:
+        yield f"annotated {', '.join(sorted(additions.annotations))}, as the label of its namespace says"
 
 
 def _operation(operation: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from admission.webhook_configuration import NEVER
 from training.host_ports import parse as host_ports_range
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
+from vf.network import is_sticky
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _no_review(metadata: object) -> Iterator[str]:
 def _namespace(document: Mapping[str, Any]) -> Namespace:
     metadata = _mapping(document, "metadata")
     labels = {key: str(value) for key, value in _mapping(metadata, "labels").items()}
-    return Namespace(str(metadata.get("name", "")), switch(labels, "namespace"))
+    return Namespace(str(metadata.get("name", "")), switch(labels, "namespace"), is_sticky(labels))
 
 
 def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -30,10 +30,11 @@ def operations(document: Mapping[str, Any], additions: Additions) -> list[Operat
         *(() if host is None else _host_network(document, additions.member.container, host)),
         *_entries(metadata, "/metadata", "labels", additions.labels),
     ]
-    if found:
+    if found or additions.annotations:
         text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
         port = {} if host is None else {HOST_PORT: str(host.port)}
-        found += _entries(metadata, "/metadata", "annotations", {railnet_annotations.EXPLAIN: text, **port})
+        annotations = {**additions.annotations, railnet_annotations.EXPLAIN: text, **port}
+        found += _entries(metadata, "/metadata", "annotations", annotations)
     return found
 
 

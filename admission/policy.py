@@ -29,10 +29,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A pod's namespace; `net1` is the value of its label `railnet.io/net1`, None if it has no such label."""
+    """A pod's namespace.
+
+    Attributes:
+        net1: the value of its label `railnet.io/net1`; None if it has no such label.
+        sticky: whether its label `railnet.io/sticky` is "true".
+    """
 
     name: str
     net1: bool | None = None
+    sticky: bool = False
 
 
 def switch(labels: Mapping[str, str], kind: str) -> bool | None:

@@ -52,7 +52,9 @@ class UnreadableReview(ValueError):
     """The body is not an AdmissionReview, so it cannot be answered by one. The caller answers HTTP 400."""
 
 
-def review(body: bytes, policy: Policy, net1: bool | None = None, free_port: FreePort | None = None) -> Reviewed:
+def review(
+    body: bytes, policy: Policy, net1: bool | None = None, free_port: FreePort | None = None, *, sticky: bool = False
+) -> Reviewed:
     """Answer a review of a pod.
 
     Args:
@@ -61,12 +63,13 @@ def review(body: bytes, policy: Policy, net1: bool | None = None, free_port: Fre
         net1: the label `railnet.io/net1` of the pod's namespace. A review does not contain it. The request's path says it: the webhook
             configuration has an entry for each value, with a `namespaceSelector` and a path.
         free_port: returns a host port for a pod; None if host-network mode is switched off.
+        sticky: whether the label `railnet.io/sticky` of the pod's namespace is "true"; the path says it, too.
 
     Raises:
         UnreadableReview: the body is too large, has too many values, or is not an AdmissionReview of version v1.
     """
     request = read(body)
-    return reviewed(request, _answer(request, Namespace(namespace_of(request), net1), policy, free_port))
+    return reviewed(request, _answer(request, Namespace(namespace_of(request), net1, sticky), policy, free_port))
 
 
 def namespace_of(request: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server calls: POST /pods and /pods/net1, and /services in host-network mode; one review per request.
+"""The HTTPS server that the API server calls: POST to one of `PATHS`, and /services in host-network mode; one review per request.
 
 It never logs a part of a body. It limits the memory and the time that a request can take; `admission.connections` limits connections.
 """
@@ -12,7 +12,7 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from http import HTTPStatus
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -25,8 +25,22 @@ from admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from admission.tls import Shown
 
 _log = logging.getLogger(__name__)
-# The label of the pod's namespace, by path: the webhook configuration has an entry for each value (`admission.webhook_configuration`).
-PATHS: Mapping[str, bool | None] = {"/pods": None, "/pods/net1": True}
+
+
+class NamespaceLabels(NamedTuple):
+    """The labels `railnet.io/net1` and `railnet.io/sticky` of a pod's namespace, as `admission.policy.Namespace` has them."""
+
+    net1: bool | None
+    sticky: bool
+
+
+# The labels of the pod's namespace, by path: the webhook configuration has an entry for each value (`admission.webhook_configuration`).
+PATHS: Mapping[str, NamespaceLabels] = {
+    "/pods": NamespaceLabels(None, sticky=False),
+    "/pods/net1": NamespaceLabels(True, sticky=False),
+    "/pods/sticky": NamespaceLabels(None, sticky=True),
+    "/pods/net1/sticky": NamespaceLabels(True, sticky=True),
+}
 SERVICES = "/services"
 _POD_SECONDS = 2.0  # until the pod of a new Service is seen: its operator has made it just before
 _REQUEST_SECONDS = 10.0  # for a handshake, the first request, and each body; a webhook's timeout is at most 10 s, too
@@ -197,7 +211,8 @@ class WebhookServer:
     async def _reviewed(self, path: str, body: bytes) -> Reviewed:
         ports = self._host_ports
         if ports is None or path != SERVICES:
-            return review(body, self._policy, PATHS[path], None if ports is None else ports.free_port)
+            net1, sticky = PATHS[path]
+            return review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)
         asked = service_review.asked(body)
         return service_review.answered(asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS))
 

@@ -13,14 +13,17 @@ from admission import railnet_annotations
 from admission.host_network import HOST, KUBEDL_MODE
 from training.operators import OPERATORS, Operator
 from training.railnet_labels import NET1, NETWORK_MODE
+from vf.network import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
 
 Entry = dict[str, Any]
 Requirement = dict[str, Any]
 
 NAME = "railnet-admission"  # the name of the webhook configuration, and of the Service
 NAMESPACE = "railnet"
-# The paths for pods in namespaces without the label, and in namespaces whose label is "true".
+# The paths for pods in namespaces without the label, and in namespaces whose label is "true"; a namespace with the other label "true" has
+# paths of its own.
 PLAIN, LABELLED = "/pods", "/pods/net1"
+STICKY_PATH = "/sticky"
 SERVICES = "/services"
 
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
@@ -33,20 +36,20 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 def by_conditions() -> Entry:
-    """Return the webhook configuration for API servers that know `matchConditions`: three entries; at most one applies to a pod."""
+    """Return the webhook configuration for API servers that know `matchConditions`: six entries; at most one applies to a pod."""
     unlabelled = {"matchExpressions": [_lacks(NET1)]}
     recognised = {"name": "recognised", "expression": recognised_expression()}
     asks = {"name": "asks-for-devices", "expression": asks_expression()}
     return _configuration(
-        _entry("recognised", _in_namespaces(None), unlabelled, PLAIN) | _conditions(recognised, asks),
-        _entry("namespace", _in_namespaces("true"), unlabelled, LABELLED) | _conditions(recognised),
-        _labelled_pods() | _conditions(),
+        *_entries("recognised", _in_namespaces(None), unlabelled, PLAIN, _conditions(recognised, asks)),
+        *_entries("namespace", _in_namespaces("true"), unlabelled, LABELLED, _conditions(recognised)),
+        *_labelled_pods(_conditions()),
     )
 
 
 def by_selectors() -> Entry:
-    """Return the webhook configuration for older API servers: two entries for each operator, and one for the pods' label."""
-    return _configuration(*_entries_of_operators(), _labelled_pods())
+    """Return the webhook configuration for older API servers: four entries for each operator, and two for the pods' label."""
+    return _configuration(*_entries_of_operators(), *_labelled_pods({}))
 
 
 def services() -> list[Entry]:
@@ -115,8 +118,10 @@ def _conditions(*conditions: Entry) -> Entry:
 def _entries_of_operators() -> Iterator[Entry]:
     for operator in _operators():
         marked = [*_marks(operator), _lacks(NET1)]
-        yield _entry(operator.page, _in_namespaces(None), {"matchExpressions": marked}, PLAIN)
-        yield _entry(f"{operator.page}.namespace", _in_namespaces("true"), {"matchExpressions": marked}, LABELLED)
+        yield from _entries(operator.page, _in_namespaces(None), {"matchExpressions": marked}, PLAIN, {})
+        yield from _entries(
+            f"{operator.page}.namespace", _in_namespaces("true"), {"matchExpressions": marked}, LABELLED, {}
+        )
 
 
 def _marks(operator: Operator) -> Iterator[Requirement]:
@@ -128,10 +133,10 @@ def _marks(operator: Operator) -> Iterator[Requirement]:
             yield _has_not(key, "")
 
 
-def _labelled_pods() -> Entry:
-    """Return the entry for pods with the label. The pod's label overrides its namespace's, and a malformed label must be denied."""
+def _labelled_pods(conditions: Entry) -> Iterator[Entry]:
+    """Yield the entries for pods with the label. The pod's label overrides its namespace's, and a malformed label must be denied."""
     labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
-    return _entry("label", [], {"matchExpressions": labelled}, PLAIN)
+    return _entries("label", [], {"matchExpressions": labelled}, PLAIN, conditions)
 
 
 def _operators() -> Iterator[Operator]:
@@ -154,6 +159,12 @@ def _has_not(key: str, *values: str) -> Requirement:
 
 def _lacks(key: str) -> Requirement:
     return {"key": key, "operator": "DoesNotExist"}
+
+
+def _entries(name: str, namespaces: list[Requirement], pods: Entry, path: str, conditions: Entry) -> Iterator[Entry]:
+    """Yield an entry for namespaces that are not sticky, and one for those that are."""
+    yield _entry(name, [*namespaces, _has_not(STICKY, "true")], pods, path) | conditions
+    yield _entry(f"{name}.sticky", [*namespaces, _has(STICKY, "true")], pods, path + STICKY_PATH) | conditions
 
 
 def _entry(name: str, namespaces: list[Requirement], objects: Entry, path: str, resource: str = "pods") -> Entry:

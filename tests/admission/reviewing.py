@@ -34,9 +34,12 @@ def ask(
     net1: bool | None = None,
     namespace: str = "default",
     free_port: FreePort | None = None,
+    *,
+    sticky: bool = False,
     **changes: Any,
 ) -> JsonObject:
-    answer = json.loads(review(a_review(pod, namespace, **changes), policy or Policy(), net1, free_port).body)
+    found = review(a_review(pod, namespace, **changes), policy or Policy(), net1, free_port, sticky=sticky)
+    answer = json.loads(found.body)
     response: JsonObject = answer["response"]
     return response
 
@@ -92,5 +95,7 @@ def reviewed(
     net1: bool | None = None,
     namespace: str = "default",
     free_port: FreePort | None = None,
+    *,
+    sticky: bool = False,
 ) -> JsonObject:
-    return applied(pod, patch_of(ask(pod, policy, net1, namespace, free_port)))
+    return applied(pod, patch_of(ask(pod, policy, net1, namespace, free_port, sticky=sticky)))

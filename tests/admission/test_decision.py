@@ -1,6 +1,7 @@
 """The decision if several facts count: labels, the pod's own request, its role, its namespace, its GPUs."""
 
 import copy
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from admission.policy import Namespace, Policy
 from tests.admission.reviewing import ask, patch_of, reviewed
 from training.pod import parse
 from vf.errors import Misconfigured, NotPermitted
-from vf.network import Limit, Network, Networks, StaticIpam
+from vf.network import Limit, Network, Networks, NoIpam, StaticIpam, StickyIpam
 
 JOB = "training.kubeflow.org/"
 
@@ -340,3 +341,64 @@ def test_pod_of_a_namespace_that_may_have_no_pool_stays_untouched():
 def test_pod_that_asks_for_a_resource_its_namespace_may_not_have_is_denied(pod: dict[str, Any]):
     with pytest.raises(NotPermitted, match=r"pods of namespace 'ml' may not have rdma/ib_vf"):
         decided(pod, policy=limited_to())
+
+
+STAYING = Policy(
+    networks=Networks(
+        {"default": Network(ipam=NoIpam()), "staying": Network("staying", ipam=StickyIpam(ip_network("10.58.0.0/16")))},
+        {"*": Limit(("default", "staying"))},
+    )
+)
+STICKY = {"railnet.io/sticky": "true"}
+
+
+def of_ray(**changes: Any) -> dict[str, Any]:
+    """Return a pod of an operator that gives its pods no rank."""
+    labels = {"ray.io/is-ray-node": "yes", "ray.io/cluster": "c", "ray.io/node-type": "worker", "ray.io/group": "g"}
+    container = {"name": "ray", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {"metadata": {"name": "r", "labels": labels, **changes}, "spec": {"containers": [container]}}
+
+
+def test_pod_with_a_sticky_address_gets_a_vf_and_the_environment_of_net1():
+    """The network of pods that do not ask for such an address has no addresses at all here."""
+    decision = decided(a_pod(annotations=STICKY), policy=STAYING)
+
+    assert isinstance(decision, Additions)
+    assert (decision.vfs, decision.variables[0].name, decision.annotations) == (1, "NCCL_SOCKET_IFNAME", {})
+
+
+@pytest.mark.parametrize(
+    ("pod", "kind", "words"),
+    [
+        (a_pod(annotations=STICKY | {"railnet.io/net1-ip": "10.58.0.7/16"}), NotPermitted, "remove one of the two"),
+        (a_pod(annotations=STICKY | {"railnet.io/net1-ip": "x"}), NotPermitted, "railnet-controllers writes"),
+        (a_pod(annotations={"railnet.io/sticky": "1"}), Misconfigured, 'should be "true" or "false"'),
+        (a_pod(annotations=STICKY | {"railnet.io/vf": "2"}), Misconfigured, "has addresses for 1 of each pod"),
+        (of_ray(annotations=STICKY), Misconfigured, "has no rank that an address could stay with"),
+    ],
+)
+def test_sticky_pod_that_cannot_have_such_an_address_is_refused(pod: dict[str, Any], kind: type[Exception], words: str):
+    with pytest.raises(kind, match=words):
+        decided(pod, policy=STAYING)
+
+
+def in_sticky_namespace(pod: dict[str, Any]) -> dict[str, str] | None:
+    decision = decide(parse(pod), Namespace("ml", None, sticky=True), STAYING)
+    return dict(decision.annotations) if isinstance(decision, Additions) else None
+
+
+def test_namespaces_label_annotates_the_pods_that_have_a_rank_and_do_not_say_otherwise():
+    assert in_sticky_namespace(a_pod()) == STICKY
+    assert in_sticky_namespace(a_pod(annotations={"railnet.io/sticky": "false"})) == {}
+    assert in_sticky_namespace(a_pod(annotations={"railnet.io/network": "default"})) == {}
+    assert in_sticky_namespace(of_ray()) == {}
+    assert in_sticky_namespace(a_pod(gpus=0)) is None
+
+
+def test_annotation_of_the_namespace_is_added_once_and_explained():
+    first = reviewed(a_pod(), STAYING, sticky=True)
+    annotations = first["metadata"]["annotations"]
+
+    assert annotations["railnet.io/sticky"] == "true"
+    assert "annotated railnet.io/sticky, as the label of its namespace says" in annotations["railnet.io/explain"]
+    assert reviewed(first, STAYING, sticky=True) == first

@@ -151,8 +151,8 @@ REFUSED = {
         400,
         "the review is not JSON",
     ),
-    "another path": (request(b"{}", "/"), 404, "reviews go to /pods or /pods/net1"),
-    "a path below": (request(b"{}", "/pods/net1/x"), 404, "reviews go to /pods or /pods/net1"),
+    "another path": (request(b"{}", "/"), 404, "reviews go to /pods or /pods/net1 or /pods/sticky or"),
+    "a path below": (request(b"{}", "/pods/net1/x"), 404, "reviews go to /pods or /pods/net1 or /pods/sticky or"),
     "another method": (request(b"", method="GET"), 405, "send a review by POST"),
     "too large a body by its length": (
         request(b"x", "/pods").replace(b"Content-Length: 1\r", b"Content-Length: %d\r" % (MAX_BYTES + 1)),

@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,11 +25,18 @@ from training.operators import OPERATORS, Operator
 from training.pod import parse
 from training.railnet_labels import NET1
 from training.recogniser import recognise
+from vf.network import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
 
 pytestmark = pytest.mark.slow  # thousands of CEL evaluations
 
 ROOT = Path(__file__).resolve().parents[2]
 JsonObject = dict[str, Any]
+STAYING = Policy(
+    networks=Networks(
+        {"default": Network(), "staying": Network("staying", ipam=StickyIpam(ip_network("10.58.0.0/16")))},
+        {"*": Limit(("default", "staying"))},
+    )
+)
 NAMESPACE_LABELS = {None: {}, True: {NET1: "true"}, False: {NET1: "false"}}
 
 
@@ -68,9 +76,12 @@ def holds(expression: str, pod: str) -> bool:
     return bool(program(expression).evaluate({"object": celpy.json_to_cel(json.loads(pod))}))
 
 
-def calls_for(configuration: JsonObject, pod: JsonObject, net1: bool | None, namespace: str = "ml") -> list[JsonObject]:
+def calls_for(
+    configuration: JsonObject, pod: JsonObject, net1: bool | None, namespace: str = "ml", *, sticky: bool = False
+) -> list[JsonObject]:
     """Return the entries that the API server would call; an expression that fails is an error, as in the API server."""
-    of_namespace = {"kubernetes.io/metadata.name": namespace, **NAMESPACE_LABELS[net1]}
+    labels = NAMESPACE_LABELS[net1] | ({STICKY_ANNOTATION: "true"} if sticky else {})
+    of_namespace = {"kubernetes.io/metadata.name": namespace, **labels}
     found = [
         entry
         for entry in configuration["webhooks"]
@@ -89,17 +100,24 @@ def without_nulls(value: Any) -> Any:
 
 
 def assert_calls_fit_the_review(
-    configuration: JsonObject, pod: JsonObject, net1: bool | None, policy: Policy | None = None, namespace: str = "ml"
+    configuration: JsonObject,
+    pod: JsonObject,
+    net1: bool | None,
+    policy: Policy | None = None,
+    namespace: str = "ml",
+    *,
+    sticky: bool = False,
 ) -> list[JsonObject]:
     """Assert that a pod without a call gets nothing from a review, and that each call gets the answer for the pod's namespace."""
-    answer = ask(pod, policy, net1, namespace)
-    called = calls_for(configuration, pod, net1, namespace)
+    answer = ask(pod, policy, net1, namespace, sticky=sticky)
+    called = calls_for(configuration, pod, net1, namespace, sticky=sticky)
     if not called:
         assert answer["allowed"]
         assert "patch" not in answer
     for entry in called:
         path = entry["clientConfig"]["service"]["path"]
-        assert ask(pod, policy, PATHS[path], namespace) == answer
+        labels = PATHS[path]
+        assert ask(pod, policy, labels.net1, namespace, sticky=labels.sticky) == answer
     return called
 
 
@@ -118,6 +136,16 @@ def test_golden_pod_is_in_scope_if_a_review_changes_or_denies_it(configuration: 
     called = assert_calls_fit_the_review(configuration, golden.pod, golden.net1, golden.policy, golden.namespace)
 
     assert called or not {"patch", "denied"} & golden.expected.keys()
+
+
+@BOTH
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
+def test_label_of_a_sticky_namespace_changes_the_path_and_not_the_scope(configuration: JsonObject, golden: Golden):
+    plain = calls_for(configuration, golden.pod, golden.net1)
+    sticky = assert_calls_fit_the_review(configuration, golden.pod, golden.net1, STAYING, sticky=True)
+
+    paths = [[one["clientConfig"]["service"]["path"] for one in called] for called in (plain, sticky)]
+    assert paths[1] == [f"{path}/sticky" for path in paths[0]]
 
 
 def marked(operator: Operator, pod: JsonObject) -> bool:
@@ -238,7 +266,7 @@ def test_pod_with_the_label_is_in_scope_in_every_namespace(configuration: JsonOb
     (entry,) = calls_for(configuration, pod, net1)
 
     assert entry["name"] == "label.railnet.io"
-    assert "patch" in ask(pod, net1=PATHS[entry["clientConfig"]["service"]["path"]])
+    assert "patch" in ask(pod, net1=PATHS[entry["clientConfig"]["service"]["path"]].net1)
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
@@ -262,11 +290,8 @@ def test_every_operator_has_its_entries_among_the_selectors():
 
     assert len(names) == len(SELECTORS["webhooks"])
     pages = {operator.page for operator in OPERATORS if NET1 not in operator.marks}
-    assert names == {
-        "label.railnet.io",
-        *(f"{page}.railnet.io" for page in pages),
-        *(f"{page}.namespace.railnet.io" for page in pages),
-    }
+    groups = {"label", *pages, *(f"{page}.namespace" for page in pages)}
+    assert names == {f"{group}{kind}.railnet.io" for group in groups for kind in ("", ".sticky")}
 
 
 @BOTH

@@ -151,7 +151,8 @@ def test_api_servers_calls_reach_the_https_port_by_the_service(folder: str) -> N
     services = [entry["clientConfig"]["service"] for entry in webhooks(folder)]
 
     assert {(one["namespace"], one["name"], one["port"]) for one in services} == {(NAMESPACE, NAME, port["port"])}
-    assert {one["path"] for one in services} == {webhook_configuration.PLAIN, webhook_configuration.LABELLED}
+    paths = (webhook_configuration.PLAIN, webhook_configuration.LABELLED)
+    assert {one["path"] for one in services} == {*paths, *(path + webhook_configuration.STICKY_PATH for path in paths)}
     assert port["targetPort"] == "https"
     assert "https" in ports
 
