@@ -4,6 +4,7 @@ import logging
 import re
 import threading
 from collections.abc import Mapping
+from enum import Enum, auto
 
 from apiserver.client import Absent, ApiServer, RequestFailed
 from apiserver.request import ApiObject, get
@@ -56,6 +57,15 @@ def address(namespace: str, owner: Owner) -> ApiObject | None:
         return None
 
 
+class Life(Enum):
+    """How far the end of an object has come."""
+
+    THERE = auto()
+    LEAVING = auto()  # it has been deleted, and what it owns goes before it
+    GONE = auto()
+    UNKNOWN = auto()  # it is of a kind that is not known, or may not be read
+
+
 class Owners:
     """Finds roots through the API server, and remembers the owners that it has seen: an owner's owner never changes."""
 
@@ -79,6 +89,28 @@ class Owners:
                 return owner
             owner = above
         return owner
+
+    def life(self, namespace: str, owner: Owner) -> Life:
+        """Return whether an object is still there; this asks the API server each time.
+
+        Raises:
+            RequestFailed: the API server did not answer; the next call asks again.
+        """
+        about = address(namespace, owner)
+        if about is None:
+            return Life.UNKNOWN
+        try:
+            found = self._api.send(get(about))
+        except Absent:
+            return Life.GONE
+        except RequestFailed as error:
+            if error.temporary:
+                raise
+            return Life.UNKNOWN
+        metadata = found["metadata"]
+        if metadata["uid"] != owner.uid:
+            return Life.GONE
+        return Life.LEAVING if metadata.get("deletionTimestamp") else Life.THERE
 
     def above(self, namespace: str, owner: Owner) -> Owner | None:
         """Return the owner of an object; None if it has none, or is of a kind that is not known.

@@ -1,8 +1,9 @@
 """A pod of a training job, reduced to what the controllers read of it."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
 from apiserver.event import InvolvedObject
@@ -64,6 +65,7 @@ class TrainingPod:
         annotations: those of Railnet and KubeDL.
         labels: all of its labels.
         created: when it was created, as the API server writes times.
+        devices: how many of each extended resource its containers ask for.
     """
 
     job: Job
@@ -84,6 +86,7 @@ class TrainingPod:
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     created: str = ""
+    devices: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def involved(self) -> InvolvedObject:
@@ -129,6 +132,7 @@ def training_pod(found: JsonObject) -> TrainingPod | None:
         annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
         labels=dict(pod.labels),
         created=metadata.get("creationTimestamp") or "",
+        devices=_devices(pod),
     )
 
 
@@ -138,6 +142,15 @@ def controller(found: JsonObject) -> Owner | None:
         if one.get("controller") is True:
             return Owner(one["apiVersion"], one["kind"], one["name"], one["uid"])
     return None
+
+
+def _devices(pod: pods.Pod) -> Mapping[str, int]:
+    found: Counter[str] = Counter()
+    for container in (*pod.containers, *pod.sidecars):
+        for resource, quantity in container.resources.items():
+            if "/" in resource:  # only extended resources have a slash in their names
+                found[resource] += pods.count(quantity)
+    return found
 
 
 def _is_ready(status: JsonObject) -> bool:
