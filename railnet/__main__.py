@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="delete parameter servers whose workers are complete, and training namespaces whose time is over",
     )
-    for command in (node, install, uninstall, admission, explain):
+    for command in (node, install, uninstall, admission, explain, controllers):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
         default = argparse.SUPPRESS if command is explain else _CONFIGURATION
         command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({_CONFIGURATION})")
@@ -223,13 +223,15 @@ def _admission(arguments: argparse.Namespace) -> int:
 def _controllers(arguments: argparse.Namespace) -> int:
     import asyncio  # noqa: PLC0415 - see _RUN
 
+    from railnet import configuration  # noqa: PLC0415 - see _RUN
     from railnet.controllers import program  # noqa: PLC0415 - see _RUN
 
+    loaded = configuration.load(arguments.config)
     _log_to_stderr()
     options = program.Options(
         health_port=arguments.health_port, account=arguments.service_account, cleans_up=arguments.clean_up
     )
-    return 0 if asyncio.run(program.serve(options)) else _FAILED
+    return 0 if asyncio.run(program.serve(loaded, options)) else _FAILED
 
 
 def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table below calls all alike

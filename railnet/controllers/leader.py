@@ -16,9 +16,13 @@ from controllers.job_events import JobEvents
 from controllers.job_pods import JobPods
 from controllers.namespace_clean_up import NamespaceCleanUp
 from controllers.net1_services import Net1Services
+from controllers.owners import Owners
 from controllers.served_versions import first_served
+from controllers.sticky_addresses import StickyAddresses
 from controllers.training_pod import training_pod
 from controllers.work_queue import WorkQueue
+from railnet.configuration import Configuration
+from vf.network import StickyIpam
 
 _log = logging.getLogger(__name__)
 _LAST_EVENTS_SECONDS = 1.0
@@ -38,9 +42,27 @@ class Controller(NamedTuple):
 class Leader:
     """Everything that one leader knows and does, until it ends; the next leader begins with nothing."""
 
-    def __init__(self, api: StreamingApiServer, ended: threading.Event, *, cleans_up: bool = False) -> None:
-        """Work through an API server until `ended` is set; `cleans_up`: delete what finished jobs leave."""
+    def __init__(
+        self,
+        api: StreamingApiServer,
+        ended: threading.Event,
+        configuration: Configuration,
+        namespace: str,
+        *,
+        cleans_up: bool = False,
+    ) -> None:
+        """Work through an API server until `ended` is set.
+
+        Args:
+            api: the API server.
+            ended: set to end the work.
+            configuration: the configuration of the nodes.
+            namespace: the controllers' own.
+            cleans_up: delete what finished jobs leave.
+        """
         self._api, self._ended, self._cleans_up = api, ended, cleans_up
+        self._configuration, self._namespace = configuration, namespace
+        self._sticky: StickyAddresses | None = None
         self._outbox = Outbox(api.send)
         self._events = JobEvents(self._outbox.put)
         self._pods = JobPods()
@@ -68,6 +90,8 @@ class Leader:
         if self._trouble:
             yield self._trouble
         yield from (informer.trouble for informer in self._informers.values() if informer.trouble)
+        if self._sticky is not None and self._sticky.trouble:
+            yield self._sticky.trouble
 
     def objects(self) -> Mapping[str, int]:
         """Return how many objects of each kind are known."""
@@ -84,7 +108,10 @@ class Leader:
     def _compose(self, slices_version: str) -> None:
         names = Net1Services(self._api, slices_version, self._pods, self._events)
         pods = Informer(self._api, Collection("v1", "pods"), training_pod, self._pods.change)
-        self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4)]
+        self._controllers = [
+            Controller("names on net1", names.queue, names.reconcile, 4),
+            *self._sticky_addresses(),
+        ]
         services, slices = names.informers
         self._informers = {"pods": pods, "services": services, "endpointslices": slices}
         if self._cleans_up:
@@ -99,6 +126,23 @@ class Leader:
             Controller("clean-up of namespaces", namespaces.queue, namespaces.reconcile, 1),
         ]
         self._informers = {**self._informers, "jobs": servers.informer, "namespaces": namespaces.informer}
+
+    def _sticky_addresses(self) -> Iterator[Controller]:
+        """Yield nothing if no network has addresses that stay with a rank: nothing is then asked of the API server for them."""
+        networks = self._configuration.networks
+        if not any(isinstance(network.ipam, StickyIpam) for network in networks):
+            return
+        self._sticky = sticky = StickyAddresses(
+            api=self._api,
+            namespace=self._namespace,
+            networks=networks,
+            resources=self._configuration.resources,
+            pods=self._pods,
+            owners=Owners(self._api),
+            events=self._events,
+        )
+        yield Controller("sticky addresses", sticky.queue, sticky.reconcile, 1)
+        yield Controller("annotation of sticky addresses", sticky.patches, sticky.annotate, 8)
 
     def _slices_version(self) -> str:
         while not self._ended.is_set():

@@ -19,6 +19,7 @@ from apiserver import lease, service_account
 from apiserver.client import StreamingApiServer
 from apiserver.kubernetes_transport import KubernetesTransport
 from apiserver.service_account import NotInCluster
+from railnet.configuration import Configuration
 from railnet.controllers.leader import Leader
 from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
 from railnet.health import Health
@@ -46,7 +47,7 @@ class Options:
     cleans_up: bool = False
 
 
-async def serve(options: Options) -> bool:
+async def serve(configuration: Configuration, options: Options) -> bool:
     """Serve until SIGTERM or SIGINT, or until the Lease is lost; return whether a signal was the reason.
 
     Raises:
@@ -56,7 +57,7 @@ async def serve(options: Options) -> bool:
     loop = asyncio.get_running_loop()
     for number in _ENDING:
         loop.add_signal_handler(number, signalled.set)
-    replica = Replica(options, lambda: loop.call_soon_threadsafe(stopped.set))
+    replica = Replica(configuration, options, lambda: loop.call_soon_threadsafe(stopped.set))
     health = Health()
     health.reasons = replica.reasons
     health.metrics = replica.metrics.text
@@ -74,7 +75,7 @@ async def serve(options: Options) -> bool:
 class Replica:
     """One replica, in threads of its own: the election, and what the leader does. `metrics` are its metrics."""
 
-    def __init__(self, options: Options, stopped: Callable[[], object]) -> None:
+    def __init__(self, configuration: Configuration, options: Options, stopped: Callable[[], object]) -> None:
         """Reach the API server by the options' account; `stopped` is called when the replica can do nothing more.
 
         Raises:
@@ -88,7 +89,8 @@ class Replica:
         self.metrics = ControllersMetrics()
         self._api = CountingApiServer(KubernetesTransport(found), found.token, _NAME, self.metrics)
         electing = StreamingApiServer(KubernetesTransport(found, _LEASE_SECONDS, _LEASE_SECONDS), found.token, _NAME)
-        namespace = (account / "namespace").read_text().strip()
+        self._configuration = configuration
+        self._namespace = namespace = (account / "namespace").read_text().strip()
         self._lease = lease.Lease(electing, _NAME, namespace, f"{socket.gethostname()}-{os.getpid()}")
         self._stopped, self._cleans_up = stopped, options.cleans_up
         self._ended = threading.Event()
@@ -126,7 +128,9 @@ class Replica:
 
     def _lead(self) -> None:
         _log.info("leading: listing the cluster's objects")
-        leader = Leader(self._api, self._ended, cleans_up=self._cleans_up)
+        leader = Leader(
+            self._api, self._ended, self._configuration, self._namespace, cleans_up=self._cleans_up
+        )
         self.metrics.leads = True
         self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
         self._leader = leader
