@@ -128,9 +128,7 @@ class Replica:
 
     def _lead(self) -> None:
         _log.info("leading: listing the cluster's objects")
-        leader = Leader(
-            self._api, self._ended, self._configuration, self._namespace, cleans_up=self._cleans_up
-        )
+        leader = Leader(self._api, self._ended, self._configuration, self._namespace, cleans_up=self._cleans_up)
         self.metrics.leads = True
         self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
         self._leader = leader

@@ -1,5 +1,6 @@
 """`railnet controllers` as a process, and the pods of a job whose names it makes."""
 
+import json
 import os
 import re
 import sys
@@ -22,8 +23,9 @@ _SECONDS = 60.0
 class Controllers:
     """At most one replica, as a process."""
 
-    def __init__(self, server: ApiServer, folder: Path) -> None:
-        """Find the API server as a pod of the Deployment does; `folder` is for its files."""
+    def __init__(self, server: ApiServer, folder: Path, configuration: JsonObject | None = None) -> None:
+        """Find the API server as a pod of the Deployment does; `folder` is for its files, `configuration` is that of the nodes."""
+        (folder / "node.yaml").write_text(json.dumps(configuration or {}))
         self._api = server.api
         account = folder / "account"
         account.mkdir()
@@ -31,6 +33,7 @@ class Controllers:
         (account / "namespace").write_text(NAMESPACE)
         (account / "ca.crt").write_bytes(server.api.authority.read_bytes())
         self._arguments = ["controllers", f"--health-port={_HEALTH}", f"--service-account={account}"]
+        self._arguments.append(f"--config={folder}/node.yaml")
         self._environment = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
@@ -99,12 +102,12 @@ class Job:
         ).object
         self.pods = f"/api/v1/namespaces/{name}/pods"
 
-    def add(self, number: int, annotations: JsonObject | None = None) -> None:
+    def add(self, number: int, annotations: JsonObject | None = None, vfs: int = 0) -> None:
         """Create a member, which has no address yet."""
-        made = self.try_to_add(number, annotations)
+        made = self.try_to_add(number, annotations, vfs)
         assert made.status == 201, made.message
 
-    def try_to_add(self, number: int, annotations: JsonObject | None = None) -> ApiAnswer:
+    def try_to_add(self, number: int, annotations: JsonObject | None = None, vfs: int = 0) -> ApiAnswer:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.root["metadata"]["uid"]}
         metadata = {
             "name": f"{self.name}-{number}",
@@ -112,7 +115,9 @@ class Job:
             "annotations": annotations or {},
             "ownerReferences": [{**owner, "controller": True}],
         }
-        spec = {"nodeName": f"node-{number % 7}", "containers": [{"name": "main", "image": "train:1"}]}
+        devices = {"rdma/ib_vf": str(vfs)} if vfs else {}
+        container = {"name": "main", "image": "train:1", "resources": {"limits": devices, "requests": devices}}
+        spec = {"nodeName": f"node-{number % 7}", "containers": [container]}
         return self._api.create(self.pods, {"metadata": metadata, "spec": spec})
 
     def attach(self, number: int, address: str, api: Api | None = None) -> None:
