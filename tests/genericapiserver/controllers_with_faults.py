@@ -1,14 +1,16 @@
-"""`railnet controllers` with a fault in its requests that write: `before` and `after` end the process at the first write, before or after
-it is done, as SIGKILL does; `refused` has every other write answered with 429.
+"""`railnet controllers` with a fault in its requests: `before` and `after` end the process at the first write, before or after it is done,
+as SIGKILL does; `refused` has every other write answered with 429; `cut:FILE` lets no watch begin while the file exists.
 """
 
 import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from itertools import count
+from pathlib import Path
 
-from apiserver.client import Answer
+from apiserver.client import Answer, Stream
 from apiserver.kubernetes_transport import KubernetesTransport
 from apiserver.request import Request, Verb
 from railnet.__main__ import main
@@ -16,7 +18,7 @@ from railnet.__main__ import main
 _WRITES = (Verb.CREATE, Verb.PATCH, Verb.DELETE)
 _KINDS = ("services", "endpointslices")
 _numbers = count()
-_exchange = KubernetesTransport.exchange
+_exchange, _stream = KubernetesTransport.exchange, KubernetesTransport.stream
 
 
 def exchange(transport: KubernetesTransport, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
@@ -32,7 +34,16 @@ def exchange(transport: KubernetesTransport, request: Request, headers: Mapping[
     return answer
 
 
+def stream(
+    transport: KubernetesTransport, request: Request, headers: Mapping[str, str], most_bytes: int
+) -> AbstractContextManager[Stream]:
+    if _file and Path(_file).exists():
+        raise OSError("the test lets no watch begin")
+    return _stream(transport, request, headers, most_bytes)
+
+
 if __name__ == "__main__":
-    _fault = sys.argv.pop(1)
+    _fault, _, _file = sys.argv.pop(1).partition(":")
     KubernetesTransport.exchange = exchange  # type: ignore[method-assign]
+    KubernetesTransport.stream = stream  # type: ignore[method-assign]
     main()

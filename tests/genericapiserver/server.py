@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -38,9 +39,11 @@ class ApiServer:
         self._etcd.stop()
 
     def restart(self) -> None:
-        """End the API server, and with it all connections, and start it again with the objects and without their old versions."""
+        """Kill the API server, which cuts all connections, and start it again with the objects and without their old versions."""
         self.api.close()
-        self._apiserver.stop()
+        self._apiserver.stop(
+            signal.SIGKILL
+        )  # by SIGTERM it would wait for the watches, until the leader's Lease runs out
         revision = self._etcd_answer("maintenance/status", {})["header"]["revision"]
         self._etcd_answer("kv/compaction", {"revision": revision, "physical": True})
         self._apiserver.start()
