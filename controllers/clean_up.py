@@ -20,18 +20,15 @@ from controllers.owners import Owners, address
 from controllers.server_groups import ServerGroup, server_groups
 from controllers.training_pod import Job, Owner, TrainingPod, controller
 from controllers.work_queue import WorkQueue
-from controllers.worker_jobs import WorkerJob, worker_job
+from controllers.worker_jobs import WorkerJob, template_member, worker_job
 from training import clean_up, job_status
 from training.clean_up import Action, Group, State, Task, Verdict
 from training.railnet_labels import PS_CLEANUP
 
-# Kubernetes' own kinds that make a pod again, with their resources.
-_MAKERS = {
-    ("apps/v1", "Deployment"): "deployments",
-    ("apps/v1", "ReplicaSet"): "replicasets",
-    ("apps/v1", "StatefulSet"): "statefulsets",
-    ("batch/v1", "Job"): "jobs",
-}
+# Kubernetes' own kinds that make a pod again.
+_MAKERS = frozenset(
+    {("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")}
+)
 _INERT = ("v1", "ConfigMap")  # it owns the objects of `railnet train up`, and nothing makes them again for it
 # After a change: the pods of a large job change at about the same time, and one look is enough for all.
 _GATHER_SECONDS = 0.5
@@ -97,7 +94,7 @@ class CleanUp:
             services = list(self._services(group, job))
             found = clean_up.verdict(self._asked(group, facts, [task for task, _ in services]))
         if found.action is Action.DELETE:
-            self._delete(group, [one for _, one in services], found.why)
+            self._delete(group, job, [one for _, one in services], found.why)
         elif found.action is Action.KEEP:
             self._keep(group, found.why)
         return self._pause(job, found)
@@ -152,8 +149,8 @@ class CleanUp:
                 if task is not None and _is_free(controller(found)):
                     yield task, _service(found)
 
-    def _delete(self, group: ServerGroup, services: Iterable[Doomed], why: str) -> None:
-        doomed = self._doomed(group)
+    def _delete(self, group: ServerGroup, job: Job, services: Iterable[Doomed], why: str) -> None:
+        doomed = self._doomed(group, job)
         for one in doomed:
             if group.root is None and one.above is not None and not _is_free(one.above):
                 self._keep(group, f"{one.above.kind} {one.above.name} owns {one}, and may make it again; delete it")
@@ -162,24 +159,38 @@ class CleanUp:
         if gone:
             self._events.normal(group.about, "ParameterServersDeleted", f"{why}; deleted {', '.join(gone)}")
 
-    def _doomed(self, group: ServerGroup) -> list[Doomed]:
+    def _doomed(self, group: ServerGroup, job: Job) -> list[Doomed]:
         """Return what makes the parameter servers; what makes the highest rank comes last."""
         found: dict[str, Doomed] = {}
         for pod in group.servers:
             one = self._maker(pod)
             found.pop(one.uid, None)
             found[one.uid] = one
-        return list(found.values())
+        return [one for one in found.values() if one.uid in group.uids or self._makes_servers(one, job)]
 
     def _maker(self, pod: TrainingPod) -> Doomed:
         """Return the last of a pod's owners that is of a kind of Kubernetes' own; the pod itself if there is none."""
         namespace, above = pod.job.namespace, pod.owner
         found = Doomed("Pod", ApiObject("v1", "pods", pod.name, namespace), pod.uid, above)
-        while above is not None and (resource := _MAKERS.get((above.api_version, above.kind))) is not None:
-            about = ApiObject(above.api_version, resource, above.name, namespace)
+        while above is not None and (above.api_version, above.kind) in _MAKERS:
+            about = address(namespace, above)
+            if about is None:  # no object has this name
+                return found
             kind, uid, above = above.kind, above.uid, self._owners.above(namespace, above)
             found = Doomed(kind, about, uid, above)
         return found
+
+    def _makes_servers(self, one: Doomed, job: Job) -> bool:
+        """Return whether an object makes parameter servers of this job by its own template.
+
+        The author of a pod may name any object of the namespace as its owner, also one that the author may not delete.
+        """
+        try:
+            found = self._api.send(get(one.about))
+        except Absent:
+            return False
+        member = template_member(found)
+        return member is not None and member.job == job.name and clean_up.serves(member.role)
 
     def _deleted(self, one: Doomed) -> bool:
         with suppress(Absent, Conflict):  # it is gone, or another object has its name

@@ -60,7 +60,7 @@ def worker_job(found: JsonObject) -> WorkerJob | None:
     """
     metadata, spec = found["metadata"], found["spec"]
     try:
-        pod = pods.parse(_first_pod(metadata, spec["template"]))
+        pod = _first_pod(found)
         member = recognise(pod, lambda _: False)
     except Misconfigured:  # the webhook refuses its pods
         return None
@@ -80,21 +80,28 @@ def worker_job(found: JsonObject) -> WorkerJob | None:
     )
 
 
-def _first_pod(metadata: JsonObject, template: JsonObject) -> JsonObject:
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-    }
-    of_pod = {
-        **(template.get("metadata") or {}),
-        "name": metadata["name"],
-        "namespace": metadata["namespace"],
-        "ownerReferences": [owner],
-    }
-    return {"metadata": of_pod, "spec": template.get("spec")}
+def template_member(found: JsonObject) -> Member | None:
+    """Return the place in a training job of the pods that an object makes by its template; None if they have none.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: the object has no template.
+    """
+    try:
+        return recognise(_first_pod(found), lambda _: False)
+    except Misconfigured:  # the webhook refuses its pods
+        return None
+
+
+def _first_pod(found: JsonObject) -> pods.Pod:
+    """Return a pod as an object makes it.
+
+    Raises:
+        Misconfigured: the template is malformed.
+    """
+    metadata, template = found["metadata"], found["spec"]["template"]
+    owner = {"name": metadata["name"], "controller": True}
+    own = {"name": metadata["name"], "namespace": metadata["namespace"], "ownerReferences": [owner]}
+    return pods.parse({"metadata": {**(template.get("metadata") or {}), **own}, "spec": template.get("spec")})
 
 
 def _is_worker(operator: Operator, member: Member) -> bool:

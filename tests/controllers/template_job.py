@@ -62,7 +62,12 @@ class TemplateJob:
             self.put(
                 "Deployment", name, owner=self.owner, spec={"replicas": 1, "template": self._template(name, labels)}
             )
-            self.put("ReplicaSet", f"{name}-5d", owner=owned_by("Deployment", name), spec={})
+            self.put(
+                "ReplicaSet",
+                f"{name}-5d",
+                owner=owned_by("Deployment", name),
+                spec={"template": self._template(name, labels)},
+            )
             self.pod(f"{name}-5d-x", labels, name, owned_by("ReplicaSet", f"{name}-5d"))
         else:
             self.put("Job", name, owner=self.owner, spec={"template": self._template(name, labels)}, status={})

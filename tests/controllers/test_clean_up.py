@@ -226,8 +226,9 @@ def test_what_makes_the_pods_goes_whatever_its_kind(job: TemplateJob, leader: Le
     labels = {"name": "mnist", "job": "ps"}
     job.pod("bare", {**labels, "task": "0"}, "mnist-ps-0", None)
     for rank, kind in enumerate(("ReplicaSet", "StatefulSet", "Job"), start=1):
-        job.put(kind, f"ps-{rank}", spec={"template": job._template("tensorflow", {})})
-        job.pod(f"ps-{rank}-x", {**labels, "task": str(rank)}, f"mnist-ps-{rank}", owned_by(kind, f"ps-{rank}"))
+        task = {**labels, "task": str(rank)}
+        job.put(kind, f"ps-{rank}", spec={"template": job._template("tensorflow", task)})
+        job.pod(f"ps-{rank}-x", task, f"mnist-ps-{rank}", owned_by(kind, f"ps-{rank}"))
     end_all(job)
     leader.look()
     job.collect_garbage()
@@ -283,6 +284,29 @@ def test_parameter_servers_that_are_gone_or_ended_are_left_alone(job: TemplateJo
     leader.look()
 
     assert (job.left("Deployment"), leader.events) == (SERVERS, [])
+
+
+def test_object_that_a_pod_only_says_it_belongs_to_stays(job: TemplateJob, leader: Leader) -> None:
+    """The author of a pod may name any owner, also one that the author may not delete."""
+    labels = {"name": "mnist", "job": "ps", "task": "7"}
+    job.put("StatefulSet", "database", spec={"template": job._template("main", {"app": "database"})})
+    job.pod("forged", labels, "mnist-ps-7", owned_by("StatefulSet", "database"))
+    job.put("Deployment", "other-ps-0", spec={"template": job._template("other-ps-7", {**labels, "name": "other"})})
+    job.pod("forged-too", labels, "mnist-ps-7", owned_by("Deployment", "other-ps-0"))
+    end_all(job)
+    leader.look()
+
+    assert (job.left("StatefulSet"), job.left("Deployment")) == (["database"], ["other-ps-0"])
+
+
+def test_owner_that_cannot_exist_keeps_the_pod(job: TemplateJob, leader: Leader) -> None:
+    labels = {"name": "mnist", "job": "ps", "task": "7"}
+    job.pod("forged", labels, "mnist-ps-7", {**owned_by("Deployment", "x"), "name": "../../secrets"})
+    end_all(job)
+    leader.look()
+
+    assert "forged" in job.left("Pod")
+    assert leader.said[0][1] == "ParameterServersStay"
 
 
 def test_changes_that_come_together_are_one_look(job: TemplateJob, leader: Leader) -> None:

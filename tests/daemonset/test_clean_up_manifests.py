@@ -43,8 +43,9 @@ def parameter_servers_of_each_kind(cluster: Cluster) -> TemplateJob:
     labels = {"name": "mnist", "job": "ps"}
     job.pod("bare", {**labels, "task": "1"}, "mnist-ps-1", None)
     for rank, kind in enumerate(("ReplicaSet", "StatefulSet", "Job"), start=2):
-        job.put(kind, f"ps-{rank}", spec={"template": job._template("tensorflow", {})})
-        job.pod(f"ps-{rank}-x", {**labels, "task": str(rank)}, f"mnist-ps-{rank}", owned_by(kind, f"ps-{rank}"))
+        task = {**labels, "task": str(rank)}
+        job.put(kind, f"ps-{rank}", spec={"template": job._template("tensorflow", task)})
+        job.pod(f"ps-{rank}-x", task, f"mnist-ps-{rank}", owned_by(kind, f"ps-{rank}"))
     job.end(0)
     return job
 
