@@ -82,7 +82,7 @@ class StickyAddresses:
         self._table: Table | None = None  # None: it must be read
         self._there: set[Holder] = set()  # jobs without pods whose root was there when it was looked at
         self._lock = threading.Lock()
-        self._given: dict[PodName, str] = {}  # what each pod's annotation should be
+        self._due: dict[PodName, str] = {}  # what must be written
         self._written: dict[PodName, str] = {}  # what was written, and is not reported yet
         self.trouble = ""
         self.queue: WorkQueue[str] = WorkQueue()
@@ -137,7 +137,7 @@ class StickyAddresses:
             RequestFailed: the request was not done.
         """
         with self._lock:
-            text = self._given.get(pod)
+            text = self._due.get(pod)
         if text is None:
             return
         # Through pods/status the specification cannot be changed. A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
@@ -147,6 +147,8 @@ class StickyAddresses:
             self._api.send(merge_patch(about, patch))
             with self._lock:
                 self._written[pod] = text
+                if self._due.get(pod) == text:
+                    del self._due[pod]
 
     def _read(self) -> Table:
         try:
@@ -240,20 +242,20 @@ class StickyAddresses:
             if number is not None:
                 given[_name(one.pod)] = addresses(one.ipam, number, one.vfs)
         with self._lock:
-            self._given = given
             for one in asking:
                 name, found = _name(one.pod), one.pod.annotations.get(ADDRESS_ANNOTATION)
                 if found == self._written.get(name):
                     self._written.pop(name, None)
             self._written = {name: text for name, text in self._written.items() if given.get(name) == text}
-            missing = [
-                name
+            self._due = {
+                name: given[name]
                 for one in asking
                 if (name := _name(one.pod)) in given
                 and one.pod.annotations.get(ADDRESS_ANNOTATION) != given[name]
                 and name not in self._written
-            ]
-        for name in missing:
+            }
+            due = list(self._due)
+        for name in due:
             self.patches.add(name)
 
     def _say(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:

@@ -25,6 +25,7 @@ from railnet.configuration import Configuration
 from vf.network import StickyIpam
 
 _log = logging.getLogger(__name__)
+_DEFAULTS = Configuration()
 _LAST_EVENTS_SECONDS = 1.0
 _PAUSE_SECONDS = 5.0  # between two requests for what the API server serves
 _LOOK_SECONDS = 0.5
@@ -46,8 +47,8 @@ class Leader:
         self,
         api: StreamingApiServer,
         ended: threading.Event,
-        configuration: Configuration,
-        namespace: str,
+        configuration: Configuration = _DEFAULTS,
+        namespace: str = "railnet",
         *,
         cleans_up: bool = False,
     ) -> None:
