@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from apiserver.request import Request, Verb
+from railnet.configuration import Configuration
 from railnet.controllers import leader as leader_module
 from railnet.controllers.leader import Leader
 from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
@@ -23,7 +24,9 @@ POD = "/api/v1/namespaces/ml/pods/w-0"
 @contextmanager
 def leading(cluster: Cluster) -> Iterator[Leader]:
     ended = threading.Event()
-    leader = Leader(CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics()), ended)
+    leader = Leader(
+        CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics()), ended, Configuration(), "railnet"
+    )
     thread = threading.Thread(target=leader.run)
     thread.start()
     try:
