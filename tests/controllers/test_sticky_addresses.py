@@ -433,3 +433,21 @@ def test_thousand_pods_cost_one_write_of_the_table_and_one_patch_each(measured: 
     expected = {"get configmaps": 1, "get jobs": 1, "create configmaps": 1, "patch pods": 1000}
     assert dict(cluster.requests) == expected
     assert len(set(cluster.net1().values())) == 1000
+
+
+def test_pod_is_annotated_once_though_the_table_is_looked_at_while_its_write_is_on_the_way() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader = a_leader(cluster)
+    leader.learn()
+    leader.look()
+
+    def look_meanwhile(request: Request) -> None:
+        if request.verb.right == "patch":
+            leader.look()
+
+    cluster.interfere = look_meanwhile
+    leader.annotate()
+
+    assert cluster.requests["patch pods"] == 1
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24"}
