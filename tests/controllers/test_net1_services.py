@@ -505,6 +505,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(STEP, min_size=1, max_size=12))
 def test_leaders_that_die_at_any_write_leave_the_same_objects(steps: list[tuple[str, int, int, str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
