@@ -496,7 +496,7 @@ def test_client_that_disconnects_in_the_body_causes_no_log_line(caplog: pytest.L
 def test_review_that_fails_is_answered_and_logged_without_the_pod(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    def fail(body: bytes, *_: object) -> None:
+    def fail(body: bytes, *_: object, **_more: object) -> None:
         raise KeyError(body.decode())
 
     async def test(served: Served) -> None:

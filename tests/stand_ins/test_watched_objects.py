@@ -56,6 +56,8 @@ class Api:
         else:
             while (event := self.events[kind].get()) is not None:
                 yield event
+                if event["type"] == "ERROR":
+                    return  # an API server ends the watch after it
 
     def requested(self, part: str) -> list[str]:
         return [path for path in self.requests if part in path]
