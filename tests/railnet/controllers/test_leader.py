@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from apiserver.request import Request, Verb
-from railnet.configuration import Configuration
+from railnet.configuration import Configuration, parse
 from railnet.controllers import leader as leader_module
 from railnet.controllers.leader import Leader
 from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
@@ -17,16 +17,16 @@ from tests.controllers.cluster_in_memory import Cluster, Refusal
 from tests.waiting import until
 
 SECONDS = 20.0
+DEFAULTS = Configuration()
 SERVICE = "/api/v1/namespaces/ml/services/mnist-net1"
 POD = "/api/v1/namespaces/ml/pods/w-0"
 
 
 @contextmanager
-def leading(cluster: Cluster) -> Iterator[Leader]:
+def leading(cluster: Cluster, configuration: Configuration = DEFAULTS) -> Iterator[Leader]:
     ended = threading.Event()
-    leader = Leader(
-        CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics()), ended, Configuration(), "railnet"
-    )
+    api = CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics())
+    leader = Leader(api, ended, configuration, "railnet")
     thread = threading.Thread(target=leader.run)
     thread.start()
     try:
@@ -118,3 +118,16 @@ def refuse(cluster: Cluster, refused: Callable[[Request], bool], status: int = 5
             raise Refusal(status)
 
     cluster.interfere = interfere
+
+
+@pytest.mark.parametrize("sticky", [False, True])
+def test_table_of_addresses_is_read_only_where_a_network_has_addresses_that_stay(*, sticky: bool) -> None:
+    cluster = Cluster()
+    text = "networks: {staying: {ipam: {type: sticky, range: 10.58.0.0/16}}}" if sticky else ""
+    with leading(cluster, parse(text, "node.yaml")) as leader:
+        until(lambda: "names on net1" in leader.waiting() and not list(leader.reasons()), SECONDS, "all is listed")
+        until(lambda: not sum(leader.waiting().values()), SECONDS, "nothing waits")
+        titles = [title for title in leader.waiting() if "sticky" in title]
+
+    assert len(titles) == 2 * sticky
+    assert cluster.requests["get configmaps"] == sticky
