@@ -34,6 +34,7 @@ class RawServer:
         requests: the requests so far, whole.
         reads: whether requests are read at all.
         connections: how many clients have connected.
+        closed: set when a connection has been closed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +43,7 @@ class RawServer:
         self.requests: list[bytes] = []
         self.reads = True
         self.connections = 0
-        self.ended = threading.Event()
+        self.ended, self.closed = threading.Event(), threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.environment = {
             "KUBERNETES_SERVICE_HOST": "localhost",
@@ -87,6 +88,7 @@ class RawServer:
             while request := _read_request(reader):
                 self.requests.append(request)
                 self.script(connection)
+        self.closed.set()
 
 
 def _read_request(reader: socket.SocketIO) -> bytes:

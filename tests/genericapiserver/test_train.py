@@ -164,7 +164,8 @@ def test_ctrl_c_leaves_nothing_or_all(train: Train, measured: Callable[[str], No
     left = []
     for _ in range(4):
         process = subprocess.Popen(
-            train.command("up", "-f", str(train.file), "--no-wait"),
+            # As in a terminal: a shell has a program in the background ignore Ctrl-C, and pytest may be one.
+            ["env", "--default-signal=INT", *train.command("up", "-f", str(train.file), "--no-wait")],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

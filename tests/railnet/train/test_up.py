@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,14 @@ def at_write(number: int, do: Callable[[], Answer | None]) -> Callable[[Request]
         return do() if left[0] == -1 else None
 
     return seen
+
+
+@pytest.fixture(autouse=True)
+def foreground() -> Iterator[None]:
+    """Ctrl-C interrupts: a shell has a program in the background ignore it, and pytest may be one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def ctrl_c() -> Answer | None:
