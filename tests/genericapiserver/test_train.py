@@ -206,6 +206,15 @@ def node(server: ApiServer, name: str, allocatable: Mapping[str, str], *, ready:
     server.api.merge(f"{CORE}/nodes/{name}/status", {"status": {"allocatable": allocatable, "conditions": conditions}})
 
 
+def delete_pods(server: ApiServer) -> None:
+    """Delete the pods of all namespaces: other tests leave theirs, and `top` shows all."""
+    for pod in server.api.get(f"{CORE}/pods").object["items"]:
+        metadata = pod["metadata"]
+        server.api.send(
+            "DELETE", f"{CORE}/namespaces/{metadata['namespace']}/pods/{metadata['name']}?gracePeriodSeconds=0"
+        )
+
+
 def pods_of(train: Train) -> None:
     """Make the pods of all tasks, as the controllers, the webhook, the scheduler and kubelet would; one finds no room."""
     makers = [*train.items(f"{APPS}{MINE}/deployments"), *train.items(f"{BATCH}{MINE}/jobs")]
@@ -250,6 +259,7 @@ mnist/mnist: 1 pod waits: Unschedulable: 0/3 nodes are available: 2 Insufficient
 
 def test_top_shows_requested_and_free_and_who_waits_for_what(train: Train) -> None:
     room = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "1", "rdma/ib_vf": "4"}
+    delete_pods(train.server)
     for name, ready in (("node-a", True), ("node-b", True), ("node-c", False)):
         node(train.server, name, room, ready=ready)
     train.up()
