@@ -16,8 +16,21 @@ from training.railnet_labels import NET1
 from training.recogniser import recognise
 
 _NAMESPACES = {None: GPUS, True: RAILS, False: OFF}
-# A static pod's mirror is the node's to create; a configuration of their own is not this cluster's.
-REVIEWED = [golden for golden in GOLDENS if golden.configuration is None and not parse(golden.pod).mirror]
+
+
+def _fits(golden: Golden) -> bool:
+    """Return whether this cluster can review a golden pod.
+
+    A static pod's mirror is the node's to create. A configuration of its own, host-network mode and PriorityClasses are not this cluster's.
+    """
+    pod = parse(golden.pod)
+    of_another_cluster = (
+        golden.configuration is not None or golden.host_port is not None or pod.priority_class is not None
+    )
+    return not (of_another_cluster or pod.mirror)
+
+
+REVIEWED = [golden for golden in GOLDENS if _fits(golden)]
 
 
 def differences(api: ApiRequests, golden: Golden) -> list[str]:
@@ -48,10 +61,11 @@ def outside_the_scope() -> Iterator[dict[str, Any]]:
 
 
 def _here(pod: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """Give a pod of a namespace of this cluster, which has no service accounts of operators."""
+    """Give a pod of a namespace of this cluster, which has no service accounts of operators, and no PriorityClasses for training."""
     changed = copy.deepcopy(pod)
     changed["metadata"]["namespace"] = namespace
-    changed["spec"].pop("serviceAccountName", None)
+    for key in ("serviceAccountName", "priorityClassName", "priority", "preemptionPolicy"):
+        changed["spec"].pop(key, None)
     return changed
 
 
