@@ -10,9 +10,9 @@ from admission.host_network import HostNetwork
 from training.net1_names import service
 from training.pod import Pod
 
-_MAX_ANNOTATION = 1024  # Kubernetes permits 256 KiB for all annotations of a pod together
+MAX_ANNOTATION = 1024  # Kubernetes permits 256 KiB for all annotations of a pod together
 _MAX_WARNINGS = 16  # the API server sends 4 KiB of warnings at most
-_MAX_WARNING = 256  # the API server truncates longer warnings
+MAX_WARNING = 256  # the API server truncates longer warnings
 
 
 def annotation(additions: Additions, before: str | None) -> str:
@@ -22,20 +22,20 @@ def annotation(additions: Additions, before: str | None) -> str:
     """
     added = "; ".join(_clauses(additions))
     if before is not None:
-        return f"{before}; then {added}"[:_MAX_ANNOTATION]
+        return f"{before}; then {added}"[:MAX_ANNOTATION]
     member = additions.member
     text = f"{member} ({member.operator.name}), {additions.reason}: {'; '.join((added, *additions.kept))}"
-    return text[:_MAX_ANNOTATION]
+    return text[:MAX_ANNOTATION]
 
 
 def report(pod: Pod, decision: Decision, operations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield lines that say what a review does to a pod, and why."""
     yield f"pod {pod.namespace or 'default'}/{pod.name}"
     if isinstance(decision, Untouched):
-        yield f"  untouched: {decision.reason}"
+        yield f"  rails:     nothing is added: {decision.reason}"
     else:
         yield from _reported(decision)
-        yield from map(_operation, operations)
+        yield from map(operation, operations)
     yield from (f"  warning: {text}" for text in warnings(pod, decision))
 
 
@@ -73,7 +73,7 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
     more = len(found) - _MAX_WARNINGS
     if more > 0:
         found = [*found[:_MAX_WARNINGS], f"{more} more annotations of Railnet have no effect"]
-    return tuple(f"{text:.{_MAX_WARNING}}" for text in found)
+    return tuple(f"{text:.{MAX_WARNING}}" for text in found)
 
 
 def _clauses(additions: Additions) -> Iterator[str]:
@@ -95,10 +95,10 @@ def _clauses(additions: Additions) -> Iterator[str]:
         yield f"annotated {', '.join(sorted(additions.annotations))}, as the label of its namespace says"
 
 
-def _operation(operation: Mapping[str, Any]) -> str:
+def operation(step: Mapping[str, Any]) -> str:
     """Return an operation in one line; a removal has no value."""
-    value = f": {json.dumps(operation['value'], ensure_ascii=False)}" if "value" in operation else ""
-    return f"  {operation['op']} {operation['path']}{value}"
+    value = f": {json.dumps(step['value'], ensure_ascii=False)}" if "value" in step else ""
+    return f"  {step['op']} {step['path']}{value}"
 
 
 def _host_clauses(container: str, host: HostNetwork) -> Iterator[str]:

@@ -28,31 +28,31 @@ def operations(document: Mapping[str, Any], additions: Additions) -> list[Operat
         *_container(document, additions),
         *_priority_class(document["spec"], additions.priority_class),
         *(() if host is None else _host_network(document, additions.member.container, host)),
-        *_entries(metadata, "/metadata", "labels", additions.labels),
+        *entries(metadata, "/metadata", "labels", additions.labels),
     ]
     if found or additions.annotations:
         text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
         port = {} if host is None else {HOST_PORT: str(host.port)}
         annotations = {**additions.annotations, railnet_annotations.EXPLAIN: text, **port}
-        found += _entries(metadata, "/metadata", "annotations", annotations)
+        found += entries(metadata, "/metadata", "annotations", annotations)
     return found
 
 
 def _host_network(document: Mapping[str, Any], position: int, host: HostNetwork) -> Iterator[Operation]:
-    yield _add("/spec/hostNetwork", value=True)
+    yield add("/spec/hostNetwork", value=True)
     if host.resolves:
-        yield _add("/spec/dnsPolicy", DNS_POLICY)
+        yield add("/spec/dnsPolicy", DNS_POLICY)
     path, ports = f"/spec/containers/{position}/ports", document["spec"]["containers"][position].get("ports")
     entry = {"name": host.name, "containerPort": host.port, "hostPort": host.port}
     if not ports:
-        yield _add(path, [entry])
+        yield add(path, [entry])
         return
     path = f"{path}/{host.position}"
     if not host.named:
-        yield _add(f"{path}/name", host.name)
+        yield add(f"{path}/name", host.name)
     # On the host's network both must be the same (k8s.io/kubernetes/pkg/apis/core/validation, validateHostNetwork).
     yield {"op": "replace", "path": f"{path}/containerPort", "value": host.port}
-    yield _add(f"{path}/hostPort", host.port)
+    yield add(f"{path}/hostPort", host.port)
 
 
 def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Operation]:
@@ -62,17 +62,17 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
         quantity = {additions.resource: str(additions.vfs)}  # an extended resource's limit and request must be equal
         resources = container.get("resources")
         if not resources:
-            yield _add(f"{path}/resources", {"limits": quantity, "requests": quantity})
+            yield add(f"{path}/resources", {"limits": quantity, "requests": quantity})
         else:
-            yield from _entries(resources, f"{path}/resources", "limits", quantity)
-            yield from _entries(resources, f"{path}/resources", "requests", quantity)
+            yield from entries(resources, f"{path}/resources", "limits", quantity)
+            yield from entries(resources, f"{path}/resources", "requests", quantity)
     host = additions.host
     added, replaced = (additions.variables, additions.replaced) if host is None else _with_host(additions, host)
     variables = [{"name": variable.name, "value": variable.value} for variable in added]
     if variables and not container.get("env"):
-        yield _add(f"{path}/env", variables)
+        yield add(f"{path}/env", variables)
     else:
-        yield from (_add(f"{path}/env/-", variable) for variable in variables)
+        yield from (add(f"{path}/env/-", variable) for variable in variables)
     for variable in replaced:
         # If a name occurs twice, kubelet takes the last entry, and so does training.pod.
         place = max(number for number, entry in enumerate(container["env"]) if entry["name"] == variable.name)
@@ -81,7 +81,7 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
 
 def _priority_class(spec: Mapping[str, Any], name: str) -> Iterator[Operation]:
     if name:
-        yield _add("/spec/priorityClassName", name)
+        yield add("/spec/priorityClassName", name)
         yield from ({"op": "remove", "path": f"/spec/{key}"} for key in _OF_THE_CLASS if spec.get(key) is not None)
 
 
@@ -89,15 +89,16 @@ def _with_host(additions: Additions, host: HostNetwork) -> tuple[tuple[Variable,
     return (*additions.variables, *host.added), (*additions.replaced, *host.replaced)
 
 
-def _entries(parent: Mapping[str, Any], path: str, name: str, entries: Mapping[str, str]) -> Iterator[Operation]:
+def entries(parent: Mapping[str, Any], path: str, name: str, added: Mapping[str, str]) -> Iterator[Operation]:
     """Add entries to the mapping `name` of `parent`; add the whole mapping if it is missing or empty."""
-    if entries and not parent.get(name):
-        yield _add(f"{path}/{name}", dict(entries))
+    if added and not parent.get(name):
+        yield add(f"{path}/{name}", dict(added))
     else:
-        yield from (_add(f"{path}/{name}/{_pointer(key)}", value) for key, value in entries.items())
+        yield from (add(f"{path}/{name}/{_pointer(key)}", value) for key, value in added.items())
 
 
-def _add(path: str, value: Any) -> Operation:
+def add(path: str, value: Any) -> Operation:
+    """Return the operation that adds a value, or replaces a mapping's."""
     return {"op": "add", "path": path, "value": value}
 
 

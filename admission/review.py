@@ -135,8 +135,13 @@ class Answer(NamedTuple):
     reason: str = ""
 
 
+def is_new_pod(request: Mapping[str, Any]) -> bool:
+    """Return whether a request creates a pod."""
+    return request.get("operation") == "CREATE" and request.get("kind") == _POD and not request.get("subResource")
+
+
 def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_port: FreePort | None) -> Answer:
-    if request.get("operation") != "CREATE" or request.get("kind") != _POD or request.get("subResource"):
+    if not is_new_pod(request):
         return Answer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:

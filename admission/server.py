@@ -1,4 +1,6 @@
-"""The HTTPS server that the API server calls: POST to one of `PATHS`, and /services in host-network mode; one review per request.
+"""The HTTPS server that the API server calls: POST to one of `PATHS`, also to /services in host-network mode, and to /gangs where gangs are on.
+
+Each request is one review.
 
 It never logs a part of a body. It limits the memory and the time that a request can take; `admission.connections` limits connections.
 """
@@ -17,12 +19,13 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from admission import service_review
+from admission import gang_review, service_review
 from admission.connections import Connections
 from admission.host_ports import HostPorts
 from admission.policy import Policy
 from admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from admission.tls import Shown
+from training.kubernetes_version import KubernetesVersion
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ PATHS: Mapping[str, NamespaceLabels] = {
     "/pods/sticky": NamespaceLabels(None, sticky=True),
     "/pods/net1/sticky": NamespaceLabels(True, sticky=True),
 }
-SERVICES = "/services"
+SERVICES, GANGS = "/services", "/gangs"
 _POD_SECONDS = 2.0  # until the pod of a new Service is seen: its operator has made it just before
 _REQUEST_SECONDS = 10.0  # for a handshake, the first request, and each body; a webhook's timeout is at most 10 s, too
 _LARGE_BODY_SECONDS = 2.0  # for the rest of a body that holds a place for large bodies; other bodies wait for the place
@@ -69,6 +72,14 @@ class ReviewMeter(Protocol):
         """Count a request: `outcome` is a review's outcome, `unreadable`, or `failed`."""
 
 
+class Cluster(Protocol):
+    """What is known of the cluster's API servers."""
+
+    @property
+    def kubernetes(self) -> KubernetesVersion | None:
+        """Their version; None while it is not known."""
+
+
 class RequestRefused(Exception):
     """The request gets no review, but an HTTP error."""
 
@@ -81,12 +92,25 @@ class RequestRefused(Exception):
 class WebhookServer:
     """The HTTPS server; it serves from `listen` until `close`."""
 
-    def __init__(self, policy: Policy, meter: ReviewMeter, shown: Shown, host_ports: HostPorts | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        meter: ReviewMeter,
+        shown: Shown,
+        host_ports: HostPorts | None = None,
+        cluster: Cluster | None = None,
+    ) -> None:
         """Review by a policy, count by a meter, and present the certificate of `shown`.
 
-        `host_ports` is None if host-network mode is switched off: then there are no reviews of Services.
+        `host_ports` is None if host-network mode is switched off: then there are no reviews of Services. `cluster` is None if gangs are.
         """
-        self._policy, self._meter, self._shown, self._host_ports = policy, meter, shown, host_ports
+        self._policy, self._meter, self._shown, self._host_ports, self._cluster = (
+            policy,
+            meter,
+            shown,
+            host_ports,
+            cluster,
+        )
         self._leaving = False
         self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections with a request that is not answered yet
@@ -187,7 +211,7 @@ class WebhookServer:
         return response
 
     async def _review(self, request: web.BaseRequest) -> Reviewed:
-        paths = PATHS if self._host_ports is None else (*PATHS, SERVICES)
+        paths = self._paths()
         if request.path not in paths:
             raise RequestRefused(HTTPStatus.NOT_FOUND, f"there is no such path; reviews go to {' or '.join(paths)}")
         if request.method != "POST":
@@ -208,8 +232,14 @@ class WebhookServer:
             _log.info("denied a %s of namespace %.63r: %r", kind, reviewed.namespace, reviewed.reason)
         return reviewed
 
+    def _paths(self) -> tuple[str, ...]:
+        services = () if self._host_ports is None else (SERVICES,)
+        return (*PATHS, *services, *(() if self._cluster is None else (GANGS,)))
+
     async def _reviewed(self, path: str, body: bytes) -> Reviewed:
-        ports = self._host_ports
+        ports, cluster = self._host_ports, self._cluster
+        if cluster is not None and path == GANGS:
+            return gang_review.review(body, cluster.kubernetes)
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
             return review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)

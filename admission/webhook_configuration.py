@@ -11,6 +11,8 @@ from typing import Any
 
 from admission import railnet_annotations
 from admission.host_network import HOST, KUBEDL_MODE
+from training import gang_labels
+from training.gang_labels import SPELLINGS
 from training.operators import OPERATORS, Operator
 from training.railnet_labels import NET1, NETWORK_MODE
 from vf.network import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
@@ -24,7 +26,7 @@ NAMESPACE = "railnet"
 # paths of its own.
 PLAIN, LABELLED = "/pods", "/pods/net1"
 STICKY_PATH = "/sticky"
-SERVICES = "/services"
+SERVICES, GANGS = "/services", "/gangs"
 
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
 # Kubernetes 1.21 and newer set this label on each namespace.
@@ -62,6 +64,38 @@ def services() -> list[Entry]:
     named = [(f"{row.page}.services", [*_marks(row)]) for row in rows]
     named.append(("label.services", [_has(NETWORK_MODE, HOST)]))
     return [_entry(name, switched_on, {"matchExpressions": marks}, SERVICES, "services") for name, marks in named]
+
+
+def gangs_by_conditions() -> list[Entry]:
+    """Return the entry that gangs add for API servers that know `matchConditions`: pods that name a gang, and pods with the gate.
+
+    A pod for another scheduler is left alone, so it is not asked about. Gangs have an entry and a path of their own, so pods without one
+    are asked about as before.
+    """
+    names = {"name": "names-a-gang", "expression": gang_expression()}
+    return [_gangs("gangs", []) | _conditions(names)]
+
+
+def gangs_by_selectors() -> list[Entry]:
+    """Return the entries that gangs add for older API servers: one for each label that names a gang. Selectors see no annotations."""
+    keys = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
+    return [
+        _gangs(f"{number}.gangs", [*map(_lacks, keys[:number]), {"key": key, "operator": "Exists"}])
+        for number, key in enumerate(keys)
+    ]
+
+
+def gang_expression() -> str:
+    """Return the CEL expression "the pod names a gang and is for the default scheduler, or it has the gate"."""
+    labels = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
+    annotations = [spelling.name for spelling in SPELLINGS if spelling.annotated]
+    of = "object.metadata.annotations"
+    return (
+        "(!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler']) && (\n"
+        f"has({_LABELS}) && {_list(labels)}.exists(key, key in {_LABELS})\n"
+        f"|| has({of}) && {_list(annotations)}.exists(key, key in {of}))\n"
+        f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(gang_labels.GATE)})"
+    )
 
 
 def recognised_expression() -> str:
@@ -197,6 +231,12 @@ def _configuration(*entries: Entry) -> Entry:
         "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
         "webhooks": list(entries),
     }
+
+
+def _gangs(name: str, pods: list[Requirement]) -> Entry:
+    """Return an entry for pods of gangs. A pod that cannot be reviewed is let in, and does not wait for its gang."""
+    namespaces = [_has_not(gang_labels.GATE, gang_labels.OFF)]
+    return _entry(name, namespaces, {"matchExpressions": pods}, GANGS) | {"failurePolicy": "Ignore"}
 
 
 def _list(texts: Any) -> str:

@@ -117,7 +117,7 @@ class ApiServer:
             RequestFailed: the request was not done for another reason, or there is no answer that can be used.
         """
         try:
-            answer = self._transport.exchange(request, self._headers(request), _MAX_ANSWER_BYTES + 1)
+            answer = self._transport.exchange(request, self._headers(request), _most_bytes(request) + 1)
         except OSError as error:
             raise _no_answer(request, error) from None
         self._check(request, answer)
@@ -204,7 +204,7 @@ def _conflicts(request: Request, status: int) -> bool:
 
 
 def _object(request: Request, answer: Answer) -> JsonObject:
-    if len(answer.body) > _MAX_ANSWER_BYTES:
+    if len(answer.body) > _most_bytes(request):
         raise _too_large(request)
     _check_is_json(request, answer)
     found = _json(answer.body)
@@ -226,8 +226,12 @@ def _no_answer(request: Request, error: OSError) -> RequestFailed:
     return RequestFailed(f"cannot {request}: {kind}{error!s:.400}")
 
 
+def _most_bytes(request: Request) -> int:
+    return min(request.most_bytes or _MAX_ANSWER_BYTES, _MAX_ANSWER_BYTES)
+
+
 def _too_large(request: Request) -> TooLarge:
-    return TooLarge(f"cannot {request}: the answer has more than {_MAX_ANSWER_BYTES} bytes")
+    return TooLarge(f"cannot {request}: the answer has more than {_most_bytes(request)} bytes")
 
 
 def _lines(request: Request, pieces: Iterator[bytes]) -> Iterator[bytes]:

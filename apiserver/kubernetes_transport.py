@@ -24,6 +24,9 @@ _ANSWER_SECONDS = 7.0
 # (k8s.io/apiserver/pkg/storage/cacher: defaultBookmarkFrequency).
 _SILENCE_SECONDS = 150.0
 _PIECE_BYTES = 64 << 10
+# What is kept open: the controllers' workers and watches. The package's default is five for each processor, and each request beyond would
+# begin a connection of its own.
+_CONNECTIONS = 64
 
 
 class PooledTransport(ABC):
@@ -108,6 +111,7 @@ class KubernetesTransport(PooledTransport):
         configuration = Configuration()
         configuration.host = f"https://{f'[{host}]' if ':' in host else host}:{self._account.port}"
         configuration.retries = False  # the caller decides whether a request is sent again
+        configuration.connection_pool_maxsize = _CONNECTIONS
         client = ApiClient(configuration)
         # The package's configuration has no field for an SSLContext; urllib3's pool has.
         client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = trusting(self._account.authority)

@@ -14,7 +14,10 @@ from typing import NamedTuple
 from apiserver.client import ApiServer, Expired, RequestFailed, StreamingApiServer, TooLarge
 from apiserver.request import Collection, JsonObject, Request, list_page, watch
 
-_PAGE = 256  # objects; a pod has some 10 KB, and an answer may have 8 MiB
+_PAGE = 256  # objects
+# Of a page with several objects. Parsed, it takes up to twenty times as much, where its authors wrote many short values.
+_PAGE_BYTES = 2 << 20
+_PAGES_BEFORE_LARGER = 8
 
 
 class NotAsDocumented(RequestFailed):
@@ -46,22 +49,22 @@ class Page(NamedTuple):
 
 
 def pages(api: ApiServer, about: Collection) -> Iterator[Page]:
-    """List all objects, page by page; pages become smaller when objects are large.
+    """List all objects, page by page; pages become smaller where objects are large, and larger again behind them.
 
     Raises:
         Expired: the list changed for so long that the next page is gone; list again.
         NotAsDocumented: the answer is no list.
         RequestFailed: as `ApiServer.send`.
     """
-    limit, proceed = _PAGE, ""
+    limit, proceed, read = _PAGE, "", 0
     while True:
-        request = list_page(about, limit, proceed)
+        request = list_page(about, limit, proceed, _PAGE_BYTES if limit > 1 else None)
         try:
             answer = api.send(request)
         except TooLarge:
             if limit == 1:
                 raise
-            limit //= 2
+            limit, read = limit // 2, 0
             continue
         before, (page, proceed) = proceed, _page(request, answer)
         yield page
@@ -69,6 +72,9 @@ def pages(api: ApiServer, about: Collection) -> Iterator[Page]:
             return
         if proceed == before:
             raise NotAsDocumented(f"cannot {request}: the API server names a page as the one after itself")
+        read += 1
+        if read % _PAGES_BEFORE_LARGER == 0:
+            limit = min(2 * limit, _PAGE)
 
 
 def changes(

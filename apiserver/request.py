@@ -4,7 +4,7 @@ Source: kubernetes.io/docs/reference/using-api/api-concepts.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -42,7 +42,7 @@ class ApiObject:
         api_version: `v1`, or group and version: `admissionregistration.k8s.io/v1`.
         resource: the plural name of the kind: `pods`.
         namespace: None for an object that belongs to the whole cluster.
-        subresource: `status`, or empty.
+        subresource: `status`, `eviction` and their like, or empty.
 
     Raises:
         ValueError: the name or the namespace is not a DNS subdomain (RFC 1123).
@@ -144,15 +144,40 @@ class ApiGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """Which Kubernetes the API server is: `major` and `minor` of the answer, which any account may read (system:public-info-viewer)."""
+
+    def __str__(self) -> str:
+        """Name it in a message."""
+        return "the API server's version"
+
+    @property
+    def resource(self) -> str:
+        """What a request for it is counted as."""
+        return "version"
+
+    @property
+    def path(self) -> str:
+        """The path of the version."""
+        return "/version"
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `str()` says it in words: `patch pods/train-0/status in namespace ml`. `query` is encoded for a URL."""
+    """One request. `str()` says it in words: `patch pods/train-0/status in namespace ml`.
+
+    Attributes:
+        query: encoded for a URL.
+        most_bytes: how long its answer may be where that is less than the client reads of any answer.
+    """
 
     verb: Verb
-    about: ApiObject | Collection | ApiGroup
+    about: ApiObject | Collection | ApiGroup | ServerVersion
     body: JsonObject | list[JsonObject] | None = None
     content_type: str = JSON
     query: str = ""
     accept: str = JSON
+    most_bytes: int | None = None
 
     def __str__(self) -> str:
         """Name the request in a message."""
@@ -165,14 +190,15 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path of HTTP, with the query: an object is created below its collection."""
-        about = self.about
-        path = about.collection if self.verb is Verb.CREATE and isinstance(about, ApiObject) else about.path
+        """The path of HTTP, with the query: an object is created below its collection, and a subresource below its object."""
+        about, path = self.about, self.about.path
+        if self.verb is Verb.CREATE and isinstance(about, ApiObject) and not about.subresource:
+            path = about.collection
         return f"{path}?{self.query}" if self.query else path
 
 
-def get(about: ApiObject | ApiGroup) -> Request:
-    """Read an object, or which versions of a group are served."""
+def get(about: ApiObject | ApiGroup | ServerVersion) -> Request:
+    """Read an object, which versions of a group are served, or the API server's own version."""
     return Request(Verb.GET, about)
 
 
@@ -210,9 +236,24 @@ def delete(
     return Request(Verb.DELETE, about, {"preconditions": preconditions, "propagationPolicy": propagation})
 
 
-def list_page(about: Collection, limit: int, proceed: str = "") -> Request:
+def evict(pod: ApiObject, uid: str) -> Request:
+    """Delete a pod unless a PodDisruptionBudget forbids it, which is answered by 429; a UID is a precondition.
+
+    The pod gets the condition DisruptionTarget, so that a Job's podFailurePolicy can leave it out (policy/v1: Kubernetes 1.22).
+    """
+    about = replace(pod, subresource="eviction")
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    return Request(Verb.CREATE, about, body)
+
+
+def list_page(about: Collection, limit: int, proceed: str = "", most_bytes: int | None = None) -> Request:
     """Read at most `limit` objects; `proceed` is `metadata.continue` of the page before."""
-    return Request(Verb.LIST, about, query=about.query(limit=limit, **{"continue": proceed}))
+    return Request(Verb.LIST, about, query=about.query(limit=limit, **{"continue": proceed}), most_bytes=most_bytes)
 
 
 def watch(about: Collection, version: str, seconds: int) -> Request:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from apiserver.client import Absent, ApiServer, RequestFailed
-from apiserver.request import ApiObject, get
+from apiserver.request import ApiObject, JsonObject, get
 from controllers.training_pod import Owner, controller
 
 _log = logging.getLogger(__name__)
-_DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
+DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
 _REMEMBERED = 20_000
 # The API server accepts any text as an owner's version and name, and both become part of a path.
 _VERSION = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?")
@@ -37,7 +37,7 @@ _RESOURCES = {
 
 
 # These make one job after another, and outlive each of them: what belongs to a job must not stay until they are gone.
-_SCHEDULES = ("CronJob", "Cron", "RayCronJob")
+SCHEDULES = ("CronJob", "Cron", "RayCronJob")
 
 
 def known_kinds() -> Mapping[tuple[str, str], str]:
@@ -55,6 +55,27 @@ def address(namespace: str, owner: Owner) -> ApiObject | None:
         return ApiObject(owner.api_version, resource, owner.name, namespace)
     except ValueError:  # no object has this name
         return None
+
+
+def read_owner(api: ApiServer, namespace: str, owner: Owner) -> JsonObject | None:
+    """Return an owner; None if it is gone, is of a kind that is not known, or may not be read.
+
+    Raises:
+        RequestFailed: the API server did not answer; the next call asks again.
+    """
+    about = address(namespace, owner)
+    if about is None:
+        return None
+    try:
+        found = api.send(get(about))
+    except Absent:  # deleted: its pods follow
+        return None
+    except RequestFailed as error:
+        if error.temporary:
+            raise
+        _log.warning("%s; it is taken for the job's root", error)
+        return None
+    return found if found["metadata"]["uid"] == owner.uid else None
 
 
 class Life(Enum):
@@ -83,9 +104,9 @@ class Owners:
         Raises:
             RequestFailed: the API server did not answer; the next call asks again.
         """
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             above = self.above(namespace, owner)
-            if above is None or above.kind in _SCHEDULES:
+            if above is None or above.kind in SCHEDULES:
                 return owner
             owner = above
         return owner
@@ -118,30 +139,18 @@ class Owners:
         Raises:
             RequestFailed: the API server did not answer; the next call asks again.
         """
-        about = address(namespace, owner)
-        if about is None:
+        if address(namespace, owner) is None:  # nothing is remembered of it: any pod may say so of any UID
             return None
         with self._lock:
             if owner.uid in self._above:
                 return self._above[owner.uid]
-        above = self._ask(about, owner.uid)
+        found = read_owner(self._api, namespace, owner)
+        above = None if found is None else controller(found)
         with self._lock:
             if len(self._above) >= _REMEMBERED:
                 self._above.clear()
             self._above[owner.uid] = above
         return above
-
-    def _ask(self, about: ApiObject, uid: str) -> Owner | None:
-        try:
-            found = self._api.send(get(about))
-        except Absent:  # deleted: its pods follow
-            return None
-        except RequestFailed as error:
-            if error.temporary:
-                raise
-            _log.warning("%s; it is taken for the job's root", error)
-            return None
-        return controller(found) if found["metadata"]["uid"] == uid else None
 
     def created(self, namespace: str, owner: Owner) -> str:
         """Return when an object was created, as the API server writes times; empty if that cannot be known.

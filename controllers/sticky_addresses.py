@@ -19,6 +19,7 @@ from controllers import sticky_table
 from controllers.job_events import JobEvents
 from controllers.job_pods import JobPods
 from controllers.owners import Life, Owners
+from controllers.pod_name import PodName
 from controllers.sticky_table import Holder, Numbers, Table
 from controllers.training_pod import TrainingPod
 from controllers.work_queue import WorkQueue
@@ -33,14 +34,6 @@ _ROOT_LEAVES_SECONDS = 2.0  # until the next look at a root that waits for what 
 _LOOK_AGAIN_SECONDS = (
     60.0  # at a table that cannot be read, and at roots while numbers are short: no watch reports a change
 )
-
-
-class PodName(NamedTuple):
-    """A pod, and no other of the same name."""
-
-    namespace: str
-    name: str
-    uid: str
 
 
 class Asking(NamedTuple):
@@ -73,8 +66,13 @@ class StickyAddresses:
         owners: Owners,
         events: JobEvents,
         clock: Callable[[], float] = time.monotonic,
+        gangs: bool = False,
     ) -> None:
-        """Keep the table in `namespace`; `networks` and `resources` are those of the node configuration; `clock` returns seconds."""
+        """Keep the table in `namespace`; `networks` and `resources` are those of the node configuration; `clock` returns seconds.
+
+        `gangs` says that another controller places gangs: of a gated pod, the patch that removes the gate has the annotation.
+        """
+        self._gangs = gangs
         self._clock, self._next_look = clock, 0.0  # when all roots may be looked at again because numbers are short
         self._api, self._about, self._namespace = api, sticky_table.address(namespace), namespace
         self._networks, self._resources = networks, resources
@@ -149,6 +147,11 @@ class StickyAddresses:
                 self._written[pod] = text
                 if self._due.get(pod) == text:
                     del self._due[pod]
+
+    def due(self, pod: PodName) -> str | None:
+        """Return the annotation that a pod must get; None if it has it, needs none, or its number is not assigned yet."""
+        with self._lock:
+            return self._due.get(pod)
 
     def _read(self) -> Table:
         try:
@@ -254,7 +257,8 @@ class StickyAddresses:
                 and one.pod.annotations.get(ADDRESS_ANNOTATION) != given[name]
                 and name not in self._written
             }
-            due = list(self._due)
+            deferred = {_name(one.pod) for one in asking if self._gangs and one.pod.gated}
+            due = self._due.keys() - deferred
         for name in due:
             self.patches.add(name)
 

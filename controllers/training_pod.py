@@ -10,6 +10,7 @@ from apiserver.event import InvolvedObject
 from apiserver.network_status import ANNOTATION as NETWORK_STATUS
 from apiserver.request import JsonObject
 from training import pod as pods
+from training.gang_labels import GATE
 from training.operators import Part
 from training.recogniser import recognise
 from vf.errors import Misconfigured
@@ -59,13 +60,15 @@ class TrainingPod:
         node: where it runs; empty before it is bound.
         phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         ready: whether its containers are ready.
-        leaving: whether it has been deleted and still runs.
+        leaving: whether it has been deleted, and the API server has not forgotten it yet.
+        stopped: whether it is leaving, and none of its containers runs.
         host_network: whether it uses the node's network.
         addresses: its addresses of net1, net2 and so on; empty before they are known.
         annotations: those of Railnet and KubeDL.
         labels: all of its labels.
         created: when it was created, as the API server writes times.
         devices: how many of each extended resource its containers ask for.
+        gated: whether it waits for the other members of its gang.
     """
 
     job: Job
@@ -87,6 +90,8 @@ class TrainingPod:
     labels: Mapping[str, str]
     created: str = ""
     devices: Mapping[str, int] = field(default_factory=dict)
+    stopped: bool = False
+    gated: bool = False
 
     @property
     def involved(self) -> InvolvedObject:
@@ -133,6 +138,8 @@ def training_pod(found: JsonObject) -> TrainingPod | None:
         labels=dict(pod.labels),
         created=metadata.get("creationTimestamp") or "",
         devices=_devices(pod),
+        stopped=bool(metadata.get("deletionTimestamp")) and _has_stopped(status),
+        gated=any(one.get("name") == GATE for one in spec.get("schedulingGates") or ()),
     )
 
 
@@ -156,6 +163,17 @@ def _devices(pod: pods.Pod) -> Mapping[str, int]:
 def _is_ready(status: JsonObject) -> bool:
     conditions = status.get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _has_stopped(status: JsonObject) -> bool:
+    """Return whether no container runs. In a pod that was deleted none starts again.
+
+    The phase does not say so before kubelet 1.27 (kubernetes/kubernetes#115331): a pod whose containers would start again otherwise
+    is `Running` until kubelet lets go of it, ten seconds later and more. In the meantime its containers are terminated; or, when
+    kubelet has removed them already, waiting to be created (kubelet 1.20).
+    """
+    containers = status.get("containerStatuses") or ()
+    return bool(containers) and not any((one.get("state") or {}).get("running") for one in containers)
 
 
 def _addresses(network_status: str) -> Iterator[str]:

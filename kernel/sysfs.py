@@ -32,6 +32,7 @@ from vf.inventory import (
     VirtualFunction,
 )
 from vf.pci_address import PciAddress
+from vf.topology_labels import parse_rate
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
@@ -184,6 +185,13 @@ class Sysfs:
             ports = [_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband")]
             folder.require()
             return next((port for port in ports if port is not None), None)
+        return None
+
+    def rate(self, function: PciAddress) -> str | None:
+        """Read the rate of port 1 of one function in Gb/s, such as `400`. Return None if it cannot be read, or has another form."""
+        with suppress(*_GONE), self.folder(function) as folder:
+            rates = [folder.value(f"infiniband/{name}/ports/1/rate", parse_rate) for name in folder.names("infiniband")]
+            return next((rate for rate in rates if rate is not None), None)
         return None
 
     def pkeys(self, function: PciAddress) -> tuple[int, ...]:

@@ -58,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "-f", dest="file", required=True, help="Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin"
     )
+    explain.add_argument(
+        "--kubernetes",
+        metavar="VERSION",
+        default="1.36",
+        help="the cluster's version, such as 1.26 (1.36); with --gangs before explain",
+    )
     controllers = commands.add_parser(
         "controllers", help="reconcile what training jobs need beside their pods: serve until SIGTERM"
     )
@@ -66,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         "--clean-up",
         action="store_true",
         help="delete parameter servers whose workers are complete, and training namespaces whose time is over",
+    )
+    controllers.add_argument(
+        "--gangs",
+        action="store_true",
+        help="place gangs whole, and remove the gates of their pods (`railnet admission --gangs` adds the gates)",
     )
     for command in (node, install, uninstall, admission, explain, controllers):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
@@ -117,6 +128,11 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         "--host-ports",
         metavar="FIRST-LAST",
         help="switch host-network mode on, with these ports of the nodes (20000-29999); needs the rights of overlays/host-network",
+    )
+    admission.add_argument(
+        "--gangs",
+        action="store_true",
+        help="make pods that name a gang wait until all of it has a place; needs the controllers' --gangs (overlays/gangs)",
     )
 
 
@@ -202,7 +218,8 @@ def _admission(arguments: argparse.Namespace) -> int:
     if arguments.verb == "explain":
         from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
-        return 0 if explain.explain(arguments.file, loaded, arguments.host_ports) else _FAILED
+        gangs = arguments.kubernetes if arguments.gangs else None
+        return 0 if explain.explain(arguments.file, loaded, arguments.host_ports, gangs) else _FAILED
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN
@@ -215,6 +232,7 @@ def _admission(arguments: argparse.Namespace) -> int:
         account=arguments.service_account,
         leave_seconds=arguments.leave_seconds,
         host_ports=arguments.host_ports,
+        gangs=arguments.gangs,
     )
     asyncio.run(program.serve(loaded, options))
     return 0
@@ -229,7 +247,10 @@ def _controllers(arguments: argparse.Namespace) -> int:
     loaded = configuration.load(arguments.config)
     _log_to_stderr()
     options = program.Options(
-        health_port=arguments.health_port, account=arguments.service_account, cleans_up=arguments.clean_up
+        health_port=arguments.health_port,
+        account=arguments.service_account,
+        cleans_up=arguments.clean_up,
+        places_gangs=arguments.gangs,
     )
     return 0 if asyncio.run(program.serve(loaded, options)) else _FAILED
 

@@ -94,10 +94,17 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """What the daemon reports about pods to the API server, if the daemon has the token of a service account."""
+    """What the daemon reports to the API server, if the daemon has the token of a service account.
+
+    Attributes:
+        network_status: each pod's networks, as an annotation of the pod.
+        events: why a pod did not get its rails.
+        topology_labels: the leaf switches of the node's rails, as labels of the node.
+    """
 
     network_status: bool = True
     events: bool = True
+    topology_labels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ class Configuration:
         provision: PFs whose VFs Railnet creates.
         networks: the networks that pods may have, and each namespace's limit.
         timeouts: seconds that each kind of work may take.
-        publish: what the API server is sent about pods.
+        publish: what the API server is sent about pods, and about the node.
         admission: what the admission helper adds to training pods beside their rails.
     """
 
@@ -238,7 +245,7 @@ _OWN_IPAM: dict[str, Reader[NetworkIpam]] = {
 _NETWORK = an_object(Network, {"mtu": MTU, "wait": SECONDS, "pkey": PKEY, "ipam": _read_ipam})
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
 _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), SECONDS))
-_PUBLISH = an_object(Publish, {"networkStatus": BOOLEAN, "events": BOOLEAN})
+_PUBLISH = an_object(Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels"), BOOLEAN))
 _ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS})
 _DOCUMENT: Reader[dict[str, Any]] = an_object(
     dict,

@@ -26,6 +26,7 @@ _PORT, _HEALTH_PORT = 8443, 8080
 _FOLDER = Path("/run/simnode")
 _DESCRIPTORS = 1024  # the smallest usual limit, into which all limits of `admission.connections` fit
 _START_SECONDS, _END_SECONDS = 30.0, 20.0
+_READY = "ready"
 # include/net/tcp_states.h: what the kernel keeps without the webhook, TCP_SYN_RECV and TCP_TIME_WAIT; and TCP_LISTEN.
 _OF_KERNEL = ("03", "06", "0A")
 
@@ -78,7 +79,7 @@ class Webhook:
     def failure(self, what: str) -> WebhookFailed:
         """Return an error that names what failed, with the webhook's status and the end of its log."""
         return WebhookFailed(
-            f"{what}; the webhook's status is {self.process.poll()}; its log ends:\n{self.log()[-2000:]}"
+            f"{what}; the webhook's status is {self.process.poll()}; /readyz: {_readiness()}; its log ends:\n{self.log()[-2000:]}"
         )
 
 
@@ -127,11 +128,18 @@ def _started(folder: Path, log: int) -> subprocess.Popen[bytes]:
 
 
 def _is_ready() -> bool:
+    return _readiness() == _READY
+
+
+def _readiness() -> str:
+    """Return what the webhook answers at /readyz, or why it does not."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{_HEALTH_PORT}/readyz", timeout=5) as answer:
-            return bool(answer.status == HTTPStatus.OK)
-    except (urllib.error.HTTPError, OSError):
-        return False
+            return _READY if answer.status == HTTPStatus.OK else str(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.read().decode(errors="replace")
+    except OSError as error:
+        return str(error)
 
 
 def _connections(table: Path) -> int:

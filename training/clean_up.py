@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from training.deletion import Action, Verdict
 from training.operator_fields import Key
 from training.operators import Operator, Part
 from training.railnet_labels import PS_CLEANUP
@@ -78,22 +79,6 @@ class Group:
     named: frozenset[Task] | None = None
     replicas: Mapping[str, int] | None = None
     root: State | None = None
-
-
-class Action(Enum):
-    """What follows for the parameter servers."""
-
-    WAIT = "look again when something changes"
-    KEEP = "they stay, and an event says why"
-    DELETE = "they go"
-
-
-class Verdict(NamedTuple):
-    """What follows, and why. `seconds` is when to look again even if nothing has changed; None for never."""
-
-    action: Action
-    why: str = ""
-    seconds: float | None = None
 
 
 def trains(operator: Operator, role: str, part: Part) -> bool:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from training import railnet_labels
+from training.gang_constraint import CONSTRAINT
+from training.gang_labels import SPELLINGS
 from vf.errors import Misconfigured
 
 JsonObject = dict[str, Any]
 
 PS, WORKER = "ps", "worker"
+GANG = SPELLINGS[0]  # the article's labels
 FILE = "job.yaml"  # the key of the ConfigMap
 COMPLETE = "railnet.io/train-complete"  # annotation of the ConfigMap: all objects have been created once
 _TASK = "task"  # the value of the annotation `railnet_labels.NAMES`
@@ -40,6 +43,8 @@ class TrainingJob:
         rendezvous: the interface that the names of the tasks lead to, `net1` or `eth0`; None for net1 if there are rails.
         priority: the name of a PriorityClass; None for the cluster's default.
         annotations: of all pods, and of the owner: what Railnet's other parts do for this job.
+        gang: whether all tasks start together or none does; None if `topology` decides it.
+        topology: the key of a node's label whose value is the same for all tasks, which are a gang then; None for any nodes.
         volumes: paths in the containers by names of PersistentVolumeClaims.
         retries: how often a failed worker is started again; None for Kubernetes' default.
     """
@@ -64,6 +69,8 @@ class TrainingJob:
     annotations: Mapping[str, str] = field(default_factory=dict)
     port: int = _PORT
     retries: int | None = None
+    gang: bool | None = None
+    topology: str | None = None
 
     def __post_init__(self) -> None:
         """Check what follows from several values.
@@ -77,6 +84,10 @@ class TrainingJob:
             raise Misconfigured(
                 "rendezvous is net1, and rails is 0: without a rail a task has no net1; change one of them"
             )
+        if self.topology is not None and CONSTRAINT in self.annotations:
+            raise Misconfigured(f"topology and the annotation {CONSTRAINT} exclude each other; remove one of them")
+        if self.topology is not None and self.gang is False:
+            raise Misconfigured("gang is false, and the tasks of a topology are a gang; remove one of the two keys")
         longest = max((len(task.name) for task in self.tasks), default=0)
         if longest > _LONGEST_NAME:
             raise Misconfigured(
@@ -101,6 +112,11 @@ class TrainingJob:
     def on_net1(self) -> bool:
         """Whether tasks find each other by names on net1."""
         return bool(self.rails) and self.rendezvous != "eth0"
+
+    @property
+    def in_gang(self) -> bool:
+        """Whether its tasks are one gang."""
+        return bool(self.gang) or self.topology is not None
 
     @property
     def tasks(self) -> Iterator["Task"]:
@@ -230,6 +246,7 @@ def _template(task: Task, cluster: ClusterSpec, restarts: str) -> JsonObject:
     job = task.job
     metadata: JsonObject = {"labels": {**task.labels, railnet_labels.TRAIN: job.name}}
     annotations = dict(job.annotations)
+    _join_gang(job, metadata["labels"], annotations)
     if job.rails:
         metadata["labels"][railnet_labels.NET1] = "true"
         annotations[_VF] = str(job.rails)
@@ -248,6 +265,15 @@ def _template(task: Task, cluster: ClusterSpec, restarts: str) -> JsonObject:
             for number, name in enumerate(job.volumes)
         ]
     return {"metadata": metadata, "spec": spec}
+
+
+def _join_gang(job: TrainingJob, labels: dict[str, str], annotations: dict[str, str]) -> None:
+    """Add to a pod's labels and annotations what makes it a member of its job's gang."""
+    if job.in_gang:
+        labels |= {GANG.name: job.name, GANG.least: str(job.ps + job.workers)}
+    if job.topology is not None:
+        constraint = {"required": {"topologies": [{"key": job.topology}]}}
+        annotations[CONSTRAINT] = json.dumps(constraint, separators=(",", ":"))
 
 
 def _container(task: Task, cluster: ClusterSpec) -> JsonObject:

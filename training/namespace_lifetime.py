@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
+from training.deletion import Action, Verdict
 from training.job_status import Ended, ended, moment
 from vf.errors import Misconfigured
 
@@ -15,22 +15,6 @@ VOLUMES = "railnet.io/delete-volumes"  # annotation of a namespace: "true" if it
 _TIME = re.compile(r"([1-9][0-9]{0,4})([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MOST_NAMES = 5
-
-
-class Action(Enum):
-    """What follows for a namespace."""
-
-    WAIT = "it stays for now"
-    KEEP = "it stays, and an event says why"
-    DELETE = "it goes"
-
-
-class Verdict(NamedTuple):
-    """What follows, and why. `seconds` is when to look again even if nothing has changed; None for never."""
-
-    action: Action
-    why: str = ""
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,10 @@ class Pod:
         sidecars: the init containers that live as long as the pod, and so keep their VFs. None of them trains.
         priority_class: its PriorityClass; None if it has none.
         dns_policy: its `dnsPolicy`; empty if it has none yet.
+        owner_kind: the kind of its controller; empty if it has none.
+        scheduler: the scheduler that it names; empty for the default one.
+        gates: the names of its scheduling gates.
+        node: the node that it is on, or that its author chose; empty before it has one.
     """
 
     name: str
@@ -82,6 +86,10 @@ class Pod:
     sidecars: tuple[Container, ...] = ()
     priority_class: str | None = None
     dns_policy: str = ""
+    owner_kind: str = ""
+    scheduler: str = ""
+    gates: tuple[str, ...] = ()
+    node: str = ""
 
     @property
     def mirror(self) -> bool:
@@ -124,6 +132,7 @@ def parse(document: Any) -> Pod:
     containers = tuple(_container(entry, path) for entry, path in _entries(spec.get("containers"), "spec.containers"))
     if not containers:
         raise Misconfigured("spec.containers is empty; it should have at least one container")
+    controller = _controller(metadata.get("ownerReferences"))
     return Pod(
         name=_text(metadata.get("name") or metadata.get("generateName") or "", "metadata.name"),
         namespace=_text(metadata.get("namespace") or "", "metadata.namespace"),
@@ -131,12 +140,16 @@ def parse(document: Any) -> Pod:
         annotations=_texts(metadata.get("annotations"), "metadata.annotations"),
         containers=containers,
         host_network=spec.get("hostNetwork") is True,
-        owner=_controller(metadata.get("ownerReferences")),
+        owner=None if controller is None else _text(controller.get("name"), "metadata.ownerReferences.name"),
         subdomain=_text(spec.get("subdomain") or "", "spec.subdomain") or None,
         windows=_is_windows(spec),
         sidecars=tuple(_sidecars(spec.get("initContainers"))),
         priority_class=_text(spec.get("priorityClassName") or "", "spec.priorityClassName") or None,
         dns_policy=_text(spec.get("dnsPolicy") or "", "spec.dnsPolicy"),
+        owner_kind=_text((controller or {}).get("kind") or "", "metadata.ownerReferences.kind"),
+        scheduler=_text(spec.get("schedulerName") or "", "spec.schedulerName"),
+        gates=tuple(_gates(spec.get("schedulingGates"))),
+        node=_text(spec.get("nodeName") or "", "spec.nodeName"),
     )
 
 
@@ -185,11 +198,15 @@ def _value(variable: dict[str, Any], path: str) -> str | None:
     return _text(variable.get("value") or "", f"{path}.env")
 
 
-def _controller(references: Any) -> str | None:
-    for reference, path in _entries(references, "metadata.ownerReferences"):
-        if _mapping(reference, path).get("controller") is True:
-            return _text(reference.get("name"), f"{path}.name")
-    return None
+def _controller(references: Any) -> dict[str, Any] | None:
+    """Return the reference to the object that makes the pod again; None if there is none."""
+    entries = (_mapping(*reference) for reference in _entries(references, "metadata.ownerReferences"))
+    return next((reference for reference in entries if reference.get("controller") is True), None)
+
+
+def _gates(gates: Any) -> Iterator[str]:
+    for entry, path in _entries(gates, "spec.schedulingGates"):
+        yield _text(_mapping(entry, path).get("name"), f"{path}.name")
 
 
 def _entries(value: Any, path: str) -> Iterator[tuple[Any, str]]:
@@ -212,5 +229,5 @@ def _texts(value: Any, path: str) -> dict[str, str]:
 
 def _text(value: Any, path: str) -> str:
     if not isinstance(value, str):
-        raise Misconfigured(f"{path} is {value!r:.60}; it should be a string (quote numbers)")
+        raise Misconfigured(f"{path} is {value!r:.60}; it should be a string: put it into quotes")
     return value

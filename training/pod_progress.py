@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from training.gang_labels import GATE
+
 _LONGEST = 160
 # The scheduler's second sentence, about pods that it could evict, repeats the first one.
 _ABOUT_PREEMPTION = " preemption: "
@@ -37,7 +39,7 @@ def progress(pod: Mapping[str, Any]) -> Progress:
     if phase == "Failed":
         return Progress(Stage.FAILED, said(status.get("reason") or "", status.get("message") or _exit(status)))
     if not (pod.get("spec") or {}).get("nodeName"):
-        return Progress(Stage.UNSCHEDULED, _unscheduled(status))
+        return Progress(Stage.UNSCHEDULED, _gated(pod.get("spec") or {}) or _unscheduled(status))
     waiting = next(_waiting(status), None)
     if phase == "Running":
         return Progress(Stage.RESTARTING, waiting) if waiting else Progress(Stage.RUNNING)
@@ -49,6 +51,12 @@ def said(reason: str, message: str) -> str:
     words = " ".join(message.partition(_ABOUT_PREEMPTION)[0].split())
     text = f"{reason}: {words}" if reason and words else reason or words
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _gated(spec: Mapping[str, Any]) -> str:
+    """Return why a pod of a gang waits: the condition that the API server sets says only that there is a gate."""
+    gates = spec.get("schedulingGates") or ()
+    return "behind a gate until its whole gang has a place" if any(one.get("name") == GATE for one in gates) else ""
 
 
 def _unscheduled(status: Mapping[str, Any]) -> str:

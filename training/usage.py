@@ -11,8 +11,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from training import pod as pods
+from training.gang_usage import GangPart, GangUse, GangWait, Member, gang_part, gangs
 from training.operators import Operator
-from training.pod import is_gpu
+from training.pod import Pod, is_gpu
 from training.pod_progress import Stage, progress
 from training.pod_requests import Amounts, pod_requests
 from training.quantity import parsed
@@ -65,6 +66,7 @@ class PodUse:
         held: what it requests.
         runs: whether its containers run.
         why: what it waits for, if it does not run; may be empty.
+        gang: what it says of its gang; None if it is of none.
     """
 
     namespace: str
@@ -75,6 +77,7 @@ class PodUse:
     held: Share
     runs: bool
     why: str
+    gang: GangPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Usage:
         room: what the usable nodes have for pods.
         held: what pods on usable nodes request.
         jobs: sorted by namespace and name; the pods of no job come last in their namespace.
+        gangs: sorted by namespace and name.
     """
 
     nodes: int
@@ -116,6 +120,7 @@ class Usage:
     room: Share
     held: Share
     jobs: tuple[JobUse, ...]
+    gangs: tuple[GangUse, ...] = ()
 
     @property
     def free(self) -> Share:
@@ -143,7 +148,8 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
     if stage in _ENDED:
         return None
     metadata, spec = pod["metadata"], pod.get("spec") or {}
-    operator, job = _job(pod)
+    known = _parsed(pod)
+    operator, job = (None, "") if known is None else _job(known)
     return PodUse(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -153,11 +159,12 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
         held=_share(pod_requests(spec), rails),
         runs=stage is Stage.RUNNING,
         why=why,
+        gang=None if known is None else gang_part(known, metadata, job),
     )
 
 
-def usage(nodes: Iterable[NodeRoom], found: Iterable[PodUse]) -> Usage:
-    """Add up nodes and pods."""
+def usage(nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[GangWait] = ()) -> Usage:
+    """Add up nodes and pods; `waits` are events about gangs."""
     all_nodes, all_pods = tuple(nodes), tuple(found)
     usable = {node.name for node in all_nodes if node.usable}
     by_job: dict[tuple[str, bool, str], list[PodUse]] = {}
@@ -169,6 +176,7 @@ def usage(nodes: Iterable[NodeRoom], found: Iterable[PodUse]) -> Usage:
         room=_total(node.room for node in all_nodes if node.usable),
         held=_total(pod.held for pod in all_pods if pod.node in usable),
         jobs=tuple(_job_use(by_job[key]) for key in sorted(by_job)),
+        gangs=gangs((Member(pod.namespace, pod.runs, pod.gang) for pod in all_pods if pod.gang is not None), waits),
     )
 
 
@@ -187,10 +195,18 @@ def _job_use(found: list[PodUse]) -> JobUse:
     )
 
 
-def _job(pod: Mapping[str, Any]) -> tuple[Operator | None, str]:
+def _parsed(pod: Mapping[str, Any]) -> Pod | None:
+    """Parse a pod; None for one that the webhook would refuse: it was created without the webhook."""
     try:
-        member = recognise(pods.parse(pod), lambda _: False)
-    except Misconfigured:  # the webhook refuses such a pod; it was created without the webhook
+        return pods.parse(pod)
+    except Misconfigured:
+        return None
+
+
+def _job(pod: Pod) -> tuple[Operator | None, str]:
+    try:
+        member = recognise(pod, lambda _: False)
+    except Misconfigured:
         member = None
     return (member.operator, member.job) if member else (None, "")
 

@@ -170,7 +170,9 @@ class Journal:
         """Move a file to the quarantine, which needs no new space there, and return its new path."""
         kept = self._quarantine / path.name
         path.replace(kept)
-        for oldest in self.quarantined()[:-_MOST_IN_QUARANTINE]:
+        # Files that came within one tick of the kernel's clock have one ctime, so this one need not be the last.
+        others = [other for other in self.quarantined() if other != kept]
+        for oldest in others[: 1 - _MOST_IN_QUARANTINE]:
             _remove(oldest)
         return kept
 

@@ -9,17 +9,21 @@ from typing import Any, NamedTuple
 from apiserver.client import RequestFailed, StreamingApiServer
 from apiserver.outbox import Outbox
 from apiserver.request import Collection
-from controllers import net1_objects, worker
-from controllers.clean_up import CleanUp
+from controllers import worker
+from controllers.clean_up.namespace_clean_up import NamespaceCleanUp
+from controllers.clean_up.server_clean_up import CleanUp
+from controllers.gangs.placement import GangPlacement
 from controllers.informer import Informer
 from controllers.job_events import JobEvents
 from controllers.job_pods import JobPods
-from controllers.namespace_clean_up import NamespaceCleanUp
-from controllers.net1_services import Net1Services
+from controllers.net1_names import net1_objects
+from controllers.net1_names.net1_services import Net1Services
 from controllers.owners import Owners
+from controllers.pod_name import PodName
 from controllers.served_versions import first_served
 from controllers.sticky_addresses import StickyAddresses
 from controllers.training_pod import training_pod
+from controllers.watched_pod import both, each
 from controllers.work_queue import WorkQueue
 from railnet.configuration import Configuration
 from vf.network import StickyIpam
@@ -27,6 +31,7 @@ from vf.network import StickyIpam
 _log = logging.getLogger(__name__)
 _DEFAULTS = Configuration()
 _LAST_EVENTS_SECONDS = 1.0
+_MOST_EVENTS = 4096  # that wait: a new leader may find a thousand gangs that wait
 _PAUSE_SECONDS = 5.0  # between two requests for what the API server serves
 _LOOK_SECONDS = 0.5
 
@@ -51,6 +56,7 @@ class Leader:
         namespace: str = "railnet",
         *,
         cleans_up: bool = False,
+        places_gangs: bool = False,
     ) -> None:
         """Work through an API server until `ended` is set.
 
@@ -60,13 +66,17 @@ class Leader:
             configuration: the configuration of the nodes.
             namespace: the controllers' own.
             cleans_up: delete what finished jobs leave.
+            places_gangs: place gangs whole, and remove the gates of their pods.
         """
-        self._api, self._ended, self._cleans_up = api, ended, cleans_up
+        self._api, self._ended = api, ended
+        self._cleans_up, self._places_gangs = cleans_up, places_gangs
         self._configuration, self._namespace = configuration, namespace
         self._sticky: StickyAddresses | None = None
-        self._outbox = Outbox(api.send)
+        self._gangs: GangPlacement | None = None
+        self._outbox = Outbox(api.send, room=_MOST_EVENTS)
         self._events = JobEvents(self._outbox.put)
         self._pods = JobPods()
+        self._owners = Owners(api)
         self._informers: Mapping[str, Informer[Any]] = {}
         self._controllers: Sequence[Controller] = ()
         self._trouble = "the API server has not said yet what it serves"
@@ -106,8 +116,12 @@ class Leader:
         """Return how many events were given up."""
         return self._outbox.lost
 
+    def gangs(self) -> Mapping[str, float]:
+        """Return the figures of the gangs; empty if none are placed."""
+        return {} if self._gangs is None else self._gangs.figures()
+
     def _compose(self, slices_version: str) -> None:
-        names = Net1Services(self._api, slices_version, self._pods, self._events)
+        names = Net1Services(self._api, slices_version, self._pods, self._owners, self._events)
         pods = Informer(self._api, Collection("v1", "pods"), training_pod, self._pods.change)
         self._controllers = [
             Controller("names on net1", names.queue, names.reconcile, 4),
@@ -117,9 +131,30 @@ class Leader:
         self._informers = {"pods": pods, "services": services, "endpointslices": slices}
         if self._cleans_up:
             self._add_clean_up()
+        if self._places_gangs:
+            self._add_gangs()
+
+    def _add_gangs(self) -> None:
+        self._gangs = gangs = GangPlacement(self._api, self._events, self._address)
+        pods = Informer(
+            self._api,
+            Collection("v1", "pods"),
+            both(training_pod, gangs.reduce),
+            each(self._pods.change, gangs.pod_changed),
+        )
+        self._controllers = [
+            *self._controllers,
+            Controller("placement of gangs", gangs.queue, gangs.reconcile, 1),
+            Controller("patches and evictions of gangs' pods", gangs.writes.queue, gangs.writes.reconcile, 32),
+            Controller("owners of gangs' pods", gangs.roots.queue, gangs.roots.reconcile, 4),
+        ]
+        self._informers = {**self._informers, "pods": pods, **gangs.informers}
+
+    def _address(self, pod: PodName) -> str | None:
+        return None if self._sticky is None else self._sticky.due(pod)
 
     def _add_clean_up(self) -> None:
-        servers = CleanUp(self._api, self._pods, self._events)
+        servers = CleanUp(self._api, self._pods, self._owners, self._events)
         namespaces = NamespaceCleanUp(self._api, self._pods, self._events)
         self._controllers = [
             *self._controllers,
@@ -139,8 +174,9 @@ class Leader:
             networks=networks,
             resources=self._configuration.resources,
             pods=self._pods,
-            owners=Owners(self._api),
+            owners=self._owners,
             events=self._events,
+            gangs=self._places_gangs,
         )
         yield Controller("sticky addresses", sticky.queue, sticky.reconcile, 1)
         yield Controller("annotation of sticky addresses", sticky.patches, sticky.annotate, 8)

@@ -17,6 +17,7 @@ class ControllersMetrics:
         objects: returns how many objects of each kind it knows.
         waiting: returns how many keys of each controller wait, or are being looked at.
         lost: returns how many events were given up.
+        gangs: returns the figures of the gangs; empty if none are placed.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,7 @@ class ControllersMetrics:
         self.objects: Callable[[], Mapping[str, int]] = dict
         self.waiting: Callable[[], Mapping[str, int]] = dict
         self.lost: Callable[[], int] = int
+        self.gangs: Callable[[], Mapping[str, float]] = dict
 
     def requested(self, request: Request, result: str) -> None:
         """Count a request; any thread may call this."""
@@ -61,6 +63,31 @@ class ControllersMetrics:
         yield from family(
             "railnet_controllers_lost_events_total", "counter", "Events that were given up.", [("", (), self.lost())]
         )
+        yield from self._of_gangs()
+
+    def _of_gangs(self) -> Iterator[str]:
+        found = self.gangs()
+        if not found:
+            return
+        counts = {name: found[name] for name in ("waiting", "placed")}
+        yield from family(
+            "railnet_controllers_gangs",
+            "gauge",
+            "Gangs with pods that wait for a place, and gangs that have one.",
+            _labelled("state", counts),
+        )
+        yield from family(
+            "railnet_controllers_gang_evictions_total",
+            "counter",
+            "Pods of gangs that were evicted.",
+            [("", (), found["evictions"])],
+        )
+        yield from family(
+            "railnet_controllers_gang_plan_seconds",
+            "gauge",
+            "How long the last decision about all gangs took.",
+            [("", (), found["plan_seconds"])],
+        )
 
 
 class CountingApiServer(StreamingApiServer):
@@ -89,7 +116,7 @@ class CountingApiServer(StreamingApiServer):
         return super().lines(request, accepted)
 
 
-def _labelled(label: str, counts: Mapping[str, int]) -> Iterable[Sample]:
+def _labelled(label: str, counts: Mapping[str, float]) -> Iterable[Sample]:
     return [("", ((label, name),), count) for name, count in sorted(counts.items())]
 
 

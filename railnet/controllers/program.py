@@ -40,11 +40,13 @@ class Options:
         health_port: the port of /healthz, /readyz and /metrics.
         account: the folder of the service account's token.
         cleans_up: whether parameter servers and training namespaces are deleted when they have finished.
+        places_gangs: whether gangs are placed.
     """
 
     health_port: int
     account: Path
     cleans_up: bool = False
+    places_gangs: bool = False
 
 
 async def serve(configuration: Configuration, options: Options) -> bool:
@@ -92,7 +94,7 @@ class Replica:
         self._configuration = configuration
         self._namespace = namespace = (account / "namespace").read_text().strip()
         self._lease = lease.Lease(electing, _NAME, namespace, f"{socket.gethostname()}-{os.getpid()}")
-        self._stopped, self._cleans_up = stopped, options.cleans_up
+        self._stopped, self._options = stopped, options
         self._ended = threading.Event()
         self._leader: Leader | None = None
         self._thread = threading.Thread(target=self._elect, name="election", daemon=True)
@@ -128,8 +130,16 @@ class Replica:
 
     def _lead(self) -> None:
         _log.info("leading: listing the cluster's objects")
-        leader = Leader(self._api, self._ended, self._configuration, self._namespace, cleans_up=self._cleans_up)
+        leader = Leader(
+            self._api,
+            self._ended,
+            self._configuration,
+            self._namespace,
+            cleans_up=self._options.cleans_up,
+            places_gangs=self._options.places_gangs,
+        )
         self.metrics.leads = True
         self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
+        self.metrics.gangs = leader.gangs
         self._leader = leader
         leader.run()

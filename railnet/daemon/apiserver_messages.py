@@ -41,16 +41,31 @@ async def publishing(configuration: Configuration) -> AsyncIterator[Observer]:
         yield events.ignore
         return
     try:
-        account = service_account.find(os.environ)
+        api_server = api_server_of_daemon()
     except NotInCluster as error:
         _log.info("neither network-status nor events are sent: %s", error)
         yield events.ignore
         return
-    outbox = Outbox(ApiServer(NodeTransport(account), account.token, _ACCOUNT).send)
+    outbox = Outbox(api_server.send)
     try:
-        yield Publisher(outbox, publish, configuration.host.root, os.environ.get("NODE_NAME") or os.uname().nodename)
+        yield Publisher(outbox, publish, configuration.host.root, name_of_node())
     finally:
         await asyncio.to_thread(outbox.close, _LAST_SECONDS)
+
+
+def api_server_of_daemon() -> ApiServer:
+    """Return the client that has the rights of the daemon's service account.
+
+    Raises:
+        NotInCluster: the daemon has no service account.
+    """
+    account = service_account.find(os.environ)
+    return ApiServer(NodeTransport(account), account.token, _ACCOUNT)
+
+
+def name_of_node() -> str:
+    """Return the name that this node has in the cluster."""
+    return os.environ.get("NODE_NAME") or os.uname().nodename
 
 
 class Publisher:

@@ -45,9 +45,10 @@ from railnet.daemon.rail_keeper import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
+from railnet.daemon.topology_labels import Topology, labelling
 from railnet.health import Health
 from railnet.install.uninstaller import Leaving
-from railnet.status.report import encode, report
+from railnet.status.report import encode, report, with_topology
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.table import VfTable
@@ -57,11 +58,16 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 # Executables wait a second for HELLO, while hundreds that start at the same moment use the processors, too. In a container the
 # kernel refuses this, and the share of its control group has the same effect.
 _NICE = -10
+_UNLABEL_SECONDS = 5.0
 
 
 class Presence(Protocol):
-    """Railnet in the runtime's configuration: kept or taken out while the daemon serves; and why it is not as it should be."""
+    """Railnet in the runtime's configuration: kept or taken out while the daemon serves; and why it is not as it should be.
 
+    `leaves` says which.
+    """
+
+    leaves: bool
     why_inactive: str | None
     trouble: str | None
 
@@ -200,12 +206,15 @@ async def _serve(  # noqa: PLR0913 - composed once
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
     metrics.ask(node.table, services, registrations, slots)
-    metrics.hung_reads = lambda: node.sysfs.reads.hung
+    topology = Topology(configuration, node.table, node.sysfs)
+    metrics.hung_reads = lambda: node.sysfs.reads.hung + topology.hung
     metrics.hung_writes = lambda: node.sysfs.writes.hung
     health.metrics = metrics.text
-    answer_to_query = partial(_answer_to_query, node, metrics, slots, health)
+    answer_to_query = partial(_answer_to_query, node, metrics, slots, health, topology)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
-    changed, port_changed = partial(_stream_again, services), partial(_stream_again, services, at_once=True)
+    changed, port_changed = (
+        waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
+    )
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -217,12 +226,14 @@ async def _serve(  # noqa: PLR0913 - composed once
         async def present() -> None:
             await listening.wait()
             await presence.serve(changed)
+            await _unlabelled(topology, configuration)
             end()
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
         work: dict[str, Callable[[], Awaitable[None]]] = {
             **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
             **_work(configuration, node, changed, port_changed),
+            **_topology_work(configuration, topology, presence),
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
         }
@@ -250,6 +261,21 @@ def _work(
     }
 
 
+def _topology_work(
+    configuration: Configuration, topology: Topology, presence: Presence
+) -> dict[str, Callable[[], Awaitable[None]]]:
+    if not configuration.publish.topology_labels:
+        return {}
+    return {"the topology labels": partial(labelling, topology, leaving=presence.leaves)}
+
+
+async def _unlabelled(topology: Topology, configuration: Configuration) -> None:
+    """Wait until the labels of a node that Railnet leaves are gone, for a few seconds: the API server may not answer."""
+    if configuration.publish.topology_labels:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(topology.labelled.wait(), _UNLABEL_SECONDS)
+
+
 def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:
     def node_reason() -> str | None:
         return presence.why_inactive or node.rails.why_no_vf()
@@ -271,10 +297,13 @@ def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None
         service.changed(at_once=at_once)
 
 
-def _answer_to_query(node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health) -> bytes:
+def _answer_to_query(
+    node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health, topology: Topology
+) -> bytes:
     records = ((record, node.journal.age(record)) for record in node.journal.records())
     quarantined = map(str, node.journal.quarantined())
-    return encode(report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons(), quarantined))
+    told = report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons(), quarantined)
+    return encode(with_topology(told, topology.places, topology.trouble))
 
 
 def _reasons(

@@ -26,6 +26,7 @@ _SLOW_SECONDS = 5.0
 class ConflistKeeper:
     """The conflist of one node; only `serve` writes it."""
 
+    leaves = False
     why_inactive: str | None = "Railnet's configuration is not written yet"
     """Why the runtime would start pods without their rails; None if the runtime uses the conflist."""
 

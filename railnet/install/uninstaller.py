@@ -28,6 +28,7 @@ _NAMED = 20  # a node has about as many VFs
 class Leaving:
     """The removal from one host; `serve` waits for its pods with rails, whose DELs the daemon still serves."""
 
+    leaves = True
     why_inactive: str | None = "Railnet is being taken away from this node"
     """Why kubelet must give no VF to a new pod."""
 

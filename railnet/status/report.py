@@ -8,6 +8,7 @@ from deviceplugin.devices import OfferedVf
 from railnet import VERSION
 from vf.inventory import Inventory, PhysicalFunction, Rail
 from vf.record import Record
+from vf.topology_labels import RailPlace
 
 
 def report(
@@ -37,6 +38,18 @@ def report(
         "sandboxes": [_sandbox(record, seconds) for record, seconds in records],
         "quarantine": list(quarantined),
     }
+
+
+def with_topology(told: dict[str, Any], places: Mapping[int, RailPlace], trouble: str | None) -> dict[str, Any]:
+    """Return the same with the leaf switch of each rail, or the reason why it is not known; `trouble` is about the labels."""
+    rails = [rail | _leaf(places.get(rail["rail"])) for rail in told["rails"]]
+    return told | {"rails": rails, "topology": trouble}
+
+
+def _leaf(place: RailPlace | None) -> dict[str, Any]:
+    if place is None:  # the labels are off, or the rail has no VF of a pool
+        return {}
+    return {"leaf": None if place.leaf is None else str(place.leaf), "leafReason": place.reason, "rate": place.rate}
 
 
 def encode(told: dict[str, Any]) -> bytes:

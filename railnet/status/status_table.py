@@ -25,11 +25,12 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield from (f"  {reason}" for reason in told["reasons"])
     yield ""
     if told["rails"]:
-        yield from aligned(_RAILS, [_rail(rail, told["vfs"]) for rail in told["rails"]])
+        yield from _rails(told)
         yield from (f"  PF {rail['address']}: {rail['fault']}" for rail in told["rails"] if rail.get("fault"))
     else:
         yield "This node has no card that can be a rail. Pods that ask for no rail run as before."
     yield from _unusable_rails(told)
+    yield from _unknown_leaves(told)
     if told["vfs"]:
         yield ""
         yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
@@ -41,6 +42,25 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     if told["queue"]:
         yield ""
         yield f"{told['queue']} plugins wait for a delegate slot."
+
+
+def _rails(told: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of the rails; it has leaf switches if the daemon asks for them."""
+    rails, rows = told["rails"], [_rail(rail, told["vfs"]) for rail in told["rails"]]
+    if not any("leaf" in rail for rail in rails):
+        return aligned(_RAILS, rows)
+    leaves = [(rail.get("leaf") or "-",) for rail in rails]
+    return aligned((*_RAILS, Column("LEAF/PORT")), [row + leaf for row, leaf in zip(rows, leaves, strict=True)])
+
+
+def _unknown_leaves(told: dict[str, Any]) -> Iterator[str]:
+    unknown = [f"rail {rail['rail']}: {rail['leafReason']}" for rail in told["rails"] if rail.get("leafReason")]
+    if unknown or told.get("topology"):
+        yield ""
+        yield "What topology labels lack:"
+    yield from (f"  {reason}" for reason in unknown)
+    if told.get("topology"):
+        yield f"  {told['topology']}"
 
 
 def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...]:

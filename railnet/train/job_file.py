@@ -8,7 +8,18 @@ from typing import Any
 import yaml
 
 from railnet import strict_yaml
-from railnet.value_readers import NETWORK_NAME, RESOURCE, TEXT, Reader, Scalar, an_object, by_name, list_of, one_of
+from railnet.value_readers import (
+    BOOLEAN,
+    NETWORK_NAME,
+    RESOURCE,
+    TEXT,
+    Reader,
+    Scalar,
+    an_object,
+    by_name,
+    list_of,
+    one_of,
+)
 from training.job_templates import TrainingJob
 from training.quantity import parsed
 from vf.errors import Misconfigured
@@ -19,6 +30,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _PATH = re.compile(r"/[^\0:]*")
+_KEY = re.compile(r"(?:[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
@@ -57,8 +69,9 @@ _MOUNT = Scalar("an absolute path without a colon", _text(_PATH, 4096))
 _VARIABLE_NAME = Scalar("the name of an environment variable", _text(_VARIABLE, 253))
 _ANNOTATION = Scalar(
     "the name of an annotation, such as railnet.io/sticky",
-    _text(re.compile(r"(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"), 317),
+    _text(_KEY, 317),
 )
+_LABEL_KEY = Scalar("the key of a node's label, such as kubernetes.io/hostname", _text(_KEY, 317))
 _ENV = Scalar("a string (quote a number)", _text(re.compile(r"[^\0]*", re.DOTALL), _MOST_BYTES))
 
 _REQUIRED: dict[str, Scalar[Any]] = {
@@ -86,6 +99,8 @@ _FIELDS: dict[str, Reader[Any]] = {
     "annotations": by_name(_ANNOTATION, _ENV),
     "port": _number(1, 0xFFFF),
     "retries": _number(0, 2**31 - 1),
+    "gang": BOOLEAN,
+    "topology": _LABEL_KEY,
 }
 _read = an_object(TrainingJob, _FIELDS, _REQUIRED)
 KEYS = (*_REQUIRED, *_FIELDS)

@@ -23,6 +23,7 @@ class LiveObjects:
             name: Informer[Any](api, about, keep, self._on_change, self._changed.set)
             for name, (about, keep) in collections.items()
         }
+        self._first = {one.trouble for one in self._informers.values()}  # that nothing is listed yet
 
     def __enter__(self) -> Self:
         logging.getLogger("controllers.informer").setLevel(logging.CRITICAL)  # `trouble` is shown in its place
@@ -42,8 +43,8 @@ class LiveObjects:
 
     @property
     def trouble(self) -> str:
-        """Why the objects are not up to date; empty if they are."""
-        return next((one.trouble for one in self._informers.values() if one.trouble), "")
+        """Why the objects are not up to date; empty if they are, or if no request has failed yet."""
+        return next((one.trouble for one in self._informers.values() if one.trouble not in ("", *self._first)), "")
 
     def of(self, name: str) -> list[Any]:
         """Return the objects of a collection."""

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 
@@ -14,10 +14,12 @@ from railnet.train.job_objects import PODS, everything
 from railnet.train.live_objects import Keep, LiveObjects
 from railnet.train.screen import Screen
 from railnet.train.usage_table import as_json, rendered
+from training.gang_usage import WAITING, GangWait, gang_wait
 from training.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 
 RAILS = "rdma/ib_vf"  # the resource of the default pool
 _NODES = "nodes"
+_EVENTS = "events"
 _REDRAW_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
 
@@ -47,16 +49,19 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
         NotAllowed: as `top`.
     """
     look(api, namespace, rails)  # raises what a watch would only wait for
+    told = _waits(api, namespace) is not None
     collections: dict[str, tuple[Collection, Keep]] = {
         PODS: (everything(PODS, namespace), partial(pod_use, rails=rails)),
         **({} if namespace else {_NODES: (everything(_NODES), partial(node_room, rails=rails))}),
+        **({_EVENTS: (_about_waits(namespace), gang_wait)} if told else {}),
     }
     screen = Screen(sys.stdout)
     with LiveObjects(api, collections) as live:
         while True:
             if not (live.wait(_LOOK_SECONDS) and live.listed):
                 continue
-            found = usage(live.of(_NODES) if namespace is None else (), live.of(PODS))
+            nodes, waits = live.of(_NODES) if namespace is None else (), live.of(_EVENTS) if told else ()
+            found = usage(nodes, live.of(PODS), waits)
             if json_text:
                 print(json.dumps(as_json(found, nodes=namespace is None)), flush=True)
             else:
@@ -71,7 +76,9 @@ def look(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) 
         NotAllowed: the user may not list them.
     """
     try:
-        return usage(_nodes(api, rails) if namespace is None else (), _pods(api, namespace, rails))
+        pods = list(_pods(api, namespace, rails))
+        waits = _waits(api, namespace) if any(pod.gang is not None and pod.gang.gated for pod in pods) else ()
+        return usage(_nodes(api, rails) if namespace is None else (), pods, waits or ())
     except RequestFailed as error:
         if error.status == HTTPStatus.FORBIDDEN and namespace is None:
             raise NotAllowed(f"{error}; the pods of one namespace are shown by -n NAMESPACE") from None
@@ -89,3 +96,18 @@ def _pods(api: StreamingApiServer, namespace: str | None, rails: frozenset[str])
             use = pod_use(one, rails)
             if use is not None:
                 yield use
+
+
+def _waits(api: StreamingApiServer, namespace: str | None) -> Sequence[GangWait] | None:
+    """Return what gangs wait for; None if the user may not list events, without which the view is shown all the same."""
+    try:
+        found = [gang_wait(one) for page in pages(api, _about_waits(namespace)) for one in page.found]
+    except RequestFailed as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return None
+        raise
+    return [one for one in found if one is not None]
+
+
+def _about_waits(namespace: str | None) -> Collection:
+    return everything(_EVENTS, namespace, f"reason={WAITING}")

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from railnet.status.text_table import Column, aligned
+from training.gang_usage import GangUse
 from training.quantity import bytes_text, count_text
 from training.usage import JobUse, Share, Usage
 
@@ -22,6 +23,15 @@ _JOBS = (
     Column("RUNNING", number=True),
     *_SHARES,
 )
+_GANGS = (
+    Column("NAMESPACE"),
+    Column("GANG"),
+    Column("PODS", number=True),
+    Column("WAITING", number=True),
+    Column("RUNNING", number=True),
+    Column("PLACE"),
+)
+_MOST_PLACES = 3
 _OTHER = "(other pods)"
 _MOST_REASONS = 3
 
@@ -40,7 +50,13 @@ def rendered(found: Usage, *, nodes: bool) -> Iterator[str]:
         yield "no pods"
         return
     yield from aligned(_JOBS, [row for jobs in found.namespaces.values() for row in _rows(jobs)])
-    waiting = [line for job in found.jobs for line in _waiting(job)]
+    if found.gangs:
+        yield ""
+        yield from aligned(_GANGS, [_gang_row(gang) for gang in found.gangs])
+    waiting = [
+        *(line for job in found.jobs for line in _waiting(job)),
+        *(f"gang {gang.namespace}/{gang.name} waits: {gang.why}" for gang in found.gangs if gang.why),
+    ]
     if waiting:
         yield ""
         yield from waiting
@@ -55,7 +71,8 @@ def as_json(found: Usage, *, nodes: bool) -> dict[str, Any]:
         "requested": _numbers(found.held),
         "free": _numbers(found.free),
     }
-    return {**({"cluster": cluster} if nodes else {}), "jobs": [_job(job) for job in found.jobs]}
+    jobs, gangs = [_job(job) for job in found.jobs], [_gang(gang) for gang in found.gangs]
+    return {**({"cluster": cluster} if nodes else {}), "jobs": jobs, "gangs": gangs}
 
 
 def _rows(jobs: tuple[JobUse, ...]) -> Iterator[tuple[str, ...]]:
@@ -69,6 +86,27 @@ def _rows(jobs: tuple[JobUse, ...]) -> Iterator[tuple[str, ...]]:
         for job in jobs:
             numbers = (str(job.running + job.waiting), str(job.running))
             yield ("", job.name or _OTHER, *numbers, *_cells(job.held, job.wanted))
+
+
+def _gang_row(gang: GangUse) -> tuple[str, ...]:
+    pods = str(gang.pods) if gang.least is None else f"{gang.pods} of {max(gang.least, gang.pods)}"
+    places = [", ".join(f"{key}={value}" for key, value in place) or "any nodes" for place in gang.places]
+    more = [f"{len(places) - _MOST_PLACES} more"] if len(places) > _MOST_PLACES else []
+    place = "; ".join([*places[:_MOST_PLACES], *more])
+    return gang.namespace, gang.name, pods, str(gang.gated), str(gang.running), place
+
+
+def _gang(gang: GangUse) -> dict[str, Any]:
+    return {
+        "namespace": gang.namespace,
+        "gang": gang.name,
+        "minAvailable": gang.least,
+        "pods": gang.pods,
+        "gated": gang.gated,
+        "running": gang.running,
+        "places": [dict(place) for place in gang.places],
+        "why": gang.why or None,
+    }
 
 
 def _waiting(job: JobUse) -> Iterator[str]:

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -14,6 +15,7 @@ from admission.certificates.folder import Folder
 from admission.certificates.keeper import Keeper
 from admission.certificates.self_managed import Own, utc_now
 from admission.server import WebhookServer
+from admission.server_version import AskedVersion
 from admission.tls import Shown
 from apiserver import service_account
 from apiserver.client import StreamingApiServer
@@ -30,6 +32,7 @@ _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _DRAIN_SECONDS = 10.0
 _NAMESPACE = "railnet"
+_VERSION_SECONDS = 5.0  # the first answer comes in milliseconds; without one, reviews begin all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Options:
         account: the folder of the service account's token.
         leave_seconds: how long the server still takes connections after SIGTERM, until API servers know that it is not ready.
         host_ports: the range of the ports of host-network mode, such as `20000-29999`; None to switch the mode off.
+        gangs: whether pods that name a gang wait for it.
     """
 
     port: int
@@ -51,6 +55,7 @@ class Options:
     account: Path
     leave_seconds: float
     host_ports: str | None = None
+    gangs: bool = False
 
 
 class Certificates(Protocol):
@@ -67,8 +72,8 @@ async def serve(configuration: Configuration, options: Options) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given, or host-network mode is on; or
-            its range of ports is none.
+        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given, or host-network mode or gangs
+            are on; or its range of ports is none.
         OSError: the port is taken.
     """
     ended = asyncio.Event()
@@ -81,7 +86,8 @@ async def serve(configuration: Configuration, options: Options) -> None:
     ports = None
     if options.host_ports is not None:
         ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
-    server = WebhookServer(policy(configuration), metrics, shown, ports)
+    cluster = await _asked(options.account) if options.gangs else None
+    server = WebhookServer(policy(configuration), metrics, shown, ports, cluster)
     health = Health()
     health.metrics = metrics.text
     async with health.serving(options.health_port, host=None):
@@ -109,6 +115,14 @@ def names(namespace: str) -> tuple[str, ...]:
     )
 
 
+async def _asked(account: Path) -> AskedVersion:
+    """Begin to ask for the API server's version, in a thread that ends with the process, and wait for the first answer."""
+    version = AskedVersion(_api(account))
+    threading.Thread(target=version.run, args=(threading.Event(),), name="version", daemon=True).start()
+    await asyncio.to_thread(version.asked.wait, _VERSION_SECONDS)
+    return version
+
+
 async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:
     """Wait for a signal; the task that keeps the certificates ends only by an error, which is raised here."""
     waiting = asyncio.create_task(ended.wait())
@@ -134,7 +148,7 @@ def _api(folder: Path) -> StreamingApiServer:
         account = service_account.find(os.environ, folder)
     except NotInCluster as error:
         raise Misconfigured(
-            f"there is no API server to ask: {error}; outside of a cluster, give --certificates, and no --host-ports"
+            f"there is no API server to ask: {error}; outside of a cluster, give --certificates, and neither --host-ports nor --gangs"
         ) from None
     return StreamingApiServer(KubernetesTransport(account), account.token, NAME)
 

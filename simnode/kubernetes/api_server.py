@@ -1,6 +1,6 @@
-"""A Kubernetes API server with pods and their events in memory, over real TLS; a test can make it hang, refuse or fail.
+"""A Kubernetes API server with pods, their events and nodes in memory, over real TLS; a test can make it hang, refuse or fail.
 
-It has only the part of the API that Railnet uses: patches of `pods/status`, and events. Its answers are those that
+It has only the part of the API that the daemon uses: patches of `pods/status` and of nodes, and events. Its answers are those that
 kube-apiserver 1.20 gave: a patch with another UID and a JSON patch whose test fails are unprocessable, and an object
 that exists already is a conflict.
 """
@@ -35,11 +35,12 @@ class Received(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer; `text` is the message of a failure."""
+    """One answer; `text` is the message of a failure, `found` is the object that is answered where Railnet reads it."""
 
     status: int
     text: str = ""
     headers: Mapping[str, str] = {}
+    found: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -55,6 +56,7 @@ class ApiServer:
         received: all requests so far, including those without an answer yet.
         pods: the pods by namespace and name.
         events: the events by namespace and name.
+        nodes: the nodes by namespace, which is empty, and name.
         interfere: returns an answer for a request, or None for the server's own answer; it may wait.
     """
 
@@ -65,6 +67,7 @@ class ApiServer:
         self.received: list[Received] = []
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
+        self.nodes: dict[tuple[str, str], dict[str, Any]] = {}
         self.interfere: Callable[[Received], Reply | None] = lambda _: None
         self._changed = threading.Condition()
         self._server: ThreadingHTTPServer
@@ -136,7 +139,8 @@ class ApiServer:
                 token = self.headers.get("Authorization", "").removeprefix("Bearer ")
                 received = Received(self.command, self.path, self.headers["Content-Type"], token, body)
                 reply = server._reply(received)
-                answer = json.dumps({"kind": "Status", "code": reply.status, "message": reply.text}).encode()
+                status = {"kind": "Status", "code": reply.status, "message": reply.text}
+                answer = json.dumps(status if reply.found is None else reply.found).encode()
                 self.send_response(reply.status)
                 self.send_header("Content-Type", "application/json")
                 for header, value in {**reply.headers, "Content-Length": str(len(answer))}.items():
@@ -160,15 +164,17 @@ class ApiServer:
             return interference
         try:
             with self._changed:
-                self._do(received)
+                return Reply(HTTPStatus.OK, found=self._do(received))
         except _Failed as failed:
             return failed.reply
-        return Reply(HTTPStatus.OK)
 
-    def _do(self, received: Received) -> None:
+    def _do(self, received: Received) -> Mapping[str, Any] | None:
         if received.token != self.token:
             _fail(HTTPStatus.UNAUTHORIZED, "Unauthorized")
         parts = received.path.strip("/").split("/")
+        if (received.method, parts[:3], len(parts)) == ("PATCH", ["api", "v1", "nodes"], 4):
+            self._patch(self.nodes, ("", parts[3]), received)
+            return json.loads(json.dumps(self.nodes["", parts[3]]))  # type: ignore[no-any-return]
         if parts[:3] != ["api", "v1", "namespaces"]:
             _fail(HTTPStatus.NOT_FOUND, f"there is no {received.path}")
         namespace, kind = parts[3], parts[4]
@@ -181,6 +187,7 @@ class ApiServer:
                 self._patch(self.events, (namespace, parts[5]), received)
             case _:
                 _fail(HTTPStatus.METHOD_NOT_ALLOWED, f"{received.method} {received.path}")
+        return None
 
     def _create_event(self, namespace: str, body: dict[str, Any]) -> None:
         key = namespace, body["metadata"]["name"]
@@ -220,10 +227,12 @@ def _merge(found: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def _merge_into(found: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Apply a merge patch (RFC 7396) without nulls, which Railnet does not send."""
+    """Apply a merge patch (RFC 7396)."""
     for key, value in patch.items():
         if isinstance(value, dict) and isinstance(found.get(key), dict):
             _merge_into(found[key], value)
+        elif value is None:
+            found.pop(key, None)
         else:
             found[key] = value
 

@@ -45,6 +45,7 @@ class FakeApiServer:
 
     Attributes:
         secret, webhooks: the objects; None if missing.
+        version: the answer for /version; None if it is forbidden.
         requests: all requests so far, as "GET secrets".
         trusted_since: each bundle that the first webhook got, with the monotonic time in seconds.
         interfere: called with each request before it is handled; it may raise Refusal, or change the objects.
@@ -53,6 +54,7 @@ class FakeApiServer:
     def __init__(self) -> None:
         self.secret: JsonObject | None = None
         self.webhooks: JsonObject | None = None
+        self.version: JsonObject | None = {"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
         self.requests: list[str] = []
         self.trusted_since: list[tuple[float, bytes]] = []
         self.interfere: Callable[[str, str], None] = lambda method, kind: None
@@ -127,14 +129,15 @@ class FakeApiServer:
             return refusal.status, {"kind": "Status", "message": str(refusal), "code": refusal.status}
 
     def do(self, method: str, path: str, body: Any) -> JsonObject:
-        kind = {_SECRETS: "secrets", _SECRET: "secrets", _WEBHOOKS: "webhooks"}.get(path)
+        kind = {_SECRETS: "secrets", _SECRET: "secrets", _WEBHOOKS: "webhooks", "/version": "version"}.get(path)
         with self.lock:
             self.requests.append(f"{method} {kind}")
         if kind is None:
             raise Refusal(404, f"{path} does not exist")
         self.interfere(method, kind)
         with self.lock:
-            found = self._of_secret(method, body) if kind == "secrets" else self._of_webhooks(method, body)
+            of_kind = {"secrets": self._of_secret, "webhooks": self._of_webhooks, "version": self._of_version}[kind]
+            found = of_kind(method, body)
             return copy.deepcopy(found)
 
     def _of_secret(self, method: str, body: Any) -> JsonObject:
@@ -160,6 +163,11 @@ class FakeApiServer:
             self.webhooks = self._changed(_patched(self.webhooks, body))
             self.trusted_since.append((time.monotonic(), self.pem))
         return self.webhooks
+
+    def _of_version(self, _method: str, _body: Any) -> JsonObject:
+        if self.version is None:
+            raise Refusal(403, "forbidden: cannot get path /version")
+        return self.version
 
     def _changed(self, document: JsonObject) -> JsonObject:
         self._version += 1

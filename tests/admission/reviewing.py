@@ -56,8 +56,8 @@ def patch_of(response: JsonObject) -> list[JsonObject]:
 def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
     """Apply a JSON Patch (RFC 6902) strictly.
 
-    The parent must exist. Only the value of an environment variable and a container's port may be replaced, and only the priority may be
-    removed.
+    The parent must exist. Only the value of an environment variable and a container's port may be replaced, and only the priority and a
+    scheduling gate may be removed.
     """
     patched = copy.deepcopy(pod)
     for operation in operations:
@@ -67,8 +67,9 @@ def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
         for part in parents:
             parent = parent[int(part)] if isinstance(parent, list) else parent[part]
         if operation["op"] == "remove":
-            assert operation["path"] in ("/spec/priority", "/spec/preemptionPolicy")
-            del parent[last]
+            gate = isinstance(parent, list) and parent[int(last)] == {"name": "railnet.io/gang"}
+            assert gate or operation["path"] in ("/spec/priority", "/spec/preemptionPolicy")
+            del parent[int(last) if isinstance(parent, list) else last]
             continue
         value = copy.deepcopy(operation["value"])
         if operation["op"] == "replace":
@@ -82,9 +83,11 @@ def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
             assert last == "-"
             parent.append(value)
         else:
-            # only the explanation may replace an earlier one, and host-network mode the policy and the port of the container's network
+            # only the explanation may replace an earlier one, a gang the terms of the node affinity, and host-network mode the policy and the
+            # port of the container's network
             changed = last == "dnsPolicy" and parent[last] == "ClusterFirst" if last in parent else False
-            assert not parent.get(last) or changed or last in ("railnet.io/explain", "hostPort"), operation["path"]
+            added_to = ("railnet.io/explain", "hostPort", "nodeSelectorTerms")
+            assert not parent.get(last) or changed or last in added_to, operation["path"]
             parent[last] = value
     return patched
 

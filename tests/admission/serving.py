@@ -13,7 +13,7 @@ from admission.certificates import authority
 from admission.certificates.authority import Authority, Leaf
 from admission.host_ports import HostPorts
 from admission.policy import Policy
-from admission.server import WebhookServer
+from admission.server import Cluster, WebhookServer
 from admission.tls import Shown
 
 NAME = "railnet-admission.railnet.svc"
@@ -54,12 +54,12 @@ class RecordedReviews:
 class Served:
     """A server that listens, with its authority, certificate and meter."""
 
-    def __init__(self, policy: Policy, host_ports: HostPorts | None = None):
+    def __init__(self, policy: Policy, host_ports: HostPorts | None = None, cluster: Cluster | None = None):
         self.authority = an_authority()
         self.connections: list[Connection] = []
         self.shown, self.counted = Shown(), RecordedReviews()
         self.shown.show(a_leaf(self.authority))
-        self.server = WebhookServer(policy, self.counted, self.shown, host_ports)
+        self.server = WebhookServer(policy, self.counted, self.shown, host_ports, cluster)
 
     def trust(self, *authorities: Authority) -> ssl.SSLContext:
         pem = authority.certificate_pem([one.certificate for one in authorities or (self.authority,)])
@@ -137,8 +137,10 @@ def request(
 
 
 @asynccontextmanager
-async def serving(policy: Policy | None = None, host_ports: HostPorts | None = None) -> AsyncIterator[Served]:
-    served = Served(policy or Policy(), host_ports)
+async def serving(
+    policy: Policy | None = None, host_ports: HostPorts | None = None, cluster: Cluster | None = None
+) -> AsyncIterator[Served]:
+    served = Served(policy or Policy(), host_ports, cluster)
     await served.server.listen(0, "127.0.0.1")
     try:
         yield served

@@ -8,6 +8,7 @@ from apiserver.request import (
     Request,
     create,
     delete,
+    evict,
     get,
     json_patch,
     list_page,
@@ -29,6 +30,11 @@ WEBHOOKS = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigur
             "patch pods/train-0/status in namespace ml",
             "PATCH /api/v1/namespaces/ml/pods/train-0/status",
         ),
+        (
+            evict(ApiObject("v1", "pods", "train-0", "ml"), "uid-7"),
+            "create pods/train-0/eviction in namespace ml",
+            "POST /api/v1/namespaces/ml/pods/train-0/eviction",
+        ),
         (create(SECRET, {}), "create secrets/tls in namespace railnet", "POST /api/v1/namespaces/railnet/secrets"),
         (update(SECRET, {}), "update secrets/tls in namespace railnet", "PUT /api/v1/namespaces/railnet/secrets/tls"),
         (
@@ -47,6 +53,17 @@ def test_request_has_words_and_a_path(request_: object, words: str, line: str) -
 def test_kind_of_a_patch_is_its_content_type() -> None:
     assert merge_patch(POD, {}).content_type == "application/merge-patch+json"
     assert json_patch(POD, []).content_type == "application/json-patch+json"
+
+
+def test_eviction_names_the_pod_by_its_uid() -> None:
+    body = evict(ApiObject("v1", "pods", "train-0", "ml"), "uid-7").body
+
+    assert body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "train-0", "namespace": "ml"},
+        "deleteOptions": {"preconditions": {"uid": "uid-7"}},
+    }
 
 
 @pytest.mark.parametrize("name", ["", "../nodes", "a/b", "a?b", "A", "a\n", "-a", "a..b", "a" * 254, "a%2fb", "ü"])

@@ -391,10 +391,15 @@ def asked(request: bytes) -> str:
 
 
 class Listing:
-    """Answers LIST requests of `count` objects; an answer may have a limit of objects, above which it is too large to be read."""
+    """Answers LIST requests of `count` objects; answers with some objects are too large to be read.
 
-    def __init__(self, server: RawServer, count: int, readable: int) -> None:
-        self._server, self._count, self._readable = server, count, readable
+    Attributes:
+        too_large: tells whether an answer is, by its first object's number and the number of its objects.
+    """
+
+    def __init__(self, server: RawServer, count: int, readable: int = 0) -> None:
+        self._server, self._count = server, count
+        self.too_large: Callable[[int, int], bool] = lambda _, objects: objects > readable
         self.expired = False
         server.script = self.script
 
@@ -404,7 +409,7 @@ class Listing:
         end = min(begin + limit, self._count)
         if self.expired and begin:
             connection.sendall(answer(b'{"message": "the provided continue parameter is too old"}', "410 Gone"))
-        elif end - begin > self._readable:
+        elif self.too_large(begin, end - begin):
             connection.sendall(answer(b" " * 200_000))
         else:
             connection.sendall(answer(page(begin, end, str(end) if end < self._count else "")))
@@ -434,8 +439,44 @@ def test_pages_that_are_too_large_are_halved_and_no_object_is_lost(
     found = [one["metadata"]["name"] for page in pages(client, PODS) for one in page.found]
 
     assert found == [f"p{number}" for number in range(200)]
-    limits = [int(asked(request).split("limit=")[1].partition("&")[0]) for request in server.requests]
-    assert limits == [256, 128, 64, *[32] * 7]
+    assert limits(server) == [256, 128, 64, *[32] * 7]
+
+
+def test_pages_become_larger_again_behind_objects_that_are_large(
+    server: RawServer, client: StreamingApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one author's few large objects would make thousands of requests of a list."""
+    monkeypatch.setattr(client_module, "_MAX_ANSWER_BYTES", 100_000)
+    Listing(server, 2000).too_large = lambda begin, objects: begin < 4 and objects > 1
+
+    found = [one["metadata"]["name"] for page in pages(client, PODS) for one in page.found]
+
+    assert found == [f"p{number}" for number in range(2000)]
+    asked_for = limits(server)
+    assert asked_for[:9] == [256, 128, 64, 32, 16, 8, 4, 2, 1]
+    assert asked_for[9:] == [*[1] * 7, *[2] * 8, *[4] * 8, *[8] * 8, *[16] * 8, *[32] * 8, *[64] * 8, *[128] * 8]
+
+
+@pytest.mark.parametrize(
+    ("mib", "limits_"), [(1, [256]), (3, [256, 128, 64, 32, 16, 8, 4, 2, 1]), (9, [256, 128, 64, 32, 16, 8, 4, 2, 1])]
+)
+def test_page_of_several_objects_is_read_up_to_two_mib_and_one_object_up_to_eight(
+    server: RawServer, client: StreamingApiServer, mib: int, limits_: list[int]
+) -> None:
+    """What a page takes in memory is many times its bytes, and is up to the authors of the objects."""
+    server.script = saying(answer(page(0, 1) + b" " * (mib << 20)))
+
+    if mib > 8:
+        with pytest.raises(TooLarge):
+            list(pages(client, PODS))
+    else:
+        (found,) = pages(client, PODS)
+        assert len(found.found) == 1
+    assert limits(server) == limits_
+
+
+def limits(server: RawServer) -> list[int]:
+    return [int(asked(request).split("limit=")[1].partition("&")[0]) for request in server.requests]
 
 
 def test_one_object_that_is_too_large_is_a_failure(

@@ -1,4 +1,4 @@
-"""The admission helper in the cluster as its users have it: the image in containerd, overlays/admission-1.20 applied by kubectl.
+"""The admission helper in the cluster as its users have it: the image in containerd, an overlay applied by kubectl.
 
 It lies between the API server and every pod of a training job, so nothing else may be tested meanwhile.
 """
@@ -49,9 +49,10 @@ _SECONDS = 150.0  # kubelet lets go of pods ten seconds late
 class Admission:
     """A context manager: installed for as long as it lasts, with namespaces of each kind and a node that says it has GPUs."""
 
-    def __init__(self, node: ClusterNode) -> None:
+    def __init__(self, node: ClusterNode, base: str = "overlays/admission-1.20") -> None:
+        """Install a folder of the checkout's."""
         self._node, self._kubectl = node, node.kubectl
-        self._overlay = Overlay("overlays/admission-1.20", SYSFS, _PATCH)
+        self._overlay = Overlay(base, SYSFS, _PATCH)
 
     def __enter__(self) -> Self:
         self._node.containerd.load(Path(os.environ["RAILNET_ADMISSION_IMAGE"]))
@@ -70,6 +71,8 @@ class Admission:
         """Take all of it away; the Secret is the server's own, and has no label."""
         self._kubectl.run("delete", "mutatingwebhookconfiguration", _OURS)
         self._kubectl.run("delete", _KINDS, f"--namespace={NAMESPACE}", _OURS)
+        # Not left to the garbage collector: it stands still for up to a minute when a kind of object is new in the cluster.
+        self._kubectl.run("delete", "replicasets,pods", f"--namespace={NAMESPACE}", _OURS, "--wait=false")
         self._kubectl.run("delete", f"secret/{NAME}-tls", f"--namespace={NAMESPACE}", "--ignore-not-found")
         for namespace in _NAMESPACES:
             self._kubectl.run("delete", "jobs,pods", "--all", "--wait=false", f"--namespace={namespace}")

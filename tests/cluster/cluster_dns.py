@@ -12,7 +12,7 @@ from tests.cluster.process import Program
 
 _PORT = 53
 _START_SECONDS = 60.0
-_QUERY_SECONDS = 2.0
+_QUERY_SECONDS = 10.0
 
 
 class ClusterDns:
@@ -30,18 +30,27 @@ class ClusterDns:
 
     def wait(self) -> None:
         """Wait until it answers what the API server has."""
-        self.program.wait(_answers, _START_SECONDS)
+        self.program.wait(self._answers, _START_SECONDS)
+
+    def addresses(self, name: str) -> set[str]:
+        """Give the IPv4 addresses of a name below `cluster.local`, as a pod gets them.
+
+        Raises:
+            OSError: there is no answer in time.
+        """
+        question = DNSRecord.question(f"{name}.cluster.local")
+        return {
+            str(one.rdata) for one in DNSRecord.parse(question.send(NODE_ADDRESS, _PORT, timeout=_QUERY_SECONDS)).rr
+        }
 
     def stop(self) -> None:
         self.program.stop()
 
-
-def _answers() -> bool:
-    question = DNSRecord.question("kubernetes.default.svc.cluster.local")
-    try:
-        return bool(DNSRecord.parse(question.send(NODE_ADDRESS, _PORT, timeout=_QUERY_SECONDS)).rr)
-    except OSError:
-        return False
+    def _answers(self) -> bool:
+        try:
+            return bool(self.addresses("kubernetes.default.svc"))
+        except OSError:
+            return False
 
 
 def _objects() -> list[dict[str, Any]]:

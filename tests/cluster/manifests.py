@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,17 @@ NAMESPACE = "railnet"
 class Overlay:
     """A folder for `kubectl apply -k`, below RUN."""
 
-    def __init__(self, base: str, sysfs: Path, *patches: Mapping[str, Any]) -> None:
-        """Build on a folder of the checkout's, with more patches; the tree at `sysfs` is what the daemon sees of the cards."""
+    def __init__(self, base: str, sysfs: Path, *patches: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+        """Build on a folder of the checkout's, and on more of them, with patches.
+
+        Args:
+            base: the folder, which gives the overlay its name.
+            sysfs: the tree that the daemon sees of the cards.
+            patches: patches of objects.
+            more: other folders.
+        """
         self.folder = RUN / "manifests" / Path(base).name
-        self._base, self._sysfs = base, sysfs
+        self._bases, self._sysfs = (base, *more), sysfs
         self._patches = {f"patch-{number}.yaml": patch for number, patch in enumerate(patches)}
 
     def write(self, configuration: Mapping[str, Any]) -> None:
@@ -40,7 +47,7 @@ class Overlay:
         return {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
-            "bases": [os.path.relpath(ROOT / self._base, self.folder)],
+            "bases": [os.path.relpath(ROOT / base, self.folder) for base in self._bases],
             "patchesStrategicMerge": ["daemonset.yaml", *self._patches],
             "configMapGenerator": [node],
         }

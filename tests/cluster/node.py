@@ -5,13 +5,14 @@ import itertools
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from ipaddress import ip_interface
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from simnode import preinstalled_files
-from simnode.hardware.fabric import Fabric
+from simnode.hardware.fabric import Fabric, Uplink, cable
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
 from tests.cluster import busybox, ground, kube_proxy
@@ -37,6 +38,8 @@ CONFIGURATION: dict[str, Any] = {
     "kind": "NodeConfiguration",
     "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
     "provision": [{"pf": str(pf.address), "vfs": VFS} for pf in PFS],
+    "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/16"}}},
+    "limits": {"ml": {"networks": ["default", "staying"]}},  # the namespace of `train_jobs`
 }
 _RUNNING_SECONDS = 150.0  # the scheduler may look only once a minute at a pod that it held back
 _QUIET_SECONDS = 120.0  # every minute kubelet looks for sandboxes it has forgotten
@@ -93,6 +96,17 @@ class ClusterNode:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._made.close()
+
+    @contextlib.contextmanager
+    def joined_rails(self) -> Iterator[None]:
+        """Cable the rails' fabrics to each other, as leaves of one fabric are: pods of different rails reach each other."""
+        with contextlib.ExitStack() as made:
+            for fabric, end in zip(self.fabrics, cable(), strict=True):
+                port = Uplink(end)
+                made.callback(port.close)
+                fabric.join(port)
+                made.callback(fabric.leave, port)
+            yield
 
     def allocatable(self) -> int:
         """Give how many VFs the node says it can give to pods."""

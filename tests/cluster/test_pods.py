@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster.node import PFS, VFS, ClusterNode
+from tests.cluster.pods import pod
 
 
 def test_node_advertises_its_vfs(node: ClusterNode) -> None:
@@ -30,6 +31,32 @@ def test_container_has_the_device_of_its_vf_and_no_other(node: ClusterNode) -> N
     (record,) = node.records(name)
     number = record["attachments"][0]["rdma"].removeprefix("mlx5_")
     assert node.execute(name, "ls", "/dev/infiniband").split() == ["rdma_cm", f"uverbs{number}"]
+
+
+def test_pod_on_the_hosts_network_has_its_vfs_device_and_no_net1_and_the_vf_is_free_at_its_end(
+    node: ClusterNode,
+) -> None:
+    described = pod("host", 1)
+    described["spec"]["hostNetwork"] = True
+    node.create(described)
+    node.wait_until_ready("host")
+    variables = node.execute("host", "cat", "/proc/1/environ").split("\0")
+    environment = dict(one.split("=", 1) for one in variables if one)
+    devices = node.execute("host", "ls", "/dev/infiniband").split()
+    interfaces, records = set(node.execute("host", "ls", "/sys/class/net").split()), node.records("host")
+    node.containerd.kill_container("host")  # kubelet asks Railnet before each start of a container
+    node.wait_until_restarted("host")
+    left = node.forget_pods()
+    node.wait_for_vfs(VFS * len(PFS))
+    wide = node.run("wide", VFS * len(PFS))
+
+    number = environment["UCX_NET_DEVICES"].removeprefix("mlx5_").removesuffix(":1")
+    assert devices == ["rdma_cm", f"uverbs{number}"]
+    assert interfaces >= {f"{pf.netdev}v{index}" for pf in PFS for index in range(VFS)}
+    assert "net1" not in interfaces
+    assert records == left == []
+    (record,) = node.records(wide)
+    assert environment["PCIDEVICE_RDMA_IB_VF"] in [one["vf"] for one in record["attachments"]]
 
 
 def test_railnet_status_shows_which_pod_has_which_vf(node: ClusterNode) -> None:

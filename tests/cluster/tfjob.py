@@ -1,10 +1,10 @@
-"""A TFJob on the node, with the stand-in for KubeDL's controller: what `tests.stand_ins.tfjob_operator` decides is done here."""
+"""A TFJob on the node, with the stand-in for its operator: what `tests.stand_ins.tfjob_operator` decides is done here."""
 
 import copy
 import random
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,30 +14,13 @@ import yaml
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.railnet_on_node import IMAGE
 from tests.stand_ins import tfjob_operator, toy_trainer
-from tests.stand_ins.tfjob_operator import GROUP, HOST_PORTS, KIND, VERSION, Changes
+from tests.stand_ins.tfjob_operator import HOST_PORTS, KIND, KUBEFLOW, Changes, Operator
 
 ARTICLE = Path(tfjob_operator.__file__).with_name("article_tfjob.yaml")
 _EVERY_SECONDS = 0.3
-_CRD = f"tfjobs.{GROUP}"
-# Of KubeDL's definition only what the API server and the garbage collector need.
-_DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": _CRD},
-    "spec": {
-        "group": GROUP,
-        "names": {"kind": KIND, "plural": "tfjobs", "singular": "tfjob"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": VERSION,
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+# KubeDL draws a random port and does not look which are in use; here no job's pod waits for another's port.
+_PORTS = iter(random.sample(HOST_PORTS, len(HOST_PORTS)))
+_REFUSED = "admission webhook"  # what the API server says of a review that refuses, and of one that does not answer
 
 
 def articles_job(folder: Path, *options: str, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -63,27 +46,45 @@ def articles_job(folder: Path, *options: str, annotations: Mapping[str, str] | N
     return job
 
 
+def kubeflows(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return KubeDL's TFJob as users of Kubeflow's operator write it: of another apiVersion, and with the annotations in the pod templates.
+
+    That operator reads no annotation of the job, and gives the pods those of their template.
+    """
+    changed = copy.deepcopy(dict(job))
+    changed["apiVersion"] = KUBEFLOW.api_version
+    annotations = changed["metadata"].pop("annotations", {})
+    for role in changed["spec"]["tfReplicaSpecs"].values():
+        role["template"].setdefault("metadata", {})["annotations"] = annotations
+    return changed
+
+
 class TfJob:
     """A TFJob whose pods and Services are made and made again; a context manager, at whose end nothing of it is left.
 
     Attributes:
         name: of the job.
         namespace: is made with the job, and deleted with it.
+        refusals: what the API server said when a webhook refused a pod or a Service; the operator tries again.
     """
 
-    def __init__(self, kubectl: Kubectl, job: Mapping[str, Any]) -> None:
-        self._kubectl, self._job = kubectl, job
+    def __init__(self, kubectl: Kubectl, job: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> None:
+        """Describe a job, in a namespace with these labels."""
+        self._kubectl, self._job, self._labels = kubectl, job, dict(labels or {})
+        self._operator = tfjob_operator.operator_of(job)
         self.name: str = job["metadata"]["name"]
         self.namespace: str = job["metadata"]["namespace"]
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._error: BaseException | None = None
+        self.refusals: list[str] = []
 
     def __enter__(self) -> Self:
-        self._kubectl.apply(
-            _DEFINITION, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        definition, namespace = _definition(self._operator), {"name": self.namespace, "labels": self._labels}
+        self._kubectl.apply(definition, {"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
+        self._kubectl.run(
+            "wait", f"crd/{definition['metadata']['name']}", "--for=condition=Established", "--timeout=60s"
         )
-        self._kubectl.run("wait", f"crd/{_CRD}", "--for=condition=Established", "--timeout=60s")
         self._kubectl.apply(dict(self._job))
         self._thread.start()
         return self
@@ -98,7 +99,7 @@ class TfJob:
         """
         self._ending.set()
         self._thread.join()
-        self._run_there("delete", "tfjob", self.name, "--wait=false")
+        self._run_there("delete", self._kind, self.name, "--wait=false")
         self._run_there("delete", "pods,services", "--all", "--force", "--grace-period=0")
         self._kubectl.run("delete", "namespace", self.namespace)
         if self._error is not None and error is None:
@@ -108,6 +109,10 @@ class TfJob:
         """Return the job's pods by name."""
         return {one["metadata"]["name"]: one for one in self._objects("pods")}
 
+    def services(self) -> dict[str, dict[str, Any]]:
+        """Return the job's Services by name."""
+        return {one["metadata"]["name"]: one for one in self._objects("services")}
+
     def log(self, pod: str) -> str:
         """Return what a pod's container said; empty while there is no such pod, or it has no container yet."""
         try:
@@ -116,22 +121,27 @@ class TfJob:
             return ""
 
     def _objects(self, kind: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._kubectl.get(
-            kind, f"--namespace={self.namespace}", f"--selector=job-name={self.name},group-name={GROUP}"
-        )
+        labels = ",".join(f"{key}={value}" for key, value in self._operator.labels(self.name).items())
+        found: list[dict[str, Any]] = self._kubectl.get(kind, f"--namespace={self.namespace}", f"--selector={labels}")
         return found
+
+    @property
+    def _kind(self) -> str:
+        return f"tfjobs.{self._operator.group}"
 
     def _run(self) -> None:
         try:
             while not self._ending.wait(_EVERY_SECONDS):
-                job = self._kubectl.get("tfjob", self.name, f"--namespace={self.namespace}")
-                self._do(tfjob_operator.reconcile(job, self._objects("pods"), self._objects("services"), _port))
+                job = self._kubectl.get(self._kind, self.name, f"--namespace={self.namespace}")
+                self._do(
+                    tfjob_operator.reconcile(job, self._objects("pods"), self._objects("services"), _PORTS.__next__)
+                )
         except BaseException as error:  # noqa: BLE001 - it is raised at the end of the block
             self._error = error
 
     def _do(self, changes: Changes) -> None:
         if changes.created:
-            self._kubectl.apply(*map(dict, changes.created))
+            self._create(changes.created)
         if changes.failed:
             # KubeDL waits until kubelet lets go of the pod; kubelet 1.20 does so ten seconds late.
             self._run_there("delete", "pods", *changes.failed, "--force", "--grace-period=0")
@@ -139,9 +149,34 @@ class TfJob:
             patch = f'[{{"op": "replace", "path": "/spec/ports/0/targetPort", "value": {port}}}]'
             self._run_there("patch", "service", name, "--type=json", f"--patch={patch}")
 
+    def _create(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        try:
+            self._kubectl.apply(*map(dict, objects))
+        except subprocess.CalledProcessError as error:
+            if _REFUSED not in error.stderr:
+                raise
+            self.refusals.append(error.stderr)
+
     def _run_there(self, *arguments: str) -> None:
         self._kubectl.run(*arguments, f"--namespace={self.namespace}")
 
 
-def _port() -> int:
-    return random.choice(HOST_PORTS)  # noqa: S311 - a port is no secret
+def _definition(operator: Operator) -> dict[str, Any]:
+    """Return of the operator's definition only what the API server and the garbage collector need."""
+    version = {
+        "name": operator.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"tfjobs.{operator.group}"},
+        "spec": {
+            "group": operator.group,
+            "names": {"kind": KIND, "plural": "tfjobs", "singular": "tfjob"},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }

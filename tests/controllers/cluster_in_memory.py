@@ -1,7 +1,7 @@
-"""An API server in memory, as a transport of Railnet's client: get, create, merge patch, delete, pages of lists, and watches.
+"""An API server in memory, as a transport of Railnet's client: get, create, patch, delete, evict, pages of lists, and watches.
 
-It checks what kube-apiserver checks of a write: a name that exists, a resourceVersion or UID that is another one. A test can refuse or
-lose requests, and make old versions unknown.
+It checks what kube-apiserver checks of a write: a name that exists, a resourceVersion or UID that is another one, a patch's tests. A test
+can refuse or lose requests, and make old versions unknown.
 """
 
 import copy
@@ -119,6 +119,8 @@ class Cluster:
         match request.verb.right:
             case "list":
                 answer = self._list(path, asked)
+            case "create" if path.endswith("/eviction"):
+                answer = self._evict(path.removesuffix("/eviction"), body)
             case "create":
                 answer = self._create(f"{path}/{body['metadata']['name']}", body)
             case "patch":
@@ -148,11 +150,25 @@ class Cluster:
         body["metadata"]["uid"] = f"uid-{self._version + 1}"
         return self._store(path, body, "ADDED")
 
-    def _patch(self, path: str, patch: JsonObject) -> JsonObject:
+    def _evict(self, path: str, eviction: JsonObject) -> JsonObject:
+        """Delete a pod that is not bound; one that is bound leaves: its node's kubelet, which is the test, removes it."""
+        found = self._get(path)
+        self._check(found, eviction["deleteOptions"]["preconditions"])
+        if not found["spec"].get("nodeName"):
+            self._drop(path)
+        elif "deletionTimestamp" not in found["metadata"]:
+            leaving = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:30Z"}
+            self._store(path, {**found, "metadata": leaving}, "MODIFIED")
+        return {"kind": "Status", "status": "Success"}
+
+    def _patch(self, path: str, patch: JsonObject | list[JsonObject]) -> JsonObject:
         before = self._get(path)
-        self._check(before, patch.get("metadata", {}))
         after = copy.deepcopy(before)
-        _merge(after, patch)
+        if isinstance(patch, list):
+            _apply(after, patch)
+        else:
+            self._check(before, patch.get("metadata", {}))
+            _merge(after, patch)
         return before if after == before else self._store(path, after, "MODIFIED")
 
     def _delete(self, path: str, options: JsonObject) -> JsonObject:
@@ -236,3 +252,25 @@ def _merge(found: JsonObject, patch: JsonObject) -> None:
             found.pop(key, None)
         else:
             found[key] = value
+
+
+def _apply(found: JsonObject, steps: list[JsonObject]) -> None:
+    """Apply a JSON patch (RFC 6902): the operations that Railnet sends."""
+    for step in steps:
+        *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
+        place: Any = found
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place.get(part)
+            if place is None:
+                raise Refusal(422, f"the path {step['path']} does not exist")
+        if isinstance(place, list) and last == "-":
+            place.append(step["value"])
+            continue
+        key: Any = int(last) if isinstance(place, list) else last
+        there = key < len(place) if isinstance(place, list) else key in place
+        if step["op"] == "add":
+            place[key] = step["value"]
+        elif not there or (step["op"] == "test" and place[key] != step["value"]):
+            raise Refusal(422, f"the {step['op']} of {step['path']} failed")
+        elif step["op"] == "remove":
+            del place[key]

@@ -62,6 +62,7 @@ class Cluster:
             **fields.pop("metadata", {}),
         }
         spec = {"containers": [{"name": "main", "resources": {"limits": vfs, "requests": vfs}}], "nodeName": "node-a"}
+        spec |= fields.pop("spec", {})
         return self.put(
             f"/api/v1/namespaces/ml/pods/{name}", {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
         )
@@ -106,7 +107,7 @@ class Cluster:
 class Leader:
     """One leader: it learns of pods when the test says so, and works when the test says so."""
 
-    def __init__(self, cluster: Cluster, networks: Networks) -> None:
+    def __init__(self, cluster: Cluster, networks: Networks, *, gangs: bool = False) -> None:
         self.cluster = cluster
         self.pods = JobPods()
         self.now = 0.0
@@ -122,6 +123,7 @@ class Leader:
             owners=Owners(api),
             events=JobEvents(self._put),
             clock=lambda: self.now,
+            gangs=gangs,
         )
 
     def learn(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from apiserver.client import Conflict, RequestFailed
 from apiserver.request import Request
+from controllers.pod_name import PodName
 from tests.controllers.sticky_cluster import TABLE, Cluster, Leader, job, table
 from vf.network import Limit, Network, Networks, StickyIpam
 
@@ -450,4 +451,35 @@ def test_pod_is_annotated_once_though_the_table_is_looked_at_while_its_write_is_
     leader.annotate()
 
     assert cluster.requests["patch pods"] == 1
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24"}
+
+
+def test_address_of_a_gated_pod_is_left_to_the_patch_that_removes_the_gate() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    gates = {"schedulingGates": [{"name": "railnet.io/gang"}]}
+    pods = [cluster.make_pod(f"mnist-{rank}", rank, root, spec=gates) for rank in range(2)]
+    leader = Leader(cluster, networks(), gangs=True)
+    leader.work()
+    names = [PodName("ml", pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in pods]
+
+    assert [leader.sticky.due(name) for name in names] == ["10.58.0.1/24", "10.58.0.2/24"]
+    assert cluster.requests["patch pods"] == 0
+
+    # The gate of one is removed with the annotation, that of the other without it.
+    cluster.make_pod("mnist-0", 0, root, annotations={"railnet.io/net1-ip": "10.58.0.1/24"})
+    cluster.make_pod("mnist-1", 1, root)
+    leader.work()
+
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24", "mnist-1": "10.58.0.2/24"}
+    assert cluster.requests["patch pods"] == 1
+    assert leader.sticky.due(names[0]) is None
+
+
+def test_gated_pod_is_annotated_at_once_where_no_controller_places_gangs() -> None:
+    cluster = Cluster()
+    gates = {"schedulingGates": [{"name": "railnet.io/gang"}]}
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"), spec=gates)
+    a_leader(cluster).work()
+
     assert cluster.net1() == {"mnist-0": "10.58.0.1/24"}

@@ -7,7 +7,7 @@ from apiserver.client import Answer
 from apiserver.request import ApiGroup, Request
 from controllers.owners import known_kinds
 from railnet.__main__ import _parser
-from tests.controllers import test_clean_up, test_namespace_clean_up
+from tests.controllers.clean_up import test_namespace_clean_up, test_server_clean_up
 from tests.controllers.cluster_in_memory import Cluster
 from tests.controllers.template_job import NOW, TemplateJob, owned_by, path
 from tests.daemonset.kustomized import ROOT, kustomized
@@ -54,7 +54,7 @@ def used() -> set[Right]:
     """Return the rights that the clean-up needs, from the last worker's end to the namespace's."""
     cluster = Used()
     job = parameter_servers_of_each_kind(cluster)
-    servers = test_clean_up.Leader(cluster)
+    servers = test_server_clean_up.Leader(cluster)
     servers.look()
     job.collect_garbage()
     assert job.left("Deployment") == job.left("ReplicaSet") == job.left("StatefulSet") == []
@@ -116,7 +116,7 @@ def test_overlay_switches_it_on_and_changes_nothing_else() -> None:
 
 
 def test_each_right_has_its_reason_beside_it() -> None:
-    text = (ROOT / FOLDER / "clean-up/role.yaml").read_text()
+    text = (ROOT / FOLDER / "rights/role.yaml").read_text()
     deleting = [line for line in text.splitlines() if "delete" in line and not line.startswith("#")]
 
     assert deleting

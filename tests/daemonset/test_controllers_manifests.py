@@ -1,10 +1,12 @@
 """The manifests of the controllers: they fit each other and the code, and the account has the rights that the code uses."""
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from apiserver.client import Answer
 from apiserver.request import ApiGroup, Request
@@ -15,13 +17,14 @@ from railnet.__main__ import _parser
 from railnet.controllers import program
 from tests.controllers.builders import pod
 from tests.controllers.cluster_in_memory import Cluster
-from tests.controllers.test_net1_services import Leader, a_job, add
-from tests.daemonset.kustomized import kustomized
+from tests.controllers.net1_names.test_net1_services import Leader, a_job, add
+from tests.daemonset.kustomized import ROOT, kustomized, rendered_by
 
 JsonObject = dict[str, Any]
 WHOLE = ["overlays/controllers", "overlays/controllers-1.20"]
 NAME = "railnet-controllers"
 EACH = pytest.mark.parametrize("folder", WHOLE)
+PODS = [("Deployment", NAME), ("DaemonSet", "railnet")]
 
 
 def of_kind(folder: str, kind: str) -> JsonObject:
@@ -177,3 +180,31 @@ def test_disruption_budget_has_a_version_that_the_api_server_has() -> None:
     versions = [of_kind(folder, "PodDisruptionBudget")["apiVersion"] for folder in WHOLE]
 
     assert versions == ["policy/v1", "policy/v1beta1"]
+
+
+@pytest.mark.parametrize("nodes", ["daemonset", "overlays/admission-1.20"])
+def test_own_overlay_for_old_kubectl_has_both_extras_and_one_configuration(nodes: str, tmp_path: Any) -> None:
+    """As the comments of the two overlays say it: the bases, and a patch for each extra."""
+    bases = [
+        nodes,
+        "overlays/controllers-1.20",
+        *(f"overlays/controllers-{one}/rights" for one in ("sticky", "clean-up")),
+    ]
+    patches = {name: f"overlays/controllers-{name}-1.20/deployment.yaml" for name in ("sticky", "clean-up")}
+    for name, path in patches.items():
+        (tmp_path / f"{name}.yaml").write_text((ROOT / path).read_text())
+    target = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "railnet", "name": NAME}
+    kustomization = {
+        "bases": [os.path.relpath(ROOT / base, tmp_path) for base in bases],
+        "patchesStrategicMerge": ["sticky.yaml"],
+        "patchesJson6902": [{"target": target, "path": "clean-up.yaml"}],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+
+    documents = {(one["kind"], one["metadata"]["name"]): one for one in rendered_by("kubectl", tmp_path)[0]}
+
+    pods = {kind: documents[kind, name]["spec"]["template"]["spec"] for kind, name in PODS}
+    assert pods["Deployment"]["containers"][0]["args"] == ["controllers", "--clean-up"]
+    names = {one["configMap"]["name"] for spec in pods.values() for one in spec["volumes"] if "configMap" in one}
+    assert len(names) == 1
+    assert {name for kind, name in documents if kind == "ClusterRole"} >= {NAME, f"{NAME}-sticky", f"{NAME}-clean-up"}

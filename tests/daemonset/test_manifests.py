@@ -16,7 +16,7 @@ from railnet.configuration import Configuration, HostConfiguration, parse
 from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
 BESIDE_THE_DAEMON = re.compile(
-    "admission|controllers|dns-autoscaler|host-network|priorities"
+    "admission|controllers|dns-autoscaler|gangs|host-network|priorities"
 )  # what installs nothing on a node
 RENDERED = [folder for folder in FOLDERS if not BESIDE_THE_DAEMON.search(folder)]
 SET_FOR_1_30 = (
@@ -25,6 +25,8 @@ SET_FOR_1_30 = (
     "kubernetes-1.30-uninstall",
     "own-node",
     "own-node-admission",
+    "topology-labels",
+    "topology-labels-uninstall",
 )
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 DEFAULT = Configuration()
@@ -78,6 +80,8 @@ def test_folder_for_old_kubectl_is_the_same_in_both(folder: str) -> None:
         ("overlays/uninstall-1.20", "overlays/uninstall"),
         ("overlays/admission-1.20", "overlays/admission-1.27"),
         ("overlays/controllers-1.20", "overlays/controllers"),
+        ("overlays/controllers-clean-up-1.20", "overlays/controllers-clean-up"),
+        ("overlays/controllers-sticky-1.20", "overlays/controllers-sticky"),
     ],
 )
 def test_overlay_for_old_kubectl_is_the_other_one_but_for_versions(old: str, new: str) -> None:
@@ -96,7 +100,8 @@ def by_name(documents: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, 
 
 def test_set_for_1_30_has_no_annotation_that_it_deprecates() -> None:
     """kube-apiserver 1.30 and newer warn of an AppArmor annotation (kubernetes/kubernetes, pkg/api/pod/warnings.go)."""
-    named = [folder for folder in FOLDERS if folder.startswith(("overlays/kubernetes-1.30", "overlays/own-node"))]
+    of_set = ("overlays/kubernetes-1.30", "overlays/own-node", "overlays/topology-labels")
+    named = [folder for folder in FOLDERS if folder.startswith(of_set)]
     annotated = [folder for folder in named if "apparmor.security.beta" in yaml.safe_dump_all(kustomized(folder))]
 
     assert named == [f"overlays/{name}" for name in SET_FOR_1_30]
@@ -111,7 +116,8 @@ def test_all_objects_are_in_one_namespace(folder: str) -> None:
     namespaced = {kind for kind, document in documents.items() if "namespace" in document["metadata"]}
     assert namespaced == {"ConfigMap", "DaemonSet", "ServiceAccount"}
     assert {documents[kind]["metadata"]["namespace"] for kind in namespaced} == {namespace}
-    policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} if "own-node" in folder else set()
+    has_policy = re.search("own-node|topology-labels", folder) is not None
+    policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} if has_policy else set()
     assert set(documents) - namespaced == {"ClusterRole", "ClusterRoleBinding"} | policy
 
 

@@ -1,4 +1,4 @@
-"""Parsers of the admission webhook: reviews of pods by any author, and certificates that another program may have written."""
+"""Parsers of the admission webhook: reviews and constraints of any author, and certificates that another program may have written."""
 
 import base64
 import json
@@ -6,13 +6,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from admission import service_review
+from admission import gang_review, service_review
 from admission.certificates import authority, ca_bundle
 from admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
 from admission.policy import Policy
 from admission.review import MAX_BYTES, UnreadableReview, review
 from admission.seen_pod import SeenPod
 from tests.fuzz.parser import Parser
+from training import gang_constraint
+from training.gang_labels import described
+from training.kubernetes_version import KubernetesVersion
+from training.placement.node_terms import Comparison
+from vf.errors import Misconfigured
 
 AUTHORITY = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -37,6 +42,31 @@ def admission_review(data: bytes) -> None:
                 step["op"] in ("add", "replace", "test", "remove")
                 for step in json.loads(base64.b64decode(response["patch"]))
             )
+
+
+def gang_reviews(data: bytes) -> None:
+    """Judge a review of a gang: the answer has the uid, a patch has the gate, and it leaves alone what it does not know."""
+    for kubernetes in (KubernetesVersion(1, 36), KubernetesVersion(1, 26), None):
+        response = json.loads(gang_review.review(data, kubernetes).body)["response"]
+        assert isinstance(response["uid"], str)
+        steps = json.loads(base64.b64decode(response.get("patch", b"W10=")))
+        assert all(
+            step["path"].startswith(("/spec/schedulingGates", "/spec/affinity", "/metadata/annotations"))
+            for step in steps
+        )
+
+
+def constraint(data: bytes) -> None:
+    """Judge the annotation of a gang's constraint: what is read can be written into a pod's node affinity, and said in words."""
+    found = gang_constraint.constraint(data.decode(errors="replace"))
+    assert described(found)
+    assert len(set(found.required)) == len(found.required)
+    for term in found.nodes:
+        assert term.requirements
+        for one in term.requirements:
+            assert bool(one.values) is (one.comparison not in (Comparison.EXISTS, Comparison.DOES_NOT_EXIST))
+            assert one.holds({}) in (True, False)
+            assert one.holds({one.key: "7"}) in (True, False)
 
 
 def certificates(data: bytes) -> None:
@@ -93,5 +123,17 @@ PARSERS = (
         admission_review,
         (UnreadableReview,),
         {"admission.review": ()},
+    ),
+    Parser("constraint", constraint, (Misconfigured,), {"training.gang_constraint": ()}),
+    Parser(
+        "gang",
+        gang_reviews,
+        (UnreadableReview,),
+        {
+            "admission.gang_review": (),
+            "admission.gang_decision": ("decide", "_left_alone", "_no_gang", "_lacks", "_unread"),
+            "training.other_placement": (),
+            "admission.node_affinity": (),
+        },
     ),
 )

@@ -1,18 +1,27 @@
 """Parsers of the controllers: what the API server sends, or another program in its place, and annotations that anyone may have written."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 
-from apiserver import client
+from apiserver import client, node_labels
 from apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
 from apiserver.object_watch import changes, pages
 from apiserver.request import Collection, Request
 from controllers import training_pod
+from controllers.gangs import placement_annotation
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
+from vf import topology_labels
+from vf.guid import Guid
+from vf.topology_labels import Leaf, RailPlace
 
 _PODS = Collection("v1", "pods")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LEAVES = {0: RailPlace(Leaf(Guid(0xA1), 3), "400"), 1: RailPlace(Leaf(Guid(0xB2), 3), "56")}
+_DOWN, _ABSENT = RailPlace(reason="its link is down"), RailPlace(reason="its card is missing", absent=True)
+_PLACES = ({}, _LEAVES, {**_LEAVES, 2: _DOWN, 3: _ABSENT}, {0: _DOWN}, {0: RailPlace(reason="a card", lasting=True)})
 _MOST_BYTES = 2048  # the client's limit in this process: an input of 8 MiB would take too long
 
 
@@ -56,6 +65,18 @@ def watch(data: bytes) -> None:
         assert list(changes(api, _PODS, "1", 300)) == found
 
 
+def labels(data: bytes) -> None:
+    """Judge the labels of a node, which any administrator may have written: only the daemon's own change, to values that may be labels."""
+    with _api(data) as api:
+        found = node_labels.parse(api.send(node_labels.look("gpu-7")))
+    for places in _PLACES:
+        changed = topology_labels.changes(found, places)
+        assert all(topology_labels.is_ours(key) for key in changed)
+        assert all(value is None or _LABEL_VALUE.fullmatch(value) for value in changed.values())
+        after = {key: value for key, value in {**found, **changed}.items() if value is not None}
+        assert topology_labels.changes(after, places) == {}
+
+
 def listing(data: bytes) -> None:
     """Judge the pages of a list: each has objects and a version."""
     with _api(data) as api:
@@ -74,6 +95,15 @@ def rail_addresses(data: bytes) -> None:
         assert not (found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast)
 
 
+def placement(data: bytes) -> None:
+    """Judge the annotation of a placement: what is read is written so that the same is read."""
+    found = placement_annotation.parse(data.decode(errors="replace"))
+    if found is not None:
+        assert list(found.domain) == sorted(dict(found.domain).items())
+        assert found.attempt >= 1
+        assert placement_annotation.parse(placement_annotation.written(found)) == found
+
+
 PARSERS = (
     Parser(
         "watch",
@@ -82,5 +112,15 @@ PARSERS = (
         {"apiserver.object_watch": ("changes", "_change", "_failure"), "apiserver.client": ("_lines",)},
     ),
     Parser("list", listing, (RequestFailed,), {"apiserver.object_watch": ("pages", "_page", "_metadata")}),
+    Parser(
+        "node-labels",
+        labels,
+        (RequestFailed,),
+        {
+            "apiserver.node_labels": ("parse",),
+            "vf.topology_labels": ("changes", "_wanted", "_leaf", "_together", "_rate"),
+        },
+    ),
     Parser("rail-addresses", rail_addresses, (), {"controllers.training_pod": ("_addresses", "endpoint_address")}),
+    Parser("placement", placement, (), {"controllers.gangs.placement_annotation": ("parse", "_domain")}),
 )

@@ -13,6 +13,8 @@ from kernel.netlink.protocol import Netlink, decode, decode_attributes
 from kernel.netlink.rdma import Rdma
 from kernel.netlink.rtnetlink import Links
 from kernel.sysfs import Sysfs
+from kernel.umad import node_info
+from kernel.umad.node_info import BadAnswer
 from kernel.vf_netdev import find, host_ifname
 from railnet.install import running_plugins
 from tests.fuzz.fake_os import in_place_of_files
@@ -23,6 +25,7 @@ from vf.mac import Mac
 from vf.pci_address import PciAddress
 
 _VF = PciAddress.parse("0000:03:00.1")
+_TRANSACTION = 7
 
 
 class Kernel:
@@ -155,6 +158,8 @@ def sysfs(data: bytes) -> None:
             assert read.netdev(pf.address) == pf.netdev
             read.port(pf.address)
             read.pkeys(pf.address)
+            rate = read.rate(pf.address)
+            assert rate is None or float(rate) >= 0
             for vf in pf.vfs:
                 assert read.reread(vf).address == vf.address
         assert inventory.rails is not None
@@ -162,6 +167,13 @@ def sysfs(data: bytes) -> None:
         for vf in [vf for pf in inventory.pfs for vf in pf.vfs][:1]:
             assert read.reread(vf).netdev is read.netdev(vf.address) is read.port(vf.address) is None
             assert read.pkeys(vf.address) == ()
+
+
+def umad(data: bytes) -> None:
+    """Judge what a umad device returns for an answer of a switch; the question has the transaction of the corpus."""
+    found = node_info.parse(data, _TRANSACTION)
+    assert found is None or (found.kind in ("CA", "switch", "router") and found.node_guid.usable)
+    assert found is None or 0 < found.port < 255
 
 
 def identity(data: bytes) -> None:
@@ -298,6 +310,7 @@ _RDMA_FUNCTIONS = (
     "Rdma._one",
     "_device",
 )
+_UMAD_FUNCTIONS = ("parse", "_parse_failure", "_check_status", "_parse_node_info")
 _PROTOCOL_FUNCTIONS = (
     "Netlink",
     "decode",
@@ -314,6 +327,7 @@ _SYSFS_FUNCTIONS = (
     "Sysfs.netdev",
     "Sysfs.port",
     "Sysfs.pkeys",
+    "Sysfs.rate",
     "Sysfs.addresses",
 )
 _SYSFS_FUNCTIONS += (
@@ -344,6 +358,7 @@ PARSERS = (
     ),
     Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
     Parser("sysfs", sysfs, (OSError,), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
+    Parser("umad", umad, (OSError, BadAnswer), {"kernel.umad.node_info": _UMAD_FUNCTIONS}),
     Parser("identity", identity, (ValueError,), {"vf.pci_address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
     Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_is_virtual")}),
     Parser(

@@ -53,11 +53,12 @@ class Api:
         self,
         method: str,
         path: str,
-        body: JsonObject | None = None,
+        body: JsonObject | list[JsonObject] | None = None,
         token: str = "admin",  # noqa: S107
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> ApiAnswer:
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type, "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type, "Accept": accept}
         response = self._send(method, path, None if body is None else json.dumps(body).encode(), headers)
         warnings = re.findall(r'299 - "((?:[^"\\]|\\.)*)"', ", ".join(response.headers.get_all("Warning", [])))
         return ApiAnswer(response.status, json.loads(response.read()), warnings)

@@ -6,7 +6,8 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import cycle
 from pathlib import Path
 
 from tests.cluster.process import Program, wait_until
@@ -23,7 +24,9 @@ _SECONDS = 60.0
 class Controllers:
     """At most one replica, as a process."""
 
-    def __init__(self, server: ApiServer, folder: Path, configuration: JsonObject | None = None) -> None:
+    def __init__(
+        self, server: ApiServer, folder: Path, configuration: JsonObject | None = None, options: Iterable[str] = ()
+    ) -> None:
         """Find the API server as a pod of the Deployment does; `folder` is for its files, `configuration` is that of the nodes."""
         (folder / "node.yaml").write_text(json.dumps(configuration or {}))
         self._api = server.api
@@ -33,7 +36,7 @@ class Controllers:
         (account / "namespace").write_text(NAMESPACE)
         (account / "ca.crt").write_bytes(server.api.authority.read_bytes())
         self._arguments = ["controllers", f"--health-port={_HEALTH}", f"--service-account={account}"]
-        self._arguments.append(f"--config={folder}/node.yaml")
+        self._arguments += [f"--config={folder}/node.yaml", *options]
         self._environment = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
@@ -163,3 +166,25 @@ class Job:
     def _items(self, version: str, resource: str) -> list[JsonObject]:
         found: list[JsonObject] = self._api.get(f"{version}/namespaces/{self.name}/{resource}").object["items"]
         return found
+
+
+def die_until(replica: Controllers, complete: Callable[[], bool], of: str = "") -> int:
+    """Start leaders that die at their first write (`of` a kind), every other one before it is done; return how many died."""
+    for died, fault in enumerate(cycle(["before", "after"])):
+        replica.start(f"{fault}:{of}")
+        try:
+            wait_until(lambda: replica.ended() or complete(), _SECONDS, "the leader to die, or all to be done")
+            if complete() and not dies(replica):
+                return died
+        finally:
+            replica.stop()
+    raise AssertionError
+
+
+def dies(replica: Controllers) -> bool:
+    """Return whether a leader still has something to write."""
+    try:
+        wait_until(replica.ended, 3.0, "the leader to die")
+    except TimeoutError:
+        return False
+    return True

@@ -1,5 +1,7 @@
 """`railnet admission` as a process that the API server calls by the Service's name, on the loopback."""
 
+import http.client
+import json
 import os
 import socket
 import ssl
@@ -7,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import yaml
@@ -37,13 +40,19 @@ class Replica:
         files = [f"--config={self._config}", f"--service-account={account}"]
         environment = {**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(PORT)}
         environment["POD_NAME"] = self.pod = f"{NAME}-{number}"
-        self._program = Program([sys.executable, "-m", "railnet", "admission", *ports, *files, *options], environment)
+        self._arguments = ["admission", *ports, *files, *options]
+        self._environment = environment
+        self._program = self._program_of("railnet")
 
-    def start(self, configuration: JsonObject | None = None) -> None:
-        """Start the process without waiting until it is ready."""
+    def start(self, configuration: JsonObject | None = None, module: str = "railnet") -> None:
+        """Start the process without waiting until it is ready; another `module` may change what the program meets."""
         self.configuration = configuration or {}
         self._config.write_text(yaml.safe_dump(self.configuration))
+        self._program = self._program_of(module)
         self._program.start()
+
+    def _program_of(self, module: str) -> Program:
+        return Program([sys.executable, "-m", module, *self._arguments], self._environment)
 
     def wait(self) -> None:
         """Wait until the replica has a certificate that API servers trust."""
@@ -52,13 +61,30 @@ class Replica:
     def stop(self) -> None:
         self._program.stop()
 
+    def review(self, body: bytes) -> JsonObject:
+        """Ask this replica alone, as the API server does."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=_trusting())
+        with closing(connection):
+            connection.request("POST", "/pods", body, {"Content-Type": "application/json"})
+            found: JsonObject = json.loads(connection.getresponse().read())
+        return found
+
+    def used(self) -> str:
+        """Say what the process took: memory now and at most (proc(5), VmRSS and VmHWM), and time of a processor."""
+        process = self._program.process
+        assert process is not None
+        folder = Path(f"/proc/{process.pid}")
+        lines = (folder / "status").read_text().splitlines()
+        kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS:", "VmHWM:"))}
+        user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+        seconds = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return f"{kib['VmRSS'] >> 10} MiB, at most {kib['VmHWM'] >> 10} MiB, {seconds:.1f} s of a processor"
+
     def shown(self) -> bytes:
         """Return the certificate that the replica presents, in DER."""
-        trusting = ssl.create_default_context()
-        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         with (
             socket.create_connection(("127.0.0.1", self.port), timeout=5) as plain,
-            trusting.wrap_socket(plain, server_hostname=HOST) as connection,
+            _trusting().wrap_socket(plain, server_hostname=HOST) as connection,
         ):
             found = connection.getpeercert(binary_form=True)
         assert found is not None
@@ -72,6 +98,13 @@ class Replica:
             return error.code
         except OSError:
             return 0
+
+
+def _trusting() -> ssl.SSLContext:
+    """Return a context for connections of which no certificate is looked at."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def endpoints(replicas: Sequence[Replica]) -> JsonObject:

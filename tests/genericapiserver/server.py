@@ -1,9 +1,12 @@
 """etcd and the generic API server, alone: no kubelet, no controllers. Run by scripts/apiserver."""
 
+import base64
 import http.client
 import json
 import signal
 import subprocess
+import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from tests.genericapiserver.api import Api, JsonObject
 PORT = 6443
 _ETCD = "http://127.0.0.1:2379"
 _SECONDS = 60.0
+_MOST_PUTS = 100  # etcd takes 128 operations in one transaction
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -49,6 +53,18 @@ class ApiServer:
         self._apiserver.start()
         self._apiserver.wait(self._is_ready, _SECONDS)
 
+    def put_all(self, resource: str, objects: Sequence[JsonObject]) -> None:
+        """Store objects of a resource of the core group in etcd: at once, complete as they are, and without admission; watches report it."""
+        for first in range(0, len(objects), _MOST_PUTS):
+            puts = [_put(resource, one) for one in objects[first : first + _MOST_PUTS]]
+            self._etcd_answer("kv/txn", {"success": puts})
+
+    def delete_all(self, resource: str) -> None:
+        """Delete all objects of a resource of the core group, at once and without admission; watches report it."""
+        first = f"/registry/{resource}/".encode()
+        last = first[:-1] + bytes([first[-1] + 1])  # the first key that does not begin so
+        self._etcd_answer("kv/deleterange", {"key": _base64(first), "range_end": _base64(last)})
+
     def log(self) -> str:
         return self._apiserver.log()
 
@@ -72,6 +88,19 @@ class ApiServer:
             return self.api.text("/readyz") == "ok"
         except OSError:
             return False
+
+
+def _put(resource: str, found: JsonObject) -> JsonObject:
+    """Return the part of a transaction that stores an object as the API server does."""
+    metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-01T00:00:00Z", **found["metadata"]}
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    stored = {"apiVersion": "v1", "kind": {"pods": "Pod", "nodes": "Node"}[resource], **found, "metadata": metadata}
+    put = {"key": _base64(f"/registry/{resource}/{name}".encode()), "value": _base64(json.dumps(stored).encode())}
+    return {"request_put": put}
+
+
+def _base64(text: bytes) -> str:
+    return base64.b64encode(text).decode()
 
 
 def _etcd(folder: Path) -> list[str | Path]:

@@ -22,9 +22,7 @@ ENDED = "2026-03-01T12:00:00Z"
 def replica(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Controllers:
     for name in ("railnet", "default"):  # kube-apiserver makes `default`, where events about namespaces are
         server.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    found = Controllers(server, tmp_path_factory.mktemp("clean-up"))
-    found._arguments.append("--clean-up")
-    return found
+    return Controllers(server, tmp_path_factory.mktemp("clean-up"), options=["--clean-up"])
 
 
 @pytest.fixture

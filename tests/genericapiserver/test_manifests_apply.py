@@ -14,7 +14,13 @@ ALL = [
     "daemonset",
     *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml")),
 ]
-OLD = ("overlays/admission-1.20", "overlays/controllers-1.20", "overlays/host-network-1.20")
+OLD = (
+    "overlays/admission-1.20",
+    "overlays/controllers-1.20",
+    "overlays/controllers-clean-up-1.20",
+    "overlays/controllers-sticky-1.20",
+    "overlays/host-network-1.20",
+)
 FOREIGN = "overlays/admission-cert-manager"
 FOR_OLD_KUBECTL = (*OLD, "overlays/uninstall-1.20")
 FOLDERS = [folder for folder in ALL if folder not in (*OLD, FOREIGN)]

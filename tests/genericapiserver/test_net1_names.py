@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,7 +12,7 @@ import pytest
 
 from tests.cluster.process import wait_until
 from tests.genericapiserver.api import Api
-from tests.genericapiserver.controllers import Controllers, Job
+from tests.genericapiserver.controllers import Controllers, Job, die_until
 from tests.genericapiserver.server import PORT, ApiServer
 
 _SECONDS = 60.0
@@ -99,28 +98,6 @@ def test_leader_that_is_killed_at_each_write_leaves_what_one_leader_makes(
     # Five objects are made and deleted: each write was done once by a leader that died of it, and one died before it.
     assert made >= 10
     assert gone >= 10
-
-
-def die_until(replica: Controllers, complete: Callable[[], bool]) -> int:
-    """Start leaders that die at their first write, every other one before it is done; return how many died."""
-    for died, fault in enumerate(cycle(["before", "after"])):
-        replica.start(fault)
-        try:
-            wait_until(lambda: replica.ended() or complete(), _SECONDS, "the leader to die, or all to be done")
-            if complete() and not dies(replica):
-                return died
-        finally:
-            replica.stop()
-    raise AssertionError
-
-
-def dies(replica: Controllers) -> bool:
-    """Return whether a leader still has something to write."""
-    try:
-        wait_until(replica.ended, 3.0, "the leader to die")
-    except TimeoutError:
-        return False
-    return True
 
 
 def test_writes_that_are_refused_are_repeated(server: ApiServer, replica: Controllers) -> None:

@@ -253,6 +253,24 @@ def test_bind_creates_no_file_if_the_driver_is_not_loaded(whole: Tree) -> None:
         Sysfs(whole.root).bind(PciAddress.parse(UNBOUND), "mlx4_core")
 
 
+def rate_file(tree: Tree) -> Path:
+    return tree.root / "bus/pci/devices" / PF / "infiniband/mlx5_0/ports/1/rate"
+
+
+def test_rate_is_the_number_of_gigabits(whole: Tree) -> None:
+    rate_file(whole).write_text("400 Gb/sec (4X NDR)\n")
+
+    assert Sysfs(whole.root).rate(PF_ADDRESS) == "400"
+
+
+def test_rate_is_none_if_it_cannot_be_understood_or_there_is_no_port(whole: Tree) -> None:
+    sysfs = Sysfs(whole.root)
+    rate_file(whole).write_text("fast\n")
+
+    assert sysfs.rate(PF_ADDRESS) is None
+    assert sysfs.rate(PciAddress(0, 0x99, 0, 0)) is None
+
+
 def test_netdev_is_the_first_of_several(tree: Tree) -> None:
     tree.function(PF, {**SRIOV, **netdev("ib0", 7), **netdev("ib0.8001", 8), **rdma(0, "4: ACTIVE", "5: LinkUp")})
 

@@ -1,4 +1,4 @@
-"""What the stand-in for KubeDL's controller makes of a TFJob, compared with golden pods that were read from KubeDL's sources."""
+"""What the stand-in for TFJobs' controllers makes of a job, compared with golden pods that were read from the operators' sources."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ import yaml
 
 from tests.admission import goldens
 from tests.stand_ins import tfjob_operator
-from tests.stand_ins.tfjob_operator import BadJob, Changes, reconcile
+from tests.stand_ins.tfjob_operator import KUBEDL, KUBEFLOW, BadJob, Changes, Operator, reconcile
 
 ARTICLE = yaml.safe_load((Path(__file__).parent / "article_tfjob.yaml").read_text())
 UID = "6f1c1c2e-0b0a-4a53-9c0c-6d5b1c7f2a11"
@@ -25,9 +25,21 @@ def article(**annotations: str) -> dict[str, Any]:
     return job
 
 
-def job_of(golden: dict[str, Any], replicas: dict[str, int], **annotations: str) -> dict[str, Any]:
-    """Describe a TFJob of whose template a golden pod is made: the pod without what KubeDL adds."""
+def kubeflows_article() -> dict[str, Any]:
+    """Describe the article's job for Kubeflow's operator, with the annotation in the pod templates, as the golden pods have it."""
+    job = article()
+    job["apiVersion"] = KUBEFLOW.api_version
+    for role in job["spec"]["tfReplicaSpecs"].values():
+        role["template"] = {**role["template"], "metadata": {"annotations": HOST}}
+    return job
+
+
+def job_of(
+    golden: dict[str, Any], replicas: dict[str, int], operator: Operator = KUBEDL, **annotations: str
+) -> dict[str, Any]:
+    """Describe a TFJob of whose template a golden pod is made: the pod without what its operator adds."""
     metadata, spec = golden["metadata"], copy.deepcopy(golden["spec"])
+    policy = spec["restartPolicy"] if operator is KUBEFLOW else "ExitCode"
     for key in ("hostNetwork", "dnsPolicy", "restartPolicy"):
         spec.pop(key, None)
     for container in spec["containers"]:
@@ -35,14 +47,17 @@ def job_of(golden: dict[str, Any], replicas: dict[str, int], **annotations: str)
         if not (env := [one for one in container.pop("env", ()) if one["name"] != "TF_CONFIG"]):
             continue
         container["env"] = env
-    roles = {role: {"replicas": count, "template": {"spec": spec}} for role, count in replicas.items()}
+    template = {"metadata": {"annotations": metadata.get("annotations", {})}, "spec": spec}
+    roles = {
+        role: {"replicas": count, "restartPolicy": policy, "template": template} for role, count in replicas.items()
+    }
     name = {
-        "name": metadata["labels"]["job-name"],
+        "name": metadata["labels"][f"{operator.prefix}job-name"],
         "namespace": metadata["namespace"],
         "uid": UID,
         "annotations": annotations,
     }
-    return {"metadata": name, "spec": {"tfReplicaSpecs": roles}}
+    return {"apiVersion": operator.api_version, "metadata": name, "spec": {"tfReplicaSpecs": roles}}
 
 
 def port() -> int:
@@ -98,6 +113,45 @@ def test_pod_is_the_golden_pod(name: str, replicas: dict[str, int], annotations:
             del one["protocol"]
 
     assert {key: made[key] for key in ("apiVersion", "kind", "metadata", "spec")} == expected
+
+
+@pytest.mark.parametrize("name", ["tfjob-ps", "tfjob-worker-names"])
+def test_kubeflows_pod_is_the_golden_pod(name: str) -> None:
+    golden = goldens.read(goldens.FOLDER / "kubeflow-training-operator" / f"{name}.yaml").pod
+    pods, _ = whole(job_of(golden, {"PS": 2, "Worker": 4}, KUBEFLOW))
+    (made,) = (one for one in pods if one["metadata"]["name"] == golden["metadata"]["name"])
+    expected = copy.deepcopy(golden)
+    for container in expected["spec"]["containers"]:
+        for one in container["ports"]:
+            one.pop("protocol", None)
+
+    assert {key: made[key] for key in ("apiVersion", "kind", "metadata", "spec")} == expected
+
+
+def test_kubeflows_operator_knows_no_host_network_mode_and_lets_no_role_wait() -> None:
+    job = kubeflows_article()
+    first = reconcile(job, [], [], port)
+    pods, services = whole(job)
+
+    assert list(kinds(first, "Pod")) == NAMES
+    assert not any("hostNetwork" in one["spec"] for one in pods)
+    assert all(one["metadata"]["annotations"] == HOST for one in pods)
+    assert {one["spec"]["clusterIP"] for one in services} == {"None"}
+    assert [one["spec"]["ports"] for one in services] == [[{"name": "tfjob-port", "port": 2222}]] * 5
+    assert [one["spec"]["selector"] for one in services] == [one["metadata"]["labels"] for one in services]
+
+
+def test_kubeflows_operator_makes_a_killed_worker_again_and_leaves_its_service() -> None:
+    job = kubeflows_article()
+    pods, services = whole(job)
+    (ended,) = with_status([pods[3]], "Failed", 137)
+    rejected = {**pods[3], "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError"}}
+
+    for failed in (ended, rejected):
+        assert reconcile(job, [*pods[:3], failed, pods[4]], services, port).failed == ("mnist-worker-1",)
+    made = reconcile(job, [*pods[:3], pods[4]], services, port)
+    assert list(kinds(made, "Pod")) == ["mnist-worker-1"]
+    assert made.target_ports == {}
 
 
 def test_articles_job_has_a_pod_and_a_headless_service_for_each_replica() -> None:

@@ -1,13 +1,20 @@
-"""A stand-in for KubeDL's controller of TFJobs: which pods and Services it makes of a job, and what it does when they change.
+"""A stand-in for the controllers of TFJobs, KubeDL's and Kubeflow's: which pods and Services they make of a job, and what they do when these change.
 
-Pure. Source: kubedl-io/kubedl at b93a2b4, controllers/tensorflow/{tensorflow,tfjob_controller}.go (TF_CONFIG, roles, their
+Pure. The job's apiVersion says whose it is.
+
+Source of KubeDL's: kubedl-io/kubedl at b93a2b4, controllers/tensorflow/{tensorflow,tfjob_controller}.go (TF_CONFIG, roles, their
 order), apis/training/v1alpha1/tfjob_{constants,defaults}.go (container, port, defaults), pkg/util/train/train_util.go (exit
 codes), and pkg/job_controller/{job,pod,service,hostnetwork,failover,dag_sched}.go (labels, owners, host-network mode, fail-over).
 The feature gates have their defaults: other roles wait until the parameter servers run. An `Evaluator` gets no pod:
 GetReconcileOrders forgets it.
 
-Left out: gangs, spot replicas, elastic scaling, AIMaster, TensorBoard; the job's status, and with it its end: cleanPodPolicy, and
-that nothing fails over any more; and a defect: getContainerHostNetworkPort takes a wrong port of a container with several.
+Source of Kubeflow's: kubeflow/training-operator, pkg/controller.v1/tensorflow/tfjob_controller.go (order, TF_CONFIG, labels),
+pkg/controller.v1/common/{pod,service}.go (fail-over, Services), pkg/util/train/train_util.go (exit codes). It knows no host-network
+mode, has no role wait for another, and never changes a Service.
+
+Left out: gangs, spot replicas, elastic scaling, AIMaster, TensorBoard, dynamic workers, Kubeflow's evaluators; the job's status, and with
+it its end: cleanPodPolicy, and that nothing fails over any more; and a defect of KubeDL's: getContainerHostNetworkPort takes a wrong port
+of a container with several.
 """
 
 import copy
@@ -16,18 +23,74 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-GROUP, VERSION, KIND = "training.kubedl.io", "v1alpha1", "TFJob"
+KIND = "TFJob"
 HOST_NETWORK = "kubedl.io/network-mode"
 HOST_PORTS = range(20000, 29999)  # main.go, --hostnetwork-port-range; rand.IntnRange leaves out its end
 _CONTAINER, _PORT_NAME, _PORT = "tensorflow", "tfjob-port", 2222
 _ROLES = ("PS", "Master", "Chief", "Worker")  # GetReconcileOrders
 _NO_POD = "Evaluator"  # is not in GetReconcileOrders
 _MASTERS = ("Master", "Chief")
-# Which failures are tried again: signals by their exit code, SIGUSR1 as the user's own choice, and reasons of a pod's status.
-_RETRYABLE_CODES = frozenset({130, 137, 143, 138})
-_RETRYABLE_REASONS = frozenset({"OOMKilled", "Killed", "Evicted", "UnexpectedAdmissionError"})
+_NO_CODE = 0xBEEF  # of a pod whose container never ran; Kubeflow's comparison takes it for "try again"
 
 _Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What differs between the operators.
+
+    Attributes:
+        group, version: of their TFJobs.
+        mark: the label that all of its pods and Services have.
+        prefix: what the other labels' names begin with.
+        host_network: whether it has a host-network mode.
+        waits: whether other roles wait until the parameter servers run.
+        restart_policy: of a role that says none.
+        retryable_codes: the exit codes of failures that are tried again.
+        retryable_reasons: the reasons of a pod's status that are tried again.
+    """
+
+    group: str
+    version: str
+    mark: tuple[str, str]
+    prefix: str
+    host_network: bool
+    waits: bool
+    restart_policy: str
+    retryable_codes: Collection[int]
+    retryable_reasons: Collection[str]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    def labels(self, job: str) -> dict[str, str]:
+        """Return the labels that all objects of a job have."""
+        return dict([self.mark, (f"{self.prefix}job-name", job)])
+
+
+KUBEDL = Operator(
+    group="training.kubedl.io",
+    version="v1alpha1",
+    mark=("group-name", "training.kubedl.io"),
+    prefix="",
+    host_network=True,
+    waits=True,
+    restart_policy="ExitCode",
+    retryable_codes=frozenset({130, 137, 143, 138}),  # signals, SIGUSR1 as the user's own choice
+    retryable_reasons=frozenset({"OOMKilled", "Killed", "Evicted", "UnexpectedAdmissionError"}),
+)
+KUBEFLOW = Operator(
+    group="kubeflow.org",
+    version="v1",
+    mark=("training.kubeflow.org/operator-name", "tfjob-controller"),
+    prefix="training.kubeflow.org/",
+    host_network=False,
+    waits=False,
+    restart_policy="Never",
+    retryable_codes=range(128, 1 << 32),
+    retryable_reasons=frozenset(),
+)
 
 
 class BadJob(ValueError):
@@ -60,6 +123,11 @@ class _Replica:
         return self.role.lower()
 
 
+def operator_of(job: _Object) -> Operator:
+    """Return whose job it is."""
+    return KUBEFLOW if job.get("apiVersion") == KUBEFLOW.api_version else KUBEDL
+
+
 def reconcile(
     job: _Object, pods: Collection[_Object], services: Collection[_Object], port: Callable[[], int]
 ) -> Changes:
@@ -85,7 +153,7 @@ def reconcile(
         if pod is None:
             pod = _pod(job, replica, port() if is_host_network(job) else None)
             created.append(pod)
-        elif _fails_over(replica, pod):
+        elif _fails_over(operator_of(job), replica, pod):
             failed.append(name)
         own = _default_port(pod["spec"])
         if name not in existing:
@@ -98,14 +166,16 @@ def reconcile(
 def _reconciled(job: _Object, pods: Mapping[str, _Object]) -> Iterator[_Replica]:
     """Yield the replicas that do not wait for parameter servers, which have to run or to have run."""
     replicas = list(_replicas(job))
+    if not operator_of(job).waits:
+        return iter(replicas)
     servers = [pods.get(_name(job, one), {}).get("status", {}).get("phase") for one in replicas if one.role == "PS"]
     ready = all(phase in ("Running", "Succeeded", "Failed") for phase in servers)
     return (one for one in replicas if ready or one.role == "PS")
 
 
 def is_host_network(job: _Object) -> bool:
-    """Return whether the job asks for KubeDL's host-network mode; other values of the annotation mean nothing."""
-    return bool(job["metadata"].get("annotations", {}).get(HOST_NETWORK) == "host")
+    """Return whether the job asks KubeDL for its host-network mode; other values of the annotation mean nothing."""
+    return operator_of(job).host_network and job["metadata"].get("annotations", {}).get(HOST_NETWORK) == "host"
 
 
 def tf_config(job: _Object, role: str, index: int, own_port: int | None = None) -> str:
@@ -140,17 +210,14 @@ def _name(job: _Object, replica: _Replica) -> str:
 
 
 def _labels(job: _Object, replica: _Replica) -> dict[str, str]:
-    return {
-        "group-name": GROUP,
-        "job-name": job["metadata"]["name"],
-        "replica-type": replica.type,
-        "replica-index": str(replica.index),
-    }
+    operator = operator_of(job)
+    own = {f"{operator.prefix}replica-type": replica.type, f"{operator.prefix}replica-index": str(replica.index)}
+    return operator.labels(job["metadata"]["name"]) | own
 
 
 def _metadata(job: _Object, replica: _Replica, labels: Mapping[str, str]) -> dict[str, Any]:
     owner = {
-        "apiVersion": f"{GROUP}/{VERSION}",
+        "apiVersion": operator_of(job).api_version,
         "kind": KIND,
         "name": job["metadata"]["name"],
         "uid": job["metadata"]["uid"],
@@ -162,11 +229,12 @@ def _metadata(job: _Object, replica: _Replica, labels: Mapping[str, str]) -> dic
 
 
 def _pod(job: _Object, replica: _Replica, host_port: int | None) -> _Object:
+    operator = operator_of(job)
     template = copy.deepcopy(replica.spec["template"])
     spec = template["spec"]
     labels = {**template.get("metadata", {}).get("labels", {}), **_labels(job, replica)}
-    if replica.role in _MASTERS:
-        labels["job-role"] = "master"
+    if _is_master(job, replica):
+        labels[f"{operator.prefix}job-role"] = "master"
     metadata = _metadata(job, replica, labels)
     if annotations := template.get("metadata", {}).get("annotations"):
         metadata["annotations"] = annotations
@@ -174,9 +242,10 @@ def _pod(job: _Object, replica: _Replica, host_port: int | None) -> _Object:
     _set_port(container, host_port)
     if host_port is not None:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    for one in spec["containers"]:
-        one.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    policy = replica.spec.get("restartPolicy", "ExitCode")
+    if operator is KUBEDL:
+        for one in spec["containers"]:
+            one.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    policy = replica.spec.get("restartPolicy", operator.restart_policy)
     spec["restartPolicy"] = "Never" if policy == "ExitCode" else policy
     if container["name"] == _CONTAINER and _is_distributed(job):
         text = tf_config(job, replica.role, replica.index, host_port)
@@ -186,7 +255,9 @@ def _pod(job: _Object, replica: _Replica, host_port: int | None) -> _Object:
 
 def _service(job: _Object, replica: _Replica, target_port: int) -> _Object:
     labels = _labels(job, replica)
-    port = {"name": _PORT_NAME, "port": _default_port(replica.spec["template"]["spec"]), "targetPort": target_port}
+    port = {"name": _PORT_NAME, "port": _default_port(replica.spec["template"]["spec"])}
+    if operator_of(job) is KUBEDL:
+        port["targetPort"] = target_port
     spec: dict[str, Any] = {"selector": labels, "ports": [port]}
     if not is_host_network(job):
         spec["clusterIP"] = "None"
@@ -220,9 +291,16 @@ def _is_distributed(job: _Object) -> bool:
     return len(list(_replicas(job))) != 1
 
 
-def _fails_over(replica: _Replica, pod: _Object) -> bool:
+def _is_master(job: _Object, replica: _Replica) -> bool:
+    """Return whether a pod has the label of the master: in Kubeflow's jobs without a master it is the first worker."""
+    if operator_of(job) is KUBEFLOW and not any(one.role in _MASTERS for one in _replicas(job)):
+        return (replica.role, replica.index) == ("Worker", 0)
+    return replica.role in _MASTERS
+
+
+def _fails_over(operator: Operator, replica: _Replica, pod: _Object) -> bool:
     """Return whether a pod that has ended is deleted and made again."""
-    if replica.spec.get("restartPolicy", "ExitCode") != "ExitCode":
+    if replica.spec.get("restartPolicy", operator.restart_policy) != "ExitCode":
         return False
     status = pod.get("status", {})
     codes = [
@@ -231,4 +309,7 @@ def _fails_over(replica: _Replica, pod: _Object) -> bool:
         if one["name"] == _CONTAINER and "terminated" in one.get("state", {})
     ]
     ended = bool(codes) or status.get("phase") == "Failed"
-    return ended and (bool(_RETRYABLE_CODES.intersection(codes)) or status.get("reason") in _RETRYABLE_REASONS)
+    return ended and (
+        any(code in operator.retryable_codes for code in codes or [_NO_CODE])
+        or status.get("reason") in operator.retryable_reasons
+    )

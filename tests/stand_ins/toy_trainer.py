@@ -243,6 +243,7 @@ def main() -> None:
     parser.add_argument(
         "--bytes", type=int, default=0, help="how many bytes a worker sends with each step to each parameter server"
     )
+    parser.add_argument("arguments", nargs="*", help="those of TensorFlow's plain templates; TF_CONFIG says the same")
     options = parser.parse_args()
     try:
         cluster = Cluster(os.environ.get("TF_CONFIG", ""))

@@ -58,9 +58,11 @@ class WatchedObjects:
         version: changes with each change of an object.
     """
 
-    def __init__(self, connections: Connections, paths: Sequence[Callable[[], str]]) -> None:
+    def __init__(
+        self, connections: Connections, paths: Sequence[Callable[[], str]], watch_seconds: int = _WATCH_SECONDS
+    ) -> None:
         """Watch lists. Each path is found out when it is listed, as it may depend on the versions that the API server has."""
-        self._connections, self._paths = connections, paths
+        self._connections, self._paths, self._watch_seconds = connections, paths, watch_seconds
         self._objects: list[dict[tuple[str, str], _Object] | None] = [None] * len(paths)
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -96,8 +98,10 @@ class WatchedObjects:
         self._replace(index, {_key(one): one for one in listed["items"]})
         version = listed["metadata"]["resourceVersion"]
         while not self._ending.is_set():  # a watch that the API server ends in time goes on where it ended
-            watch = f"{path}?watch=1&allowWatchBookmarks=1&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={version}"
-            for event in self._connections.lines(watch, _WATCH_SECONDS * 1.5):
+            watch = (
+                f"{path}?watch=1&allowWatchBookmarks=1&timeoutSeconds={self._watch_seconds}&resourceVersion={version}"
+            )
+            for event in self._connections.lines(watch, self._watch_seconds * 1.5):
                 if event["type"] == "ERROR":  # 410: the version is too old
                     raise RequestRefused(f"watch of {path}: {event['object'].get('message', '')}")
                 version = event["object"]["metadata"]["resourceVersion"]

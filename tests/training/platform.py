@@ -78,9 +78,9 @@ def explained(pod: WorkloadPod) -> str:
     (found,) = offline.explain([*NAMESPACES, pod.manifest], POLICY)
     assert found.allowed, found.lines
     clauses = [
-        re.sub(r"^\s*(done|kept|untouched):\s+", "", line)
+        re.sub(r"^\s*(done|kept|rails):\s+(nothing is added: )?", "", line)
         for line in found.lines
-        if re.match(r"\s*(done|kept|untouched):", line)
+        if re.match(r"\s*(done|kept|rails):", line)
     ]
     return "; ".join(re.sub(r"set (\w+(?:, \w+)+) in", _counted, clause) for clause in clauses)
 

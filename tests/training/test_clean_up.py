@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training import clean_up
-from training.clean_up import Action, Group, State, Task, Worker, verdict
+from training.clean_up import Group, State, Task, Worker, verdict
+from training.deletion import Action
 from training.operators import OPERATORS, Part
 
 TEMPLATES = next(row for row in OPERATORS if row.page == "tensorflow-templates")

@@ -7,8 +7,10 @@ import pytest
 
 from tests.railnet.train.jobs import job, pods
 from training import pod as pod_module
+from training.gang_labels import gang_request
 from training.job_templates import TrainingJob, objects, owned, owner
 from training.net1_names import task_service
+from training.placement.gang_request import Constraint, GangRequest
 from training.recogniser import recognise
 from vf.errors import Misconfigured
 
@@ -223,3 +225,29 @@ def test_values_that_do_not_fit_together_are_refused(changes: dict[str, Any], wo
 
 def test_thousand_workers_fit() -> None:
     assert sum(1 for _ in objects(job(workers=1000, ps=10))) == 1010
+
+
+def requests(of: TrainingJob) -> list[GangRequest | None]:
+    return [gang_request(pod_module.parse({"kind": "Pod", **pod})) for pod in pods(of, {})]
+
+
+def test_all_tasks_of_a_gang_start_together() -> None:
+    assert requests(job(gang="true")) == [GangRequest("mnist", 5)] * 5
+    assert requests(job()) == [None] * 5
+
+
+def test_topology_makes_the_tasks_a_gang_in_one_domain() -> None:
+    one = GangRequest("mnist", 5, Constraint(required=("railnet.io/leaf",)))
+
+    assert (
+        requests(job(topology="railnet.io/leaf")) == requests(job(topology="railnet.io/leaf", gang="true")) == [one] * 5
+    )
+
+
+def test_constraint_of_a_gang_may_be_an_annotation_of_the_file() -> None:
+    text = '{alibabacloud.com/topology-aware-constraint: \'{"preferred":{"topologies":[{"key":"zone"}]}}\'}'
+
+    (first, *others) = requests(job(gang="true", annotations=text))
+
+    assert first == GangRequest("mnist", 5, Constraint(preferred=("zone",)))
+    assert others == [first] * 4

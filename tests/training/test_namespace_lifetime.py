@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training import namespace_lifetime
-from training.namespace_lifetime import Action, Contents, verdict
+from training.deletion import Action
+from training.namespace_lifetime import Contents, verdict
 from vf.errors import Misconfigured
 
 DAY = {"railnet.io/ttl": "24h"}

@@ -43,7 +43,7 @@ def test_only_training_pods_get_a_rail(tmp_path: Path, pod: WorkloadPod):
         assert any(line.startswith("  done:      set NCCL_SOCKET_IFNAME, ") for line in lines)
         assert "  kept:      kept its PriorityClass production" in lines
     else:
-        assert lines[1:] == [f"  untouched: {UNTOUCHED}"]
+        assert lines[1:] == [f"  rails:     nothing is added: {UNTOUCHED}"]
 
 
 def test_scheduled_training_gets_the_configured_class_without_its_own(tmp_path: Path):

@@ -68,3 +68,16 @@ def test_progress_of_a_pod(found: dict[str, Any], stage: Stage, why: str) -> Non
 
 def test_long_message_is_cut() -> None:
     assert len(said("Unschedulable", "x" * 1000)) == 160
+
+
+def test_pod_of_a_gang_waits_for_the_whole_gang_and_one_behind_another_gate_for_its_condition() -> None:
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}
+    status = {"phase": "Pending", "conditions": [condition]}
+
+    def waits_for(*gates: str) -> Progress:
+        return progress({"spec": {"schedulingGates": [{"name": gate} for gate in gates]}, "status": status})
+
+    gang = Progress(Stage.UNSCHEDULED, "behind a gate until its whole gang has a place")
+    assert waits_for("railnet.io/gang") == waits_for("example.com/quota", "railnet.io/gang") == gang
+    assert waits_for("example.com/quota") == Progress(Stage.UNSCHEDULED, f"SchedulingGated: {message}")

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ _CONFIGURATION = {
     "kind": "NodeConfiguration",
     "pools": [{"resource": RESOURCE, "select": {"linkType": ["ether"]}, "rdma": False}],
     "provision": [{"pf": pf, "vfs": VFS} for pf in PFS],
+    "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/24"}}},
+    "limits": {"*": {"networks": ["default", "staying"]}},
 }
 _START_SECONDS = 60.0  # an emulated processor is slow
 _PAUSE_SECONDS = 0.01
@@ -117,16 +119,17 @@ class Guest:
         except TimeoutError as error:
             raise self.daemon.failure(error) from None
 
-    def admit(self, name: str, vfs: int) -> Pod:
+    def admit(self, name: str, vfs: int, annotations: Mapping[str, str] | None = None) -> Pod:
         """Do the steps before ADD: kubelet chooses VFs, the runtime creates the network namespace."""
         identity = PodIdentity(name, "default", str(uuid.uuid4()))
         if vfs:
             self.kubelet.allocate(identity, RESOURCE, vfs)
-        return Pod(identity, self.runtime.create_sandbox("default", name, identity.uid))
+        arguments = {"io.kubernetes.cri.pod-annotations": dict(annotations or {})}
+        return Pod(identity, self.runtime.create_sandbox("default", name, identity.uid, arguments))
 
-    def run(self, name: str, vfs: int = 1) -> Pod:
+    def run(self, name: str, vfs: int = 1, annotations: Mapping[str, str] | None = None) -> Pod:
         """Run a pod."""
-        pod = self.admit(name, vfs)
+        pod = self.admit(name, vfs, annotations)
         self.runtime.add(pod.sandbox)
         self.kubelet.pre_start(pod.identity)
         return pod

@@ -57,6 +57,40 @@ def test_neighbour_with_an_outdated_mac_gets_an_announcement_after_the_carrier(g
     assert same
 
 
+def test_peer_reaches_an_address_that_stays_with_its_rank_when_it_has_moved_to_another_vf(guest: Guest) -> None:
+    """The peer has the old VF's MAC from the old pod's own packets, and sends none until the new VF has announced itself."""
+    peer, elsewhere = guest.run("worker-1", annotations=staying("10.58.0.2/24")), guest.run("elsewhere")
+    worker = guest.run("worker-0", annotations=staying("10.58.0.1/24"))
+    address, vf, mac = worker.address, worker.rails[0]["vf"], worker.links()["net1"]["address"]
+    dialled = answers(lambda: ping(worker.sandbox.netns, peer.address, ifname="net1"))
+    remembered = peer.output("ip", "neighbour", "show", address)
+    guest.remove(worker)
+
+    others = [
+        guest.run("other"),
+        guest.run("elsewhere-too"),
+    ]  # the first has the old VF now, the second one on the other card
+    again = guest.run("worker-0", annotations=staying("10.58.0.1/24"))
+    new = again.rails[0]["vf"], again.links()["net1"]["address"]
+    wait_until(lambda: new[1] in peer.output("ip", "neighbour", "show", address), _SECONDS, "the announcement")
+    answered = ping(peer.sandbox.netns, address, ifname="net1")
+    same = again.address == address
+    for pod in (peer, elsewhere, *others, again):
+        guest.remove(pod)
+
+    assert dialled
+    assert mac in remembered
+    assert same
+    assert new[0] != vf
+    assert new[1] != mac
+    assert answered
+
+
+def staying(address: str) -> dict[str, str]:
+    """Return the annotations of a pod whose address the controllers gave to its rank."""
+    return {"railnet.io/sticky": "true", "railnet.io/net1-ip": address}
+
+
 def test_vfs_return_from_a_namespace_that_ended_without_del_before_the_daemons_timer(guest: Guest) -> None:
     seconds_to_return(guest)  # the daemon restarts its timer of ten seconds after each sweep
 

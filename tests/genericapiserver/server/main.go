@@ -3,7 +3,8 @@
 // Of Kubernetes itself are requests, storage, OpenAPI, strict decoding, server-side apply, service accounts' users, and admission:
 // ValidatingAdmissionPolicies and webhooks, with their CEL and its cost. What kube-apiserver adds is not here: validation of objects,
 // RBAC (everything is allowed), tokens. Those of its defaults that admission goes by are in defaults.go; of its own admission plugins
-// only Priority is here, written for this server in priority.go.
+// only Priority is here, written for this server in priority.go; of its rules for objects, those for pods with scheduling gates (pods.go)
+// and two of a pod's subresources (podrequests.go).
 package main
 
 import (

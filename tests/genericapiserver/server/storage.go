@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -18,12 +19,18 @@ import (
 
 // install serves all kinds, each with its status where it has one.
 func install(to *server.GenericAPIServer, options generic.RESTOptionsGetter) error {
+	stores := map[string]*registry.Store{}
 	for _, one := range groups {
 		info := server.NewDefaultAPIGroupInfo(one.version.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
 		served := map[string]rest.Storage{}
 		for _, kind := range one.kinds {
-			if err := serve(served, one, kind, options); err != nil {
+			store, err := serve(served, one, kind, options)
+			if err != nil {
 				return err
+			}
+			stores[kind.resource] = store
+			if kind.name == "Pod" {
+				served["pods/binding"], served["pods/eviction"] = &binding{store}, &eviction{stores}
 			}
 		}
 		info.VersionedResourcesStorageMap[one.version.Version] = served
@@ -38,8 +45,12 @@ func install(to *server.GenericAPIServer, options generic.RESTOptionsGetter) err
 	return nil
 }
 
-func serve(served map[string]rest.Storage, of group, kind kind, options generic.RESTOptionsGetter) error {
-	with := strategy{scheme, names.SimpleNameGenerator, kind.namespaced}
+func serve(served map[string]rest.Storage, of group, kind kind, options generic.RESTOptionsGetter) (*registry.Store, error) {
+	plain := strategy{scheme, names.SimpleNameGenerator, kind.namespaced}
+	var with rules = plain
+	if kind.name == "Pod" {
+		with = podStrategy{plain}
+	}
 	resource := of.version.WithResource(kind.resource).GroupResource()
 	store := &registry.Store{
 		NewFunc:                   func() runtime.Object { return made(of, kind.name) },
@@ -52,21 +63,26 @@ func serve(served map[string]rest.Storage, of group, kind kind, options generic.
 		TableConvertor:            rest.NewDefaultTableConvertor(resource),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options}); err != nil {
-		return err
+		return nil, err
 	}
 	served[kind.resource] = store
 	if part(made(of, kind.name), "Status").IsValid() {
 		ofStatus := *store
-		ofStatus.UpdateStrategy = statusStrategy{with}
+		ofStatus.UpdateStrategy = statusStrategy{plain}
 		served[kind.resource+"/status"] = &status{&ofStatus}
 	}
-	return nil
+	return store, nil
 }
 
 func made(of group, kind string) runtime.Object {
 	one, err := scheme.New(of.version.WithKind(kind))
 	utilruntime.Must(err)
 	return one
+}
+
+type rules interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
 }
 
 // strategy lets everybody do everything, but keeps what is specified and what is observed apart.
@@ -76,11 +92,15 @@ type strategy struct {
 	namespaced bool
 }
 
-func (s strategy) NamespaceScoped() bool                                 { return s.namespaced }
-func (strategy) AllowCreateOnUpdate() bool                               { return false }
-func (strategy) AllowUnconditionalUpdate() bool                          { return true }
-func (strategy) Canonicalize(runtime.Object)                             {}
-func (strategy) PrepareForCreate(_ context.Context, made runtime.Object) { empty(made, "Status") }
+func (s strategy) NamespaceScoped() bool        { return s.namespaced }
+func (strategy) AllowCreateOnUpdate() bool      { return false }
+func (strategy) AllowUnconditionalUpdate() bool { return true }
+func (strategy) Canonicalize(runtime.Object)    {}
+func (strategy) PrepareForCreate(_ context.Context, made runtime.Object) {
+	if _, ok := made.(*core.Node); !ok { // a kubelet creates its Node with its status (k8s.io/kubernetes/pkg/registry/core/node/strategy.go)
+		empty(made, "Status")
+	}
+}
 func (strategy) PrepareForUpdate(_ context.Context, made, old runtime.Object) {
 	keep(made, old, "Status")
 }

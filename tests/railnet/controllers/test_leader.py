@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from apiserver import kubernetes_transport
 from apiserver.request import Request, Verb
 from railnet.configuration import Configuration, parse
 from railnet.controllers import leader as leader_module
@@ -14,6 +15,7 @@ from railnet.controllers.leader import Leader
 from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
 from tests.controllers.builders import pod
 from tests.controllers.cluster_in_memory import Cluster, Refusal
+from tests.controllers.gangs.gang_cluster import GangCluster
 from tests.waiting import until
 
 SECONDS = 20.0
@@ -23,10 +25,10 @@ POD = "/api/v1/namespaces/ml/pods/w-0"
 
 
 @contextmanager
-def leading(cluster: Cluster, configuration: Configuration = DEFAULTS) -> Iterator[Leader]:
+def leading(cluster: Cluster, configuration: Configuration = DEFAULTS, *, gangs: bool = False) -> Iterator[Leader]:
     ended = threading.Event()
     api = CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics())
-    leader = Leader(api, ended, configuration, "railnet")
+    leader = Leader(api, ended, configuration, "railnet", places_gangs=gangs)
     thread = threading.Thread(target=leader.run)
     thread.start()
     try:
@@ -131,3 +133,35 @@ def test_table_of_addresses_is_read_only_where_a_network_has_addresses_that_stay
 
     assert len(titles) == 2 * sticky
     assert cluster.requests["get configmaps"] == sticky
+
+
+def test_leader_places_a_gang_beside_its_other_work() -> None:
+    cluster = GangCluster()
+    cluster.add_node("a-0", "a")
+    cluster.add_gang("bert", 1)
+    with leading(cluster, gangs=True) as leader:
+        until(lambda: not cluster.gated(), SECONDS, "the gate to be removed")
+        until(lambda: cluster.of("events"), SECONDS, "the event")
+        until(lambda: leader.gangs()["placed"] == 1, SECONDS, "the figures")
+        asked = cluster.requests["patch pods"], cluster.requests["list pods"]
+        assert list(leader.reasons()) == []
+
+    assert cluster.leaves() == {"bert-0": "a"}
+    assert asked == (1, 1)
+    assert leader.gangs()["waiting"] == leader.gangs()["evictions"] == 0
+
+
+def test_each_worker_and_each_watch_can_keep_its_connection(cluster: Cluster) -> None:
+    """Beyond that, each request would begin a connection of its own."""
+    configuration = parse("networks: {default: {ipam: {type: sticky, range: 10.58.0.0/16}}}", "node.yaml")
+    leader = Leader(
+        CountingApiServer(cluster, lambda: "a-token", "test", ControllersMetrics()),
+        threading.Event(),
+        configuration,
+        cleans_up=True,
+        places_gangs=True,
+    )
+    leader._compose("v1")
+
+    assert sum(one.workers for one in leader._controllers) + len(leader._informers) <= kubernetes_transport._CONNECTIONS
+    assert len(leader._controllers) == 8

@@ -33,6 +33,18 @@ def test_leader_shows_its_objects_and_keys() -> None:
     ]
 
 
+def test_leader_that_places_gangs_shows_them() -> None:
+    metrics = ControllersMetrics()
+    metrics.gangs = lambda: {"waiting": 2, "placed": 7, "evictions": 4, "plan_seconds": 0.25}
+
+    assert samples(metrics)[2:] == [
+        'gangs{state="placed"} 7',
+        'gangs{state="waiting"} 2',
+        "gang_evictions_total 4",
+        "gang_plan_seconds 0.25",
+    ]
+
+
 def test_requests_are_counted_by_verb_resource_and_result() -> None:
     metrics = ControllersMetrics()
     api = CountingApiServer(Cluster(), lambda: "a-token", "test", metrics)

@@ -7,13 +7,15 @@ import pytest
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
-from railnet.status.report import encode, report
+from railnet.status.report import encode, report, with_topology
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.vf.builders import a_record, an_attachment
+from vf.guid import Guid
 from vf.inventory import Inventory
 from vf.pci_address import PciAddress
 from vf.rail_memory import RailNumbers, RememberedRail
 from vf.record import Pod
+from vf.topology_labels import Leaf, RailPlace
 
 NODE = two_rails()
 OFFERED = {
@@ -111,3 +113,18 @@ def test_rails_whose_numbers_are_not_known_are_reported_with_the_reason() -> Non
     node = replace(NODE, numbers=RailNumbers((), "the memory is damaged"))
 
     assert [one["reason"] for one in report(node, {}, [], 0, [])["rails"]] == ["the memory is damaged"] * 2
+
+
+def test_rails_have_their_leaf_switches_if_the_daemon_asks_for_them() -> None:
+    told = report(NODE, OFFERED, [], 0, [])
+    places = {
+        0: RailPlace(Leaf(Guid(0xA1), 3), "400"),
+        1: RailPlace(reason="the link of mlx5_1 is not up (2: Polling)"),
+    }
+    first, second = with_topology(told, places, None)["rails"]
+
+    assert (first["leaf"], first["leafReason"], first["rate"]) == ("00000000000000a1/3", None, "400")
+    assert (second["leaf"], second["leafReason"]) == (None, "the link of mlx5_1 is not up (2: Polling)")
+    assert first["address"] == told["rails"][0]["address"]
+    assert with_topology(told, {}, None) == told | {"topology": None}
+    assert json.loads(encode(with_topology(told, places, "HTTP 403")))["topology"] == "HTTP 403"

@@ -144,3 +144,25 @@ def test_rails_that_no_pod_gets_are_shown_with_the_reason() -> None:
         "  rail 0 has no card",
         "",
     ]
+
+
+def test_table_has_leaf_switches_and_what_topology_labels_lack_if_the_daemon_asks_for_them() -> None:
+    rails = [
+        a_rail(0, "0000:03:00.0", leaf="0002c903007e5a10/12", leafReason=None),
+        a_rail(1, "0000:0c:00.0", leaf=None, leafReason="the link of mlx5_1 is not up (2: Polling)"),
+        a_rail(2, "0000:23:00.0"),
+    ]
+    lines = list(rendered(told(rails=rails, topology="topology labels: HTTP 403; it is tried again")))
+
+    assert lines[2].split()[-2:] == ["UNHEALTHY", "LEAF/PORT"]
+    assert [line.split()[-1] for line in lines[3:6]] == ["0002c903007e5a10/12", "-", "-"]
+    assert lines[6:10] == [
+        "",
+        "What topology labels lack:",
+        "  rail 1: the link of mlx5_1 is not up (2: Polling)",
+        "  topology labels: HTTP 403; it is tried again",
+    ]
+
+
+def test_table_without_topology_labels_is_as_before() -> None:
+    assert list(rendered(told(topology=None))) == list(rendered(told()))

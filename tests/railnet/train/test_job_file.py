@@ -57,6 +57,17 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
         (_MINIMAL + "command:\n- python\n- 5\n", r"line 6: command\[1\] is 5; it should be a string"),
         (_MINIMAL + "volumes:\n  data: /data\n  more.data: data\n", "line 6: volumes.more.data is 'data'"),
         (_MINIMAL + "volumes:\n  Data: /data\n", "line 4: a key of volumes is 'Data'"),
+        (_MINIMAL + "gang: yes please\n", "line 4: gang is 'yes please'; it should be true or false"),
+        (_MINIMAL + "topology: a leaf\n", "line 4: topology is 'a leaf'; it should be the key of a node's label"),
+        (
+            _MINIMAL + f"topology: {'a' * 64}\n",
+            "it should be the key of a node's label, such as kubernetes.io/hostname",
+        ),
+        (
+            _MINIMAL + "topology: a\nannotations: {alibabacloud.com/topology-aware-constraint: '{}'}\n",
+            "topology and the annotation alibabacloud.com/topology-aware-constraint exclude each other",
+        ),
+        (_MINIMAL + "gang: false\ntopology: a\n", "line 4: gang is false, and the tasks of a topology are a gang"),
         (_MINIMAL + "env:\n  A: 1\n", r"line 5: env.A is 1; it should be a string \(quote a number\)"),
         (_MINIMAL + "env:\n  1A: x\n", "line 4: a key of env is '1A'"),
         (

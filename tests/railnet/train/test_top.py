@@ -190,3 +190,117 @@ def test_ten_thousand_pods_are_listed_page_by_page_in_little_memory(measured: An
 
     assert sum(job.running for job in found.jobs) == 10_000
     assert peak < 30 << 20
+
+
+GATED = {
+    "phase": "Pending",
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+    ],
+}
+WAITS = "4/4 members seen, need 4x{nvidia.com/gpu: 1} in one railnet.io/leaf; 2 domains tried"
+
+
+def in_gang(pod: dict[str, Any], *, placed: str = "") -> dict[str, Any]:
+    gates = {} if placed else {"schedulingGates": [{"name": "railnet.io/gang"}]}
+    note = {"railnet.io/placement": json.dumps({"domain": {"railnet.io/leaf": placed}, "attempt": 1})} if placed else {}
+    annotations = {**(pod["metadata"].get("annotations") or {}), **note}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": {**pod["spec"], **gates}}
+
+
+@pytest.fixture
+def gangs(server: MemoryApiServer) -> MemoryApiServer:
+    """Return the cluster of above with two gangs: one runs, the other waits."""
+    for one in pods(job(name="near", ps=0, topology="railnet.io/leaf"), RUNNING):
+        server.add("pods", in_gang(one, placed="0x1"))
+    for one in pods(job(name="bert", ps=0, workers=4, topology="railnet.io/leaf"), GATED, ""):
+        server.add("pods", in_gang(one))
+    event = {"reason": "GangWaiting", "message": WAITS, "lastTimestamp": "2026-03-01T10:00:00Z"}
+    about = {"kind": "ConfigMap", "namespace": "bert", "name": "bert", "uid": "x"}
+    server.add("events", {"metadata": {"name": "bert.1", "namespace": "bert"}, **event, "involvedObject": about})
+    return server
+
+
+def test_view_shows_gangs_their_places_and_what_one_waits_for(
+    gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top(gangs.api, None, RAILS, json_text=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("NAMESPACE  GANG    PODS  WAITING  RUNNING  PLACE")
+    assert lines[at + 1 : at + 3] == [
+        "bert       bert  4 of 4        4        0",
+        "near       near  3 of 3        0        3  railnet.io/leaf=0x1",
+    ]
+    assert f"gang bert/bert waits: {WAITS}" in lines
+    assert "bert/bert: 4 pods wait: behind a gate until its whole gang has a place" in lines
+
+
+def test_json_has_the_gangs(gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    top(gangs.api, None, RAILS, json_text=True)
+
+    bert, near = json.loads(capsys.readouterr().out)["gangs"]
+    assert bert == {
+        "namespace": "bert",
+        "gang": "bert",
+        "minAvailable": 4,
+        "pods": 4,
+        "gated": 4,
+        "running": 0,
+        "places": [],
+        "why": WAITS,
+    }
+    assert (near["places"], near["why"]) == ([{"railnet.io/leaf": "0x1"}], None)
+
+
+def test_events_are_asked_for_only_where_a_gang_waits(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top(server.api, None, RAILS, json_text=False)
+
+    assert "GANG" not in capsys.readouterr().out
+    assert not any("events" in one for one in server.requests)
+
+
+def test_without_the_right_to_list_events_gangs_are_shown_without_their_reasons(
+    gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gangs.before = lambda request: status(403, "no") if "events" in str(request) else None
+    top(gangs.api, None, RAILS, json_text=False)
+
+    out = capsys.readouterr().out
+    assert "bert       bert  4 of 4" in out
+    assert "gang bert/bert waits" not in out
+
+
+def test_other_failures_of_events_are_said(gangs: MemoryApiServer) -> None:
+    gangs.before = lambda request: status(400, "no") if "events" in str(request) else None
+
+    with pytest.raises(RequestFailed, match="HTTP 400"):
+        top(gangs.api, None, RAILS, json_text=False)
+
+
+def test_watch_shows_what_a_gang_waits_for_when_that_is_said(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = pods(job(name="bert", ps=0, workers=1, gang="true"), GATED, "")
+    server.add("pods", in_gang(one))
+    thread = threading.Thread(target=lambda: watch(server.api, None, RAILS, json_text=True), daemon=True)
+    thread.start()
+    shown: list[str] = []
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline and not any(WAITS in line for line in shown):
+        shown += capsys.readouterr().out.splitlines()
+        if len(shown) == 1:
+            about = {"kind": "ConfigMap", "namespace": one["metadata"]["namespace"], "name": "bert", "uid": "x"}
+            event = {"reason": "GangWaiting", "message": WAITS, "lastTimestamp": "2026-03-01T10:00:00Z"}
+            metadata = {"name": "bert.1", "namespace": "bert"}
+            server.add("events", {"metadata": metadata, **event, "involvedObject": about})
+        time.sleep(0.05)
+
+    assert [json.loads(line)["gangs"][0]["why"] for line in shown] == [None, WAITS]

@@ -75,12 +75,12 @@ def test_explain_prints_the_priority_class_and_the_values_that_it_replaces(
     assert lines[at + 1 : at + 3] == ["  remove /spec/priority", "  remove /spec/preemptionPolicy"]
 
 
-def test_explain_prints_why_a_pod_stays_untouched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_explain_prints_why_a_pod_gets_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert explain(written(tmp_path, CPU_POD), Configuration())
 
     assert capsys.readouterr().out.splitlines()[1:] == [
         (
-            "  untouched: worker 1 of mnist (KubeDL): container tensorflow asks for no GPUs; "
+            "  rails:     nothing is added: worker 1 of mnist (KubeDL): container tensorflow asks for no GPUs; "
             'label it, or its namespace, railnet.io/net1: "true" if it needs a rail'
         )
     ]
@@ -235,3 +235,117 @@ def test_explain_without_ports_says_that_the_mode_is_off(tmp_path: Path, capsys:
 def test_explain_refuses_ports_that_are_no_range(tmp_path: Path):
     with pytest.raises(Misconfigured, match="turn them round"):
         explain(written(tmp_path, IN_MODE), Configuration(), "29999-20000")
+
+
+IN_GANG = POD.replace(
+    "  labels:\n",
+    """  annotations:
+    alibabacloud.com/topology-aware-constraint: '{"required":{"topologies":[{"key":"kubernetes.io/hostname"}]}}'
+  labels:
+    pod-group.scheduling.sigs.k8s.io/name: mnist
+    pod-group.scheduling.sigs.k8s.io/min-available: "5"
+""",
+)
+OFF = NAMESPACE.replace('railnet.io/net1: "true"', 'railnet.io/gang: "off"')
+
+
+def explained(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, kubernetes: str | None = "1.36"
+) -> list[str]:
+    assert explain(written(folder, text), Configuration(), kubernetes=kubernetes)
+    return [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith(("  gang:", "  place:", "  waits:"))
+    ]
+
+
+def test_explain_says_which_gang_a_pod_waits_for_and_where_it_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explained(tmp_path, capsys, IN_GANG) == [
+        "  gang:      mnist, at least 5 pods",
+        "  place:     in one kubernetes.io/hostname",
+        "  waits:     behind the scheduling gate railnet.io/gang, which the controllers remove when the gang has its place",
+    ]
+
+
+def test_explain_prints_the_additions_of_both_reviews_in_their_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explain(written(tmp_path, IN_GANG), Configuration(), kubernetes="1.27")
+
+    lines = capsys.readouterr().out.splitlines()
+    gate = lines.index('  add /spec/schedulingGates: [{"name": "railnet.io/gang"}]')
+    assert lines.index('  add /spec/containers/0/resources/limits/rdma~1ib_vf: "1"') < gate
+    assert lines[-1].startswith(
+        '  add /metadata/annotations/railnet.io~1explain: "worker 1 of mnist (KubeDL), container'
+    )
+    assert "; then waits with gang mnist, at least 5 pods, in one kubernetes.io/hostname" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kubernetes", "reason"),
+    [
+        (IN_GANG, None, "gangs are switched off; `railnet admission --gangs explain` says what they do"),
+        (
+            IN_GANG,
+            "v1.26.4",
+            "this is Kubernetes 1.26, and gangs need 1.27 or newer, where a pod can wait behind a gate and get its nodes afterwards",
+        ),
+        (IN_GANG + OFF, "1.36", 'the label railnet.io/gang of its namespace is "off"'),
+        (IN_GANG + "  schedulerName: volcano\n", "1.36", "the scheduler volcano places it"),
+        (
+            IN_GANG + "  schedulingGates: [{name: kueue.x-k8s.io/admission}]\n",
+            "1.36",
+            "Kueue places it: it has the gate kueue.x-k8s.io/admission",
+        ),
+    ],
+    ids=["off", "old", "namespace", "scheduler", "Kueue"],
+)
+def test_explain_says_why_a_pod_does_not_wait(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, kubernetes: str | None, reason: str
+) -> None:
+    (line,) = explained(tmp_path, capsys, text, kubernetes)
+
+    assert line == f"  gang:      none, so the pod does not wait: {reason}"
+
+
+def test_explain_says_that_a_constraint_alone_is_no_gang(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "".join(line for line in IN_GANG.splitlines(keepends=True) if "pod-group" not in line)
+
+    (line,) = explained(tmp_path, capsys, text)
+
+    assert "but no label names its gang; add pod-group.scheduling.sigs.k8s.io/name" in line
+
+
+def test_explain_says_nothing_of_gangs_for_other_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explained(tmp_path, capsys, POD) == []
+    assert explained(tmp_path, capsys, POD, None) == []
+
+
+def test_explain_fails_if_a_gang_would_be_denied_and_not_where_gangs_are_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = written(tmp_path, IN_GANG.replace("]}}'", "]}'"))
+
+    assert explain(broken, Configuration())
+    assert not explain(broken, Configuration(), kubernetes="1.36")
+    assert "  denied: alibabacloud.com/topology-aware-constraint is not JSON: Expecting" in capsys.readouterr().out
+
+
+def test_explain_refuses_a_version_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="'newest' is no version of Kubernetes"):
+        explain(written(tmp_path, POD), Configuration(), kubernetes="newest")
+
+
+def test_options_of_the_command_line_reach_the_explanation(tmp_path: Path) -> None:
+    options = ["admission", "--gangs", "explain", "--kubernetes", "1.26", "-f", written(tmp_path, IN_GANG)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "railnet", *options, "--config", tmp_path / "none"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "this is Kubernetes 1.26, and gangs need 1.27" in done.stdout

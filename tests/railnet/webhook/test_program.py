@@ -37,6 +37,11 @@ TRAINING = {
 }
 
 
+IN_GANG = {
+    "metadata": {"name": "p", "labels": {"pod-group.scheduling.sigs.k8s.io/name": "ring"}},
+    "spec": {"containers": [{"name": "main"}]},
+}
+
 _used_ports: set[int] = set()
 
 
@@ -98,6 +103,10 @@ class Process:
         with self.connect(pem) as connection:
             return ask(connection)
 
+    def review_of_gang(self, pem: bytes) -> bytes:
+        with self.connect(pem) as connection:
+            return ask(connection, a_review(IN_GANG), "/gangs?timeout=5s")
+
     def serial(self, pem: bytes) -> str:
         with self.connect(pem) as connection:
             found = connection.getpeercert()
@@ -105,8 +114,8 @@ class Process:
             return str(found["serialNumber"])
 
 
-def ask(connection: ssl.SSLSocket) -> bytes:
-    connection.sendall(request(a_review(TRAINING)))
+def ask(connection: ssl.SSLSocket, body: bytes | None = None, path: str = "/pods?timeout=10s") -> bytes:
+    connection.sendall(request(body or a_review(TRAINING), path))
     response = http.client.HTTPResponse(connection)
     response.begin()
     assert response.status == 200
@@ -362,3 +371,41 @@ def test_node_daemon_imports_no_module_of_the_webhook():
     modules = {name.partition(".")[0] for name in json.loads(found.stdout)}
     assert modules.isdisjoint({"admission", "training", "aiohttp", "cryptography", "kubernetes", "urllib3"})
     assert "railnet" in modules
+
+
+def test_with_gangs_a_pod_that_names_one_waits_for_it(cluster: FakeApiServer, tmp_path: Path) -> None:
+    account = tmp_path / "account"
+    with (
+        serving(cluster, account) as environment,
+        running(tmp_path, environment, f"--service-account={account}", "--gangs") as process,
+    ):
+        process.wait_until_ready()
+
+        assert b'"patch"' in process.review_of_gang(cluster.pem)
+        assert b'"patch"' in process.review(cluster.pem)
+        assert 'railnet_admission_reviews_total{outcome="patched",operator="gangs"} 1' in process.get("/metrics")[1]
+    assert "the API server is Kubernetes 1.36: pods wait for their gangs" in process.log
+
+
+def test_without_the_version_rails_are_served_and_gangs_begin_when_it_is_known(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    account, said = tmp_path / "account", cluster.version
+    cluster.version = None
+    with (
+        serving(cluster, account) as environment,
+        running(tmp_path, environment, f"--service-account={account}", "--gangs") as process,
+    ):
+        process.wait_until_ready()
+        assert b'"patch"' in process.review(cluster.pem)
+        assert b"the API server has not said its version yet" in process.review_of_gang(cluster.pem)
+        cluster.version = said
+        eventually(lambda: b'"patch"' in process.review_of_gang(cluster.pem))
+
+
+def test_gangs_outside_of_a_cluster_are_refused(tmp_path: Path) -> None:
+    write_leaf(tmp_path / "tls", authority.make(datetime.now(UTC)))
+    environment = {"KUBERNETES_SERVICE_HOST": ""}
+    with running(tmp_path, environment, f"--certificates={tmp_path / 'tls'}", "--gangs") as process:
+        assert process.process.wait(20) == 3
+    assert "give --certificates, and neither --host-ports nor --gangs" in process.log

@@ -1,0 +1,1 @@
+"""What goes when training is over: the parameter servers of finished jobs, and training namespaces in which nothing goes on."""
