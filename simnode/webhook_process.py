@@ -79,7 +79,8 @@ class Webhook:
     def failure(self, what: str) -> WebhookFailed:
         """Return an error that names what failed, with the webhook's status and the end of its log."""
         return WebhookFailed(
-            f"{what}; the webhook's status is {self.process.poll()}; /readyz: {_readiness()}; its log ends:\n{self.log()[-2000:]}"
+            f"{what}; the webhook's status is {self.process.poll()}; /readyz: {_readiness()}; its log ends:\n{self.log()[-2000:]}\n"
+            f"the node's network:\n{_network()}"
         )
 
 
@@ -140,6 +141,13 @@ def _readiness() -> str:
         return error.read().decode(errors="replace")
     except OSError as error:
         return str(error)
+
+
+def _network() -> str:
+    """Return what tells why a connection to the webhook fails: links, addresses, listening sockets, and the kernel's counts of drops."""
+    commands = ("ip -brief link", "ip -4 -brief address", "ip rule", "ss -Hltn", "nstat -a")
+    outputs = (subprocess.run(one.split(), capture_output=True, text=True, check=False).stdout for one in commands)
+    return "\n".join(line for output in outputs for line in output.splitlines() if "Octets" not in line)
 
 
 def _connections(table: Path) -> int:

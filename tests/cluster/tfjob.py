@@ -20,6 +20,8 @@ ARTICLE = Path(tfjob_operator.__file__).with_name("article_tfjob.yaml")
 _EVERY_SECONDS = 0.3
 # KubeDL draws a random port and does not look which are in use; here no job's pod waits for another's port.
 _PORTS = iter(random.sample(HOST_PORTS, len(HOST_PORTS)))
+# `kubectl apply` looks first and then creates: of two at once, the second one fails with AlreadyExists.
+_DEFINING = threading.Lock()
 _REFUSED = "admission webhook"  # what the API server says of a review that refuses, and of one that does not answer
 
 
@@ -81,7 +83,9 @@ class TfJob:
 
     def __enter__(self) -> Self:
         definition, namespace = _definition(self._operator), {"name": self.namespace, "labels": self._labels}
-        self._kubectl.apply(definition, {"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
+        with _DEFINING:
+            self._kubectl.apply(definition)
+        self._kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
         self._kubectl.run(
             "wait", f"crd/{definition['metadata']['name']}", "--for=condition=Established", "--timeout=60s"
         )
