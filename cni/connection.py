@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from errno import EMFILE
@@ -56,6 +57,11 @@ class ExecutableConnection:
         self._quiet = False  # a frame is half sent, or the executable runs a delegate and awaits only a KILL
         self.netns_fd: int | None = None
         self._on_gone: Callable[[], None] = _do_nothing
+        self._answered: float | None = None
+
+    def ended(self) -> float:
+        """Return when the executable got its answer, in seconds of `time.monotonic`; without an answer, the present moment."""
+        return time.monotonic() if self._answered is None else self._answered
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` as soon as the executable goes away before it has its answer."""
@@ -171,6 +177,7 @@ class ExecutableConnection:
         self._on_gone = _do_nothing
         self._end_alive()
         await self._send(frames.DONE, bytes((status,)) + frames.blobs(stdout))
+        self._answered = time.monotonic()
 
     async def answer(self, report: bytes) -> None:
         """Answer a QUERY.

@@ -26,6 +26,7 @@ from cni.verbs.delete import delete
 from cni.verbs.gc import collect
 from cni.verbs.parts import Parts
 from vf.errors import RailnetError
+from vf.record import Record
 
 _log = logging.getLogger(__name__)
 
@@ -83,11 +84,11 @@ class Dispatcher:
             if request is not None and await self._lacks_rails(request, failure):
                 self._observe(AddRefused(request.pod, failure))
         else:
-            _log.info("%s took %.1f ms", _title(raw_environment), (time.monotonic() - began) * 1000)
+            _log.info("%s took %.1f ms", _title(raw_environment), (connection.ended() - began) * 1000)
             if attached is not None:
                 self._observe(attached)
         finally:
-            self._metrics.served(verb, code, time.monotonic() - began)
+            self._metrics.served(verb, code, connection.ended() - began)
 
     async def _perform(
         self, request: Request, connection: ExecutableConnection, operation: Operation
@@ -128,15 +129,32 @@ class Dispatcher:
 
     async def _answer(self, request: Request, connection: ExecutableConnection, stdout: bytes) -> RailsAttached | None:
         attachments = self._parts.attachments
-        record = attachments.record(request.environment.key) if request.environment.command == ADD else None
+        record, command = attachments.record(request.environment.key), request.environment.command
+        if record is not None and command == DEL:
+            await self._answer_and_detach(record, connection, stdout)
+            return None
         try:
             await connection.done(0, stdout)
         except ExecutableGone:
             # The runtime takes this ADD for failed, so its rails must not stay.
-            if record is not None:
+            if record is not None and command == ADD:
                 await attachments.take_back(record)
             raise
-        return None if record is None else RailsAttached(record, stdout, request.static)
+        return None if record is None or command != ADD else RailsAttached(record, stdout, request.static)
+
+    async def _answer_and_detach(self, record: Record, connection: ExecutableConnection, stdout: bytes) -> None:
+        """Answer a DEL whose rails are still in the sandbox, and then take them back, in the sandbox's turn.
+
+        The connection's descriptor keeps the namespace, which the runtime removes meanwhile. If a crash or the kernel ends this early,
+        the record is the sweep's.
+        """
+        try:
+            await connection.done_early(0, stdout)
+        finally:  # without its executable, too: the pod's network is down
+            try:
+                await self._parts.attachments.detach_and_forget(record, connection.netns_fd)
+            except (OSError, RailnetError) as error:
+                _log.error("sandbox %s: its rails are not back: %s; the next sweep tries again", record.key, error)
 
     async def _lacks_rails(self, request: Request, failure: CniError) -> bool:
         """Return whether this failure leaves a pod without its rails: not if the primary failed, which reports that itself."""

@@ -222,6 +222,13 @@ class Attachments:
             raise OSError(EIO, f"VF {vf} cannot be compared with its record: {now.fault}")
         return now.rdma
 
+    def begin_detach(self, record: Record) -> Record:
+        """Write to the record that its VFs are being taken back; return that record. From now on no container starts with them."""
+        detaching = replace(self._with_settings(record), stage="detaching")
+        if detaching != record:
+            self._journal.write(detaching)
+        return detaching
+
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take all VFs back and release them; return the record that is left, which `forget` removes.
 
@@ -231,20 +238,36 @@ class Attachments:
         Raises:
             OSError: what the kernel refused. The record stays for another try.
         """
-        record = self._with_settings(record)
-        detaching = replace(record, stage="detaching")
-        self._journal.write(detaching)
-        vfs = self._claims.own_unless_owned(record)  # no other sandbox gets them while their netdevs are searched
-        ours = tuple(one for one in record.attachments if one.vf in vfs)
-        back = vfs
-        if not record.is_of_older_boot(self._boot):  # a namespace of an older boot is gone; another may have its number
-            back = await self._node_netdevs.take_back(record.netns, ours, netns_fd)
-        await self._netdevs.reread(vfs, awaited=back)
+        detaching = self.begin_detach(record)
+        vfs = await self._return_netdevs(detaching, netns_fd)
         # No await from here on: a record without VFs and VFs without an owner are one change.
         left = replace(detaching, attachments=())
         self._journal.write(left)
         self._claims.release_ended(vfs, owner_of(record))
         return left
+
+    async def detach_and_forget(self, detaching: Record, netns_fd: int | None) -> None:
+        """Do what `detach` and then `forget` do, with one write less: for a record that only its VFs still need.
+
+        Raises:
+            OSError: as `detach`.
+        """
+        vfs = await self._return_netdevs(detaching, netns_fd)
+        # No await from here on, as in `detach`.
+        self._journal.remove(detaching)
+        self._claims.release_ended(vfs, owner_of(detaching))
+
+    async def _return_netdevs(self, detaching: Record, netns_fd: int | None) -> tuple[PciAddress, ...]:
+        """Return which VFs the sandbox had, when their netdevs are on the node again."""
+        vfs = self._claims.own_unless_owned(detaching)  # no other sandbox gets them while their netdevs are searched
+        ours = tuple(one for one in detaching.attachments if one.vf in vfs)
+        back = vfs
+        if not detaching.is_of_older_boot(
+            self._boot
+        ):  # a namespace of an older boot is gone; another may have its number
+            back = await self._node_netdevs.take_back(detaching.netns, ours, netns_fd)
+        await self._netdevs.reread(vfs, awaited=back)
+        return vfs
 
     def forget(self, record: Record) -> None:
         """Remove a record whose VFs are all back and whose addresses are released."""

@@ -1,4 +1,8 @@
-"""DEL: the rails first, then the primary's chain as it was at ADD. Idempotent. Reads as its stages."""
+"""DEL: the primary's chain as it was at ADD; then the runtime has its answer, and then the rails go back. Idempotent.
+
+The runtime does not wait for the move of the rails' netdevs, which takes most of the time (docs/decisions/0061). `cni.dispatch` has them
+moved after the answer: the record, whose stage is `detaching`, says so.
+"""
 
 from cni import primary_configuration
 from cni.attachment import ipam_plugin
@@ -7,11 +11,14 @@ from cni.host import chain
 from cni.own_shortage import handing_back
 from cni.request import Request
 from cni.verbs.parts import Parts
+from vf.errors import RailnetError
 from vf.record import Record
 
 
 async def delete(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
     """Detach a sandbox's networks; its record goes last, when nothing is left to undo.
+
+    A record that is left has the stage `detaching`: its rails go back when the runtime has its answer.
 
     If the sandbox's own record was lost, there may be one under another key that was rebuilt from its namespace.
 
@@ -28,18 +35,43 @@ async def delete(request: Request, connection: ExecutableConnection, parts: Part
 
 
 async def _delete(request: Request, connection: ExecutableConnection, parts: Parts, record: Record | None) -> bytes:
-    prev_result = request.conf.prev_result
     if record is None:
         with handing_back():
             primary = primary_configuration.read(request.conf, parts.root)
-        await connection.drive(chain.delete(primary, request.conf.runtime_config, prev_result))
+        await connection.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
         return b""
+    if record.ipam is not None or record.key != request.environment.key:
+        await _rails_first(request, connection, parts, record)
+    else:
+        await _primary_first(request, connection, parts, record)
+    return b""
+
+
+async def _primary_first(request: Request, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
+    """Undo eth0, and leave a record whose rails go back after the answer. If eth0 fails, they go back before it."""
+    detaching = parts.attachments.begin_detach(record)
+    try:
+        primary, runtime_config = primary_configuration.at_add(detaching, request.conf, parts.root)
+        await connection.drive(chain.delete(primary, runtime_config, request.conf.prev_result))
+    except BaseException as error:  # a primary that fails for ever must not keep the rails, too
+        try:
+            await parts.attachments.detach(detaching, connection.netns_fd)
+        except (OSError, RailnetError) as second:
+            error.add_note(f"and taking the rails back failed: {second}; DEL tries again, or the sweep")
+        raise
+
+
+async def _rails_first(request: Request, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
+    """Undo all of it before the answer.
+
+    An IPAM plugin may give the addresses to another pod at once, so they must be on no netdev any more. And a rebuilt record has
+    another key than the request, so the request's turn does not protect the record after the answer.
+    """
     left = await parts.attachments.detach(record, connection.netns_fd)
     primary, runtime_config = primary_configuration.at_add(left, request.conf, parts.root)
     try:
         if left.ipam is not None:
             await connection.drive(ipam_plugin.delete(left.ipam))
     finally:  # an IPAM plugin that fails for ever must not keep eth0's address too
-        await connection.drive(chain.delete(primary, runtime_config, prev_result))
+        await connection.drive(chain.delete(primary, runtime_config, request.conf.prev_result))
     parts.attachments.forget(left)
-    return b""

@@ -32,13 +32,14 @@ async def _at_once() -> None:
 
 
 class FakeAttachments:
-    """Attaches nothing; logs each call. `refuses` is what `attach` raises."""
+    """Attaches nothing; logs each call. `refuses` is what `attach` raises; `returning` is awaited by the late part of a DEL."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
         self.refuses: Exception | None = None
         self.owner: Owner | None = None
         self.attaching: Callable[[], Awaitable[None]] = _at_once
+        self.returning: Callable[[], Awaitable[None]] = _at_once
         self._record: Record | None = None
 
     def attached(self, vf: PciAddress) -> Owner | None:
@@ -73,6 +74,15 @@ class FakeAttachments:
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         self.log.append("detach" if netns_fd is not None else "detach by the record")
         return replace(record, attachments=())
+
+    def begin_detach(self, record: Record) -> Record:
+        self.log.append("begin to detach")
+        return replace(record, stage="detaching")
+
+    async def detach_and_forget(self, detaching: Record, netns_fd: int | None) -> None:
+        self.log.append("detach and forget" if netns_fd is not None else "detach and forget by the record")
+        await self.returning()
+        self._record = None
 
     async def take_back(self, record: Record) -> None:
         self.log.append("take back")

@@ -1,5 +1,6 @@
 """The socket from REQUEST to DONE for pods with a rail: the rails are attached, or all is undone."""
 
+import asyncio
 import errno
 import json
 from pathlib import Path
@@ -78,17 +79,100 @@ def test_rails_are_taken_back_by_the_record_when_the_answer_cannot_be_delivered(
     assert node_with_rail.attachments.log == ["plan", "attach", "confirm", "announce", "take back"]
 
 
-def test_del_whose_answer_cannot_be_delivered_takes_nothing_back_twice(node_with_rail: Node) -> None:
+DEL = a_request({**ENVIRON, b"CNI_COMMAND": b"DEL"})
+
+
+async def deleted(executable: FakeExecutable) -> tuple[int, bytes]:
+    await executable.handshake(DEL)
+    await executable.answer(b"")
+    return await executable.done()
+
+
+def test_del_is_answered_before_the_rails_go_back(node_with_rail: Node) -> None:
+    answered = asyncio.Event()
+    node_with_rail.serve(added)
+    node_with_rail.attachments.log.clear()
+    node_with_rail.attachments.returning = lambda: asyncio.wait_for(answered.wait(), 20)
+
+    async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+        done = await deleted(executable)
+        answered.set()
+        return done
+
+    assert node_with_rail.serve(play) == [(0, b"")]
+    assert node_with_rail.attachments.log == ["begin to detach", "detach and forget by the record"]
+
+
+def test_rails_go_back_by_the_namespaces_descriptor_which_stays_open_after_the_answer(node_with_rail: Node) -> None:
+    node_with_rail.serve(added)
+    node_with_rail.attachments.log.clear()
+
+    async def play(executable: FakeExecutable) -> None:
+        executable.send_with_descriptors(DEL, [0])
+        await executable.handshake(b"")
+        await executable.answer(b"")
+        await executable.done()
+
+    node_with_rail.serve(play)
+
+    assert node_with_rail.attachments.log == ["begin to detach", "detach and forget"]
+
+
+def test_next_del_of_a_sandbox_waits_until_the_rails_are_back(node_with_rail: Node) -> None:
+    may_return = asyncio.Event()
+    node_with_rail.serve(added)
+    node_with_rail.attachments.log.clear()
+    node_with_rail.attachments.returning = may_return.wait
+
+    async def second(executable: FakeExecutable) -> list[object]:
+        await executable.handshake(DEL)
+        waiting = asyncio.create_task(executable.answer(b""))
+        done, _ = await asyncio.wait((waiting,), timeout=0.1)
+        may_return.set()
+        return [done, await waiting, await executable.done()]
+
+    assert node_with_rail.serve(deleted, second) == [(0, b""), [set(), "DEL flannel", (0, b"")]]
+    assert node_with_rail.attachments.log == ["begin to detach", "detach and forget by the record"]
+
+
+def test_del_whose_rails_the_kernel_keeps_has_succeeded_and_the_log_says_who_goes_on(
+    node_with_rail: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse() -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    node_with_rail.serve(added)
+    node_with_rail.attachments.returning = refuse
+
+    assert node_with_rail.serve(deleted) == [(0, b"")]
+    assert "its rails are not back: [Errno 16] busy; the next sweep tries again" in caplog.text
+    assert node_with_rail.metrics.requests[-1] == ("DEL", 0)
+
+
+def test_rails_go_back_once_when_the_answer_of_a_del_cannot_be_delivered(node_with_rail: Node) -> None:
     node_with_rail.serve(added)
 
     async def play(executable: FakeExecutable) -> None:
-        await executable.handshake(a_request({**ENVIRON, b"CNI_COMMAND": b"DEL"}))
+        await executable.handshake(DEL)
         await executable.answer(b"")
 
     node_with_rail.attachments.log.clear()
     node_with_rail.serve(play)
 
-    assert node_with_rail.attachments.log == ["detach by the record", "forget"]
+    assert node_with_rail.attachments.log == ["begin to detach", "detach and forget by the record"]
+
+
+def test_rails_go_back_when_the_executable_dies_while_the_primarys_del_runs(node_with_rail: Node) -> None:
+    node_with_rail.serve(added)
+    node_with_rail.attachments.log.clear()
+
+    async def play(executable: FakeExecutable) -> None:
+        await executable.handshake(DEL)
+        await executable.executed()
+
+    node_with_rail.serve(play)
+
+    assert node_with_rail.attachments.log == ["begin to detach", "detach by the record"]
 
 
 def test_timeout_of_the_kernel_is_not_reported_as_timeouts_add(node_with_rail: Node) -> None:

@@ -297,6 +297,33 @@ def test_detach_may_be_repeated(node: Node) -> None:
     assert (node.kernel.steps, node.state) == ([], ("detaching", False))
 
 
+def test_detach_and_forget_moves_out_frees_the_vf_and_removes_the_record(node: Node) -> None:
+    node.run(attached)
+    node.kernel.steps.clear()
+
+    async def late(attachments: Attachments, netns_fd: int | None) -> None:
+        await attachments.detach_and_forget(attachments.begin_detach(attachments.record(KEY)), netns_fd)
+
+    node.run(late)
+
+    assert node.kernel.steps[0] == OUT
+    assert (node.journal.get(KEY), node.table.owner(VF)) == (None, None)
+
+
+def test_detach_and_forget_that_is_refused_keeps_record_and_vf_for_the_sweep(node: Node) -> None:
+    node.run(attached)
+    node.kernel.refuses = OSError(16, "busy")
+
+    async def late(attachments: Attachments, netns_fd: int | None) -> None:
+        await attachments.detach_and_forget(attachments.begin_detach(attachments.record(KEY)), netns_fd)
+
+    with pytest.raises(OSError, match="busy"):
+        node.run(late)
+
+    assert node.state == ("detaching", True)
+    assert node.journal.get(KEY).attachments != ()
+
+
 def test_detach_leaves_alone_a_vf_that_another_sandbox_has_now(node: Node) -> None:
     record = node.run(attached)
     other = Owner("f00", "eth0", "uid-2")

@@ -106,6 +106,10 @@ class Sandbox:
     def announce(self, record: Record) -> None:
         self._do("announce")
 
+    def begin_detach(self, record: Record) -> Record:
+        self._do("begin")
+        return replace(record, stage="detaching")
+
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         self._do("detach")
         return replace(record, attachments=())
@@ -324,13 +328,22 @@ def test_del_of_a_pod_without_a_rail_runs_the_primary_as_it_is_now(root: Path) -
     assert sandbox.log == ["DEL flannel"]
 
 
-def test_del_takes_rails_back_then_runs_the_primary_as_it_was_then_forgets(root: Path) -> None:
+def test_del_runs_the_primary_as_it_was_and_leaves_the_rails_for_after_the_answer(root: Path) -> None:
     sandbox = Sandbox()
     sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={"conf": a_conf("bridge"), "runtimeConfig": {}})
 
     run_delete(sandbox, root)
 
-    assert sandbox.log == ["detach", "DEL bridge", "forget"]
+    assert sandbox.log == ["begin", "DEL bridge"]
+
+
+def test_del_takes_rails_back_before_their_ipam_plugin_gives_the_addresses_to_another_pod(root: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={"conf": a_conf("bridge"), "runtimeConfig": {}}, ipam=IPAM)
+
+    run_delete(sandbox, root)
+
+    assert sandbox.log == ["detach", "DEL host-local net1", "DEL bridge", "forget"]
 
 
 def test_del_of_a_sandbox_whose_record_was_lost_uses_the_rebuilt_record(root: Path) -> None:
@@ -377,7 +390,7 @@ def test_del_needs_no_primary_file_when_there_is_a_record(root: Path) -> None:
     assert run_delete(sandbox, root) == b""
 
 
-def test_del_keeps_the_record_when_the_primary_fails(root: Path) -> None:
+def test_del_takes_the_rails_back_and_keeps_the_record_when_the_primary_fails(root: Path) -> None:
     sandbox = Sandbox()
     sandbox.runner = Runner({("flannel", "DEL"): FAILED})
     sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={"conf": a_conf("flannel"), "runtimeConfig": {}})
@@ -385,12 +398,35 @@ def test_del_keeps_the_record_when_the_primary_fails(root: Path) -> None:
     with pytest.raises(CniError, match="no lease"):
         run_delete(sandbox, root)
 
-    assert sandbox.log == ["detach", "DEL flannel"]
+    assert sandbox.log == ["begin", "DEL flannel", "detach"]
 
 
-def test_primary_is_not_run_when_a_rail_cannot_be_taken_back(root: Path) -> None:
+def test_del_takes_the_rails_back_when_the_primarys_configuration_cannot_be_read(root: Path) -> None:
+    (root / PRIMARY.lstrip("/")).unlink()
+    sandbox = Sandbox()
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={})
+
+    with pytest.raises(CniError, match="cannot be read"):
+        run_delete(sandbox, root)
+
+    assert sandbox.log == ["begin", "detach"]
+
+
+def test_del_reports_the_primarys_error_when_the_rails_fail_after_it(root: Path) -> None:
     sandbox = Sandbox(fails={"detach": OSError(16, "busy")})
-    sandbox.journal["c0ffee@eth0"] = RECORD
+    sandbox.runner = Runner({("flannel", "DEL"): FAILED})
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={"conf": a_conf("flannel"), "runtimeConfig": {}})
+
+    with pytest.raises(CniError, match="no lease") as raised:
+        run_delete(sandbox, root)
+
+    (note,) = raised.value.__notes__
+    assert "taking the rails back failed: [Errno 16] busy" in note
+
+
+def test_primary_is_not_run_when_a_rail_with_an_ipam_plugin_cannot_be_taken_back(root: Path) -> None:
+    sandbox = Sandbox(fails={"detach": OSError(16, "busy")})
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, ipam=IPAM)
 
     with pytest.raises(OSError, match="busy"):
         run_delete(sandbox, root)
