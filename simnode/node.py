@@ -36,6 +36,8 @@ from vf.pci_address import PciAddress
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
 _START_SECONDS = 20.0
+_DETACH_SECONDS = 10.0
+_CLOSE_SECONDS = 0.5
 _VXLAN_LEASE = FlannelLease()
 
 
@@ -235,6 +237,9 @@ class Node:
     def look(self) -> NodeState:
         """Return the state of the whole node as kernel and disk show it, for `judge.invariants`."""
         daemon = self.daemon.process
+        self.wait_for_answered_deletes()
+        if daemon is not None:  # the descriptor of a namespace is closed just after the record is removed
+            block_until(lambda: not node_state.has_network_namespace(daemon.pid), _CLOSE_SECONDS, 0.005)
         self.hca.settle()
         with self.kubelet.still():
             return node_state.of_node(None if daemon is None else daemon.pid, self.hca.places(), self._sysfs)
@@ -247,10 +252,32 @@ class Node:
         """Remove a pod: kubelet frees its devices, DEL runs, the network namespace is removed."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
+        self.wait_for_answered_deletes()
+
+    def wait_for_answered_deletes(self, ends: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the daemon has taken back the rails of DELs that it has answered, or `ends` returns true.
+
+        Not for a daemon that is dead or stopped, and for 10 s at most: what is not back then is the judge's to report.
+        """
+
+        def is_over() -> bool:
+            process = self.daemon.process
+            return ends() or process is None or not _runs(process.pid) or not node_state.is_detaching()
+
+        block_until(is_over, _DETACH_SECONDS, 0.005)
 
     def destroy_netns(self, pod: Pod) -> None:
         """Remove a pod's network namespace without DEL; the pod keeps its devices until `remove_pod`."""
         self.runtime.remove_sandbox(pod.sandbox)
+
+
+def _runs(pid: int) -> bool:
+    """Return whether a process is neither dead nor stopped (proc(5), /proc/pid/stat)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "TtZX"
 
 
 def _link_names() -> frozenset[str]:

@@ -59,6 +59,8 @@ async def _primary_first(request: Request, connection: ExecutableConnection, par
         except (OSError, RailnetError) as second:
             error.add_note(f"and taking the rails back failed: {second}; DEL tries again, or the sweep")
         raise
+    if not detaching.attachments:  # they are back already, after a crash or a DEL that failed
+        parts.attachments.forget(detaching)
 
 
 async def _rails_first(request: Request, connection: ExecutableConnection, parts: Parts, record: Record) -> None:

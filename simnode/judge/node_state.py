@@ -258,6 +258,18 @@ def _rules() -> Iterator[str]:
             yield line.partition(" [")[0] if line.startswith(":") else line  # a chain's counters are cut off
 
 
+def is_detaching() -> bool:
+    """Return whether a record says that rails are being taken back which are not back yet."""
+    return any(
+        file.record is not None and file.record.stage == "detaching" and file.record.attachments for file in _records()
+    )
+
+
+def has_network_namespace(pid: int) -> bool:
+    """Return whether a process has a network namespace open."""
+    return NETNS_DESCRIPTOR in _descriptors(pid)
+
+
 def _descriptors(pid: int) -> dict[str, int]:
     """Count the open descriptors of a process by kind, which is the path, or the type of a socket, pipe or namespace."""
     kinds: Counter[str] = Counter()

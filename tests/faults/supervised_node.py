@@ -93,13 +93,14 @@ class SupervisedNode:
         self.node.runtime.tear_down(sandbox)
 
     def run_watched(self, watch: CallWatch, call: str, sandbox: Sandbox) -> CniFailed | None:
-        """Run a sandbox's ADD or DEL with a watch; return its failure, or None."""
+        """Run a sandbox's ADD or DEL with a watch, which lasts until a DEL's rails are back; return its failure, or None."""
         verb = {"ADD": self.node.runtime.add, "DEL": self.node.runtime.delete}[call]
         with self._supervisor.watching(watch):
             try:
                 verb(sandbox)
             except CniFailed as failure:
                 return failure
+            self.node.wait_for_answered_deletes(lambda: watch.hit is not None)
         return None
 
     def start_watched(self, watch: CallWatch) -> str | None:

@@ -50,6 +50,7 @@ def set_seconds(**seconds: float) -> None:
 
 def left_over(node: Node) -> list[str]:
     """Return what pods left on the node, according to the kernel and the disk."""
+    node.wait_for_answered_deletes()
     node.hca.settle()
     links = {path.name for path in Path("/sys/class/net").iterdir()}
     found = [f"VF netdev ibs5v{index} is missing" for index in range(node.vfs) if f"ibs5v{index}" not in links]

@@ -337,6 +337,17 @@ def test_del_runs_the_primary_as_it_was_and_leaves_the_rails_for_after_the_answe
     assert sandbox.log == ["begin", "DEL bridge"]
 
 
+def test_del_removes_a_record_whose_rails_are_back_already_before_the_answer(root: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.journal["c0ffee@eth0"] = replace(
+        RECORD, attachments=(), primary={"conf": a_conf("bridge"), "runtimeConfig": {}}
+    )
+
+    run_delete(sandbox, root)
+
+    assert sandbox.log == ["begin", "DEL bridge", "forget"]
+
+
 def test_del_takes_rails_back_before_their_ipam_plugin_gives_the_addresses_to_another_pod(root: Path) -> None:
     sandbox = Sandbox()
     sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={"conf": a_conf("bridge"), "runtimeConfig": {}}, ipam=IPAM)
