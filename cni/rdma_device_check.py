@@ -43,8 +43,8 @@ def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocati
     path = f"{_FOLDER}/{uverbs.name}"
     if path not in answer.device_nodes:
         raise Unusable(f"VF {one.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}")
-    hcas = answer.envs.get("NCCL_IB_HCA", "").lstrip("=").split(",")
-    if hcas != [""] and f"{one.rdma}:1" not in hcas:
+    hcas = _hcas(answer)
+    if hcas and f"{one.rdma}:1" not in hcas:
         raise Unusable(f"VF {one.vf} is {one.rdma} now, but its container gets NCCL_IB_HCA={_listed(hcas)}: {_REMEDY}")
     found = _numbers(below(root, path))
     if found != (uverbs.major, uverbs.minor):
@@ -52,6 +52,15 @@ def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocati
         raise Unusable(
             f"{path} on this node is {numbers}, but VF {one.vf} has {uverbs.major}:{uverbs.minor}: does udev run? kubelet tries again"
         )
+
+
+def _hcas(answer: ContainerAllocation) -> list[str]:
+    """Return device and port of each HCA, as `mlx5_4:1`; the list is empty if the answer names none.
+
+    The rail that may follow (docs/decisions/0059) is not compared: answers of Railnet 0.4 have none, and another number costs speed only.
+    """
+    value = answer.envs.get("NCCL_IB_HCA", "").removeprefix("=")
+    return [":".join(entry.split(":")[:2]) for entry in value.split(",")] if value else []
 
 
 def _numbers(path: Path) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ OTHER = "VF 0000:03:00.1"
 
 
 def an_answer(
-    nodes: tuple[str, ...] = ("uverbs4",), hca: str | None = "=mlx5_3:1,mlx5_4:1", vf: object = FIRST
+    nodes: tuple[str, ...] = ("uverbs4",), hca: str | None = "=mlx5_3:1:0,mlx5_4:1:1", vf: object = FIRST
 ) -> ContainerAllocation:
     paths = frozenset(f"/dev/infiniband/{name}" for name in (*nodes, "rdma_cm")) if nodes else frozenset()
     return ContainerAllocation(frozenset({str(vf)}), paths, {} if hca is None else {"NCCL_IB_HCA": hca})
@@ -41,10 +41,19 @@ def check(root: Path, *answers: ContainerAllocation, rail: Attachment = RAIL) ->
     [
         an_answer(),
         an_answer(hca=None),
+        an_answer(hca="=mlx5_3:1,mlx5_4:1"),
+        an_answer(hca="=mlx5_4:1:7"),
         an_answer(nodes=()),
         an_answer(("uverbs9",), vf="0000:83:00.1"),
     ],
-    ids=["the same", "no environment", "a pool without RDMA", "another container's VF"],
+    ids=[
+        "the same",
+        "no environment",
+        "an answer of Railnet 0.4",
+        "another rail",
+        "a pool without RDMA",
+        "another container's VF",
+    ],
 )
 def test_same_devices_are_fine(root: Path, answer: ContainerAllocation) -> None:
     check(root, answer)
@@ -74,6 +83,7 @@ def test_vf_without_its_rdma_device_is_refused_if_its_container_gets_one(root: P
             f"{OTHER} has /dev/infiniband/uverbs4 now, but its container gets /dev/infiniband/rdma_cm, /dev/infiniband/uverbs3: ",
         ),
         (an_answer(hca="=mlx5_3:1"), f"{OTHER} is mlx5_4 now, but its container gets NCCL_IB_HCA=mlx5_3:1: "),
+        (an_answer(hca="=mlx5_3:1:4"), f"{OTHER} is mlx5_4 now, but its container gets NCCL_IB_HCA=mlx5_3:1: "),
         (an_answer(hca="=mlx5_44:1"), f"{OTHER} is mlx5_4 now, but its container gets NCCL_IB_HCA=mlx5_44:1: "),
     ],
 )

@@ -10,7 +10,7 @@ from kubelet.api import deviceplugin_pb2 as api
 
 RAIL = "rdma/ib_vf"
 RESPONSE = api.ContainerAllocateResponse(
-    envs={"NCCL_IB_HCA": "=mlx5_4:1"},
+    envs={"NCCL_IB_HCA": "=mlx5_4:1:0"},
     devices=[api.DeviceSpec(host_path="/dev/infiniband/uverbs4", container_path="/dev/infiniband/uverbs4")],
 )
 
@@ -31,7 +31,7 @@ def test_allocation_has_ids_device_nodes_and_environment() -> None:
         ContainerAllocation(
             frozenset({"0000:03:00.1", "0000:83:00.1"}),
             frozenset({"/dev/infiniband/uverbs4"}),
-            {"NCCL_IB_HCA": "=mlx5_4:1"},
+            {"NCCL_IB_HCA": "=mlx5_4:1:0"},
         ),
     )
 
