@@ -5,18 +5,21 @@ Namespaces are enumerated in `kernel.netns_search`. What is done about a netdev 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from kernel import perform
-from kernel.netlink.rtnetlink import links
+from kernel.netlink import source_routing
+from kernel.netlink.rtnetlink import Links, links
 from kernel.netlink.sandbox_link_state import state
 from kernel.netns import NetnsIdentity, opened
 from kernel.netns_search import namespaces
 from kernel.vf_netdev import find_all, host_ifname
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
+from vf.rail_routing import RULE_PRIORITY
 from vf.record import Netns
-from vf.steps import MoveLinkOut
+from vf.steps import MoveLinkOut, Rule
 
 
 def find_orphans(vfs: Collection[PciAddress], root: Path) -> dict[PciAddress, OrphanNetdev]:
@@ -60,5 +63,15 @@ def written_names(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:
 
 def _orphans(vfs: Collection[PciAddress], netns: Netns, fd: int) -> Iterator[tuple[PciAddress, OrphanNetdev]]:
     with links(fd) as there:
-        for vf, link in find_all(there, vfs).items():
-            yield vf, OrphanNetdev(netns, state(there, link.ifindex), host_ifname(link, vf))
+        found = find_all(there, vfs)
+        for vf, link in found.items():
+            link_state = replace(state(there, link.ifindex), rules=_rules(there, len(found)))
+            yield vf, OrphanNetdev(netns, link_state, host_ifname(link, vf))
+
+
+def _rules(there: Links, rails: int) -> frozenset[Rule]:
+    """Read the rules that DEL should remove. A pod may have made too many to read: its VFs must be found all the same."""
+    if rails > 1:
+        with suppress(OSError):
+            return source_routing.rules(there, RULE_PRIORITY)
+    return frozenset()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernel import vf_netdev
 from kernel.files import below
-from kernel.netlink import link_settings, pf_link_state
+from kernel.netlink import link_settings, pf_link_state, source_routing
 from kernel.netlink.rtnetlink import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
@@ -20,6 +20,7 @@ from kernel.waiting import block_until
 from vf.errors import NotReady
 from vf.link_settings import Settings, Value, changes
 from vf.pci_address import PciAddress
+from vf.rail_routing import RULE_PRIORITY
 from vf.steps import (
     AllowDrivers,
     AttachStep,
@@ -33,8 +34,11 @@ from vf.steps import (
     PfStep,
     ProbeAgain,
     ProvisionStep,
+    RemoveRules,
     RenameLink,
     ResetLink,
+    RouteBySource,
+    Rule,
     SetGuid,
     SetGuidByLink,
     SetMac,
@@ -91,6 +95,10 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
             case MoveLinkOut():
                 if netns_fd is not None:
                     _move_link_out(step, netns_fd)
+            case RemoveRules():
+                if netns_fd is not None:
+                    with links(netns_fd) as sandbox:
+                        _remove_rules(step.rules, sandbox)
             case RenameLink():
                 _rename_link(step)
 
@@ -185,6 +193,8 @@ def _attach(
                 inside(netns_fd, lambda: _enable_ndisc_notify(step.ifname, root))
             _configure_link(step, sandbox)
             return lambda: None  # the kernel drops them when the link is moved out
+        case RouteBySource():
+            return _route_by_source(step, sandbox)
 
 
 def _move_link_in(step: MoveLinkIn, before: Settings, node: Links, sandbox: Links, netns_fd: int) -> Callable[[], None]:
@@ -197,7 +207,7 @@ def _move_link_in(step: MoveLinkIn, before: Settings, node: Links, sandbox: Link
     try:
         node.set_alias(step.ifindex, mark(step.vf, step.host_ifname))
         try:
-            node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
+            node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu, step.ipv4)
         except FileExistsError:
             _move_without_altnames(step, node, netns_fd)
     except OSError as error:
@@ -213,13 +223,39 @@ def _move_without_altnames(step: MoveLinkIn, node: Links, netns_fd: int) -> None
     """
     _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
     node.remove_altnames(step.ifindex, node.link(step.ifindex).altnames)
-    node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu)
+    node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu, step.ipv4)
+
+
+def _route_by_source(step: RouteBySource, sandbox: Links) -> Callable[[], None]:
+    def undo() -> None:
+        _remove_rules(step.routing.rules, sandbox)
+
+    ifindex = _ifindex(step.ifname, sandbox)
+    for route in step.routing.routes:
+        sandbox.add_route(ifindex, route, step.routing.table)
+    try:
+        for rule in step.routing.rules:
+            source_routing.add_rule(sandbox, rule, RULE_PRIORITY)
+    except OSError as error:
+        _undo(undo, error)
+        raise
+    return undo
+
+
+def _remove_rules(rules: Iterable[Rule], sandbox: Links) -> None:
+    for rule in rules:
+        source_routing.remove_rule(sandbox, rule, RULE_PRIORITY)
+
+
+def _ifindex(ifname: str, sandbox: Links) -> int:
+    ifindex = sandbox.ifindex(ifname)
+    if ifindex is None:
+        raise OSError(ENODEV, f"{ifname} is gone from the sandbox")
+    return ifindex
 
 
 def _configure_link(step: ConfigureLink, sandbox: Links) -> None:
-    ifindex = sandbox.ifindex(step.ifname)
-    if ifindex is None:
-        raise OSError(ENODEV, f"{step.ifname} is gone from the sandbox")
+    ifindex = _ifindex(step.ifname, sandbox)
     for address in step.addresses:
         sandbox.add_address(ifindex, address)
     for route in step.routes:

@@ -50,6 +50,7 @@ from vf.network import (
     Networks,
     NoIpam,
     PluginIpam,
+    Routing,
     SliceIpam,
     StaticIpam,
     StickyIpam,
@@ -242,7 +243,9 @@ _OWN_IPAM: dict[str, Reader[NetworkIpam]] = {
     "static": an_object(StaticIpam, {"range": IP_NETWORK}, fixed={"type": "static"}),
     "sticky": an_object(StickyIpam, {"rails": POSITIVE}, required={"range": IP_NETWORK}, fixed={"type": "sticky"}),
 }
-_NETWORK = an_object(Network, {"mtu": MTU, "wait": SECONDS, "pkey": PKEY, "ipam": _read_ipam})
+_NETWORK = an_object(
+    Network, {"mtu": MTU, "wait": SECONDS, "pkey": PKEY, "ipam": _read_ipam, "routing": one_of(get_args(Routing))}
+)
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
 _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), SECONDS))
 _PUBLISH = an_object(Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels"), BOOLEAN))

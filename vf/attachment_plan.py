@@ -8,7 +8,18 @@ from vf.inventory import Inventory, Netdev, VirtualFunction
 from vf.link_settings import Settings, to_record
 from vf.pci_address import PciAddress
 from vf.record import Attachment, Record
-from vf.steps import AttachStep, ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink, ResetLink
+from vf.steps import (
+    AttachStep,
+    ConfigureLink,
+    DetachStep,
+    Given,
+    MoveLinkIn,
+    MoveLinkOut,
+    RemoveRules,
+    RenameLink,
+    ResetLink,
+    RouteBySource,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +73,27 @@ def attachments(
 def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) -> tuple[AttachStep, ...]:
     """Return the steps that attach: all moves, then the configuration inside the sandbox."""
     wanted = tuple(planned)
-    moves = tuple(MoveLinkIn(one.vf, netdevs[one.vf].ifindex, one.host_ifname, one.ifname, one.mtu) for one in wanted)
-    addressed = (one for one in wanted if one.addresses)
-    return moves + tuple(ConfigureLink(one.ifname, one.addresses, one.routes) for one in addressed)
+    return (
+        *(_move_in(one, netdevs[one.vf]) for one in wanted),
+        *(ConfigureLink(one.ifname, one.addresses, one.routes) for one in wanted if one.addresses),
+        *(RouteBySource(one.ifname, one.routing) for one in wanted if one.routing is not None and one.routing.sources),
+    )
+
+
+def _move_in(one: Attachment, netdev: Netdev) -> MoveLinkIn:
+    ipv4 = None if one.routing is None else one.routing.ipv4
+    return MoveLinkIn(one.vf, netdev.ifindex, one.host_ifname, one.ifname, one.mtu, ipv4)
 
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
     """Return the steps that move attachments' netdevs out of a sandbox; a step whose netdev is not there does nothing."""
     return tuple(MoveLinkOut(one.vf, one.host_ifname, one.before) for one in recorded)
+
+
+def take_out(recorded: Sequence[Attachment]) -> tuple[DetachStep, ...]:
+    """Return the steps that take attachments out of a sandbox: their netdevs, then their rules, which stay behind otherwise."""
+    rules = tuple(rule for one in recorded if one.routing is not None for rule in one.routing.rules)
+    return (*move_out(recorded), *((RemoveRules(rules),) if rules else ()))
 
 
 def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:

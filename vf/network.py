@@ -20,6 +20,8 @@ NETWORK_ANNOTATION = "railnet.io/network"
 ADDRESS_ANNOTATION = "railnet.io/net1-ip"
 STICKY_ANNOTATION = "railnet.io/sticky"
 
+Routing = Literal["auto", "none"]
+
 _RANGE = IPv4Network("10.56.0.0/16")
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")  # RFC 1122, 3.2.1.3
 _ADDRESSES_AT_ONCE = 256  # more VFs than one pod can have on any node; it bounds the parsing of a pod's annotation
@@ -81,6 +83,7 @@ class Network:
     """One network. `mtu` is in bytes, or 'pf' for the PF's MTU.
 
     `wait` is the number of seconds within which a port must become active. `pkey` is the partition that its ports must be in.
+    `routing` says whether several rails of a pod are kept apart: auto, they are; none, the pod has to do that.
     """
 
     name: str = DEFAULT
@@ -88,6 +91,7 @@ class Network:
     wait: float = 5.0
     pkey: int | None = None
     ipam: NetworkIpam = SliceIpam()
+    routing: Routing = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +262,10 @@ def _static(
             f"{ADDRESS_ANNOTATION} is set, but network {network.name!r} does not use static addresses; "
             f"remove the annotation, or choose a network with static ipam by {NETWORK_ANNOTATION}"
         )
-    return _parsed(annotation, network.ipam.range, rails)
+    addresses = _parsed(annotation, network.ipam.range, rails)
+    if network.routing == "none":
+        _check_have_own_prefixes(network.name, addresses)
+    return addresses
 
 
 def _assigned(name: str, ipam: StickyIpam, annotation: str | None, rails: int) -> tuple[IpInterface, ...]:
@@ -287,16 +294,20 @@ def _parsed(annotation: str, range_: IpNetwork | None, rails: int) -> tuple[IpIn
     addresses = tuple(_address(text) for text in texts)
     if len({address.ip for address in addresses}) != rails:
         raise Misconfigured(f"{ADDRESS_ANNOTATION} names an address twice")
-    for one, other in combinations(addresses, 2):
-        if one.network.overlaps(other.network):
-            raise Misconfigured(
-                f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have the same prefix, "
-                "since neighbours would be searched on the wrong link; use one prefix for each rail"
-            )
     if range_ is not None:
         for address in addresses:
             _check_is_in(range_, address)
     return addresses
+
+
+def _check_have_own_prefixes(name: str, addresses: tuple[IpInterface, ...]) -> None:
+    for one, other in combinations(addresses, 2):
+        if one.network.overlaps(other.network):
+            raise Misconfigured(
+                f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have the same prefix, "
+                "since neighbours would be searched on the wrong link; use one prefix for each rail, or have the administrator set "
+                f"networks.{name}.routing to auto"
+            )
 
 
 def _check_is_in(range_: IpNetwork, address: IpInterface) -> None:

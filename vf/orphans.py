@@ -14,7 +14,7 @@ from vf.pci_address import PciAddress
 from vf.provision import driver_of_vfs
 from vf.record import UNKNOWN, Attachment, LostRecord, Netns, Pod, Record
 from vf.sandbox_difference import SandboxLink
-from vf.steps import ProbeAgain, RenameLink
+from vf.steps import ProbeAgain, RailRouting, RenameLink
 
 _IFNAME = "eth0"  # CNI_IFNAME of every Kubernetes runtime
 _PATIENCE_SECONDS = 8.0  # a network namespace that ends returns its netdevs only after some seconds
@@ -207,7 +207,18 @@ def _attachment(inventory: Inventory, vf: PciAddress, orphan: OrphanNetdev) -> A
         host_ifname=orphan.host_ifname or _udev_ifname(inventory, vf) or link.ifname,
         rdma=None if rdma is None else rdma.name,
         uverbs=None if rdma is None else rdma.uverbs,
+        routing=_routing(link),
     )
+
+
+def _routing(link: SandboxLink) -> RailRouting | None:
+    """Return the routing whose rules DEL has to remove; None if the namespace has no rule for the link's addresses."""
+    own = {address.ip for address in link.addresses}
+    rules = sorted((rule for rule in link.rules if rule.source in own), key=str)
+    if link.ipv4 is None or not rules:
+        return None
+    table = rules[0].table
+    return RailRouting(link.ipv4, table, tuple(rule.source for rule in rules if rule.table == table))
 
 
 def _udev_ifname(inventory: Inventory, vf: PciAddress) -> str | None:

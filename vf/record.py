@@ -12,7 +12,7 @@ from vf.guid import Guid
 from vf.inventory import DeviceNode, LinkLayer
 from vf.link_settings import Settings
 from vf.pci_address import PciAddress
-from vf.steps import IpInterface, Route
+from vf.steps import IpInterface, Ipv4Settings, RailRouting, Route
 
 UNKNOWN = "unknown-"  # with a namespace's inode: the container id of a sandbox whose own is not known
 _VERSION = 3  # raised whenever a key comes or goes
@@ -61,7 +61,7 @@ class Attachment:
 
     `mtu` is in bytes. `guid`, `rdma` and `uverbs` describe the VF's RDMA device, None if it has none. `before` has the
     netdev's settings on the node before it was attached; None until the stage is attached, and in
-    records of older versions.
+    records of older versions. `routing` keeps the rail apart from the sandbox's other rails; None if nothing does.
     """
 
     ifname: str
@@ -76,6 +76,7 @@ class Attachment:
     uverbs: DeviceNode | None
     routes: tuple[Route, ...] = ()
     before: Settings | None = None
+    routing: RailRouting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +223,32 @@ def _decode_ipam(body: dict[str, Any]) -> RecordedIpam:
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
     encoded = asdict(attachment)
-    del encoded["before"]
+    del encoded["before"], encoded["routing"]  # a key that is not needed is left out; older versions ignore both
     return {
         **encoded,
         "vf": str(attachment.vf),
         "guid": None if attachment.guid is None else str(attachment.guid),
         "addresses": [str(address) for address in attachment.addresses],
         "uverbs": None if attachment.uverbs is None else attachment.uverbs._asdict(),
-        "routes": [
-            {"dst": str(destination), "gw": None if gateway is None else str(gateway)}
-            for destination, gateway in attachment.routes
-        ],
-    } | ({} if attachment.before is None else {"before": dict(attachment.before)})
+        "routes": _encode_routes(attachment.routes),
+        **({} if attachment.before is None else {"before": dict(attachment.before)}),
+        **({} if attachment.routing is None else {"routing": _encode_routing(attachment.routing)}),
+    }
+
+
+def _encode_routing(routing: RailRouting) -> dict[str, Any]:
+    return {
+        "ipv4": routing.ipv4._asdict(),
+        "table": routing.table,
+        "sources": [str(source) for source in routing.sources],
+        "routes": _encode_routes(routing.routes),
+    }
+
+
+def _encode_routes(routes: tuple[Route, ...]) -> list[dict[str, Any]]:
+    return [
+        {"dst": str(destination), "gw": None if gateway is None else str(gateway)} for destination, gateway in routes
+    ]
 
 
 def _decode_attachment(body: dict[str, Any]) -> Attachment:
@@ -248,11 +263,25 @@ def _decode_attachment(body: dict[str, Any]) -> Attachment:
         host_ifname=_text(body["host_ifname"]),
         rdma=None if body["rdma"] is None else _text(body["rdma"]),
         uverbs=None if body["uverbs"] is None else _decode_device_node(body["uverbs"]),
-        routes=tuple(
-            Route(ip_network(_text(route["dst"])), None if route["gw"] is None else ip_address(_text(route["gw"])))
-            for route in body["routes"]
-        ),
+        routes=_decode_routes(body["routes"]),
         before=None if body.get("before") is None else link_settings.decode(_object(body["before"])),
+        routing=None if body.get("routing") is None else _decode_routing(_object(body["routing"])),
+    )
+
+
+def _decode_routing(body: dict[str, Any]) -> RailRouting:
+    return RailRouting(
+        Ipv4Settings(**{name: _number(value) for name, value in _object(body["ipv4"]).items()}),
+        _table(body["table"]),
+        tuple(ip_address(_text(source)) for source in body["sources"]),
+        _decode_routes(body["routes"]),
+    )
+
+
+def _decode_routes(body: list[dict[str, Any]]) -> tuple[Route, ...]:
+    return tuple(
+        Route(ip_network(_text(route["dst"])), None if route["gw"] is None else ip_address(_text(route["gw"])))
+        for route in body
     )
 
 
@@ -280,6 +309,12 @@ def _number(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r:.40} is where a number should be")
     return value
+
+
+def _table(value: Any) -> int:
+    if not 0 < _number(value) < 1 << 32:
+        raise ValueError(f"{value!r:.40} is no number of a routing table")
+    return int(value)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vf.inventory import DeviceNode, LinkLayer, RdmaDevice
 from vf.record import Attachment, Netns, Record
-from vf.steps import IpInterface
+from vf.steps import IpInterface, Ipv4Settings, RailRouting, Route, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,8 @@ class SandboxLink:
     """The state of a VF's netdev in a sandbox. `link_layer` is None if it is neither InfiniBand nor Ethernet.
 
     `mtu` is in bytes. `up` is the administrative state (IFF_UP), not the carrier: an unplugged cable is no difference from
-    the record.
+    the record. `rules` are those of Railnet's priority in the link's namespace, and `routes` are those through the link, by table;
+    they are read only where a sandbox may have several rails.
     """
 
     ifname: str
@@ -20,6 +21,9 @@ class SandboxLink:
     mtu: int
     up: bool
     addresses: frozenset[IpInterface]
+    ipv4: Ipv4Settings | None = None
+    rules: frozenset[Rule] = frozenset()
+    routes: frozenset[tuple[int, Route]] = frozenset()
 
 
 def of_sandbox(record: Record, netns: Netns | None) -> str | None:
@@ -46,6 +50,7 @@ def of_rail(recorded: Attachment, link: SandboxLink | None, rdma: RdmaDevice | N
         ("MTU", recorded.mtu, link.mtu),
         ("state", "up", "up" if link.up else "down"),
         *(("address", address, address if address in link.addresses else None) for address in recorded.addresses),
+        *(_routing_facts(recorded.routing, link) if recorded.routing is not None else ()),
         *(_rdma_facts(recorded, rdma) if recorded.rdma is not None else ()),
     ]
     for fact, recorded_value, found in facts:
@@ -53,6 +58,18 @@ def of_rail(recorded: Attachment, link: SandboxLink | None, rdma: RdmaDevice | N
             shown = "missing" if found is None else f"{found}"
             return f"{recorded.ifname} (VF {recorded.vf}): its {fact} is {shown}; it should be {recorded_value}"
     return None
+
+
+def _routing_facts(recorded: RailRouting, link: SandboxLink) -> list[tuple[str, object, object]]:
+    """Return the facts that keep several rails apart."""
+    found = {} if link.ipv4 is None else link.ipv4._asdict()
+    settings = [(name, value, found.get(name)) for name, value in recorded.ipv4._asdict().items()]
+    rules = [(f"rule from {rule.source}", f"table {rule.table}", rule in link.rules) for rule in recorded.rules]
+    routes = [
+        (f"route to {route.destination}", f"in table {recorded.table}", (recorded.table, route) in link.routes)
+        for route in recorded.routes
+    ]
+    return [*settings, *((fact, place, place if there else None) for fact, place, there in (*rules, *routes))]
 
 
 def _rdma_facts(recorded: Attachment, rdma: RdmaDevice | None) -> list[tuple[str, object, object]]:

@@ -26,11 +26,44 @@ class Given(NamedTuple):
     routes: tuple[Route, ...] = ()
 
 
+class Ipv4Settings(NamedTuple):
+    """Settings of a link of one namespace: net.ipv4.conf.<link> (Documentation/networking/ip-sysctl.rst)."""
+
+    arp_ignore: int
+    arp_announce: int
+    rp_filter: int
+
+
+class Rule(NamedTuple):
+    """A rule of a sandbox: packets from this address use this routing table."""
+
+    source: IPv4Address | IPv6Address
+    table: int
+
+
+class RailRouting(NamedTuple):
+    """How one of a sandbox's several rails is kept apart from the others.
+
+    `table` is the rail's routing table. `sources` are the rail's addresses whose packets use it, and `routes` are what is in it;
+    both are empty if the main table leads all packets to the right rail.
+    """
+
+    ipv4: Ipv4Settings
+    table: int
+    sources: tuple[IPv4Address | IPv6Address, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules that lead to the table."""
+        return tuple(Rule(source, self.table) for source in self.sources)
+
+
 @dataclass(frozen=True, slots=True)
 class MoveLinkIn:
     """Move a VF's netdev from the node's namespace into the sandbox's, as `ifname`, with this MTU (bytes), and bring it up.
 
-    Undone by `MoveLinkOut`.
+    `ipv4` are settings that it gets there, if it needs any. Undone by `MoveLinkOut`: a netdev has none of them in another namespace.
     """
 
     vf: PciAddress
@@ -38,6 +71,7 @@ class MoveLinkIn:
     host_ifname: str
     ifname: str
     mtu: int
+    ipv4: Ipv4Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +81,24 @@ class ConfigureLink:
     ifname: str
     addresses: tuple[IpInterface, ...]
     routes: tuple[Route, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RouteBySource:
+    """Fill a rail's routing table, and lead the packets from the rail's addresses to it.
+
+    Moving the netdev out empties the table; `RemoveRules` undoes the rest.
+    """
+
+    ifname: str
+    routing: RailRouting
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRules:
+    """Remove rules of a sandbox: unlike routes, they stay when the netdev is moved out. A rule that is gone is success."""
+
+    rules: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +199,7 @@ class ProbeAgain:
     driver: str
 
 
-AttachStep = MoveLinkIn | ConfigureLink
-DetachStep = MoveLinkOut | RenameLink
+AttachStep = MoveLinkIn | ConfigureLink | RouteBySource
+DetachStep = MoveLinkOut | RemoveRules | RenameLink
 PfStep = CreateVfs | SetGuid | SetGuidByLink | BringUp | SetMac | AllowDrivers
 ProvisionStep = PfStep | BindDriver

@@ -25,7 +25,7 @@ from kernel import perform
 from kernel.inventory import card_of, reread_vfs
 from kernel.netlink.sandbox_link_state import link_states
 from kernel.sysfs import Sysfs
-from vf import attachment_plan, sandbox_difference
+from vf import attachment_plan, rail_routing, sandbox_difference
 from vf.errors import NotReady
 from vf.inventory import RdmaDevice
 from vf.link_settings import Settings
@@ -134,7 +134,9 @@ class Attachments:
                 netns,
                 request.pod,
                 "planned",
-                attachment_plan.attachments(assigned, netdevs, mtus, given),
+                rail_routing.keep_apart(
+                    attachment_plan.attachments(assigned, netdevs, mtus, given), chosen.network.routing
+                ),
                 primary_configuration.as_recorded(primary, request.conf.runtime_config),
                 chosen.network.name,
                 _ipam(request, chosen.network, primary, assigned),
@@ -152,7 +154,8 @@ class Attachments:
             replace(one, addresses=given[one.ifname].addresses, routes=given[one.ifname].routes)
             for one in record.attachments
         )
-        addressed = replace(record, attachments=attachments)
+        routing = self._networks.by_name[record.network].routing
+        addressed = replace(record, attachments=rail_routing.keep_apart(attachments, routing))
         self._journal.write(addressed)
         return addressed
 

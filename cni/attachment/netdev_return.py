@@ -69,8 +69,8 @@ class NodeNetdevs:
         is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
         """
         if netns_fd is not None:
-            moves = attachment_plan.move_out(attachments)
-            await self.do(attachments, partial(perform.detach, moves, netns_fd))
+            steps = attachment_plan.take_out(attachments)
+            await self.do(attachments, partial(perform.detach, steps, netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
         found = await self._search.find(await self.absent(one.vf for one in lost))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from errno import ENODEV
 from ipaddress import ip_interface
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kernel.netlink.protocol import (
     APPEND,
@@ -36,14 +36,17 @@ from kernel.netlink.protocol import (
     understanding,
 )
 from vf.address_slice import IpAddress, IpNetwork
-from vf.steps import IpInterface, Route
+from vf.steps import IpInterface, Ipv4Settings, Route
 
 NEWLINK = 16  # RTM_NEWLINK: without NLM_F_CREATE it only changes an existing link
 _DELLINK, _GETLINK, _NEWADDR, _GETADDR, _NEWROUTE = 17, 18, 20, 22, 24  # RTM_*
 _NEWLINKPROP, _DELLINKPROP = 108, 109  # RTM_*, since kernel 5.5
 # IFLA_*
 _ADDRESS, _BROADCAST, _IFNAME, _MTU = 1, 2, 3, 4
-_LINK, _LINKINFO, _ALIAS, _NETNS_FD, _EXT_MASK, _LINK_NETNSID = 5, 18, 20, 28, 29, 37
+_LINK, _LINKINFO, _ALIAS, _AF_SPEC, _NETNS_FD, _EXT_MASK, _LINK_NETNSID = 5, 18, 20, 26, 28, 29, 37
+_INET_CONF = 1  # IFLA_INET_CONF, in IFLA_AF_SPEC's AF_INET
+# IPV4_DEVCONF_* of include/uapi/linux/ip.h
+_IPV4_DEVCONF = {"arp_ignore": 19, "arp_announce": 18, "rp_filter": 8}
 PROP_LIST, ALT_IFNAME = 52, 53
 _PARENT = 56  # IFLA_PARENT_DEV_NAME
 _NESTED = 1 << 15  # NLA_F_NESTED, which the kernel demands around alternative names
@@ -55,11 +58,13 @@ _IFF_UP = 0x1  # include/uapi/linux/if.h
 IFINFOMSG = struct.Struct("=BxHiII")  # family, type, ifindex, flags, mask of the flags to change
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, ifindex
 # family, lengths of destination and source, tos, table, protocol, scope, type, flags
-_RTMSG = struct.Struct("=BBBBBBBBI")
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
+RTMSG = struct.Struct("=BBBBBBBBI")
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
 _MAIN_TABLE, _STATIC, _UNIVERSE, _ON_LINK, _UNICAST = 254, 4, 0, 253, 1  # RT_TABLE_, RTPROT_, RT_SCOPE_*, RTN_
 _SIOCGIFINDEX = 0x8933  # include/uapi/linux/sockios.h
 _IFREQ_INDEX = struct.Struct("=16si20x")  # struct ifreq
+
+_Read = TypeVar("_Read")
 
 
 class Link(NamedTuple):
@@ -81,12 +86,16 @@ class Link(NamedTuple):
 
 
 class LinkFacts(NamedTuple):
-    """The facts of a link that may change. `hardware_type` is an ARPHRD_* of linux/if_arp.h, `mtu` is in bytes, `up` is IFF_UP."""
+    """The facts of a link that may change. `hardware_type` is an ARPHRD_* of linux/if_arp.h, `mtu` is in bytes, `up` is IFF_UP.
+
+    `ipv4` is None if the link has no IPv4.
+    """
 
     ifname: str
     hardware_type: int
     mtu: int
     up: bool
+    ipv4: Ipv4Settings | None = None
 
 
 class Hardware(NamedTuple):
@@ -154,6 +163,14 @@ class Links:
             (answer,) = self._route.ask(operation, _GETLINK, request)
             return answer
 
+    def ask(self, operation: str, kind: int, payload: bytes, flags: int = 0) -> list[bytes]:
+        """Send one request about another object than a link, as `Netlink.ask`."""
+        return self._route.ask(operation, kind, payload, flags)
+
+    def dump(self, operation: str, kind: int, payload: bytes, read: Callable[[bytes], _Read | None]) -> list[_Read]:
+        """List objects of another kind than links, as `Netlink.dump`."""
+        return self._route.dump(operation, kind, payload, read)
+
     def change(self, operation: str, link: bytes, *changes: tuple[int, bytes]) -> None:
         """Change attributes of a link (IFLA_*), or the flags that `link`, a struct ifinfomsg, has."""
         self._set(operation, link + attributes(*changes))
@@ -173,7 +190,7 @@ class Links:
         """Read the facts of one link that may change."""
         with self._read_link(ifindex) as (hardware_type, flags, found):
             mtu = int.from_bytes(found[_MTU], sys.byteorder)
-            return LinkFacts(text(found[_IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP))
+            return LinkFacts(text(found[_IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP), _ipv4(found))
 
     def hardware(self, ifindex: int) -> Hardware:
         """Read a link's hardware addresses and flags."""
@@ -214,15 +231,16 @@ class Links:
         changes += b"" if alias is None else attributes((_ALIAS, alias.encode(errors="surrogateescape")))
         self._set(f"move link {ifindex} to another namespace as {ifname!r}", link_message(ifindex) + changes)
 
-    def move_up(self, ifindex: int, netns_fd: int, ifname: str, mtu: int) -> None:
-        """Move a link as `move` does, set its MTU (bytes) there and bring it up, all in one message.
+    def move_up(self, ifindex: int, netns_fd: int, ifname: str, mtu: int, ipv4: Ipv4Settings | None = None) -> None:
+        """Move a link as `move` does, set its MTU (bytes) and IPv4 settings there and bring it up, all in one message.
 
         Raises:
             OSError: as `move`; ERANGE or EINVAL, the MTU is above the driver's limit, and **the link has moved**.
 
-        Source: the order of do_setlink(): namespace, MTU, name, flags.
+        Source: the order of do_setlink(): namespace, MTU, name, flags, settings of address families.
         """
         changes = attributes((_NETNS_FD, u32(netns_fd)), (_MTU, u32(mtu)), (_IFNAME, string(ifname)))
+        changes += b"" if ipv4 is None else _ipv4_settings(ipv4)
         operation = f"move link {ifindex} to another namespace as {ifname!r} with MTU {mtu}"
         self._set(operation, link_message(ifindex, up=True) + changes)
 
@@ -267,26 +285,31 @@ class Links:
     def add_address(self, ifindex: int, address: IpInterface) -> None:
         """Add an address with its on-link prefix. An address that the link already has is no error."""
         packed, prefix_length = address.ip.packed, address.network.prefixlen
-        request = _IFADDRMSG.pack(_family(address), prefix_length, 0, 0, ifindex)
+        request = _IFADDRMSG.pack(family_of(address), prefix_length, 0, 0, ifindex)
         request += attributes((_IFA_LOCAL, packed), (_IFA_ADDRESS, packed))
         self._route.ask(f"add {address} to link {ifindex}", _NEWADDR, request, CREATE | REPLACE)
 
-    def add_route(self, ifindex: int, route: Route) -> None:
-        """Add a route through a link. Without a gateway it is an on-link route.
+    def add_route(self, ifindex: int, route: Route, table: int | None = None) -> None:
+        """Add a route through a link to a table; None means the main table. Without a gateway it is an on-link route.
+
+        Only in another table than the main table it replaces a route to the same destination.
 
         Raises:
             OSError: EEXIST, such a route exists already, whichever program added it; ENETUNREACH, no link reaches the gateway.
         """
         destination, gateway = route
         scope = _ON_LINK if gateway is None else _UNIVERSE
-        request = _RTMSG.pack(
-            _family(destination), destination.prefixlen, 0, 0, _MAIN_TABLE, _STATIC, scope, _UNICAST, 0
+        header_table = _MAIN_TABLE if table is None else 0
+        request = RTMSG.pack(
+            family_of(destination), destination.prefixlen, 0, 0, header_table, _STATIC, scope, _UNICAST, 0
         )
-        request += attributes((_RTA_DST, destination.network_address.packed), (_RTA_OIF, u32(ifindex)))
+        request += attributes((RTA_DST, destination.network_address.packed), (RTA_OIF, u32(ifindex)))
         if gateway is not None:
-            request += attributes((_RTA_GATEWAY, gateway.packed))
-        via = "" if gateway is None else f" via {gateway}"
-        self._route.ask(f"add route {destination}{via} to link {ifindex}", _NEWROUTE, request, CREATE | EXCLUSIVE)
+            request += attributes((RTA_GATEWAY, gateway.packed))
+        if table is not None:
+            request += attributes((RTA_TABLE, u32(table)))
+        operation = f"add route {destination}{'' if gateway is None else f' via {gateway}'} to link {ifindex}"
+        self._route.ask(operation, _NEWROUTE, request, CREATE | (EXCLUSIVE if table is None else REPLACE))
 
     def set_up(self, ifindex: int) -> None:
         """Bring a link up."""
@@ -336,5 +359,25 @@ def _address(message: bytes) -> IpInterface:
     return ip_interface((found.get(_IFA_LOCAL, found[_IFA_ADDRESS]), prefix_length))
 
 
-def _family(address: IpInterface | IpNetwork | IpAddress) -> int:
+def _ipv4_settings(settings: Ipv4Settings) -> bytes:
+    """Encode settings of net.ipv4.conf: inet_set_link_af(), net/ipv4/devinet.c."""
+    values = attributes(*((_IPV4_DEVCONF[name], u32(value)) for name, value in settings._asdict().items()))
+    of_ipv4 = attributes((_INET_CONF | _NESTED, values))
+    return attributes((_AF_SPEC | _NESTED, attributes((socket.AF_INET | _NESTED, of_ipv4))))
+
+
+def _ipv4(link: dict[int, bytes]) -> Ipv4Settings | None:
+    """Decode settings of net.ipv4.conf, of which the kernel sends all in one array: inet_fill_link_af(), net/ipv4/devinet.c."""
+    of_ipv4 = decode_attributes(decode_attributes(link.get(_AF_SPEC, b"")).get(socket.AF_INET, b""))
+    if _INET_CONF not in of_ipv4:
+        return None
+    values = {
+        name: struct.unpack_from("=I", of_ipv4[_INET_CONF], (number - 1) * 4)[0]
+        for name, number in _IPV4_DEVCONF.items()
+    }
+    return Ipv4Settings(**values)
+
+
+def family_of(address: IpInterface | IpNetwork | IpAddress) -> int:
+    """Return the number of an address's family, AF_INET or AF_INET6."""
     return socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IPv4

@@ -2,11 +2,14 @@
 
 from collections.abc import Collection, Iterable
 
+from kernel.netlink import source_routing
 from kernel.netlink.rtnetlink import Links, links
 from kernel.vf_netdev import find_all
 from vf.inventory import LinkLayer
 from vf.pci_address import PciAddress
+from vf.rail_routing import RULE_PRIORITY
 from vf.sandbox_difference import SandboxLink
+from vf.steps import Rule
 
 # ARPHRD_* of include/uapi/linux/if_arp.h; an IPoIB netdev has 32
 _LINK_LAYERS: dict[int, LinkLayer] = {1: "Ethernet", 32: "InfiniBand"}
@@ -21,7 +24,8 @@ def link_states(vfs: Collection[PciAddress], netns_fd: int) -> dict[PciAddress, 
         OSError: what the kernel refused.
     """
     with links(netns_fd) as sandbox:
-        return {vf: state(sandbox, link.ifindex) for vf, link in find_all(sandbox, vfs).items()}
+        rules = source_routing.rules(sandbox, RULE_PRIORITY) if len(vfs) > 1 else frozenset()  # a single rail has none
+        return {vf: state(sandbox, link.ifindex, rules) for vf, link in find_all(sandbox, vfs).items()}
 
 
 def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
@@ -39,13 +43,17 @@ def hardware_addresses(ifnames: Iterable[str], netns_fd: int) -> dict[str, str]:
         return {ifname: address.hex(":") for ifname, address in addresses.items() if address}
 
 
-def state(sandbox: Links, ifindex: int) -> SandboxLink:
-    """Read the state of one link."""
+def state(sandbox: Links, ifindex: int, rules: frozenset[Rule] = frozenset()) -> SandboxLink:
+    """Read the state of one link. `rules` are those of the namespace that are of interest, whose tables are read, too."""
     facts = sandbox.facts(ifindex)
+    tables = frozenset(rule.table for rule in rules)
     return SandboxLink(
         ifname=facts.ifname,
         link_layer=_LINK_LAYERS.get(facts.hardware_type),
         mtu=facts.mtu,
         up=facts.up,
         addresses=frozenset(sandbox.addresses(ifindex)),
+        ipv4=facts.ipv4,
+        rules=rules,
+        routes=source_routing.routes(sandbox, ifindex, tables) if tables else frozenset(),
     )

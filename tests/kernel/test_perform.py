@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,18 @@ from kernel.netlink import link_settings
 from kernel.netlink.rtnetlink import IpInterface, Link
 from tests.kernel.test_vf_netdev import STRANGERS
 from vf.pci_address import PciAddress
-from vf.steps import ConfigureLink, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.rail_routing import APART
+from vf.steps import (
+    ConfigureLink,
+    Ipv4Settings,
+    MoveLinkIn,
+    MoveLinkOut,
+    RailRouting,
+    RemoveRules,
+    RenameLink,
+    Route,
+    RouteBySource,
+)
 
 VF = PciAddress.parse("0000:03:00.1")
 OURS, MARK = str(VF), f"railnet {VF} ibs5v0"
@@ -101,7 +112,7 @@ class Namespace(NamedTuple):
         if alias is not None:
             self.kernel.node[ifindex] = self.kernel.node[ifindex]._replace(alias=alias or None)
 
-    def move_up(self, ifindex: int, netns_fd: int, ifname: str, mtu: int) -> None:
+    def move_up(self, ifindex: int, netns_fd: int, ifname: str, mtu: int, ipv4: Ipv4Settings | None = None) -> None:
         self.kernel.move(self.here, ifindex, netns_fd, ifname)
         self.kernel.check(f"MTU {mtu}", self.kernel.sandbox, ifindex)
 
@@ -113,6 +124,15 @@ class Namespace(NamedTuple):
 
     def add_address(self, ifindex: int, address: IpInterface) -> None:
         self._change("add_address", ifindex)
+
+    def add_route(self, ifindex: int, route: Route, table: int | None = None) -> None:
+        self.kernel.check(f"route {route.destination} in table {table}", self.here, ifindex)
+
+    def ask(self, operation: str, kind: int, payload: bytes, flags: int = 0) -> list[bytes]:
+        if operation in self.kernel.refuses:
+            raise self.kernel.refuses[operation]
+        self.kernel.log.append(operation)
+        return []
 
     def _change(self, operation: str, ifindex: int, **changes: str | tuple[str, ...] | None) -> None:
         self.kernel.check(operation, self.here, ifindex)
@@ -206,7 +226,57 @@ def test_attach_leaves_the_pods_links_alone_when_the_netdev_is_gone(a_kernel) ->
     assert list(kernel.sandbox) == [2]
 
 
+ROUTING = RailRouting(
+    APART,
+    5601,
+    tuple(map(ip_address, ("10.56.3.1", "fd00::1"))),
+    tuple(Route(ip_network(network), None) for network in ("10.56.0.0/16", "fd00::/64")),
+)
+TABLE = ["route 10.56.0.0/16 in table 5601", "route fd00::/64 in table 5601"]
+RULES = ["add rule from 10.56.3.1 to table 5601", "add rule from fd00::1 to table 5601"]
+REMOVED = ["remove rule from 10.56.3.1 to table 5601", "remove rule from fd00::1 to table 5601"]
+
+
+def test_attach_fills_a_rails_table_before_it_leads_packets_there(a_kernel) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0")])
+
+    perform.attach((IN, RouteBySource("net1", ROUTING)), SANDBOX, ROOT)
+
+    assert kernel.log == ["set_alias", "move in", "MTU 4092", *TABLE, *RULES]
+
+
+@pytest.mark.parametrize("refused", RULES)
+def test_attach_removes_its_rules_when_one_is_refused(a_kernel, refused: str) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0")])
+    kernel.refuses = {refused: OSError(errno.EOPNOTSUPP, "Operation not supported")}
+
+    with pytest.raises(OSError, match="Operation not supported") as raised:
+        perform.attach((IN, RouteBySource("net1", ROUTING)), SANDBOX, ROOT)
+
+    assert (list(kernel.node), kernel.sandbox) == ([11], {})
+    assert kernel.log[-3:] == [*REMOVED, "move out"]
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_attach_removes_its_rules_when_a_later_step_is_refused(a_kernel) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0")])
+
+    with pytest.raises(OSError, match="net2 is gone from the sandbox"):
+        perform.attach((IN, RouteBySource("net1", ROUTING), RouteBySource("net2", ROUTING)), SANDBOX, ROOT)
+
+    assert kernel.log[-3:] == [*REMOVED, "move out"]
+
+
 # Detach.
+
+
+def test_detach_removes_the_rules_of_rails_from_the_sandbox(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+
+    perform.detach((OUT, RemoveRules(ROUTING.rules)), SANDBOX)
+    perform.detach((OUT, RemoveRules(ROUTING.rules)), None)
+
+    assert kernel.log == ["move out", *REMOVED]
 
 
 def test_detach_moves_the_netdev_to_the_node_with_its_name(a_kernel) -> None:

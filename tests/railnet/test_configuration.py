@@ -41,7 +41,7 @@ rdma: {netns: shared}
 networks:
   default: {mtu: 2044, wait: 2s, pkey: 0x8001, ipam: {type: slice, range: fd56::/64, rails: 8}}
   verbs: {ipam: {type: none}}
-  fixed: {pkey: "0x7fff", ipam: {type: static, range: 10.60.0.0/16}}
+  fixed: {pkey: "0x7fff", routing: none, ipam: {type: static, range: 10.60.0.0/16}}
   staying: {ipam: {type: sticky, range: 10.58.0.0/16, rails: 8}}
   elsewhere: {ipam: {type: host-local, ranges: [[{subnet: 10.61.0.0/24}]]}}
 limits:
@@ -83,7 +83,7 @@ def test_every_key_is_read() -> None:
             {
                 "default": Network("default", 2044, 2.0, 0x8001, SliceIpam(ip_network("fd56::/64"), 8)),
                 "verbs": Network("verbs", ipam=NoIpam()),
-                "fixed": Network("fixed", pkey=0x7FFF, ipam=StaticIpam(ip_network("10.60.0.0/16"))),
+                "fixed": Network("fixed", pkey=0x7FFF, ipam=StaticIpam(ip_network("10.60.0.0/16")), routing="none"),
                 "staying": Network("staying", ipam=StickyIpam(ip_network("10.58.0.0/16"), 8)),
                 "elsewhere": Network(
                     "elsewhere",
@@ -212,6 +212,10 @@ WRONG = {
     "networks: {default: {ipam: {type: ../sh}}}": "networks.default.ipam is {'type': '../sh'}; it should be a mapping whose type is slice, none, static, sticky, or the file name of a CNI IPAM plugin",
     "networks: {default: {ipam: {type: dhcp, since: 2020-01-01}}}": "networks.default.ipam cannot be given to plugin 'dhcp' as JSON: Object of type date is not JSON serializable; it should have only strings, numbers, true, false, null, lists and mappings",
     "networks: {default: {ipam: {type: slice, rails: 0}}}": "networks.default.ipam.rails is 0; it should be a whole number above 0",
+    "networks: {default: {routing: no}}": "networks.default.routing is false; it should be one of auto, none",
+    "networks: {default: {routing: strict}}": "networks.default.routing is 'strict'; it should be one of auto, none",
+    "networks: {default: {routing: null}}": "networks.default.routing is null; it should be one of auto, none",
+    "networks: {default: {routing: [auto]}}": "networks.default.routing is ['auto']; it should be one of auto, none",
     "networks: {default: {pkey: 0x8000}}": 'networks.default.pkey is 32768; it should be a PKey from "0x0001" to "0xffff", but not "0x8000"',
     "networks: {default: {pkey: 0x0}}": 'networks.default.pkey is 0; it should be a PKey from "0x0001" to "0xffff", but not "0x8000"',
     "networks: {default: {pkey: ffff}}": 'networks.default.pkey is \'ffff\'; it should be a PKey from "0x0001" to "0xffff", but not "0x8000"',

@@ -10,7 +10,7 @@ from vf.guid import Guid
 from vf.inventory import DeviceNode
 from vf.pci_address import PciAddress
 from vf.record import Attachment, Netns, Pod, Record, RecordedIpam
-from vf.steps import Route
+from vf.steps import Ipv4Settings, RailRouting, Route
 
 FIRST = PciAddress.parse("0000:03:00.1")
 SECOND = PciAddress.parse("0000:83:00.1")
@@ -46,6 +46,14 @@ attachments = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    routing=st.none()
+    | st.builds(
+        RailRouting,
+        st.builds(Ipv4Settings, st.integers(0, 8), st.integers(0, 2), st.integers(0, 2)),
+        st.integers(1, 0xFFFFFFFF),
+        st.lists(st.ip_addresses(), max_size=2).map(tuple),
+        st.just((Route(ip_network("10.56.0.0/16"), None),)),
+    ),
 )
 file_names = st.text().filter(lambda name: not set(name) & set("/\0") and not name.startswith("."))
 json_values = st.recursive(

@@ -1,19 +1,31 @@
 """What a sandbox gets, which steps attach it, and which take it back."""
 
 from dataclasses import replace
-from ipaddress import ip_interface
+from ipaddress import ip_interface, ip_network
 
 import pytest
 
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
 from tests.vf.builders import FIRST, SECOND, an_attachment
-from vf.attachment_plan import Assigned, assign, attach, attachments, move_out, rename
+from vf.attachment_plan import Assigned, assign, attach, attachments, move_out, rename, take_out
 from vf.errors import Misconfigured, NotOurs, Unusable
 from vf.guid import Guid
 from vf.inventory import Inventory, Netdev
 from vf.pci_address import PciAddress
 from vf.rail_memory import RailNumbers, RememberedRail
-from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, RenameLink
+from vf.rail_routing import APART
+from vf.steps import (
+    ConfigureLink,
+    Given,
+    MoveLinkIn,
+    MoveLinkOut,
+    RailRouting,
+    RemoveRules,
+    RenameLink,
+    Route,
+    RouteBySource,
+    Rule,
+)
 
 NET1, NET2 = an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, host_ifname="ibs6v0", addresses=())
 MTUS = {FIRST: 4092}
@@ -100,6 +112,26 @@ def test_attach_moves_every_link_before_it_configures_any() -> None:
         MoveLinkIn(SECOND, 12, "ibs6v0", "net2", 2044),
         ConfigureLink("net1", NET1.addresses),
     )
+
+
+def test_attach_gives_rails_that_are_kept_apart_their_settings_and_tables_last() -> None:
+    routing = RailRouting(APART, 5601, (NET1.addresses[0].ip,), (Route(ip_network("10.56.0.0/16"), None),))
+    rails = [replace(NET1, routing=routing), replace(NET2, routing=RailRouting(APART, 5602))]
+
+    assert attach(rails, ON_NODE) == (
+        MoveLinkIn(FIRST, 11, "ibs5v0", "net1", 4092, APART),
+        MoveLinkIn(SECOND, 12, "ibs6v0", "net2", 4092, APART),
+        ConfigureLink("net1", NET1.addresses),
+        RouteBySource("net1", routing),
+    )
+
+
+def test_rules_are_removed_after_the_netdevs_have_moved_out() -> None:
+    source = NET1.addresses[0].ip
+    rails = [replace(NET1, routing=RailRouting(APART, 5601, (source,))), NET2]
+
+    assert take_out(rails) == (*move_out(rails), RemoveRules((Rule(source, 5601),)))
+    assert take_out([NET1, NET2]) == move_out([NET1, NET2])
 
 
 def test_every_recorded_netdev_is_moved_out_since_an_absent_one_changes_nothing() -> None:

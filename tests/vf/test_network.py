@@ -198,9 +198,19 @@ def test_address_in_a_slice_range_is_refused(address: str) -> None:
         chosen_anywhere(address)
 
 
-def test_two_rails_cannot_have_one_prefix() -> None:
-    with pytest.raises(Misconfigured, match="two links of a pod cannot have the same prefix"):
-        chosen_anywhere("10.61.1.5/24,10.61.1.6/24", 2)
+def test_two_rails_that_are_kept_apart_may_have_one_prefix() -> None:
+    chosen = chosen_anywhere("10.61.1.5/24,10.61.1.6/24", 2)
+
+    assert chosen.static == (ip_interface("10.61.1.5/24"), ip_interface("10.61.1.6/24"))
+
+
+def test_two_rails_that_are_not_kept_apart_cannot_have_one_prefix() -> None:
+    network = Network("apart", ipam=StaticIpam(), routing="none")
+    networks = Networks({"apart": network}, {"*": Limit(("apart",), static=True)})
+    annotations = {NETWORK_ANNOTATION: "apart", ADDRESS_ANNOTATION: "10.61.1.5/24,10.61.1.6/24"}
+
+    with pytest.raises(Misconfigured, match=r"cannot have the same prefix, .* networks\.apart\.routing to auto"):
+        networks.choose("team", annotations, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """VFs whose netdev is not on the node: which record is rebuilt, and what is tried to bring the netdev back."""
 
 from dataclasses import replace
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface
 
 import pytest
 
@@ -11,9 +11,10 @@ from vf import orphans
 from vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
 from vf.orphans import Absence, OrphanNetdev, RebuildSources
 from vf.pci_address import PciAddress
+from vf.rail_routing import APART
 from vf.record import LostRecord, Netns, Pod, Record
 from vf.sandbox_difference import SandboxLink
-from vf.steps import ProbeAgain, RenameLink
+from vf.steps import ProbeAgain, RailRouting, RenameLink, Rule
 
 NETNS = Netns("/run/netns/cni-1", 4, 4026532300)
 INVENTORY = two_rails()
@@ -70,6 +71,16 @@ def test_vf_on_no_rail_is_left_to_other_software() -> None:
 
 
 # Rebuilt records.
+
+
+def test_rebuilt_record_has_the_rules_that_del_has_to_remove() -> None:
+    own, others = ip_address("10.56.3.1"), ip_address("10.56.3.2")
+    orphan = an_orphan()
+    link = replace(orphan.link, ipv4=APART, rules=frozenset({Rule(own, 5601), Rule(others, 5602)}))
+
+    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: replace(orphan, link=link)}, sources())
+
+    assert record.attachments[0].routing == RailRouting(APART, 5601, (own,))
 
 
 def test_record_is_rebuilt_from_what_the_kernel_shows() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.vf.builders import FIRST, SECOND, a_record, an_attachment, records
 from vf.record import LostRecord, Pod, Record, UnreadableRecord, decode, encode, find_lost
+from vf.steps import Ipv4Settings, RailRouting, Route
 
 RECORD = a_record(
     an_attachment(), an_attachment(ifname="net2", vf=SECOND, rail=1, guid=None, addresses=(), rdma=None, uverbs=None)
@@ -76,6 +78,26 @@ def test_record_of_the_version_before_is_read_since_sandboxes_outlive_an_upgrade
     assert decode(resealed(body)) == replace(RECORD, boot="")
 
 
+def test_record_of_a_pod_with_one_rail_has_no_key_that_an_older_version_does_not_know() -> None:
+    assert b"routing" not in WRITTEN
+
+
+def test_record_of_rails_that_are_kept_apart_says_how() -> None:
+    routing = RailRouting(
+        Ipv4Settings(1, 2, 2), 5601, (ip_address("10.56.3.1"),), (Route(ip_network("10.56.0.0/16"), None),)
+    )
+    record = a_record(an_attachment(routing=routing))
+    (attachment,) = json.loads(encode(record))["attachments"]
+
+    assert decode(encode(record)) == record
+    assert attachment["routing"] == {
+        "ipv4": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+        "table": 5601,
+        "sources": ["10.56.3.1"],
+        "routes": [{"dst": "10.56.0.0/16", "gw": None}],
+    }
+
+
 def test_record_is_text_of_one_line_for_each_value() -> None:
     assert b'\n "stage": "planned",\n' in WRITTEN
     assert WRITTEN.endswith(b"\n}\n")
@@ -126,12 +148,21 @@ def test_record_of_another_version_is_unreadable_and_says_so(version: object) ->
         decode(resealed(a_body(version=version)))
 
 
+SETTINGS = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 MISSHAPED = {
     "no netns": a_body(netns=None),
     "netns with another key": a_body(netns={"path": "/x", "dev": 1, "inode": 2, "more": 3}),
     "pod without a key": a_body(pod={"name": "a"}),
     "attachments of another kind": a_body(attachments=7),
     "attachment without keys": a_body(attachments=[{}]),
+    "table that is none": a_body(
+        attachments=[
+            {**a_body()["attachments"][0], "routing": {"ipv4": SETTINGS, "table": 0, "sources": [], "routes": []}}
+        ]
+    ),
+    "settings without a key": a_body(
+        attachments=[{**a_body()["attachments"][0], "routing": {"ipv4": {}, "table": 1, "sources": [], "routes": []}}]
+    ),
     "VF that is no address": a_body(attachments=[{**a_body()["attachments"][0], "vf": "x"}]),
     "GUID that is no GUID": a_body(attachments=[{**a_body()["attachments"][0], "guid": "x"}]),
     "address that is none": a_body(attachments=[{**a_body()["attachments"][0], "addresses": ["10.0.0.1/99"]}]),

@@ -1,7 +1,7 @@
 """The first difference between a sandbox and its record."""
 
 from dataclasses import replace
-from ipaddress import ip_interface
+from ipaddress import ip_interface, ip_network
 from typing import Any
 
 import pytest
@@ -9,8 +9,10 @@ import pytest
 from tests.deviceplugin.builders import an_rdma_device
 from tests.vf.builders import a_record, an_attachment
 from vf.guid import Guid
+from vf.rail_routing import APART
 from vf.record import Netns
 from vf.sandbox_difference import SandboxLink, of_rail, of_sandbox
+from vf.steps import RailRouting, Route, Rule
 
 RECORD = a_record(an_attachment(), stage="attached")
 ADDRESS, OTHER = ip_interface("10.56.3.1/16"), ip_interface("10.56.3.1/24")
@@ -58,6 +60,43 @@ LINKS = {
 @pytest.mark.parametrize(("link", "message"), LINKS.values(), ids=LINKS.keys())
 def test_difference_of_the_link_is_named(link: SandboxLink, message: str) -> None:
     assert of_rail(RAIL, link, RDMA) == f"net1 (VF 0000:03:00.1): {message}"
+
+
+RANGE = Route(ip_network("10.56.0.0/16"), None)
+APART_RAIL = replace(RAIL, routing=RailRouting(APART, 5601, (ADDRESS.ip,), (RANGE,)))
+APART_LINK = replace(LINK, ipv4=APART, rules=frozenset({Rule(ADDRESS.ip, 5601)}), routes=frozenset({(5601, RANGE)}))
+ROUTING = {
+    "ARP": (
+        replace(APART_LINK, ipv4=APART._replace(arp_ignore=0)),
+        "its arp_ignore is 0; it should be 1",
+    ),
+    "reverse path": (
+        replace(APART_LINK, ipv4=APART._replace(rp_filter=1)),
+        "its rp_filter is 1; it should be 2",
+    ),
+    "no IPv4": (replace(APART_LINK, ipv4=None), "its arp_ignore is missing; it should be 1"),
+    "no rule": (
+        replace(APART_LINK, rules=frozenset()),
+        "its rule from 10.56.3.1 is missing; it should be table 5601",
+    ),
+    "another table": (
+        replace(APART_LINK, rules=frozenset({Rule(ADDRESS.ip, 5602)})),
+        "its rule from 10.56.3.1 is missing; it should be table 5601",
+    ),
+    "no route": (
+        replace(APART_LINK, routes=frozenset()),
+        "its route to 10.56.0.0/16 is missing; it should be in table 5601",
+    ),
+}
+
+
+def test_rail_that_is_kept_apart_as_recorded_has_no_difference() -> None:
+    assert of_rail(APART_RAIL, APART_LINK, RDMA) is None
+
+
+@pytest.mark.parametrize(("link", "message"), ROUTING.values(), ids=ROUTING.keys())
+def test_difference_of_what_keeps_rails_apart_is_named(link: SandboxLink, message: str) -> None:
+    assert of_rail(APART_RAIL, link, RDMA) == f"net1 (VF 0000:03:00.1): {message}"
 
 
 def test_link_that_is_not_in_the_sandbox_is_named() -> None:
