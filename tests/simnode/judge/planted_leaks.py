@@ -36,6 +36,11 @@ class JudgedNode:
         self.one, self.two = node.run_pod("one", vfs=1), node.run_pod("two", vfs=1)
         self.living = [pod.live_sandbox for pod in (self.plain, self.one, self.two)]
 
+    def remove_pods(self) -> None:
+        """Remove the pods, each with its DEL: a host port that is left takes the connections of the tests that come later."""
+        for pod in (self.plain, self.one, self.two):
+            self.node.remove_pod(pod)
+
     def judge(self, living: Collection[LiveSandbox] | None = None) -> list[Violation]:
         return violations(self.before, self.node.look(), self.living if living is None else living)
 

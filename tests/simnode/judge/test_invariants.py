@@ -26,7 +26,9 @@ def judged_node() -> Iterator[JudgedNode]:
     with Node(Path(os.environ["RAILNET_CNI_PLUGINS"])) as node:
         node.install()
         node.start_daemon()
-        yield JudgedNode(node)
+        judged = JudgedNode(node)
+        yield judged
+        judged.remove_pods()
 
 
 @pytest.fixture(autouse=True)
