@@ -65,6 +65,27 @@ def test_change_of_net1_is_code_107_and_named(node: Node, train: Pod, change: st
     assert (found.code, says in found.msg) == (107, True), found
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("sysctl -qw net.ipv4.conf.net2.arp_ignore=0", "its arp_ignore is 0; it should be 1"),
+        ("ip rule del from 10.56.3.2", "its rule from 10.56.3.2 is missing; it should be table 5602"),
+        ("ip route flush table 5602", "its route to 10.56.0.0/16 is missing; it should be in table 5602"),
+    ],
+    ids=["ARP", "rule", "route"],
+)
+def test_change_of_what_keeps_two_rails_apart_is_code_107_and_named(node: Node, change: str, says: str) -> None:
+    primary_of(BRIDGE)
+    pod = node.run_pod("wide", vfs=2)
+    node.runtime.check(pod.sandbox)
+    inside(pod, *change.split())
+
+    found = failure(node, pod)
+
+    node.remove_pod(pod)
+    assert (found.code, "net2" in found.msg, says in found.msg) == (107, True, True), found
+
+
 def test_address_that_the_pod_added_is_no_difference(node: Node, train: Pod) -> None:
     inside(train, "ip", "address", "add", "192.0.2.1/24", "dev", "net1")
 

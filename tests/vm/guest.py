@@ -29,8 +29,12 @@ _CONFIGURATION = {
     "kind": "NodeConfiguration",
     "pools": [{"resource": RESOURCE, "select": {"linkType": ["ether"]}, "rdma": False}],
     "provision": [{"pf": pf, "vfs": VFS} for pf in PFS],
-    "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/24"}}},
-    "limits": {"*": {"networks": ["default", "staying"]}},
+    "networks": {
+        "staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/24"}},
+        "subnet": {"ipam": {"type": "static"}},
+        "mixed": {"routing": "none", "ipam": {"type": "slice", "range": "10.62.0.0/16"}},
+    },
+    "limits": {"*": {"networks": ["default", "staying", "subnet", "mixed"], "static": True}},
 }
 _START_SECONDS = 60.0  # an emulated processor is slow
 _PAUSE_SECONDS = 0.01
