@@ -8,7 +8,7 @@ from errno import EAGAIN
 from pathlib import Path
 
 from kernel import netns_search, uevents
-from kernel.netlink import sandbox_link_state
+from kernel.netlink import sandbox_link_state, source_routing
 from kernel.netlink.protocol import Netlink, decode, decode_attributes
 from kernel.netlink.rdma import Rdma
 from kernel.netlink.rtnetlink import Links
@@ -23,8 +23,10 @@ from tests.fuzz.parser import Parser
 from vf.guid import Guid
 from vf.mac import Mac
 from vf.pci_address import PciAddress
+from vf.rail_routing import RULE_PRIORITY
 
 _VF = PciAddress.parse("0000:03:00.1")
+_SECOND_VF = PciAddress.parse("0000:03:00.2")
 _TRANSACTION = 7
 
 
@@ -130,10 +132,27 @@ def link_states(data: bytes) -> None:
     try:
         call_all(
             lambda: sandbox_link_state.link_states([_VF], 3),
+            lambda: sandbox_link_state.link_states([_VF, _SECOND_VF], 3),
             lambda: sandbox_link_state.hardware_addresses(["net1", "net2"], 3),
         )
     finally:
         sandbox_link_state.links = real
+
+
+def rules_and_routes(data: bytes) -> None:
+    """Judge rules and routing tables that CHECK reads inside a sandbox, where a pod may have made its own."""
+    namespace = Links(Answers(data.split(SEPARATOR)))  # type: ignore[arg-type]
+
+    def rules() -> None:
+        for rule in source_routing.rules(namespace, RULE_PRIORITY):
+            source_routing.remove_rule(namespace, rule, RULE_PRIORITY)
+
+    def routes() -> None:
+        for table, route in source_routing.routes(namespace, 9, frozenset({5601})):
+            assert table == 5601
+            assert route.gateway is None or isinstance(route.gateway.packed, bytes)
+
+    call_all(rules, routes)
 
 
 def rdma(data: bytes) -> None:
@@ -349,6 +368,7 @@ PARSERS = (
         "rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "kernel.vf_netdev": ("find",)}
     ),
     Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_link_state": ()}),
+    Parser("source-routing", rules_and_routes, (OSError,), {"kernel.netlink.source_routing": ("rules", "routes")}),
     Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _RDMA_FUNCTIONS}),
     Parser(
         "sandbox",
