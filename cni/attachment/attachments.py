@@ -265,9 +265,8 @@ class Attachments:
         vfs = self._claims.own_unless_owned(detaching)  # no other sandbox gets them while their netdevs are searched
         ours = tuple(one for one in detaching.attachments if one.vf in vfs)
         back = vfs
-        if not detaching.is_of_older_boot(
-            self._boot
-        ):  # a namespace of an older boot is gone; another may have its number
+        # A namespace of an older boot is gone; another may have its number.
+        if not detaching.is_of_older_boot(self._boot):
             back = await self._node_netdevs.take_back(detaching.netns, ours, netns_fd)
         await self._netdevs.reread(vfs, awaited=back)
         return vfs
