@@ -21,6 +21,8 @@ HOST_LOCAL = Path("/var/lib/cni/networks/railnet-leased")
 NETWORKS = {
     "verbs": {"ipam": {"type": "none"}},
     "fixed": {"ipam": {"type": "static", "range": "10.60.0.0/16"}},
+    "subnet": {"ipam": {"type": "static"}},
+    "mixed": {"routing": "none", "ipam": {"type": "static", "range": "10.63.0.0/16"}},
     "leased": {
         "mtu": 2044,
         "ipam": {
@@ -41,7 +43,7 @@ def _configured(shared_node: Node) -> Iterator[None]:
     document["networks"] = NETWORKS
     document["limits"] = {
         "*": {"networks": ["default", *NETWORKS], "static": False},
-        "team-a": {"networks": ["fixed"], "static": True},
+        "team-a": {"networks": ["fixed", "subnet", "mixed"], "static": True},
         "no-rails": {"pools": []},
     }
     shared_node.stop_daemon()
@@ -88,6 +90,13 @@ def routes(pod: Pod) -> list[dict[str, Any]]:
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
+def way(pod: Pod, destination: str, source: str) -> str:
+    """Return the interface by which the pod's kernel sends a packet from one of the pod's addresses."""
+    command = ["ip", "-json", "-netns", pod.netns.name, "route", "get", destination, "from", source]
+    (route,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return str(route["dev"])
+
+
 def test_network_without_addresses_gives_a_link_that_is_up(configured: Node) -> None:
     pod = run_pod(configured, "verbs")
     found = addresses(pod)
@@ -102,6 +111,34 @@ def test_static_addresses_are_the_pods_own(configured: Node) -> None:
     configured.remove_pod(pod)
 
     assert found == (["10.60.1.5/24"], ["10.60.2.5/24"])
+
+
+@pytest.mark.parametrize("named", ["10.60.1.5/24,10.60.1.6/24", "fd60::5/64,fd60::6/64"], ids=["IPv4", "IPv6"])
+def test_static_addresses_of_one_subnet_have_a_way_for_each_rail(configured: Node, named: str) -> None:
+    first, second = (text.split("/")[0] for text in named.split(","))
+    neighbour = first[:-1] + "9"
+    pod = run_pod(configured, "subnet", 2, "team-a", **{"net1-ip": named})
+    ways = [way(pod, neighbour, source) for source in (first, second)]
+    configured.remove_pod(pod)
+
+    assert ways == ["net1", "net2"]
+
+
+def test_static_addresses_of_one_subnet_are_refused_where_rails_are_not_kept_apart(configured: Node) -> None:
+    identity = PodIdentity("refused", "team-a", str(uuid.uuid4()))
+    configured.kubelet.allocate(identity, RESOURCE, 2)
+    with pytest.raises(CniFailed, match=r"cannot have the same prefix.*networks\.mixed\.routing to auto"):
+        configured.run_sandbox(identity, annotated("mixed", {"net1-ip": "10.63.1.5/24,10.63.1.6/24"}))
+    configured.kubelet.remove(identity)
+
+
+def test_network_without_routing_leaves_two_rails_as_the_kernel_makes_them(configured: Node) -> None:
+    pod = run_pod(configured, "mixed", 2, "team-a", **{"net1-ip": "10.63.1.5/24,10.63.2.5/24"})
+    command = ["nsenter", f"--net={pod.netns}", "cat", "/proc/sys/net/ipv4/conf/net2/arp_ignore"]
+    arp_ignore = subprocess.run(command, check=True, capture_output=True).stdout
+    configured.remove_pod(pod)
+
+    assert arp_ignore == b"0\n"
 
 
 def test_static_address_of_a_living_pod_is_refused(configured: Node) -> None:
@@ -148,6 +185,15 @@ def test_ipam_plugin_gives_each_rail_an_address_and_routes_and_takes_them_back(c
     assert answered
     assert ("10.62.0.0/16", "10.61.0.1") in via
     assert list(HOST_LOCAL.glob("10.*")) == []
+
+
+def test_leased_addresses_of_one_subnet_have_a_way_for_each_rail(configured: Node) -> None:
+    pod = run_pod(configured, "leased", 2)
+    sources = [addresses(pod, ifname)[0].split("/")[0] for ifname in ("net1", "net2")]
+    ways = [way(pod, destination, source) for source in sources for destination in ("10.61.0.1", "10.62.0.7")]
+    configured.remove_pod(pod)
+
+    assert ways == ["net1", "net1", "net2", "net2"]
 
 
 def test_ipam_plugin_without_a_free_address_fails_the_pod_with_its_own_message(configured: Node) -> None:
