@@ -110,7 +110,8 @@ def test_bad_clients_do_not_affect_the_next_client(sent: bytes, monkeypatch: pyt
 
     def ask(port: int) -> tuple[int, str]:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as odd:
-            odd.sendall(sent)
+            with suppress(ConnectionError):  # a long text may be refused before all of it is sent
+                odd.sendall(sent)
             return get(port, "/readyz")
 
     assert asked(because(), ask) == (200, "ok\n")
