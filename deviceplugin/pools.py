@@ -74,10 +74,15 @@ def assign(pools: Sequence[Pool], inventory: Inventory) -> dict[str, tuple[Virtu
     """
     assigned: dict[str, list[VirtualFunction]] = {pool.resource: [] for pool in pools}
     for pf, vf in _in_rail_order(inventory):
-        first = next((pool for pool in pools if pool.selector.matches(pf, vf)), None)
+        first = first_match(pools, pf, vf)
         if first is not None:
             assigned[first.resource].append(vf)
     return {resource: tuple(vfs) for resource, vfs in assigned.items()}
+
+
+def first_match(pools: Sequence[Pool], pf: PhysicalFunction | None, vf: VirtualFunction) -> Pool | None:
+    """Return the pool that a VF belongs to; None if no pool matches it. `pf` is the PF of its rail."""
+    return next((pool for pool in pools if pool.selector.matches(pf, vf)), None)
 
 
 def link_layers(pools: Sequence[Pool]) -> frozenset[LinkLayer]:

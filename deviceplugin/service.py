@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
 from grpc.aio import ServicerContext
 
 from deviceplugin.allocation import Allocation, allocate
-from deviceplugin.devices import OfferedVf, offers
+from deviceplugin.devices import OfferedVf, Offers
 from deviceplugin.pools import Pool
 from deviceplugin.preference import prefer
 from deviceplugin.prestart_check import (
@@ -93,7 +93,7 @@ class PoolService(grpc_api.DevicePluginServicer):
             on_host_network: returns which pods are on the host's network; called before a container starts whose VF is not attached.
         """
         self.pool = pool
-        self._pools = tuple(pools)
+        self._offers = Offers(pools, pool)
         self._table = table
         self._attached = attached
         self._checkpoint = kubelet_checkpoint
@@ -111,7 +111,7 @@ class PoolService(grpc_api.DevicePluginServicer):
 
     def offers(self) -> tuple[OfferedVf, ...]:
         """Return the VFs that the pool offers now."""
-        offered = offers(self._pools, self.pool, self._table, self._node_reason())
+        offered = self._offers.now(self._table, self._node_reason())
         self._last_rdma.update(
             (offer.vf.address, device) for offer in offered if (device := offer.vf.rdma) is not None and device.uverbs
         )
@@ -131,15 +131,15 @@ class PoolService(grpc_api.DevicePluginServicer):
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         """Yield the list of devices, and again whenever it differs; end when kubelet disconnects or the server stops."""
         with self._stream() as stream:
-            sent: list[api.Device] | None = None
+            sent: list[_Shown] | None = None
             while True:
                 stream.clear()
                 offered = self.offers()
-                devices = [_device(offer) for offer in offered]
-                if devices != sent:
+                shown = [_Shown(offer.id, offer.reason is None, offer.vf.numa_node) for offer in offered]
+                if shown != sent:
                     self._log(offered)
-                    yield api.ListAndWatchResponse(devices=devices)
-                    sent = devices
+                    yield api.ListAndWatchResponse(devices=map(_device, shown))
+                    sent = shown
                 await stream.settled()
 
     async def GetPreferredAllocation(
@@ -233,11 +233,19 @@ class _Stream:
             await asyncio.wait_for(self.at_once.wait(), _SETTLE_SECONDS)
 
 
-def _device(offer: OfferedVf) -> api.Device:
-    node = offer.vf.numa_node
+class _Shown(NamedTuple):
+    """What kubelet gets of one VF."""
+
+    id: str
+    healthy: bool
+    numa_node: int
+
+
+def _device(shown: _Shown) -> api.Device:
+    node = shown.numa_node
     return api.Device(
-        ID=offer.id,
-        health="Unhealthy" if offer.reason else "Healthy",
+        ID=shown.id,
+        health="Healthy" if shown.healthy else "Unhealthy",
         topology=api.TopologyInfo(nodes=[api.NUMANode(ID=node)]) if node >= 0 else None,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deviceplugin.allocation import allocate, environment_name
-from deviceplugin.devices import OfferedVf, offers
+from deviceplugin.devices import OfferedVf, Offers
 from deviceplugin.pools import DEFAULT, Pool, Selector
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
 from vf.errors import NotOurs, NotReady, Unusable
@@ -14,7 +14,7 @@ from vf.inventory import RdmaDevice
 from vf.table import VfTable
 
 POOL = DEFAULT[0]
-OFFERED = offers(DEFAULT, POOL, VfTable(two_rails()))
+OFFERED = Offers(DEFAULT, POOL).now(VfTable(two_rails()))
 BOTH = ["0000:83:00.1", "0000:03:00.1"]  # kubelet sends ids in any order
 
 
