@@ -149,6 +149,7 @@ def test_del_takes_rules_and_settings_back_and_a_second_add_in_the_same_namespac
     names = [str(rail["host_ifname"]) for rail in attachments(pod)]
     first = rules(pod)
     node.runtime.delete(pod.sandbox)
+    node.wait_for_answered_deletes()
     between = rules(pod)
     on_node = [Path(f"/proc/sys/net/ipv4/conf/{name}/{key}").read_text() for name in names for key in SETTINGS]
     node.runtime.add(pod.sandbox)
@@ -189,6 +190,7 @@ def test_record_that_was_lost_is_rebuilt_with_the_rules_that_del_removes(node: N
     node.start_daemon()
     wait_until(lambda: len(attachments(pod)) == 2, 20, "the rebuilt record")
     node.runtime.delete(pod.sandbox)
+    node.wait_for_answered_deletes()
     left = rules(pod)
     node.remove_pod(pod)
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 from kernel.waiting import block_until
 from simnode import preinstalled_files
 from simnode.daemon_process import Daemon
+from simnode.judge import node_state
 from simnode.kubernetes.kubelet import Kubelet, PodIdentity
 from simnode.kubernetes.runtime import Runtime, Sandbox
 from simnode.linux.namespaces import MARK
@@ -37,6 +38,7 @@ _CONFIGURATION = {
     "limits": {"*": {"networks": ["default", "staying", "subnet", "mixed"], "static": True}},
 }
 _START_SECONDS = 60.0  # an emulated processor is slow
+_DETACH_SECONDS = 10.0
 _PAUSE_SECONDS = 0.01
 
 
@@ -142,6 +144,16 @@ class Guest:
         """End a pod: kubelet frees its VFs, the runtime runs DEL and removes the network namespace."""
         self.kubelet.remove(pod.identity)
         self.runtime.tear_down(pod.sandbox)
+        self.wait_for_answered_deletes()
+
+    def wait_for_answered_deletes(self) -> None:
+        """Wait until the daemon has taken back the rails of DELs that it has answered; not for a daemon that is dead."""
+
+        def is_over() -> bool:
+            process = self.daemon.process
+            return process is None or process.poll() is not None or not node_state.is_detaching()
+
+        block_until(is_over, _DETACH_SECONDS, _PAUSE_SECONDS)
 
 
 class Cables:
