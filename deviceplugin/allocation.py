@@ -57,9 +57,7 @@ def allocate(
         return Allocation((), _pci_environment(pool, {offer.id: None for offer in chosen}))
     rdma = {offer.id: _rdma_device(pool, offer, known) for offer in chosen}
     nodes = [node for device in rdma.values() for node in _nodes(pool, device).values()]
-    envs = _pci_environment(pool, dict(rdma)) | _rdma_environment(
-        [(rdma[offer.id].name, offer.rail) for offer in chosen]
-    )
+    envs = _pci_environment(pool, dict(rdma)) | _rdma_environment([device.name for device in rdma.values()])
     return Allocation((*nodes, _RDMA_CM), envs)
 
 
@@ -118,16 +116,11 @@ def _details(pool: Pool, address: str, device: RdmaDevice | None) -> dict[str, d
     return generic | {"rdma": _nodes(pool, device) | {"rdma_cm": _RDMA_CM, "rdma_dev": device.name}}
 
 
-def _rdma_environment(devices: Sequence[tuple[str, int | None]]) -> dict[str, str]:
+def _rdma_environment(names: Sequence[str]) -> dict[str, str]:
     """Return the variables that name port 1 of the devices for NCCL and UCX, which otherwise try every HCA of the host (NVIDIA/nccl#1422).
 
-    NCCL takes a value that begins with "=" as exact names; without it `mlx5_1` would also mean `mlx5_10`. After the port NCCL 2.30.7 reads
-    the number of the rail, and NCCL before it reads no further (docs/decisions/0059). UCX has no such field. NCCL_IB_GID_INDEX is not set:
-    on InfiniBand it means nothing, and on RoCE NCCL chooses the GID by itself since 2.21.
-
-    Args:
-        devices: each device's name and its rail; None if the rail is not certain, and then NCCL is told none.
+    NCCL takes a value that begins with "=" as exact names; without it `mlx5_1` would also mean `mlx5_10`. NCCL_IB_GID_INDEX is not set: on
+    InfiniBand it means nothing, and on RoCE NCCL chooses the GID by itself since 2.21. docs/decisions/0059 says why no rail follows the port.
     """
-    ports = [f"{name}:1" for name, _ in devices]
-    railed = [port if rail is None else f"{port}:{rail}" for port, (_, rail) in zip(ports, devices, strict=True)]
-    return {"NCCL_IB_HCA": f"={','.join(railed)}", "UCX_NET_DEVICES": ",".join(ports)}
+    ports = ",".join(f"{name}:1" for name in names)
+    return {"NCCL_IB_HCA": f"={ports}", "UCX_NET_DEVICES": ports}

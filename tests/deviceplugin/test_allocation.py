@@ -51,41 +51,12 @@ def test_allocate_omits_a_management_device_that_the_kernel_does_not_have() -> N
     ("name", "value"),
     [
         ("PCIDEVICE_RDMA_IB_VF", "0000:03:00.1,0000:83:00.1"),
-        ("NCCL_IB_HCA", "=mlx5_4:1:0,mlx5_2:1:1"),
+        ("NCCL_IB_HCA", "=mlx5_4:1,mlx5_2:1"),
         ("UCX_NET_DEVICES", "mlx5_4:1,mlx5_2:1"),
     ],
 )
 def test_allocate_sets_the_environment_in_rail_order(name: str, value: str) -> None:
     assert allocate(POOL, OFFERED, BOTH, {}).envs[name] == value
-
-
-def test_allocate_names_one_rail_for_two_vfs_of_one_card() -> None:
-    envs = allocate(POOL, OFFERED, ["0000:83:00.2", "0000:83:00.1"], {}).envs
-
-    assert envs["NCCL_IB_HCA"] == "=mlx5_2:1:1,mlx5_1:1:1"
-
-
-def test_allocate_names_the_rail_of_the_node_to_a_container_that_has_a_later_rail_only() -> None:
-    assert allocate(POOL, OFFERED, ["0000:83:00.1"], {}).envs["NCCL_IB_HCA"] == "=mlx5_2:1:1"
-
-
-def test_allocate_names_eight_rails_to_nccl_and_none_to_ucx() -> None:
-    offered = [
-        OfferedVf(a_vf(f"0000:{rail + 16:x}:00.1", rdma=an_rdma_device(rail + 4)), rail, None) for rail in range(8)
-    ]
-
-    envs = allocate(POOL, offered, [offer.id for offer in offered], {}).envs
-
-    assert envs["NCCL_IB_HCA"] == (
-        "=mlx5_4:1:0,mlx5_5:1:1,mlx5_6:1:2,mlx5_7:1:3,mlx5_8:1:4,mlx5_9:1:5,mlx5_10:1:6,mlx5_11:1:7"
-    )
-    assert envs["UCX_NET_DEVICES"] == ("mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1,mlx5_8:1,mlx5_9:1,mlx5_10:1,mlx5_11:1")
-
-
-def test_allocate_names_no_rail_that_is_not_certain() -> None:
-    offered = [OfferedVf(a_vf(rdma=an_rdma_device(4)), None, "two cards claim rail 0")]
-
-    assert allocate(POOL, offered, ["0000:03:00.1"], {}).envs["NCCL_IB_HCA"] == "=mlx5_4:1"
 
 
 def test_allocate_leaves_the_gid_to_nccl() -> None:
@@ -155,7 +126,7 @@ def test_allocate_gives_the_last_rdma_device_of_a_vf_that_shows_none_now(shown: 
     )
 
     assert allocation.device_nodes == ("/dev/infiniband/uverbs1", "/dev/infiniband/rdma_cm")
-    assert allocation.envs["NCCL_IB_HCA"] == "=mlx5_1:1:0"
+    assert allocation.envs["NCCL_IB_HCA"] == "=mlx5_1:1"
 
 
 def test_allocate_refuses_a_vf_whose_rdma_device_was_never_seen() -> None:

@@ -268,7 +268,7 @@ def test_allocate_answers_each_container(node: Node) -> None:
 
         assert [spec.host_path for spec in first.devices] == ["/dev/infiniband/uverbs4", "/dev/infiniband/rdma_cm"]
         assert {spec.permissions for spec in first.devices} == {"rw"}
-        assert second.envs["NCCL_IB_HCA"] == "=mlx5_1:1:1"
+        assert second.envs["NCCL_IB_HCA"] == "=mlx5_1:1"
 
     on(node, act)
 
@@ -332,7 +332,7 @@ def test_allocate_gives_a_vf_that_is_on_its_way_back_from_a_pod_at_once(node: No
 
         [answer] = await kubelet.allocate(["0000:83:00.1"])
 
-        assert answer.envs["NCCL_IB_HCA"] == "=mlx5_2:1:1"
+        assert answer.envs["NCCL_IB_HCA"] == "=mlx5_2:1"
         assert [spec.host_path for spec in answer.devices] == ["/dev/infiniband/uverbs2", "/dev/infiniband/rdma_cm"]
 
     on(node, act)
