@@ -40,8 +40,13 @@ def _routing(table: int, one: Attachment, attachments: Sequence[Attachment]) -> 
     if not sources:
         return RailRouting(APART, table)
     routes = (*_on_link(one, sources, others), *(route for route in one.routes if route.gateway is not None))
-    in_table = tuple(route for route in routes if route.destination.version in {source.version for source in sources})
-    return RailRouting(APART, table, tuple(source.ip for source in sources), in_table)
+    in_table: dict[IpNetwork, Route] = {}
+    for route in routes:
+        if route.destination.version in {source.version for source in sources}:
+            in_table.setdefault(
+                route.destination, route
+            )  # as in the main table, the first route to a destination counts
+    return RailRouting(APART, table, tuple(source.ip for source in sources), tuple(in_table.values()))
 
 
 def _reached(one: Attachment) -> Iterator[IpNetwork]:

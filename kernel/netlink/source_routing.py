@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 from contextlib import suppress
+from errno import EAFNOSUPPORT, ENOENT, EOPNOTSUPP
 from ipaddress import ip_address, ip_network
 
 from kernel.netlink.protocol import CREATE, EXCLUSIVE, attributes, decode_attributes, u32
@@ -28,6 +29,8 @@ _GETROUTE, _NEWRULE, _DELRULE, _GETRULE = 26, 32, 33, 34  # RTM_*
 _RULE = struct.Struct("=BBBBBxxBI")
 _SRC, _PRIORITY, _TABLE = 2, 6, 15  # FRA_*
 _TO_TABLE = 1  # FR_ACT_TO_TBL
+# What a kernel answers without this rule; without rules of any family; without rules of this family.
+_NO_RULE = (ENOENT, EOPNOTSUPP, EAFNOSUPPORT)
 _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 
 
@@ -35,7 +38,7 @@ def add_rule(namespace: Links, rule: Rule, priority: int) -> None:
     """Add a rule. One that exists already is no error.
 
     Raises:
-        OSError: EOPNOTSUPP, the kernel was built without rules (CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES).
+        OSError: EOPNOTSUPP or EAFNOSUPPORT, the kernel was built without rules (CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES).
     """
     operation = f"add rule from {rule.source} to table {rule.table}"
     with suppress(FileExistsError):
@@ -43,10 +46,13 @@ def add_rule(namespace: Links, rule: Rule, priority: int) -> None:
 
 
 def remove_rule(namespace: Links, rule: Rule, priority: int) -> None:
-    """Remove a rule. One that is gone is no error."""
+    """Remove a rule. One that is gone is no error, nor is a kernel that has no rules."""
     operation = f"remove rule from {rule.source} to table {rule.table}"
-    with suppress(FileNotFoundError):
+    try:
         namespace.ask(operation, _DELRULE, _encode(rule, priority))
+    except OSError as error:
+        if error.errno not in _NO_RULE:
+            raise
 
 
 def rules(namespace: Links, priority: int) -> frozenset[Rule]:

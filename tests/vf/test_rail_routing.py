@@ -48,6 +48,16 @@ def test_rails_without_addresses_need_no_table() -> None:
     assert routing(rail(FIRST), rail(SECOND)) == [RailRouting(APART, 5601), RailRouting(APART, 5602)]
 
 
+def test_first_route_to_a_destination_counts_in_a_rails_table_as_it_does_in_the_main_table() -> None:
+    again = Route(ip_network("10.61.0.0/16"), ip_address("10.61.0.1"))
+    first, second = rail(FIRST, "10.61.0.5/16", routes=(again,)), rail(SECOND, "10.61.0.6/16", routes=(again,))
+
+    assert routing(first, second) == [
+        table(5601, "10.61.0.5", "10.61.0.0/16"),
+        table(5602, "10.61.0.6", "10.61.0.0/16"),
+    ]
+
+
 def test_rails_of_a_joined_range_each_reach_all_of_it() -> None:
     first, second = rail(FIRST, "10.56.3.1/18", routes=(RANGE,)), rail(SECOND, "10.56.67.1/18")
     third = rail(THIRD, "10.56.131.1/18")

@@ -1,7 +1,7 @@
 """Rules and routing tables: the bytes of requests, and the parsing of answers. The node and vm tiers test the kernel's actions."""
 
 from collections.abc import Callable
-from errno import EEXIST, ENOENT
+from errno import EAFNOSUPPORT, EEXIST, ENOENT, EOPNOTSUPP, EPERM
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -55,8 +55,14 @@ def test_rule_that_is_there_already_is_no_error() -> None:
     source_routing.add_rule(Links(FakeKernel(refused(EEXIST))), RULE, PRIORITY)
 
 
-def test_rule_that_is_gone_is_no_error() -> None:
-    source_routing.remove_rule(Links(FakeKernel(refused(ENOENT))), RULE, PRIORITY)
+@pytest.mark.parametrize("error", [ENOENT, EOPNOTSUPP, EAFNOSUPPORT])
+def test_rule_that_is_gone_or_that_the_kernel_cannot_have_is_no_error(error: int) -> None:
+    source_routing.remove_rule(Links(FakeKernel(refused(error))), RULE, PRIORITY)
+
+
+def test_rule_that_the_kernel_keeps_is_an_error() -> None:
+    with pytest.raises(PermissionError):
+        source_routing.remove_rule(Links(FakeKernel(refused(EPERM))), RULE, PRIORITY)
 
 
 def a_rule(family: int, source: str, priority: int = PRIORITY, action: int = 1, length: int | None = None) -> bytes:
