@@ -3,6 +3,7 @@
 Here are all ways in which a request ends. What a verb does is `cni.verbs`'; how frames travel is `cni.connection`'s.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -29,6 +30,11 @@ from vf.errors import RailnetError
 from vf.record import Record
 
 _log = logging.getLogger(__name__)
+
+_HANGS = (
+    "sandbox %s: the kernel has not moved its rails back for %g s, and its VFs stay in use until it has; "
+    "does `dmesg` on this node show hung tasks?"
+)
 
 Verb = Callable[[Request, ExecutableConnection, Parts], Coroutine[Any, Any, bytes]]
 # STATUS and VERSION concern no sandbox, and the executable answers them alone.
@@ -148,6 +154,8 @@ class Dispatcher:
         The connection's descriptor keeps the namespace, which the runtime removes meanwhile. If a crash or the kernel ends this early,
         the record is the sweep's.
         """
+        seconds = sum(self._parts.limits)
+        late = asyncio.get_running_loop().call_later(seconds, _log.error, _HANGS, record.key, seconds)
         try:
             await connection.done_early(0, stdout)
         finally:  # without its executable, too: the pod's network is down
@@ -155,6 +163,8 @@ class Dispatcher:
                 await self._parts.attachments.detach_and_forget(record, connection.netns_fd)
             except (OSError, RailnetError) as error:
                 _log.error("sandbox %s: its rails are not back: %s; the next sweep tries again", record.key, error)
+            finally:
+                late.cancel()
 
     async def _lacks_rails(self, request: Request, failure: CniError) -> bool:
         """Return whether this failure leaves a pod without its rails: not if the primary failed, which reports that itself."""

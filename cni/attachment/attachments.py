@@ -29,7 +29,7 @@ from vf import attachment_plan, rail_routing, sandbox_difference
 from vf.errors import NotReady
 from vf.inventory import RdmaDevice
 from vf.link_settings import Settings
-from vf.network import Network, Networks, PluginIpam
+from vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam
 from vf.pci_address import PciAddress
 from vf.record import Netns, Pod, Record, RecordedIpam
 from vf.steps import Given
@@ -226,11 +226,24 @@ class Attachments:
         return now.rdma
 
     def begin_detach(self, record: Record) -> Record:
-        """Write to the record that its VFs are being taken back; return that record. From now on no container starts with them."""
+        """Write to the record that its VFs are being taken back; return that record. From now on no container starts with them.
+
+        A record that says so already stays as it is: only the first time it is known whether the ADD was done.
+        """
+        if record.stage == "detaching":
+            return record
         detaching = replace(self._with_settings(record), stage="detaching")
-        if detaching != record:
-            self._journal.write(detaching)
+        self._journal.write(detaching)
         return detaching
+
+    def addresses_may_be_elsewhere(self, record: Record) -> bool:
+        """Return whether another pod, perhaps of another node, may get the record's addresses while this node still has the record.
+
+        The addresses of the node's slice are this node's: they are free with the record. Who gives others does not ask this node.
+        """
+        network = self._networks.by_name.get(record.network)
+        of_this_node = network is not None and isinstance(network.ipam, SliceIpam | NoIpam)
+        return any(one.addresses for one in record.attachments) and not of_this_node
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take all VFs back and release them; return the record that is left, which `forget` removes.

@@ -40,7 +40,8 @@ async def _delete(request: Request, connection: ExecutableConnection, parts: Par
             primary = primary_configuration.read(request.conf, parts.root)
         await connection.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
         return b""
-    if record.ipam is not None or record.key != request.environment.key:
+    own = record.key == request.environment.key
+    if record.ipam is not None or not own or parts.attachments.addresses_may_be_elsewhere(record):
         await _rails_first(request, connection, parts, record)
     else:
         await _primary_first(request, connection, parts, record)
@@ -66,8 +67,9 @@ async def _primary_first(request: Request, connection: ExecutableConnection, par
 async def _rails_first(request: Request, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
     """Undo all of it before the answer.
 
-    An IPAM plugin may give the addresses to another pod at once, so they must be on no netdev any more. And a rebuilt record has
-    another key than the request, so the request's turn does not protect the record after the answer.
+    Addresses that are not of the node's slice may be another pod's at once, so they must be on no netdev any more: an IPAM plugin gives
+    them away; a static or sticky address goes to the pod that comes after this one. And a rebuilt record has another key than the
+    request, so the request's turn does not protect the record after the answer.
     """
     left = await parts.attachments.detach(record, connection.netns_fd)
     primary, runtime_config = primary_configuration.at_add(left, request.conf, parts.root)

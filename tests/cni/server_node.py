@@ -75,6 +75,9 @@ class FakeAttachments:
         self.log.append("detach" if netns_fd is not None else "detach by the record")
         return replace(record, attachments=())
 
+    def addresses_may_be_elsewhere(self, record: Record) -> bool:
+        return False
+
     def begin_detach(self, record: Record) -> Record:
         self.log.append("begin to detach")
         return replace(record, stage="detaching")

@@ -149,6 +149,17 @@ def test_del_whose_rails_the_kernel_keeps_has_succeeded_and_the_log_says_who_goe
     assert node_with_rail.metrics.requests[-1] == ("DEL", 0)
 
 
+@pytest.mark.slow
+def test_move_that_does_not_end_after_the_answer_is_in_the_log(
+    node_with_rail: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node_with_rail.serve(added)
+    node_with_rail.attachments.returning = lambda: asyncio.sleep(1)
+
+    assert node_with_rail.serve(deleted, limits=TimeLimits(0.2, 0.3)) == [(0, b"")]
+    assert "the kernel has not moved its rails back for 0.5 s" in caplog.text
+
+
 def test_rails_go_back_once_when_the_answer_of_a_del_cannot_be_delivered(node_with_rail: Node) -> None:
     node_with_rail.serve(added)
 

@@ -117,6 +117,7 @@ def test_link_that_a_pod_made_stays_in_the_pod_even_if_its_alias_names_a_vf(node
     subprocess.run([*inside, "add", "forged", "alias", "railnet 0000:03:00.1", "type", "veth"], check=True)
 
     node.runtime.delete(pod.sandbox)
+    node.wait_for_answered_deletes()
 
     shown = subprocess.run([*inside, "show", "forged"], capture_output=True, check=False)
     node.remove_pod(pod)

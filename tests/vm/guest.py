@@ -146,12 +146,12 @@ class Guest:
         self.runtime.tear_down(pod.sandbox)
         self.wait_for_answered_deletes()
 
-    def wait_for_answered_deletes(self) -> None:
-        """Wait until the daemon has taken back the rails of DELs that it has answered; not for a daemon that is dead."""
+    def wait_for_answered_deletes(self, ends: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the daemon has taken back the rails of DELs that it has answered, or is dead, or `ends` returns true."""
 
         def is_over() -> bool:
             process = self.daemon.process
-            return process is None or process.poll() is not None or not node_state.is_detaching()
+            return ends() or process is None or process.poll() is not None or not node_state.is_detaching()
 
         block_until(is_over, _DETACH_SECONDS, _PAUSE_SECONDS)
 

@@ -77,6 +77,7 @@ def run(guest: Guest, supervisor: Supervisor, how: FaultKind, watch: CallWatch, 
     call = guest.runtime.add if verb == "ADD" else guest.runtime.delete
     with supervisor.watching(watch), suppress(CniFailed):
         call(pod.sandbox)
+        guest.wait_for_answered_deletes(lambda: watch.hit is not None)
     if how.kills_daemon(watch.hit):
         guest.await_death()
         guest.start_daemon()

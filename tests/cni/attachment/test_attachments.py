@@ -20,9 +20,10 @@ from kernel.sysfs import Sysfs
 from tests.cni.attachment_node import KEY, NO_DRIVER, PRIMARY, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND
+from tests.vf.builders import a_record, an_attachment
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from vf.inventory import Port
-from vf.network import PluginIpam
+from vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
 from vf.record import Netns, Record, RecordedIpam
@@ -308,6 +309,33 @@ def test_detach_and_forget_moves_out_frees_the_vf_and_removes_the_record(node: N
 
     assert node.kernel.steps[0] == OUT
     assert (node.journal.get(KEY), node.table.owner(VF)) == (None, None)
+
+
+def test_record_that_says_detaching_already_is_not_written_again(node: Node) -> None:
+    async def twice(attachments: Attachments, netns_fd: int | None) -> None:
+        record = await planned(attachments, netns_fd)
+        first = attachments.begin_detach(record)
+        assert first.attachments[0].before is None  # the ADD was not done, so no container has changed a setting
+        assert attachments.begin_detach(first) is first
+
+    node.run(twice)
+
+
+@pytest.mark.parametrize(
+    ("ipam", "elsewhere"), [(SliceIpam(), False), (NoIpam(), False), (StaticIpam(), True), (None, True)]
+)
+def test_only_addresses_of_the_nodes_slice_are_surely_no_other_nodes(node: Node, ipam: object, elsewhere: bool) -> None:
+    record = a_record(
+        an_attachment(addresses=(ip_interface("10.60.0.5/24"),)), network="rails" if ipam is None else DEFAULT
+    )
+    if ipam is not None:
+        node.network = replace(node.network, ipam=ipam)
+
+    async def asked(attachments: Attachments, netns_fd: int | None) -> tuple[bool, bool]:
+        without = replace(record, attachments=(replace(record.attachments[0], addresses=()),))
+        return attachments.addresses_may_be_elsewhere(record), attachments.addresses_may_be_elsewhere(without)
+
+    assert node.run(asked) == (elsewhere, False)
 
 
 def test_detach_and_forget_that_is_refused_keeps_record_and_vf_for_the_sweep(node: Node) -> None:

@@ -54,6 +54,7 @@ class Sandbox:
         self.answered: tuple[ContainerAllocation, ...] = ()
         self.differs: str | None = None
         self.uncollected: list[str] = []
+        self.elsewhere = False
         self._vfs = vfs
         self._fails = fails or {}
 
@@ -105,6 +106,9 @@ class Sandbox:
 
     def announce(self, record: Record) -> None:
         self._do("announce")
+
+    def addresses_may_be_elsewhere(self, record: Record) -> bool:
+        return self.elsewhere
 
     def begin_detach(self, record: Record) -> Record:
         self._do("begin")
@@ -335,6 +339,16 @@ def test_del_runs_the_primary_as_it_was_and_leaves_the_rails_for_after_the_answe
     run_delete(sandbox, root)
 
     assert sandbox.log == ["begin", "DEL bridge"]
+
+
+def test_del_takes_rails_back_before_the_successor_has_their_addresses_on_another_node(root: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.elsewhere = True
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, primary={"conf": a_conf("bridge"), "runtimeConfig": {}})
+
+    run_delete(sandbox, root)
+
+    assert sandbox.log == ["detach", "DEL bridge", "forget"]
 
 
 def test_del_removes_a_record_whose_rails_are_back_already_before_the_answer(root: Path) -> None:
