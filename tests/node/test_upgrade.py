@@ -278,8 +278,11 @@ def test_running_pods_are_kept_checked_and_taken_down_by_the_other_version(chang
 
 @contextmanager
 def in_flight(node: Node) -> Iterator[list["Future[Any]"]]:
-    """Begin the ADD of a plain pod, the ADD of a pod with a rail, and a DEL. Their last plugin waits until the end of this context."""
-    leaving = node.run_pod("leaving", vfs=1)
+    """Begin the ADD of a plain pod, the ADD of a pod with a rail, and a DEL. Their last plugin waits until the end of this context.
+
+    No request waits for another: the pod with a rail has its VF before the VF of the pod that leaves is free.
+    """
+    leaving, plain, train = node.run_pod("leaving", vfs=1), admitted(node, "plain"), admitted(node, "train", vfs=1)
     node.kubelet.remove(leaving.identity)
     with (
         ThreadPoolExecutor() as pool,
@@ -288,8 +291,8 @@ def in_flight(node: Node) -> Iterator[list["Future[Any]"]]:
         gate("leaving", "DEL") as deleting,
     ):
         running = [
-            pool.submit(add, node, admitted(node, "plain")),
-            pool.submit(add_until_served, node, admitted(node, "train", vfs=1)),
+            pool.submit(add, node, plain),
+            pool.submit(add_until_served, node, train),
             pool.submit(node.runtime.tear_down, leaving.sandbox),
         ]
         for reached in (adding_plain, adding_train, deleting):
