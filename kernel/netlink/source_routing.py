@@ -31,6 +31,7 @@ _SRC, _PRIORITY, _TABLE = 2, 6, 15  # FRA_*
 _TO_TABLE = 1  # FR_ACT_TO_TBL
 # What a kernel answers without this rule; without rules of any family; without rules of this family.
 _NO_RULE = (ENOENT, EOPNOTSUPP, EAFNOSUPPORT)
+_U32_BYTES = 4
 _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 
 
@@ -63,9 +64,10 @@ def rules(namespace: Links, priority: int) -> frozenset[Rule]:
         found = decode_attributes(answer[_RULE.size :])
         if action != _TO_TABLE or not {_SRC, _TABLE, _PRIORITY} <= found.keys():
             return None
-        if length != 8 * _ADDRESS_BYTES.get(family, -1) or _number(found[_PRIORITY]) != priority:
+        table = _number(found[_TABLE])
+        if length != 8 * _ADDRESS_BYTES.get(family, -1) or _number(found[_PRIORITY]) != priority or table is None:
             return None
-        return Rule(ip_address(found[_SRC]), _number(found[_TABLE]))
+        return Rule(ip_address(found[_SRC]), table)
 
     request = _RULE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0)
     return frozenset(namespace.dump("list rules", _GETRULE, request, read))
@@ -80,7 +82,7 @@ def routes(namespace: Links, ifindex: int, tables: frozenset[int]) -> frozenset[
         if family not in _ADDRESS_BYTES or not {RTA_OIF, RTA_TABLE} <= found.keys():
             return None
         table = _number(found[RTA_TABLE])
-        if table not in tables or _number(found[RTA_OIF]) != ifindex:
+        if table is None or table not in tables or _number(found[RTA_OIF]) != ifindex:
             return None
         address = found.get(RTA_DST, bytes(_ADDRESS_BYTES[family]))  # a default route has none
         gateway = found.get(RTA_GATEWAY)
@@ -96,5 +98,6 @@ def _encode(rule: Rule, priority: int) -> bytes:
     return header + attributes((_SRC, packed), (_PRIORITY, u32(priority)), (_TABLE, u32(rule.table)))
 
 
-def _number(value: bytes) -> int:
-    return int.from_bytes(value, sys.byteorder)
+def _number(value: bytes) -> int | None:
+    """Decode a __u32; None for another length, which no kernel sends."""
+    return int.from_bytes(value, sys.byteorder) if len(value) == _U32_BYTES else None

@@ -190,10 +190,11 @@ _NETWORKS = Networks(
         "fixed": Network("fixed", ipam=StaticIpam(_FIXED)),
         "staying": Network("staying", ipam=StickyIpam(_STAYING, 2)),
         _ANYWHERE: Network(_ANYWHERE, ipam=StaticIpam()),
+        "unrouted": Network("unrouted", ipam=StaticIpam(), routing="none"),
     },
     {
         "*": Limit(("default", "staying")),
-        "team-a": Limit(("fixed", _ANYWHERE, "verbs", "gone"), static=True),
+        "team-a": Limit(("fixed", _ANYWHERE, "unrouted", "verbs", "gone"), static=True),
         "locked": Limit(()),
     },
 )

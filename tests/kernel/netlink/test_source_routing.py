@@ -71,6 +71,16 @@ def a_rule(family: int, source: str, priority: int = PRIORITY, action: int = 1, 
     return encode(32, 2, 1, header + attributes((2, packed), (6, u32(priority)), (15, u32(5601))))
 
 
+@pytest.mark.parametrize("number", [b"", b"\0\0\0", b"\0" * 5, b"\xff" * 5000], ids=len)
+@pytest.mark.parametrize("kind", [6, 15], ids=["priority", "table"])
+def test_rule_with_a_number_that_is_no_u32_is_none_of_ours(kind: int, number: bytes) -> None:
+    header = bytes((2, 0, 32, 0, 0, 0, 0, 1, 0, 0, 0, 0))
+    numbers = {6: u32(PRIORITY), 15: u32(5601), kind: number}
+    odd = encode(32, 2, 1, header + attributes((2, RULE.source.packed), *numbers.items()))
+
+    assert source_routing.rules(Links(FakeKernel(odd, DONE)), PRIORITY) == frozenset()
+
+
 def test_rules_are_those_of_the_priority_that_lead_from_an_address_to_a_table() -> None:
     of_main = encode(
         32, 2, 1, bytes((2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0)) + attributes((6, u32(32766)), (15, u32(254)))
