@@ -45,6 +45,16 @@ class BoundedThreads:
         finally:
             job.abandoned = True
 
+    async def run_to_the_end(self, key: Hashable, work: Callable[[], _Result]) -> _Result:
+        """Do the same as `run`. But a cancellation is raised only after the work has ended, and work that has not begun by then is done."""
+        future: asyncio.Future[_Result] = self.begin(key, work).future
+        try:
+            # No task: an attach and a detach come here five times, and a task costs two rounds of the event loop.
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait((future,))
+            raise
+
     def begin(self, key: Hashable, work: Callable[[], object]) -> Job:
         """Begin a job; it starts when a thread of this key is free.
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
-from cni.cancellation_shield import to_the_end
 from kernel import orphan_netdevs, perform
 from kernel.bounded_threads import BoundedThreads
 from kernel.inventory import card_of
@@ -84,8 +83,8 @@ class NodeNetdevs:
                 f"the netdev of VF {kept[0]} is still in network namespace {found[kept[0]].netns.path}, and did not come back "
                 "when it was moved; the VF stays this sandbox's, and the move is tried again when the runtime calls again",
             )
-        renames = attachment_plan.rename(attachments, returned)
-        await self.do(attachments, partial(perform.detach, renames, None))
+        if renames := attachment_plan.rename(attachments, returned):
+            await self.do(attachments, partial(perform.detach, renames, None))
         await self._reset(attachment_plan.reset(attachments, returned))
         return tuple(returned)
 
@@ -110,7 +109,7 @@ class NodeNetdevs:
 
     async def _reset_one(self, step: ResetLink) -> dict[str, Value]:
         card = card_of(self._table.inventory, step.vf)
-        return await to_the_end(self.threads.run(card, partial(perform.reset, step)))
+        return await self.threads.run_to_the_end(card, partial(perform.reset, step))
 
     async def do(self, attachments: tuple[Attachment, ...], work: Callable[[], _Done]) -> _Done:
         """Do to the end what blocks, in a thread of the attachments' card: work of another card waits for none of these.
@@ -119,7 +118,7 @@ class NodeNetdevs:
             Exception: what `work` raises.
         """
         card = card_of(self._table.inventory, attachments[0].vf) if attachments else None
-        return await to_the_end(self.threads.run(card, work))
+        return await self.threads.run_to_the_end(card, work)
 
     async def has(self, vf: PciAddress) -> bool:
         """Return whether a VF's netdev is on the node.
@@ -169,9 +168,9 @@ class NodeNetdevs:
         misnamed = [vf for vf in orphans.misnamed(self._table.inventory, ()) if vf.address in addresses]
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
-            written = await to_the_end(self.threads.run(_NAMES, partial(orphan_netdevs.written_names, vfs)))
+            written = await self.threads.run_to_the_end(_NAMES, partial(orphan_netdevs.written_names, vfs))
             steps = orphans.rename_on_node(self._table.inventory, misnamed, written)
-            await to_the_end(self.threads.run(_NAMES, partial(perform.detach, steps, None)))
+            await self.threads.run_to_the_end(_NAMES, partial(perform.detach, steps, None))
             # No record says how they were: they came back from a namespace that ended, and their record was lost.
             await self._reset(ResetLink(vf.address, vf.netdev.ifindex, {}) for vf in misnamed if vf.netdev is not None)
             await self._netdevs.renamed(vfs, steps)

@@ -26,6 +26,34 @@ def test_job_without_any_thread_is_refused_and_the_next_one_is_done(monkeypatch:
     assert asyncio.run(main()) == 2
 
 
+def test_work_to_the_end_is_done_although_its_caller_is_cancelled_before_it_has_begun() -> None:
+    release, log = threading.Event(), list[str]()
+
+    async def main() -> bool:
+        threads = BoundedThreads(1)
+        first = asyncio.create_task(threads.run("card", lambda: release.wait(10)))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(threads.run_to_the_end("card", lambda: log.append("done")))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        waits = not second.done()
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(second, 10)
+        return waits and await first
+
+    assert (asyncio.run(main()), log) == (True, ["done"])
+
+
+def test_work_to_the_end_raises_its_own_error() -> None:
+    async def main() -> None:
+        await BoundedThreads(1).run_to_the_end("card", lambda: {}["absent"])
+
+    with pytest.raises(KeyError, match="absent"):
+        asyncio.run(main())
+
+
 def test_job_waits_for_a_thread_that_runs_if_no_more_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
