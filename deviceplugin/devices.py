@@ -64,6 +64,8 @@ class Offers:
         self._pools, self._pool = tuple(pools), pool
         self._pfs: dict[PciAddress, PhysicalFunction] = {}
         self._made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
+        self._asked: tuple[VfTable, int, str | None] | None = None
+        self._answer: tuple[OfferedVf, ...] = ()
 
     def now(self, table: VfTable, node_reason: str | None = None) -> tuple[OfferedVf, ...]:
         """Return the pool's VFs in (rail, PCI address) order.
@@ -72,6 +74,12 @@ class Offers:
             table: the facts and owners of the VFs.
             node_reason: why no VF of this node may be used; None if VFs may be used.
         """
+        asked = (table, table.version, node_reason)
+        if asked != self._asked:
+            self._asked, self._answer = asked, self._made_now(table, node_reason)
+        return self._answer
+
+    def _made_now(self, table: VfTable, node_reason: str | None) -> tuple[OfferedVf, ...]:
         made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
         pfs = {pf.address: self._without_vfs(pf) for pf in table.inventory.pfs}
         for number, rail in table.inventory.all_rails():

@@ -100,6 +100,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._node_reason = node_reason
         self._on_host_network = on_host_network
         self._streams: set[_Stream] = set()
+        self._seen: tuple[OfferedVf, ...] = ()
         self._last_rdma: dict[
             PciAddress, RdmaDevice
         ] = {}  # the RDMA device that each VF showed last, with its uverbs device
@@ -112,9 +113,13 @@ class PoolService(grpc_api.DevicePluginServicer):
     def offers(self) -> tuple[OfferedVf, ...]:
         """Return the VFs that the pool offers now."""
         offered = self._offers.now(self._table, self._node_reason())
-        self._last_rdma.update(
-            (offer.vf.address, device) for offer in offered if (device := offer.vf.rdma) is not None and device.uverbs
-        )
+        if offered is not self._seen:
+            self._seen = offered
+            self._last_rdma.update(
+                (offer.vf.address, device)
+                for offer in offered
+                if (device := offer.vf.rdma) is not None and device.uverbs
+            )
         return offered
 
     def changed(self, *, at_once: bool = False) -> None:

@@ -211,7 +211,7 @@ class Inventory:
 
     def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
         """Return this inventory with newer facts about some VFs."""
-        pfs = tuple(replace(pf, vfs=_newer(pf.vfs, newer)) for pf in self.pfs)
+        pfs = tuple(_with_newer_vfs(pf, newer) for pf in self.pfs)
         return replace(self, pfs=pfs, lone_vfs=_newer(self.lone_vfs, newer))
 
     def with_pfs(self, newer: Mapping[PciAddress, PhysicalFunction]) -> "Inventory":
@@ -277,6 +277,11 @@ def _recalled_rdma(rdma: RdmaDevice | None, before: RdmaDevice | None) -> RdmaDe
 
 def _absent(address: PciAddress) -> Rail:
     return Rail(address, None, (), f"`rails` in node.yaml names {address}, but this node has no such PF")
+
+
+def _with_newer_vfs(pf: PhysicalFunction, newer: Mapping[PciAddress, VirtualFunction]) -> PhysicalFunction:
+    """Return a PF with newer facts about some VFs: the same object if none of them is its own, which compares at once."""
+    return replace(pf, vfs=_newer(pf.vfs, newer)) if any(vf.address in newer for vf in pf.vfs) else pf
 
 
 def _newer(

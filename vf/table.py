@@ -37,6 +37,8 @@ class VfTable:
         # Counts changes of facts about single functions: an inventory that was begun before a change has older facts.
         self.generation = 0
         self._read_at: dict[PciAddress, int] = {}
+        # Counts changes of the table: with the same version, all that it says is the same.
+        self.version = 0
 
     @property
     def inventory(self) -> Inventory:
@@ -135,5 +137,6 @@ class VfTable:
         self._read_at.update(dict.fromkeys(functions, self.generation))
 
     def _notify(self) -> None:
+        self.version += 1
         for observer in tuple(self._observers):
             observer()

@@ -145,3 +145,13 @@ def test_vf_whose_facts_are_the_same_keeps_its_offer() -> None:
     after = kept.now(table)
 
     assert [old is new for old, new in zip(before, after, strict=True)] == [False, True, True, True]
+
+
+def test_list_is_not_made_again_while_the_table_is_the_same() -> None:
+    table, kept = VfTable(two_rails()), Offers(DEFAULT, POOL)
+    before = kept.now(table)
+
+    table.refresh(two_rails())
+
+    assert kept.now(table) is before
+    assert kept.now(VfTable(two_rails())) == before

@@ -62,6 +62,9 @@ def test_inventory_takes_newer_facts_about_some_vfs() -> None:
     assert [vf for pf in after.pfs for vf in pf.vfs if vf != newer] == [
         vf for pf in node.pfs for vf in pf.vfs if vf.address != newer.address
     ]
+    assert [new is old for new, old in zip(after.pfs, node.pfs, strict=True)] == [
+        all(vf.address != newer.address for vf in pf.vfs) for pf in node.pfs
+    ]
 
 
 LONE = a_vf("0101:00:00.0", pf=None)
