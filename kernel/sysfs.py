@@ -175,6 +175,21 @@ class Sysfs:
             return driver is not None
         return False
 
+    def driver_and_netdev(self, function: PciAddress) -> tuple[bool, Netdev | None]:
+        """Return whether a function is bound to a driver, and its netdev, as `has_driver` and `netdev` do, in one look.
+
+        Raises:
+            Unreadable: one of them cannot be read.
+        """
+        with suppress(*_GONE), self.folder(function) as folder:
+            driver = folder.target("driver")
+            folder.require()
+            netdev = _netdev(folder)
+            if netdev is None:
+                folder.require()
+            return driver is not None, netdev
+        return False, None
+
     def port(self, function: PciAddress) -> Port | None:
         """Read port 1 of one function. Return None while the function shows no RDMA device.
 

@@ -125,7 +125,7 @@ class Attachments:
                 self._netdevs.require_readable(vf)
             await self._node_netdevs.rename(vfs)
             assigned = attachment_plan.assign(self._table.inventory, vfs)
-            netdevs = {one.vf.address: await self._netdevs.get(one.vf.address) for one in assigned}
+            netdevs = {one.vf.address: one.vf.netdev or await self._netdevs.get(one.vf.address) for one in assigned}
             given = self._local_ipam.give(chosen, assigned, self._table.inventory, self._journal)
             mtus = {vf: self._netdevs.mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
             record = Record(

@@ -51,7 +51,14 @@ class NetdevLookup:
         Raises:
             OSError: a VF's files cannot be read, or do not answer.
         """
-        return await self._find([one.vf for one in attachments if await self.has_driver(one.vf)])
+        found, coming = dict[PciAddress, Netdev](), list[PciAddress]()
+        for vf in (one.vf for one in attachments if self._table.inventory.vf(one.vf) is not None):
+            has_driver, netdev = await self._read(vf, partial(self._sysfs.driver_and_netdev, vf))
+            if has_driver and netdev is not None:
+                found[vf] = netdev
+            elif has_driver:
+                coming.append(vf)
+        return found | await self._find(coming)
 
     def require_readable(self, vf: PciAddress) -> None:
         """Make sure that all facts of a VF and of its PF could be read.

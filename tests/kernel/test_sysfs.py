@@ -275,3 +275,10 @@ def test_netdev_is_the_first_of_several(tree: Tree) -> None:
     tree.function(PF, {**SRIOV, **netdev("ib0", 7), **netdev("ib0.8001", 8), **rdma(0, "4: ACTIVE", "5: LinkUp")})
 
     assert the_pf(tree).netdev == Netdev("ib0", 7, 4092)
+
+
+@pytest.mark.parametrize("function", [PF, ON_NODE, IN_POD, UNBOUND, "0000:99:00.0"])
+def test_driver_and_netdev_in_one_look_are_those_of_two_looks(whole: Tree, function: str) -> None:
+    sysfs, address = Sysfs(whole.root), PciAddress.parse(function)
+
+    assert sysfs.driver_and_netdev(address) == (sysfs.has_driver(address), sysfs.netdev(address))
