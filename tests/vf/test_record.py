@@ -39,6 +39,36 @@ def test_record_is_read_back_as_it_was_written(record: Record) -> None:
     assert decode(encode(record)) == record
 
 
+@pytest.mark.slow
+@given(records)
+def test_record_is_written_as_json_with_indentation(record: Record) -> None:
+    written = encode(record)
+
+    assert written.decode() == json.dumps(json.loads(written), indent=1) + "\n"
+
+
+def test_configuration_of_a_plugin_is_written_as_json_with_indentation() -> None:
+    odd = {
+        "": {},
+        "lists": [[], [1, [True, None]], {'é\ud800"': 1.5}],
+        "small": -1e-7,
+        "text": "\x00\n☃",
+        "large": 1 << 80,
+    }
+    written = encode(replace(RECORD, primary=odd))
+
+    assert json.loads(written)["primary"] == odd
+    assert written.decode() == json.dumps(json.loads(written), indent=1) + "\n"
+
+
+def test_configuration_may_be_nested_as_deeply_as_it_is_read() -> None:
+    odd: dict[str, Any] = {}
+    for _ in range(600):
+        odd = {"deeper": odd}
+
+    assert b'"deeper": {}' in encode(replace(RECORD, primary=odd))
+
+
 def test_record_has_the_keys_that_are_on_disk() -> None:
     body = json.loads(WRITTEN)
 
