@@ -62,7 +62,9 @@ class Offers:
     def __init__(self, pools: Sequence[Pool], pool: Pool) -> None:
         """Offer the VFs of `pool`, one of `pools`: a VF belongs to the first pool that matches it."""
         self._pools, self._pool = tuple(pools), pool
-        self._pfs: dict[PciAddress, PhysicalFunction] = {}
+        self._pfs: dict[
+            PciAddress, tuple[PhysicalFunction, PhysicalFunction]
+        ] = {}  # each PF, and the same without its VFs
         self._made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
         self._asked: tuple[VfTable, int, str | None] | None = None
         self._answer: tuple[OfferedVf, ...] = ()
@@ -81,7 +83,8 @@ class Offers:
 
     def _made_now(self, table: VfTable, node_reason: str | None) -> tuple[OfferedVf, ...]:
         made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
-        pfs = {pf.address: self._without_vfs(pf) for pf in table.inventory.pfs}
+        self._pfs = {pf.address: (pf, self._without_vfs(pf)) for pf in table.inventory.pfs}
+        pfs = {address: alone for address, (_, alone) in self._pfs.items()}
         for number, rail in table.inventory.all_rails():
             pf = None if rail.pf is None else pfs[rail.pf.address]
             for vf in sorted(rail.vfs, key=_address):
@@ -95,14 +98,16 @@ class Offers:
                 before = self._made.get(vf.address)
                 unchanged = before is not None and before[0] == facts
                 made[vf.address] = before if before is not None and unchanged else (facts, self._offer(facts))
-        self._pfs, self._made = pfs, made
+        self._made = made
         return tuple(offer for _, offer in made.values() if offer is not None)
 
     def _without_vfs(self, pf: PhysicalFunction) -> PhysicalFunction:
         """Return a PF without its VFs; the same object as before if its own facts are the same, so that facts are compared at once."""
+        before, kept = self._pfs.get(pf.address, (None, None))
+        if kept is not None and before is pf:
+            return kept
         alone = replace(pf, vfs=())
-        before = self._pfs.get(pf.address)
-        return before if before is not None and before == alone else alone
+        return kept if kept is not None and kept == alone else alone
 
     def _offer(self, facts: "_Facts") -> OfferedVf | None:
         """Return what is offered of a VF; None if it belongs to another pool, or to none."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 
 from vf.errors import Misconfigured, NoAddress
@@ -38,6 +39,7 @@ class Slice:
             yield ip_interface(f"{host}/{self.prefix.prefixlen}")
 
 
+@lru_cache(maxsize=1)  # each ADD has the text parsed, which changes only when flannel gets another lease
 def parse_subnet_env(text: str) -> tuple[Lease, ...]:
     """Parse flanneld's subnet.env: a lease for each address family in it.
 
@@ -78,6 +80,7 @@ def _lease(networks_text: str, subnet_text: str) -> Lease:
     return Lease(network, subnet)
 
 
+@lru_cache(maxsize=64)  # as above: more than the rails of all networks
 def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ...]) -> Slice:
     """Compute this node's slice of `range_` on one of `rails` rails.
 
