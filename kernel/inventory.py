@@ -9,12 +9,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kernel.bounded_reads import DoesNotAnswer
 from kernel.bounded_threads import BoundedThreads
 from kernel.netlink import pf_link_state
 from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Card, CardReading, PciIds, Sysfs
+from vf.changed_functions import ChangedFunctions
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from vf.pci_address import PciAddress
 
@@ -33,7 +35,52 @@ async def inventory(sysfs: Sysfs, before: Inventory) -> Inventory:
     Raises:
         OSError: the root is not a sysfs.
     """
-    cards = [CardReading(sysfs, card) for card in await _cards(sysfs, before)]
+    addresses = await sysfs.reads.read(_BUS, _NO_FUNCTIONS[_BUS], sysfs.addresses)
+    return await _inventory_of(sysfs, before, addresses)
+
+
+class Reread(NamedTuple):
+    """What was read again: the functions that were looked at, with the `cards` among them, and VFs that were read alone."""
+
+    looked_at: frozenset[PciAddress]
+    cards: Inventory
+    vfs: Mapping[PciAddress, VirtualFunction]
+
+    def merged_into(self, inventory: Inventory) -> Inventory:
+        """Return an inventory with what was read again."""
+        merged = inventory.with_cards(self.looked_at, self.cards) if self.looked_at else inventory
+        return merged.with_vfs(self.vfs) if self.vfs else merged
+
+
+async def reread(sysfs: Sysfs, before: Inventory, changed: ChangedFunctions) -> Reread:
+    """Read the functions that have changed, and no other: a VF alone, unless it may have come or gone; a PF with its VFs.
+
+    Raises:
+        OSError: the daemon lacks descriptors or memory.
+    """
+    alone = {vf.address: vf for pf in before.pfs for vf in pf.vfs if vf.address in changed.functions}
+    looked_at = (changed.functions | changed.cards) - alone.keys()
+    looked_at |= {pf.address for pf in before.pfs for vf in pf.vfs if vf.address in looked_at}
+    if looked_at:
+        looked_at |= await _pfs_of(sysfs, {one for one in looked_at if before.pf(one) is None})
+    cards = await _inventory_of(sysfs, before, looked_at) if looked_at else Inventory()
+    read = {vf.address for pf in cards.pfs for vf in pf.vfs}
+    vfs = await reread_vfs(sysfs, (vf for vf in alone.values() if vf.pf not in looked_at and vf.address not in read))
+    return Reread(looked_at, cards, vfs)
+
+
+async def _pfs_of(sysfs: Sysfs, functions: Iterable[PciAddress]) -> frozenset[PciAddress]:
+    """Return the PFs of those functions that are VFs. One that does not answer shows none here."""
+    found = await sysfs.reads.read_each(_BUS, sorted(functions), sysfs.pf_of)
+    for outcome in found.values():
+        if isinstance(outcome, OSError) and not isinstance(outcome, DoesNotAnswer):
+            raise outcome
+    return frozenset(outcome for outcome in found.values() if isinstance(outcome, PciAddress))
+
+
+async def _inventory_of(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress]) -> Inventory:
+    """Read those of some functions that are PFs or lone VFs, with the PFs' VFs and carriers."""
+    cards = [CardReading(sysfs, card) for card in await _cards(sysfs, before, addresses)]
     await asyncio.gather(*(_read_card(card, before) for card in cards))
     found = sysfs.assembled(cards)
     return found.with_pfs(await _with_carriers(sysfs, found.pfs))
@@ -96,8 +143,7 @@ def _by_card(vfs: Iterable[VirtualFunction]) -> dict[PciAddress, list[PciAddress
     return cards
 
 
-async def _cards(sysfs: Sysfs, before: Inventory) -> list[Card]:
-    addresses = await sysfs.reads.read(_BUS, _NO_FUNCTIONS[_BUS], sysfs.addresses)
+async def _cards(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress]) -> list[Card]:
     skipped = set[PciAddress]()
 
     def look(address: PciAddress) -> Card | None:
@@ -106,7 +152,7 @@ async def _cards(sysfs: Sysfs, before: Inventory) -> list[Card]:
         return card
 
     cards = []
-    for address, outcome in sorted((await sysfs.reads.read_each(_BUS, addresses, look)).items()):
+    for address, outcome in sorted((await sysfs.reads.read_each(_BUS, sorted(addresses), look)).items()):
         if isinstance(outcome, DoesNotAnswer):
             card = await _card_without_reading(address, outcome, sysfs, before)
         elif isinstance(outcome, Exception):

@@ -116,6 +116,13 @@ class Sysfs:
                 raise
             return None  # it has gone away, or is not what a function is
 
+    def pf_of(self, address: PciAddress) -> PciAddress | None:
+        """Return the PF of a VF; None if a function is no VF, or has gone away."""
+        with suppress(*_GONE), self.folder(address) as folder:
+            target = folder.target("physfn")
+            return None if target is None else _address(target)
+        return None
+
     def card_by_names(self, address: PciAddress) -> "Card | None":
         """Do the same for a PF whose files do not answer: by the names of its files alone, without reading one."""
         with suppress(*_GONE), self.folder(address) as folder:

@@ -1,21 +1,26 @@
-"""Wake up when the kernel says that a PCI device, a netdev of one or an RDMA device has changed.
+"""Which functions of the PCI bus the kernel's uevents name: a PCI device, a netdev of one, or an RDMA device has changed.
 
 What has changed is read from sysfs: a uevent may be lost (ENOBUFS), may come before udev has renamed, and none reports
 a port's state, which `kernel.netlink.link_changes` is for. The kernel sends uevents to the initial network namespace.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from pyudev import Context, Device, Monitor
 
+from vf.changed_functions import ChangedFunction
+from vf.pci_address import PciAddress
+
 _SUBSYSTEMS = ("pci", "net", "infiniband")
+# After any other action, such as "add" and "remove", the function itself may be another one (lib/kobject_uevent.c has all actions).
+_OF_THE_SAME_FUNCTION = frozenset({"bind", "unbind", "change"})
 
 
 @contextmanager
-def changes(changed: asyncio.Event) -> Iterator[None]:
-    """Set an event upon every uevent of hardware, in the running loop; the waiting task clears it.
+def changes(report: Callable[[ChangedFunction | None], None]) -> Iterator[None]:
+    """Call `report` in the running loop with the function that a uevent names, or with None if it is not known which ones have changed.
 
     Raises:
         OSError: the kernel gives no netlink socket.
@@ -26,24 +31,41 @@ def changes(changed: asyncio.Event) -> Iterator[None]:
         monitor.filter_by(subsystem)
     monitor.start()
     loop = asyncio.get_running_loop()
-    loop.add_reader(monitor.fileno(), _read, monitor, changed)
+    loop.add_reader(monitor.fileno(), _read, monitor, report)
     try:
         yield
     finally:
         loop.remove_reader(monitor.fileno())
 
 
-def _read(monitor: Monitor, changed: asyncio.Event) -> None:
+def named_function(action: str, device_path: str, subsystem: str) -> ChangedFunction | None:
+    """Return the function that a uevent concerns, the last one in its path; None if it concerns no PCI function.
+
+    A netdev below a function has the name that a pod gave it; the kernel lets no such name have a colon, as each PCI address has
+    (dev_valid_name(), net/core/dev.c).
+    """
+    if device_path.startswith("/devices/virtual/"):  # a plain pod's veth
+        return None
+    for part in reversed(device_path.split("/")):
+        with suppress(ValueError):
+            address = PciAddress.parse(part)
+            return ChangedFunction(address, subsystem == "pci" and action not in _OF_THE_SAME_FUNCTION)
+    return None
+
+
+def _read(monitor: Monitor, report: Callable[[ChangedFunction | None], None]) -> None:
     try:
         while (device := monitor.poll(timeout=0)) is not None:
-            if not _is_virtual(device):
-                changed.set()
+            _report(device, report)
     except OSError:  # ENOBUFS, when hundreds of pods start at once: what was lost may have been hardware's
-        changed.set()
+        report(None)
 
 
-def _is_virtual(device: Device) -> bool:
+def _report(device: Device, report: Callable[[ChangedFunction | None], None]) -> None:
     try:
-        return str(device.device_path).startswith("/devices/virtual/")  # a plain pod's veth
+        changed = named_function(str(device.action), str(device.device_path), str(device.subsystem))
     except ValueError:  # no UTF-8: a netdev that comes back from a pod has the name it was given there
-        return False
+        report(None)
+        return
+    if changed is not None:
+        report(changed)

@@ -1,6 +1,6 @@
 """Facts about a node's PFs, VFs and rails at one moment. The values are frozen; newer facts are new values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypedDict, TypeVar, get_args
 
@@ -218,6 +218,17 @@ class Inventory:
         """Return the same inventory with newer facts about some PFs; their VFs stay as they are here."""
         return replace(self, pfs=tuple(replace(newer.get(pf.address, pf), vfs=pf.vfs) for pf in self.pfs))
 
+    def with_cards(self, looked_at: Container[PciAddress], found: "Inventory") -> "Inventory":
+        """Return this inventory with the PFs and lone VFs that were looked at as they were `found`; one that was not found is gone."""
+        owned = {vf.address for pf in found.pfs for vf in pf.vfs}  # a PF has come that has this VF
+        pfs = [pf for pf in self.pfs if pf.address not in looked_at]
+        lone_vfs = [vf for vf in self.lone_vfs if vf.address not in looked_at and vf.address not in owned]
+        return replace(
+            self,
+            pfs=tuple(sorted((*pfs, *found.pfs), key=_address)),
+            lone_vfs=tuple(sorted((*lone_vfs, *found.lone_vfs), key=_address)),
+        )
+
     def recalling(self, before: "Inventory") -> "Inventory":
         """Return this inventory; a function with a fault has what does not change while it exists from an earlier inventory.
 
@@ -273,6 +284,10 @@ def _recalled_rdma(rdma: RdmaDevice | None, before: RdmaDevice | None) -> RdmaDe
     return replace(
         rdma, port=rdma.port or before.port, node_guid=rdma.node_guid if rdma.node_guid.usable else before.node_guid
     )
+
+
+def _address(function: PhysicalFunction | VirtualFunction) -> PciAddress:
+    return function.address
 
 
 def _absent(address: PciAddress) -> Rail:

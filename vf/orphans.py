@@ -66,6 +66,18 @@ def missing(inventory: Inventory, owned: Container[PciAddress]) -> tuple[Virtual
     return tuple(vf for vf in unseen if _makes_netdevs(inventory, vf))
 
 
+def is_at_rest(vf: VirtualFunction, *, owned: bool) -> bool:
+    """Return whether a VF's netdev is where it should be: in the sandbox that owns the VF, or on the node under the node's name.
+
+    So it is after an ADD and after a DEL. It is not if the sandbox has ended, if a program took the netdev, or in the midst of a request.
+    """
+    if vf.fault is not None:
+        return False
+    if owned:
+        return vf.netdev is None
+    return vf.netdev is not None and not _OF_A_POD.fullmatch(vf.netdev.name)
+
+
 def rebuild(
     inventory: Inventory,
     orphans: Mapping[PciAddress, OrphanNetdev],

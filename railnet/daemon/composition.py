@@ -43,6 +43,7 @@ from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_keeper import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
+from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.daemon.topology_labels import Topology, labelling
@@ -247,16 +248,18 @@ def _work(
     configuration: Configuration, node: NodeParts, changed: Callable[[], None], port_changed: Callable[[], None]
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     """Return what watches the node and brings it in order, by title; the callables have kubelet told."""
-    look_again, swept, look_at_rails = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    requests, looked, look_at_rails = ResyncRequests(), asyncio.Event(), asyncio.Event()
     read_again = waking(look_at_rails, changed)
     return {
         "the look at the node's VFs": partial(
-            resyncing, node.table, node.recovery, node.sysfs, read_again, look_again, swept
+            resyncing, node.table, node.recovery, node.sysfs, read_again, requests, looked
         ),
         "the memory of rails": partial(node.rails.serve, look_at_rails),
-        "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, look_again),
-        "the provision of VFs": partial(provisioning.retrying, configuration, node.table, node.sysfs, look_again),
-        "the release of addresses": partial(releasing_ipam, node.recovery, swept),
+        "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, requests),
+        "the provision of VFs": partial(
+            provisioning.retrying, configuration, node.table, node.sysfs, requests.everything
+        ),
+        "the release of addresses": partial(releasing_ipam, node.recovery, looked),
         "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
     }
 

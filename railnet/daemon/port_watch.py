@@ -7,14 +7,14 @@ The first second of the daemon is for the requests that have waited for it: only
 second, and all ports are read. Changes in between are not lost.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kernel.inventory import reread_pfs
 from kernel.netlink import link_changes
 from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
+from railnet.daemon.resync_requests import ResyncRequests
 from vf.inventory import PhysicalFunction
 from vf.table import VfTable
 
@@ -23,15 +23,19 @@ _FIRST_SECONDS = 1.0
 
 
 async def watching_ports(
-    table: VfTable, sysfs: Sysfs, port_changed: Callable[[], None], look_again: asyncio.Event
+    table: VfTable, sysfs: Sysfs, port_changed: Callable[[], None], requests: ResyncRequests
 ) -> None:
     """Read a PF again whose link has changed, until cancelled.
 
-    If the facts differ, `port_changed` is called, and `look_again` is set for the ordinary resync.
+    If the facts differ, `port_changed` is called, and the resync is asked to read these PFs with their VFs.
     """
 
     def by_ifindex() -> dict[int, PhysicalFunction]:
         return {pf.netdev.ifindex: pf for pf in table.inventory.pfs if pf.netdev is not None}
+
+    def ask_for(pfs: Iterable[PhysicalFunction]) -> None:
+        for pf in pfs:
+            requests.card(pf.address)
 
     async def look(links: Mapping[int, PfLink | None]) -> None:
         changed = [pf for ifindex, pf in by_ifindex().items() if ifindex in links]
@@ -39,12 +43,12 @@ async def watching_ports(
             newer = await reread_pfs(sysfs, changed, links)
         except (OSError, ValueError) as error:
             _log.error("port watch: %s", error)
-            look_again.set()
+            ask_for(changed)
             return
         before = table.inventory
         table.reread_pfs(newer)
         if table.inventory != before:
             port_changed()
-            look_again.set()
+            ask_for(changed)
 
     await link_changes.watch(by_ifindex, look, _FIRST_SECONDS)

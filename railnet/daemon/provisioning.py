@@ -6,7 +6,7 @@
 
 import asyncio
 import logging
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 
 from kernel import perform
@@ -65,11 +65,14 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
         await _settle({entry.pf for entry in configuration.provision} - troubles.keys(), table, sysfs)
 
 
-async def retrying(configuration: Configuration, table: VfTable, sysfs: Sysfs, look_again: asyncio.Event) -> None:
+async def retrying(
+    configuration: Configuration, table: VfTable, sysfs: Sysfs, read_everything: Callable[[], None]
+) -> None:
     """Try again until cancelled: for a PF that could not be served, and for a card that has come back.
 
     What was refused at the start may have lacked memory for a moment: the first pause is a second, and later ones grow to ten.
-    `look_again` is set after each attempt: the next look at the VFs, which has kubelet told of them, must not wait for its own time.
+    `read_everything` is called after each attempt: the next look at the VFs, which has kubelet told of them, must not wait for its
+    own time.
     """
     pause = _FIRST_AGAIN_SECONDS
     while True:
@@ -80,7 +83,7 @@ async def retrying(configuration: Configuration, table: VfTable, sysfs: Sysfs, l
                 await make_vfs(configuration, table, sysfs, serving=True)
             except (OSError, ValueError, RailnetError) as error:
                 _log.error("provision: %s; it is tried again", error)
-            look_again.set()
+            read_everything()
 
 
 async def _create(

@@ -11,8 +11,11 @@ from cni.host import lock
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import remove_unheld
 from kernel import uevents
-from kernel.inventory import inventory
+from kernel.inventory import inventory, reread
 from kernel.sysfs import Sysfs
+from railnet.daemon.resync_requests import ResyncRequests
+from vf import orphans
+from vf.changed_functions import EVERYTHING, ChangedFunctions
 from vf.errors import RailnetError
 from vf.table import VfTable
 
@@ -28,30 +31,64 @@ async def resyncing(
     recovery: Recovery,
     sysfs: Sysfs,
     tell: Callable[[], None],
-    changed: asyncio.Event,
-    swept: asyncio.Event,
+    requests: ResyncRequests,
+    looked: asyncio.Event,
 ) -> None:
-    """Read the node again, sweep, look, until cancelled; after each time `swept` is set and `tell` called.
+    """Read soon what a uevent or another task has named, and every ten seconds the whole node; until cancelled.
 
-    It begins soon after `changed` is set, which a uevent does, too, and every ten seconds.
+    The sweep follows where it may find something. After each look `looked` is set, and `tell` is called unless nothing has changed.
     """
-    with uevents.changes(changed):
+    loop = asyncio.get_running_loop()
+    with uevents.changes(requests.name):
+        due = loop.time() + _RESYNC_SECONDS
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _RESYNC_SECONDS)
-                await asyncio.sleep(_QUIET_SECONDS)
-            changed.clear()
-            # Each alone: what one cannot do must not keep the next from its work.
-            tried = [
-                await _attempt("look at the VFs again", partial(_look_again, table, sysfs)),
-                await _attempt("sweep", recovery.sweep),
-                await _attempt("find VFs that are not on the node", recovery.find_orphans),
-                await _attempt("remove old locks", partial(asyncio.to_thread, remove_unheld, Path(lock.FOLDER))),
-            ]
-            swept.set()
-            tell()
+                async with asyncio.timeout_at(due) as until_due:
+                    await requests.wait()
+                    await asyncio.sleep(_QUIET_SECONDS)
+            changed = requests.take()
+            if until_due.expired():
+                changed = EVERYTHING
+            before = table.inventory
+            tried = [await _attempt("look at the VFs again", partial(_look_again, table, sysfs, changed))]
+            if failed := tried != [None] and not changed.everything:
+                requests.everything()
+            if may_sweep := failed or _may_be_left(table, changed):
+                tried += await _swept(recovery)
+            looked.set()
+            if may_sweep or table.inventory is not before:
+                tell()
             for error in filter(None, tried):
                 raise error  # `BackgroundTasks` begins anew, and readiness has the reason
+            if changed.everything:
+                due = loop.time() + _RESYNC_SECONDS
+
+
+async def _look_again(table: VfTable, sysfs: Sysfs, changed: ChangedFunctions) -> None:
+    generation = table.generation
+    if changed.everything:
+        table.refresh(await inventory(sysfs, table.inventory), generation)
+    else:
+        found = await reread(sysfs, table.inventory, changed)
+        table.refresh(found.merged_into(table.inventory), generation)
+
+
+def _may_be_left(table: VfTable, changed: ChangedFunctions) -> bool:
+    """Return whether a sweep may find something: unless each changed VF is where the table expects it, as after an ADD or a DEL."""
+    if changed.everything or changed.cards:
+        return True
+    vfs = [vf for vf in table.inventory.vfs() if vf.address in changed.functions]
+    pfs = any(pf.address in changed.functions for pf in table.inventory.pfs)
+    return pfs or not all(orphans.is_at_rest(vf, owned=table.owner(vf.address) is not None) for vf in vfs)
+
+
+async def _swept(recovery: Recovery) -> list[Exception | None]:
+    # Each alone: what one cannot do must not keep the next from its work.
+    return [
+        await _attempt("sweep", recovery.sweep),
+        await _attempt("find VFs that are not on the node", recovery.find_orphans),
+        await _attempt("remove old locks", partial(asyncio.to_thread, remove_unheld, Path(lock.FOLDER))),
+    ]
 
 
 async def _attempt(what: str, work: Callable[[], Awaitable[object]]) -> Exception | None:
@@ -63,14 +100,9 @@ async def _attempt(what: str, work: Callable[[], Awaitable[object]]) -> Exceptio
     return None
 
 
-async def releasing_ipam(recovery: Recovery, swept: asyncio.Event) -> None:
-    """Run the IPAM plugins of ended sandboxes at the start and after each sweep, in a task of its own: a plugin may hang."""
+async def releasing_ipam(recovery: Recovery, looked: asyncio.Event) -> None:
+    """Run the IPAM plugins of ended sandboxes at the start and after each look, in a task of its own: a plugin may hang."""
     while True:
         await recovery.release_ipam()
-        await swept.wait()
-        swept.clear()
-
-
-async def _look_again(table: VfTable, sysfs: Sysfs) -> None:
-    generation = table.generation
-    table.refresh(await inventory(sysfs, table.inventory), generation)
+        await looked.wait()
+        looked.clear()

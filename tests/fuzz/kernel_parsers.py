@@ -1,6 +1,5 @@
 """Parsers of the kernel's data: netlink, sysfs, uevents, /proc."""
 
-import asyncio
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from railnet.install import running_plugins
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
+from vf.changed_functions import ChangedFunction
 from vf.guid import Guid
 from vf.mac import Mac
 from vf.pci_address import PciAddress
@@ -217,27 +217,53 @@ def identity(data: bytes) -> None:
 class _Monitor:
     """A pyudev monitor with one device."""
 
-    def __init__(self, path: bytes) -> None:
-        self._paths = [path]
+    def __init__(self, device: "_Device") -> None:
+        self._devices = [device]
 
     def poll(self, timeout: int) -> "_Device | None":
-        return _Device(self._paths.pop()) if self._paths else None
+        return self._devices.pop() if self._devices else None
 
 
 class _Device:
-    def __init__(self, path: bytes) -> None:
-        self._path = path
+    """A uevent as the kernel sends it: ACTION, DEVPATH and SUBSYSTEM, each with a NUL behind it. pyudev decodes them in the same way."""
+
+    def __init__(self, data: bytes) -> None:
+        fields = dict(field.partition(b"=")[::2] for field in data.split(b"\0"))
+        self.path = fields.get(b"DEVPATH", b"")
+        self._action, self._subsystem = fields.get(b"ACTION"), fields.get(b"SUBSYSTEM")
+        self.is_text = all(map(_is_text, (self.path, self._action or b"", self._subsystem or b"")))
 
     @property
     def device_path(self) -> str:
-        return self._path.decode()  # pyudev decodes it in the same way
+        return self.path.decode()
+
+    @property
+    def action(self) -> str | None:
+        return None if self._action is None else self._action.decode()
+
+    @property
+    def subsystem(self) -> str | None:
+        return None if self._subsystem is None else self._subsystem.decode()
 
 
 def uevent(data: bytes) -> None:
-    """Judge a device's path, which may contain a netdev's name that a pod chose."""
-    changed = asyncio.Event()
-    uevents._read(_Monitor(data), changed)  # type: ignore[arg-type]
-    assert changed.is_set() != data.startswith(b"/devices/virtual/") or not _is_text(data)
+    """Judge a uevent. Its path may contain a netdev's name that a pod chose."""
+    reported: list[ChangedFunction | None] = []
+    device = _Device(data)
+    uevents._read(_Monitor(device), reported.append)  # type: ignore[arg-type]
+    if not device.is_text:
+        assert reported == [None]  # it may be of any function
+        return
+    assert len(reported) <= 1
+    assert not reported or not device.path.startswith(b"/devices/virtual/")
+    for changed in filter(None, reported):
+        address = str(changed.address).encode()
+        assert any(_is_address(part, address) for part in device.path.split(b"/"))
+        assert not changed.with_card or data.count(b"SUBSYSTEM=pci")
+
+
+def _is_address(part: bytes, address: bytes) -> bool:
+    return part == address or part.lstrip(b"0") == address.lstrip(b"0")  # a domain of more digits may begin with zeros
 
 
 def _is_text(data: bytes) -> bool:
@@ -380,7 +406,7 @@ PARSERS = (
     Parser("sysfs", sysfs, (OSError,), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
     Parser("umad", umad, (OSError, BadAnswer), {"kernel.umad.node_info": _UMAD_FUNCTIONS}),
     Parser("identity", identity, (ValueError,), {"vf.pci_address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
-    Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_is_virtual")}),
+    Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_report", "named_function")}),
     Parser(
         "process", process, (), {"railnet.install.running_plugins": ("_is_request", "_is_in_the_hosts_pid_namespace")}
     ),

@@ -28,6 +28,7 @@ from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import conflist, conflist_keeper, port_watch, primary_gc_schedule, resync
 from railnet.daemon.background_tasks import BackgroundTasks, Pauses
 from railnet.daemon.conflist_keeper import ConflistKeeper
+from railnet.daemon.resync_requests import ResyncRequests
 from tests.deviceplugin.builders import two_rails
 from tests.waiting import until_async
 from vf.errors import Misconfigured
@@ -58,20 +59,20 @@ def configuration(folder: Path) -> Configuration:
 
 
 def look_at_vfs(_: Path) -> Work:
-    changed, swept = asyncio.Event(), asyncio.Event()
+    requests, looked = ResyncRequests(), asyncio.Event()
     table, recovery = VfTable(two_rails()), FakeRecovery()
-    return lambda: resync.resyncing(table, recovery, Sysfs(Path("/sys")), lambda: None, changed, swept)  # type: ignore[arg-type]
+    return lambda: resync.resyncing(table, recovery, Sysfs(Path("/sys")), lambda: None, requests, looked)  # type: ignore[arg-type]
 
 
 def release_addresses(_: Path) -> Work:
-    swept = asyncio.Event()
-    swept.set()
-    return lambda: resync.releasing_ipam(FakeRecovery(), swept)  # type: ignore[arg-type]
+    looked = asyncio.Event()
+    looked.set()
+    return lambda: resync.releasing_ipam(FakeRecovery(), looked)  # type: ignore[arg-type]
 
 
 def watch_ports(_: Path) -> Work:
-    table, look_again = VfTable(two_rails()), asyncio.Event()
-    return lambda: port_watch.watching_ports(table, Sysfs(Path("/sys")), lambda: None, look_again)
+    table, requests = VfTable(two_rails()), ResyncRequests()
+    return lambda: port_watch.watching_ports(table, Sysfs(Path("/sys")), lambda: None, requests)
 
 
 def keep_conflist(folder: Path) -> Work:
@@ -166,7 +167,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @contextmanager
-def nothing(_: asyncio.Event) -> Iterator[None]:
+def nothing(_: object) -> Iterator[None]:
     yield
 
 

@@ -11,7 +11,9 @@ from kernel.netlink import link_changes
 from kernel.netlink.pf_link_state import PfLink
 from kernel.sysfs import Sysfs
 from railnet.daemon import port_watch
+from railnet.daemon.resync_requests import ResyncRequests
 from tests.deviceplugin.builders import two_rails
+from vf.changed_functions import ChangedFunctions
 from vf.inventory import PhysicalFunction
 from vf.pci_address import PciAddress
 from vf.table import VfTable
@@ -38,14 +40,14 @@ class Node:
         monkeypatch.setattr(port_watch, "reread_pfs", self._reread)
         monkeypatch.setattr(link_changes, "watch", self._watch)
 
-    def hear(self, links: Mapping[int, PfLink | None]) -> bool:
-        """Have the kernel report links; return whether an ordinary resync follows."""
+    def hear(self, links: Mapping[int, PfLink | None]) -> ChangedFunctions:
+        """Have the kernel report links; return what the resync reads next."""
         self._links = links
 
-        async def main() -> bool:
-            look_again = asyncio.Event()
-            await port_watch.watching_ports(self.table, Sysfs(Path("/sys")), self._changed, look_again)
-            return look_again.is_set()
+        async def main() -> ChangedFunctions:
+            requests = ResyncRequests()
+            await port_watch.watching_ports(self.table, Sysfs(Path("/sys")), self._changed, requests)
+            return requests.take()
 
         return asyncio.run(main())
 
@@ -71,20 +73,21 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(monkeypatch)
 
 
-def test_pf_whose_link_has_changed_is_read_and_sent_at_once_and_a_resync_follows(node: Node) -> None:
+def test_pf_whose_link_has_changed_is_read_and_sent_at_once_and_the_resync_reads_its_vfs(node: Node) -> None:
     node.carrier = False
 
     resync = node.hear({SECOND: NO_CARRIER})
 
     assert [pf.address for pf in node.read] == [node.table.inventory.pfs[1].address]
     assert [pf.carrier for pf in node.table.inventory.pfs] == [None, False]
-    assert (node.calls, resync, node.watched) == (1, True, [FIRST, SECOND])
+    assert (node.calls, node.watched) == (1, [FIRST, SECOND])
+    assert resync == ChangedFunctions(cards=frozenset({node.table.inventory.pfs[1].address}))
 
 
 def test_facts_that_are_the_same_are_no_news(node: Node) -> None:
     resync = node.hear({FIRST: None, SECOND: None})
 
-    assert (len(node.read), node.calls, resync) == (2, 0, False)
+    assert (len(node.read), node.calls, resync) == (2, 0, ChangedFunctions())
 
 
 def test_pf_that_cannot_be_read_is_left_to_the_resync(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -92,5 +95,5 @@ def test_pf_that_cannot_be_read_is_left_to_the_resync(node: Node, caplog: pytest
 
     resync = node.hear({FIRST: None})
 
-    assert (node.calls, resync) == (0, True)
+    assert (node.calls, resync) == (0, ChangedFunctions(cards=frozenset({node.table.inventory.pfs[0].address})))
     assert "port watch: [Errno 24] too many open files" in caplog.text

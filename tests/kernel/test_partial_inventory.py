@@ -1,0 +1,252 @@
+"""What uevents name is read again, and no other function; the result is as if everything had been read."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel import inventory as module
+from kernel.bounded_reads import BoundedReads
+from kernel.inventory import inventory, reread
+from kernel.netlink import pf_link_state
+from kernel.sysfs import Sysfs
+from tests.kernel import nodes
+from tests.kernel.nodes import plus, without
+from tests.kernel.tree import Function, Tree, netdev
+from vf.changed_functions import ChangedFunction, changed_functions
+from vf.inventory import Inventory
+from vf.pci_address import PciAddress
+
+CARDS = (
+    nodes.cx7("0000:03:00.0", 4),
+    nodes.cx7("0000:13:00.0", 2),
+    nodes.ETHERNET_ONLY[1:3],
+    *((one,) for one in nodes.AZURE),
+    (nodes.EIGHT_RAILS_AND_GPUS[2],),  # a GPU
+    (nodes.ETHERNET_ONLY[3],),  # a virtual machine's NIC
+)
+ALL = {function.address: function for card in CARDS for function in card}
+
+
+class Machine:
+    """Functions that come, go and change in a tree of files; `named` has what the kernel's uevents name."""
+
+    def __init__(self, root: Path) -> None:
+        self._tree = Tree(root)
+        self.functions: dict[str, Function] = {}
+        self.named: set[ChangedFunction] = set()
+
+    def come(self, card: Iterable[Function]) -> None:
+        for function in card:
+            if function.address not in self.functions:
+                self._put(function)
+                self._name(function.address, with_card=True)
+
+    def go(self, card: Iterable[Function]) -> None:
+        for function in reversed(tuple(card)):  # the VFs first
+            if function.address in self.functions:
+                self._take(function.address)
+                self._name(function.address, with_card=True)
+
+    def lose_vf(self, address: str) -> None:
+        """Have a PF with one VF less, as when its number is changed."""
+        pf = self.functions.get(self.functions[address].links.get("physfn", ""))
+        if pf is None:
+            return
+        self.go([self.functions[address]])
+        links = {name: target for name, target in pf.links.items() if target != address}
+        files = {**pf.files, "sriov_numvfs": f"{len(links)}\n"}
+        self._put(pf._replace(links=links, files=files))
+
+    def change(self, function: Function) -> None:
+        self._put(function)
+        self._name(function.address, with_card=False)
+
+    def _name(self, address: str, *, with_card: bool) -> None:
+        self.named.add(ChangedFunction(PciAddress.parse(address), with_card))
+
+    def _put(self, function: Function) -> None:
+        if function.address in self.functions:
+            self._take(function.address)
+        shutil.rmtree(self._tree.root / "class", ignore_errors=True)  # no inventory reads it
+        self._tree.write([function])
+        self.functions[function.address] = function
+
+    def _take(self, address: str) -> None:
+        link = self._tree.devices / address
+        shutil.rmtree(link.resolve())
+        link.unlink()
+        del self.functions[address]
+
+
+def changed(function: Function, how: str) -> Function:
+    original = ALL[function.address]
+    match how:
+        case "netdev goes to a pod":
+            return without(function, "net/")
+        case "netdev comes back under another name":
+            return plus(without(function, "net/"), netdev("net1", 77))
+        case "RDMA device goes":
+            return without(function, "infiniband")
+        case "driver goes":
+            return without(function, "net/", "infiniband")._replace(driver=None)
+        case "a value is bad":
+            return plus(function, netdev("ib9", 9) | {"net/ib9/mtu": "much\n"})
+        case "as at first":
+            return original._replace(links=function.links, files={**original.files, **_numvfs(function)})
+    raise AssertionError(how)
+
+
+def _numvfs(function: Function) -> dict[str, str]:
+    return {name: text for name, text in function.files.items() if name == "sriov_numvfs"}
+
+
+HOW = [
+    "netdev goes to a pod",
+    "netdev comes back under another name",
+    "RDMA device goes",
+    "driver goes",
+    "a value is bad",
+    "as at first",
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_links() -> Iterable[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pf_link_state, "read", lambda _: {})
+        yield
+
+
+def again(sysfs: Sysfs, before: Inventory, named: Iterable[ChangedFunction]) -> Inventory:
+    async def main() -> Inventory:
+        return (await reread(sysfs, before, changed_functions(set(named)))).merged_into(before)
+
+    return asyncio.run(main())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_what_is_named_is_enough_for_the_whole(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        machine, sysfs = Machine(root), Sysfs(root)
+        for card in data.draw(st.lists(st.sampled_from(CARDS), unique_by=lambda one: one[0].address)):
+            machine.come(card)
+        before = asyncio.run(inventory(sysfs, Inventory()))
+        for _ in range(data.draw(st.integers(1, 4))):
+            machine.named.clear()
+            for _ in range(data.draw(st.integers(0, 4))):
+                _step(machine, data)
+            before = again(sysfs, before, machine.named)
+
+            assert before == asyncio.run(inventory(sysfs, before))
+
+
+def _step(machine: Machine, data: st.DataObject) -> None:
+    what = data.draw(st.sampled_from(["change", "change", "change", "come", "go", "lose a VF"]))
+    present = sorted(machine.functions)
+    if what == "come":
+        machine.come(data.draw(st.sampled_from(CARDS)))
+    elif what == "go":
+        machine.go(data.draw(st.sampled_from(CARDS)))
+    elif present and what == "change":
+        function = machine.functions[data.draw(st.sampled_from(present))]
+        machine.change(changed(function, data.draw(st.sampled_from(HOW))))
+    elif present:
+        machine.lose_vf(data.draw(st.sampled_from(present)))
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[PciAddress]:
+    """Return a list to which the functions whose folders are opened are added."""
+    found: list[PciAddress] = []
+    real = Sysfs.folder
+
+    def folder(self: Sysfs, function: PciAddress) -> Any:
+        found.append(function)
+        return real(self, function)
+
+    monkeypatch.setattr(Sysfs, "folder", folder)
+    return found
+
+
+PF, VF = PciAddress.parse("0000:03:00.0"), PciAddress.parse("0000:03:00.2")
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Sysfs:
+    machine = Machine(tmp_path)
+    machine.come(CARDS[0])
+    machine.come(CARDS[1])
+    return Sysfs(tmp_path)
+
+
+def test_vf_whose_netdev_was_moved_is_read_alone(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sysfs.inventory()
+    found = opened(monkeypatch)
+
+    again(sysfs, before, [ChangedFunction(VF, with_card=False)])
+
+    assert found == [VF]
+
+
+@pytest.mark.parametrize(
+    "named", [ChangedFunction(PF, with_card=False), ChangedFunction(VF, with_card=True)], ids=["a PF", "a VF that went"]
+)
+def test_card_is_read_and_no_other(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch, named: ChangedFunction) -> None:
+    before = sysfs.inventory()
+    card = {function.address for function in (before.pfs[0], *before.pfs[0].vfs)}
+    found = opened(monkeypatch)
+
+    again(sysfs, before, [named])
+
+    assert set(found) == card
+
+
+def test_vf_that_does_not_answer_has_a_fault_and_the_next_is_read(sysfs: Sysfs, tmp_path: Path) -> None:
+    before = sysfs.inventory()
+    hung, other = before.pfs[0].vfs[0], before.pfs[0].vfs[1]
+    sysfs.reads = BoundedReads(0.1)
+    shutil.rmtree(tmp_path / f"bus/pci/devices/{other.address}/net")
+    pipe = tmp_path / f"bus/pci/devices/{hung.address}/net/ibv1/ifindex"
+    pipe.unlink()
+    os.mkfifo(pipe)  # to open it waits for a writer
+
+    found = again(sysfs, before, [ChangedFunction(one.address, with_card=False) for one in (hung, other)])
+
+    pipe.open("w").close()  # the thread ends
+    silent, well = found.vf(hung.address), found.vf(other.address)
+    assert silent is not None
+    assert "have not answered" in (silent.fault or "")
+    assert silent.netdev == hung.netdev
+    assert well is not None
+    assert (well.fault, well.netdev) == (None, None)
+
+
+def test_new_function_that_does_not_answer_costs_no_other(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not known whether it is a VF, and of which PF."""
+    before, new = sysfs.inventory(), PciAddress.parse("0000:23:00.0")
+
+    def pf_of(_: PciAddress) -> PciAddress:
+        raise module.DoesNotAnswer("it hangs")
+
+    monkeypatch.setattr(sysfs, "pf_of", pf_of)
+
+    assert again(sysfs, before, [ChangedFunction(one, with_card=True) for one in (new, PF)]) == before
+
+
+def test_daemon_without_descriptors_is_no_fault_of_a_function(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pf_of(_: PciAddress) -> PciAddress:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(sysfs, "pf_of", pf_of)
+
+    with pytest.raises(OSError, match="too many open files"):
+        again(sysfs, sysfs.inventory(), [ChangedFunction(PciAddress(9, 0, 0, 0), with_card=True)])
