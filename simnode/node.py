@@ -36,6 +36,8 @@ from vf.pci_address import PciAddress
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
 _START_SECONDS = 20.0
+# The simulated HCA takes 10 ms of a processor to make a VF; a VF that comes late is seen by the daemon's resync, ten seconds after.
+_START_SECONDS_OF_A_VF = 0.05
 _DETACH_SECONDS = 10.0
 _CLOSE_SECONDS = 0.5
 _VXLAN_LEASE = FlannelLease()
@@ -165,7 +167,7 @@ class Node:
             self.kubelet.wait_for_devices(RESOURCE, 0, _START_SECONDS)  # kubelet has noticed the last daemon's end
             self.daemon.start()
             if wait:
-                self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self.pfs), _START_SECONDS)
+                self.kubelet.wait_for_devices(RESOURCE, self.vfs * len(self.pfs), self._start_seconds)
         except TimeoutError as error:
             raise self.daemon.failure(error) from None
 
@@ -180,8 +182,14 @@ class Node:
         """
         self.start_daemon(wait=False)
         total = self.vfs * len(self.pfs)
-        if not block_until(lambda: len(self.kubelet.healthy(RESOURCE)) >= total - unhealthy(), _START_SECONDS, 0.05):
+        if not block_until(
+            lambda: len(self.kubelet.healthy(RESOURCE)) >= total - unhealthy(), self._start_seconds, 0.05
+        ):
             raise self.daemon.failure(f"{len(self.kubelet.healthy(RESOURCE))} of {total} VFs are healthy")
+
+    @property
+    def _start_seconds(self) -> float:
+        return _START_SECONDS + _START_SECONDS_OF_A_VF * self.vfs * len(self.pfs)
 
     def stop_daemon(self) -> int | None:
         """End the daemon by SIGTERM, and by SIGKILL if it goes on; return its exit status, or None if there is no daemon."""

@@ -17,6 +17,8 @@ CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SUBNET = Path("/run/flannel/subnet.env")
 _NETWORKS = Path("/etc/cni/net.d")
 _PLUGINS = Path("/opt/cni/bin")
+# Of the default range, a node of a cluster with 256 subnets has /27 for each of eight rails; of the large one it has /23.
+_ADDRESSES_BY_DEFAULT, _LARGE_RANGE = 30, "10.64.0.0/12"
 
 
 class FlannelLease(NamedTuple):
@@ -84,10 +86,12 @@ def write(
 
 def node_configuration(pfs: Iterable[SimulatedPf], vfs: int, sysfs: Path = Path("/sys"), cri: Path = SOCKET) -> str:
     """Return the node configuration that provisions `vfs` VFs on each PF; JSON is YAML, too."""
-    document = {
+    document: dict[str, object] = {
         "apiVersion": "railnet.io/v1alpha1",
         "kind": "NodeConfiguration",
         "host": {"root": "/", "sysfs": str(sysfs), "cri": str(cri)},
         "provision": [{"pf": str(pf.address), "vfs": vfs, "guid": "derived"} for pf in pfs],
     }
+    if vfs > _ADDRESSES_BY_DEFAULT:
+        document["networks"] = {"default": {"ipam": {"type": "slice", "range": _LARGE_RANGE}}}
     return json.dumps(document, indent=2) + "\n"

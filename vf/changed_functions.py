@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vf.pci_address import PciAddress
 
-# A set that grows has an end: reading so many VFs one by one costs as much as reading a fourth of a node with 1,016 VFs.
+# A set that grows has an end: to read so many VFs one by one costs a fifth of reading a node with 1,016 VFs (scripts/bench inventory).
 MOST = 256
 
 

@@ -50,7 +50,7 @@ async def resyncing(
             if until_due.expired():
                 changed = EVERYTHING
             before = table.inventory
-            tried = [await _attempt("look at the VFs again", partial(_look_again, table, sysfs, changed))]
+            tried = [await _attempt("look at the VFs again", partial(look_again, table, sysfs, changed))]
             if failed := tried != [None] and not changed.everything:
                 requests.everything()
             if may_sweep := failed or _may_be_left(table, changed):
@@ -64,7 +64,12 @@ async def resyncing(
                 due = loop.time() + _RESYNC_SECONDS
 
 
-async def _look_again(table: VfTable, sysfs: Sysfs, changed: ChangedFunctions) -> None:
+async def look_again(table: VfTable, sysfs: Sysfs, changed: ChangedFunctions) -> None:
+    """Read what has changed, and have the table know it; what an ADD or a DEL has read meanwhile is newer.
+
+    Raises:
+        OSError: the root is not a sysfs, or the daemon lacks descriptors or memory.
+    """
     generation = table.generation
     if changed.everything:
         table.refresh(await inventory(sysfs, table.inventory), generation)

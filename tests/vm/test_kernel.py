@@ -3,8 +3,8 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from errno import EEXIST, EINVAL, ENODEV, EOPNOTSUPP
 from ipaddress import ip_interface
 from pathlib import Path
@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 
 from kernel import uevents
+from kernel.inventory import reread
 from kernel.netlink import pf_link_state, vf_configuration
 from kernel.netlink.rtnetlink import Link, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
+from kernel.sysfs_folder import SysfsFolder
 from simnode.linux import netns
 from simnode.ping import ping
 from simnode.waiting import wait_until
 from tests.vm.guest import PFS, Guest, answers, netdevs, vfs
+from vf.changed_functions import ChangedFunction, changed_functions
 from vf.guid import Guid
 from vf.mac import Mac
 from vf.pci_address import PciAddress
@@ -121,17 +124,80 @@ def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
     }
 
 
-@pytest.mark.parametrize(("path", "wakes"), [(f"/sys/bus/pci/devices/{PFS[0]}", True), ("/sys/class/net/lo", False)])
-def test_uevent_of_hardware_wakes_and_of_a_virtual_link_does_not(guest: Guest, path: str, wakes: bool) -> None:
-    async def woken() -> bool:
-        changed = asyncio.Event()
-        with uevents.changes(changed):
-            await asyncio.to_thread(Path(path, "uevent").write_text, "change")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), 0.5)
-            return changed.is_set()
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (f"/sys/bus/pci/devices/{PFS[0]}", {ChangedFunction(PciAddress.parse(PFS[0]), with_card=False)}),
+        ("/sys/class/net/lo", set()),
+    ],
+    ids=["hardware", "a virtual link"],
+)
+def test_uevent_names_hardware_and_no_virtual_link(guest: Guest, path: str, named: set[ChangedFunction]) -> None:
+    found = asyncio.run(named_by(lambda: Path(path, "uevent").write_text("change")))
 
-    assert asyncio.run(woken()) is wakes
+    assert found == named
+
+
+def test_uevents_of_a_move_name_the_vf_alone_and_no_other_function_is_read(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vf, name = first_vf()
+    before = SYSFS.inventory()
+    address = PciAddress.parse(vf)
+
+    def move_and_return() -> None:
+        with links() as node, namespace() as there:
+            node.move(find(node.listed(), vf).ifindex, there, "net1")
+            moved = find(inside(there, listed), vf)
+            inside(there, lambda: send_back(moved.ifindex, name))
+
+    found = asyncio.run(named_by(move_and_return))
+    opened = opened_by(monkeypatch)
+    read = asyncio.run(reread(SYSFS, before, changed_functions(found)))
+    monkeypatch.undo()
+
+    assert found == {ChangedFunction(address, with_card=False)}
+    assert tuple(opened) == (address,)
+    assert read.merged_into(before) == SYSFS.inventory() == before
+
+
+def test_vf_without_a_driver_and_with_one_again_is_read_alone(guest: Guest) -> None:
+    """Its driver's netdev has another ifindex then."""
+    vf, before = PciAddress.parse(vfs()[0]), SYSFS.inventory()
+
+    def bind_again() -> None:
+        SYSFS.unbind(vf, "igbvf")
+        SYSFS.bind(vf, "igbvf")
+        wait_until(lambda: str(vf) in netdevs(), _SECONDS, "the netdev to return")
+
+    found = asyncio.run(named_by(bind_again))
+    read = asyncio.run(reread(SYSFS, before, changed_functions(found)))
+
+    assert found == {ChangedFunction(vf, with_card=False)}
+    assert list(read.vfs) == [vf]
+    assert read.merged_into(before) == SYSFS.inventory() != before
+
+
+async def named_by(work: Callable[[], object]) -> set[ChangedFunction]:
+    """Do something, and return which functions the kernel's uevents name meanwhile and half a second after it. No uevent was lost."""
+    found: set[ChangedFunction | None] = set()
+    with uevents.changes(found.add):
+        await asyncio.to_thread(work)
+        await asyncio.sleep(0.5)
+    return {one for one in found if one is not None} if None not in found else set()
+
+
+def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[PciAddress]:
+    """Return a list to which the functions whose folders are opened are added from now on."""
+    found: list[PciAddress] = []
+    folder = SYSFS.folder
+
+    def noted(function: PciAddress) -> SysfsFolder:
+        found.append(function)
+        return folder(function)
+
+    monkeypatch.setattr(SYSFS, "folder", noted)
+    return found
 
 
 def first_vf() -> tuple[str, str]:
