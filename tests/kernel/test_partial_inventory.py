@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,26 @@ class Machine:
                 self._take(function.address)
                 self._name(function.address, with_card=True)
 
-    def lose_vf(self, address: str) -> None:
-        """Have a PF with one VF less, as when its number is changed."""
-        pf = self.functions.get(self.functions[address].links.get("physfn", ""))
-        if pf is None:
-            return
-        self.go([self.functions[address]])
-        links = {name: target for name, target in pf.links.items() if target != address}
-        files = {**pf.files, "sriov_numvfs": f"{len(links)}\n"}
-        self._put(pf._replace(links=links, files=files))
+    def lose_vf(self, vf: str) -> None:
+        """Have a PF with one VF less, as when its number is changed. No uevent names the PF."""
+        pf = self.functions[self.functions[vf].links["physfn"]]
+        self.go([self.functions[vf]])
+        self._put_with_vfs(pf, {name: address for name, address in pf.links.items() if address != vf})
+
+    def regain_vf(self, vf: str) -> None:
+        """Have a PF with that VF again."""
+        pf = self.functions[ALL[vf].links["physfn"]]
+        self.come([ALL[vf]])
+        (name,) = (name for name, address in ALL[pf.address].links.items() if address == vf)
+        self._put_with_vfs(pf, {**pf.links, name: vf})
+
+    def vfs_of_present_pfs(self, *, present: bool) -> list[str]:
+        """Return the VFs of PFs that are on the node, which are there themselves, or are not."""
+        vfs = (one for one in ALL.values() if one.links.get("physfn") in self.functions)
+        return sorted(one.address for one in vfs if (one.address in self.functions) is present)
+
+    def _put_with_vfs(self, pf: Function, links: dict[str, str]) -> None:
+        self._put(pf._replace(links=links, files={**pf.files, "sriov_numvfs": f"{len(links)}\n"}))
 
     def change(self, function: Function) -> None:
         self._put(function)
@@ -132,13 +143,13 @@ def again(sysfs: Sysfs, before: Inventory, named: Iterable[ChangedFunction]) -> 
     return asyncio.run(main())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_what_is_named_is_enough_for_the_whole(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         machine, sysfs = Machine(root), Sysfs(root)
-        for card in data.draw(st.lists(st.sampled_from(CARDS), unique_by=lambda one: one[0].address)):
+        for card in data.draw(st.lists(st.sampled_from(CARDS), min_size=1, unique_by=lambda one: one[0].address)):
             machine.come(card)
         before = asyncio.run(inventory(sysfs, Inventory()))
         for _ in range(data.draw(st.integers(1, 4))):
@@ -151,17 +162,26 @@ def test_what_is_named_is_enough_for_the_whole(data: st.DataObject) -> None:
 
 
 def _step(machine: Machine, data: st.DataObject) -> None:
-    what = data.draw(st.sampled_from(["change", "change", "change", "come", "go", "lose a VF"]))
-    present = sorted(machine.functions)
-    if what == "come":
-        machine.come(data.draw(st.sampled_from(CARDS)))
-    elif what == "go":
-        machine.go(data.draw(st.sampled_from(CARDS)))
-    elif present and what == "change":
-        function = machine.functions[data.draw(st.sampled_from(present))]
-        machine.change(changed(function, data.draw(st.sampled_from(HOW))))
-    elif present:
-        machine.lose_vf(data.draw(st.sampled_from(present)))
+    possible: dict[str, Sequence[Any]] = {
+        "change": sorted(machine.functions),
+        "lose a VF": machine.vfs_of_present_pfs(present=True),
+        "regain a VF": machine.vfs_of_present_pfs(present=False),
+        "come": [card for card in CARDS if card[0].address not in machine.functions],
+        "go": [card for card in CARDS if card[0].address in machine.functions],
+    }
+    what = data.draw(st.sampled_from([what for what, subjects in possible.items() if subjects]))
+    subject = data.draw(st.sampled_from(possible[what]))
+    match what:
+        case "change":
+            machine.change(changed(machine.functions[subject], data.draw(st.sampled_from(HOW))))
+        case "lose a VF":
+            machine.lose_vf(subject)
+        case "regain a VF":
+            machine.regain_vf(subject)
+        case "come":
+            machine.come(subject)
+        case "go":
+            machine.go(subject)
 
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[PciAddress]:
@@ -208,6 +228,21 @@ def test_card_is_read_and_no_other(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch
     again(sysfs, before, [named])
 
     assert set(found) == card
+
+
+def test_vf_that_comes_and_goes_is_found_although_its_pf_is_not_named(tmp_path: Path) -> None:
+    machine, sysfs = Machine(tmp_path), Sysfs(tmp_path)
+    machine.come(CARDS[0])
+    whole = sysfs.inventory()
+
+    for change in (machine.lose_vf, machine.regain_vf):
+        before = sysfs.inventory()
+        machine.named.clear()
+        change(str(VF))
+
+        assert {one.address for one in machine.named} == {VF}
+        assert again(sysfs, before, machine.named) == sysfs.inventory() != before
+    assert sysfs.inventory() == whole
 
 
 def test_vf_that_does_not_answer_has_a_fault_and_the_next_is_read(sysfs: Sysfs, tmp_path: Path) -> None:

@@ -46,6 +46,22 @@ def test_inventory_finds_pfs_and_vfs_by_address(address: str) -> None:
     assert found.address == wanted
 
 
+def test_cards_that_were_looked_at_are_as_they_were_found_and_one_that_was_not_found_is_gone() -> None:
+    first, second = two_rails().pfs
+    lone, third = a_vf("0000:93:00.1", pf=None), a_pf(a_vf("0000:93:00.1"), address="0000:93:00.0")
+    before = Inventory((first, second), (lone,))
+
+    found = before.with_cards({first.address, third.address}, Inventory((third,)))
+
+    assert found == Inventory((second, third))
+
+
+def test_card_that_was_not_looked_at_stays() -> None:
+    node = two_rails()
+
+    assert node.with_cards({PciAddress.parse("0000:00:02.0")}, Inventory()) == node
+
+
 def test_empty_inventory_finds_nothing() -> None:
     address = PciAddress.parse("0000:03:00.0")
 
