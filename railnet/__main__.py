@@ -14,6 +14,7 @@ _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
 _CHANGES = "it changes network namespaces and links"
+_COULD_NOT_LOOK = 2  # of `railnet doctor`
 _FAILED, _MISCONFIGURED, _NO_PRIVILEGE, _UNREACHABLE = 1, 3, 4, 5
 
 
@@ -101,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
     )
     status.add_argument("--json", action="store_true", help="print it as JSON")
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is wrong with this node, what it means and what to do; 1 at an error, 2 if it could not look",
+    )
+    doctor.add_argument("--json", action="store_true", help="print it as JSON")
+    doctor.add_argument(
+        "--config", type=Path, default=_CONFIGURATION, help=f"the node configuration ({_CONFIGURATION})"
+    )
     train.add(
         commands.add_parser("train", help="run a training job, and see what uses the cluster: up, down, ls, logs, top")
     )
@@ -211,6 +220,20 @@ def _status(arguments: argparse.Namespace) -> int:
         _fail(error, _UNREACHABLE)
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
+    from railnet.doctor import doctor_command  # noqa: PLC0415 - see _RUN
+    from railnet.doctor.gathering import Places  # noqa: PLC0415 - see _RUN
+
+    _require_root("railnet doctor", "it reads the host's files, and the daemon answers only root")
+    try:
+        return 0 if doctor_command.show(Places(arguments.config, Path(SOCKET)), as_json=arguments.json) else _FAILED
+    except PermissionError:
+        raise
+    except OSError as error:
+        _fail(error, _COULD_NOT_LOOK)
+
+
 def _admission(arguments: argparse.Namespace) -> int:
     from railnet import configuration  # noqa: PLC0415 - see _RUN
 
@@ -274,6 +297,7 @@ _RUN = {
     "admission": _admission,
     "controllers": _controllers,
     "status": _status,
+    "doctor": _doctor,
     "train": train.run,
     "version": _version,
 }

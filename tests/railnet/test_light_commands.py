@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("command", ["version", "status"])
+@pytest.mark.parametrize("command", ["version", "status", "doctor"])
 def test_command_imports_neither_pyroute2_nor_grpc(command: str) -> None:
     ran = [sys.executable, "-X", "importtime", "-m", "railnet", command]
 

@@ -1,0 +1,27 @@
+"""All checks in the order of their making. Pure."""
+
+from collections.abc import Callable, Iterable
+
+from railnet.doctor import card_checks, node_checks
+from railnet.doctor.facts import Facts
+from railnet.doctor.finding import SEVERITIES, Finding
+
+_CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+    node_checks.configuration,
+    node_checks.daemon,
+    node_checks.conflist,
+    card_checks.unreadable,
+    card_checks.physical_functions,
+    card_checks.ports,
+    card_checks.vf_ports,
+    card_checks.guids,
+    card_checks.partitions,
+    node_checks.memlock,
+    node_checks.gpudirect,
+)
+
+
+def findings(facts: Facts) -> tuple[Finding, ...]:
+    """Return what all checks find, errors first."""
+    found = [finding for check in _CHECKS for finding in check(facts)]
+    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.kind.severity)))

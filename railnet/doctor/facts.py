@@ -1,0 +1,65 @@
+"""What `railnet doctor` looks at: a node's facts at one moment, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vf.inventory import Inventory
+from vf.pci_address import PciAddress
+
+
+@dataclass(frozen=True, slots=True)
+class PortFacts:
+    """What the subnet manager gave a function's port 1. LIDs are None where the file is absent; `pkeys` are the used entries."""
+
+    lid: int | None
+    sm_lid: int | None
+    pkeys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file or device that could not be read, and why."""
+
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeProcess:
+    """A process of the container runtime; `memlock` is its soft limit in bytes, None for unlimited."""
+
+    name: str
+    pid: int
+    memlock: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs that NVIDIA's driver serves, and what of the driver RDMA needs."""
+
+    addresses: tuple[PciAddress, ...] = ()
+    peermem: bool = False
+    open_modules: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The daemon's answer to `railnet status`; None with the reason if there is none."""
+
+    told: Mapping[str, Any] | None
+    silence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts. `configurations` are the CNI configurations in the runtime's order; None if the folder could not be read."""
+
+    inventory: Inventory
+    daemon: Daemon
+    ports: Mapping[PciAddress, PortFacts] = field(default_factory=dict)
+    runtimes: tuple[RuntimeProcess, ...] = ()
+    gpus: Gpus = Gpus()
+    configurations: tuple[str, ...] | None = None
+    wrong_configuration: str | None = None
+    unread: tuple[Unread, ...] = ()

@@ -1,0 +1,163 @@
+"""What `railnet doctor` can find: for each kind its severity, its meaning and its remedy. Pure.
+
+The name of a kind is also a heading of docs/doctor.md.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+class Kind(NamedTuple):
+    """One kind of finding. An `error` keeps pods from a rail now; a `warning` may; a `note` needs no action."""
+
+    severity: Severity
+    meaning: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding: the name of its kind, the device, process or file, and what was seen there."""
+
+    name: str
+    where: str
+    seen: str
+
+    @property
+    def kind(self) -> Kind:
+        """Return what all findings of this name have in common."""
+        return KINDS[self.name]
+
+
+KINDS = {
+    "could-not-be-read": Kind(
+        "warning",
+        "Other checks of this device or file could not be made.",
+        "As the message says. A device that does not answer often has dead firmware: look in dmesg, then reset it.",
+    ),
+    "wrong-configuration": Kind(
+        "error",
+        "The daemon ends with this configuration. This report was made with the default configuration.",
+        "Correct the file (the ConfigMap railnet-node); the message names the key.",
+    ),
+    "no-rail": Kind(
+        "warning",
+        "No pod can get a rail on this node. Pods that ask for no rail run as before.",
+        "If the node has an InfiniBand card, switch SR-IOV on: in the BIOS, and in the card's firmware "
+        "(mlxconfig -d DEVICE set SRIOV_EN=1 NUM_OF_VFS=N, then a cold boot).",
+    ),
+    "no-vfs": Kind(
+        "warning",
+        "This card gives no pod a rail, since it has no VFs.",
+        "Name the PF under `provision` in node.yaml, or write a number to its file sriov_numvfs.",
+    ),
+    "pf-without-driver": Kind(
+        "error",
+        "No driver serves the card, so it has no port and can have no VFs.",
+        "Load the driver (modprobe mlx5_core), then bind the PF: echo ADDRESS > /sys/bus/pci/drivers_probe. "
+        "If it fails, dmesg says why.",
+    ),
+    "pf-without-rdma": Kind(
+        "error",
+        "The driver runs, but the PF has no RDMA device in the daemon's network namespace.",
+        "Load the driver's RDMA module, such as modprobe mlx5_ib.",
+    ),
+    "port-down": Kind(
+        "error",
+        "The port has no link, so no VF of this card reaches the network.",
+        "Look at the cable, at both its ends, and at the switch's port. `Polling` means that the port looks for a partner; "
+        "`Disabled` means that it was switched off.",
+    ),
+    "no-subnet-manager": Kind(
+        "error",
+        "The cable has a link, but no subnet manager has made the port ACTIVE.",
+        "Start a subnet manager on this fabric (OpenSM, UFM, or the switch's own), and see that it reaches this port. "
+        "If one runs, its log names the port's GUID.",
+    ),
+    "port-without-lid": Kind(
+        "error",
+        "An ACTIVE InfiniBand port must have a LID; without one no packet can be addressed to it.",
+        "Look at the subnet manager's log for this port's GUID; restart the subnet manager if it says nothing.",
+    ),
+    "vf-ports-down": Kind(
+        "warning",
+        "The card's own port is ACTIVE and the ports of these VFs are not. The subnet manager has no virtual ports (upstream "
+        "OpenSM has none), does not know the VFs' GUIDs, or the VFs' link state is not `auto`. A pod with such a VF waits for "
+        "its port, or has no traffic.",
+        "Switch virtualization on in the subnet manager (NVIDIA's OpenSM: virt_enabled 2; UFM), and let it admit the VFs' GUIDs. "
+        "See the VFs' link state with `ip link show` of the PF.",
+    ),
+    "guid-zero": Kind(
+        "error",
+        "A VF without a GUID gets no LID, and no pod gets the VF.",
+        "Name the PF under `provision` in node.yaml: the daemon then derives GUIDs. Otherwise set node_guid and port_guid with "
+        "`ip link set PF vf N`, then bind the VF's driver again.",
+    ),
+    "guid-twice": Kind(
+        "error",
+        "Two functions have the same GUID. The subnet manager serves one of them, or changes between both.",
+        "Give each VF its own GUID with `ip link set PF vf N`, then bind its driver again; or let the daemon derive GUIDs by `provision`.",
+    ),
+    "no-partition": Kind(
+        "warning",
+        "The port is ACTIVE and is in no partition, so it may send to no other port.",
+        "Add the VF's GUID to a partition of the subnet manager.",
+    ),
+    "limited-partition": Kind(
+        "warning",
+        "The port is only a limited member of its partitions: two limited members do not reach each other, so two pods with such "
+        "VFs do not either.",
+        "Make the VF's GUID a full member in the subnet manager's partition (OpenSM's partitions.conf: `=full`).",
+    ),
+    "memlock-limited": Kind(
+        "warning",
+        "Containers inherit this limit. RDMA must lock the memory that it registers: beyond the limit ibv_reg_mr fails with ENOMEM, and "
+        "NCCL may fall back to TCP without an error. A container of root with IPC_LOCK is not limited; another user is.",
+        "Set LimitMEMLOCK=infinity in the runtime's systemd unit (a drop-in), then restart the runtime; or set the limit for containers in "
+        "the runtime's own configuration.",
+    ),
+    "no-gpudirect": Kind(
+        "warning",
+        "Neither nvidia_peermem is loaded nor the open kernel modules that offer dma-buf. RDMA between the card and GPU memory is "
+        "impossible: data goes through the host's memory.",
+        "modprobe nvidia_peermem (and name it in /etc/modules-load.d), or install NVIDIA's open kernel modules.",
+    ),
+    "conflist-missing": Kind(
+        "error",
+        "The container runtime does not call Railnet: new pods get no rail.",
+        "The daemon writes the file when it can serve: see the findings about the daemon, and its log.",
+    ),
+    "conflist-not-first": Kind(
+        "error",
+        "The container runtime takes the first file of the folder, which is another network's: new pods get no rail.",
+        "Remove or rename the file that comes first; Railnet takes its primary network from the files after its own.",
+    ),
+    "daemon-silent": Kind(
+        "error",
+        "No pod with a rail can start on this node. Running pods keep their rails, and pods without a rail start.",
+        "Look at the log of the node's Railnet pod. The findings about cards do not need the daemon.",
+    ),
+    "not-served": Kind(
+        "error",
+        "The daemon runs, and says why it does not serve the node.",
+        "As the message says.",
+    ),
+    "vf-unhealthy": Kind(
+        "warning",
+        "kubelet gives these VFs to no new pod.",
+        "As the message says.",
+    ),
+    "versions-differ": Kind(
+        "warning",
+        "The daemon and this command are of different versions: an upgrade is not finished.",
+        "Wait for the DaemonSet's rollout, or delete the node's Railnet pod.",
+    ),
+    "quarantined-record": Kind(
+        "warning",
+        "The daemon does not believe this record of a pod. The VFs stay with the pods that have them.",
+        "The daemon's log says what is wrong with it. Look at the file, then delete it.",
+    ),
+}

@@ -1,0 +1,155 @@
+"""Gathers the facts of a node. Cards are read with a time limit, and what cannot be read is a fact, too."""
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kernel import inventory as node_inventory
+from kernel.files import open_below
+from kernel.sysfs import Sysfs
+from kernel.sysfs_folder import SysfsFolder
+from railnet.configuration import Configuration, load
+from railnet.doctor.facts import Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
+from railnet.status.status_command import Unreachable, ask
+from vf.errors import Misconfigured
+from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
+from vf.pci_address import PciAddress
+
+_RUNTIMES = frozenset({"containerd", "crio"})
+_CONFIGURATIONS = "/etc/cni/net.d"
+_SUFFIXES = (".conf", ".conflist", ".json")  # what containerd and CRI-O read (libcni, ConfFiles)
+_MEMLOCK = re.compile(r"^Max locked memory +(\d+|unlimited) ", re.MULTILINE)  # proc_pid_limits(), fs/proc/base.c
+_MOST_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the facts are. `proc` is that of the host's processes, which the DaemonSet's pod shares."""
+
+    configuration: Path
+    socket: Path
+    proc: Path = Path("/proc")
+
+
+def gather(places: Places) -> Facts:
+    """Gather all facts.
+
+    Raises:
+        OSError: the node's sysfs is none.
+        PermissionError: the caller is not root.
+    """
+    configuration, wrong = _configuration(places.configuration)
+    sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
+    found, ports, unread = asyncio.run(_cards(sysfs))
+    names, refused = _configurations(configuration.host.root)
+    return Facts(
+        inventory=found,
+        daemon=_daemon(places.socket),
+        ports=ports,
+        runtimes=tuple(_runtimes(places.proc)),
+        gpus=_gpus(configuration.host.sysfs, places.proc),
+        configurations=names,
+        wrong_configuration=wrong,
+        unread=(*unread, *refused),
+    )
+
+
+def _configuration(path: Path) -> tuple[Configuration, str | None]:
+    try:
+        return load(path), None
+    except (Misconfigured, OSError) as error:
+        return Configuration(), str(error)
+
+
+def _daemon(socket: Path) -> Daemon:
+    try:
+        return Daemon(ask(socket))
+    except (Unreachable, ValueError) as error:
+        return Daemon(None, str(error))
+
+
+async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], list[Unread]]:
+    found = await node_inventory.inventory(sysfs, Inventory())
+    ports: dict[PciAddress, PortFacts] = {}
+    unread: list[Unread] = []
+    for card, functions in _by_card(found):
+        # A function with a fault is a finding already, and one that hangs would hang again.
+        readable = [function.address for function in functions if function.fault is None]
+        outcomes = await sysfs.reads.read_each(card, readable, partial(_port, sysfs))
+        for address, outcome in outcomes.items():
+            if isinstance(outcome, PortFacts):
+                ports[address] = outcome
+            elif not isinstance(outcome, FileNotFoundError):  # else it has gone away
+                unread.append(Unread(str(address), str(outcome)))
+    return found, ports, unread
+
+
+def _by_card(found: Inventory) -> Iterator[tuple[PciAddress, tuple[PhysicalFunction | VirtualFunction, ...]]]:
+    for _, rail in found.all_rails():
+        yield rail.address, (*(() if rail.pf is None else (rail.pf,)), *rail.vfs)
+
+
+def _port(sysfs: Sysfs, function: PciAddress) -> PortFacts:
+    pkeys = sysfs.pkeys(function)
+    with sysfs.folder(function) as folder:
+        lids = [_lid(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband")]
+        folder.require()
+    lid, sm_lid = lids[0] if lids else (None, None)
+    return PortFacts(lid, sm_lid, pkeys)
+
+
+def _lid(folder: SysfsFolder, port: str) -> tuple[int | None, int | None]:
+    def number(name: str) -> int | None:
+        found = folder.number(f"{port}/{name}", -1)
+        return None if found == -1 else found
+
+    return number("lid"), number("sm_lid")
+
+
+def _runtimes(proc: Path) -> Iterator[RuntimeProcess]:
+    """Yield the container runtime's processes. One that ends meanwhile is left out."""
+    for pid in sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()):
+        with suppress(OSError):
+            name = _text(proc / str(pid) / "comm")
+            if name in _RUNTIMES and (match := _MEMLOCK.search(_text(proc / str(pid) / "limits"))) is not None:
+                yield RuntimeProcess(name, pid, None if match[1] == "unlimited" else int(match[1]))
+
+
+def _gpus(sysfs: Path, proc: Path) -> Gpus:
+    """Return the GPUs. A function that cannot be read is no GPU, as one without NVIDIA's driver."""
+    version = ""
+    with suppress(OSError):
+        version = _text(proc / "driver/nvidia/version")
+    addresses = tuple(sorted(_nvidia_functions(sysfs / "bus/pci/drivers/nvidia")))
+    # `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15 …`
+    return Gpus(addresses, (sysfs / "module/nvidia_peermem").exists(), "Open Kernel Module" in version)
+
+
+def _nvidia_functions(driver: Path) -> Iterable[PciAddress]:
+    """Yield the functions bound to NVIDIA's driver, by the names of the driver's links alone."""
+    with suppress(OSError):
+        for entry in driver.iterdir():
+            with suppress(ValueError):
+                yield PciAddress.parse(entry.name)
+
+
+def _configurations(root: Path) -> tuple[tuple[str, ...] | None, list[Unread]]:
+    try:
+        folder = open_below(root, _CONFIGURATIONS, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        return None, [Unread(_CONFIGURATIONS, f"cannot be read: {error.strerror}")]
+    try:
+        with os.scandir(folder) as entries:
+            return tuple(sorted(entry.name for entry in entries if entry.name.endswith(_SUFFIXES))), []
+    finally:
+        os.close(folder)
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_MOST_BYTES).decode(errors="backslashreplace").strip()

@@ -1,0 +1,64 @@
+"""The checks of what is around the cards: the daemon, the runtime, GPUs, the CNI configuration. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from railnet import VERSION
+from railnet.doctor.facts import Facts
+from railnet.doctor.finding import Finding
+
+_OURS = "00-railnet.conflist"
+
+
+def configuration(facts: Facts) -> Iterator[Finding]:
+    """Find a node.yaml that the daemon does not take."""
+    if facts.wrong_configuration is not None:
+        yield Finding("wrong-configuration", "node.yaml", facts.wrong_configuration)
+
+
+def daemon(facts: Facts) -> Iterator[Finding]:
+    """Find a daemon that does not answer or does not serve, and what it says of VFs and records."""
+    told = facts.daemon.told
+    if told is None:
+        yield Finding("daemon-silent", "daemon", facts.daemon.silence)
+        return
+    if told["version"] != VERSION:
+        yield Finding("versions-differ", "daemon", f"the daemon is {told['version']}, this command is {VERSION}")
+    for reason in told["reasons"]:
+        yield Finding("not-served", "daemon", reason)
+    reasons = Counter(vf["reason"] for vf in told["vfs"] if vf["reason"] is not None)
+    for reason, count in reasons.items():
+        yield Finding("vf-unhealthy", f"{count} {'VF' if count == 1 else 'VFs'}", reason)
+    for path in told.get("quarantine", ()):  # a daemon of an older version does not send it
+        yield Finding("quarantined-record", "daemon", path)
+
+
+def memlock(facts: Facts) -> Iterator[Finding]:
+    """Find a container runtime with a finite limit of locked memory. A node without rails needs none."""
+    if not facts.inventory.rails:
+        return
+    for process in facts.runtimes:
+        if process.memlock is not None:
+            seen = f"Max locked memory is {process.memlock} bytes in /proc/{process.pid}/limits"
+            yield Finding("memlock-limited", f"{process.name} ({process.pid})", seen)
+
+
+def gpudirect(facts: Facts) -> Iterator[Finding]:
+    """Find GPUs that no card can reach by RDMA."""
+    gpus = facts.gpus
+    if facts.inventory.rails and gpus.addresses and not gpus.peermem and not gpus.open_modules:
+        seen = "/sys/module/nvidia_peermem is absent, and /proc/driver/nvidia/version names no open kernel module"
+        yield Finding("no-gpudirect", f"{len(gpus.addresses)} GPUs", seen)
+
+
+def conflist(facts: Facts) -> Iterator[Finding]:
+    """Find a runtime that does not call Railnet."""
+    names = facts.configurations
+    if names is None:
+        return
+    if _OURS not in names:
+        yield Finding(
+            "conflist-missing", "/etc/cni/net.d", f"{_OURS} is absent; the first is {names[0] if names else 'none'}"
+        )
+    elif names[0] != _OURS:
+        yield Finding("conflist-not-first", "/etc/cni/net.d", f"{names[0]} comes before {_OURS}")

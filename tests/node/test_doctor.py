@@ -1,0 +1,53 @@
+"""`railnet doctor` on a simulated node: nothing on a sound one, and the broken thing on a broken one, with a daemon and without."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from simnode.node import Node
+from tests.waiting import until
+
+
+def doctor() -> tuple[int, dict[str, str]]:
+    """Return the exit status, and where each finding of the cards and the daemon is. The runtime's limits are the machine's."""
+    command = [sys.executable, "-m", "railnet", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in {0, 1}, done.stderr
+    found = json.loads(done.stdout)["findings"]
+    return done.returncode, {one["name"]: one["where"] for one in found if one["name"] != "memlock-limited"}
+
+
+def test_sound_node_has_no_finding_while_a_pod_has_a_rail(node: Node) -> None:
+    pod = node.run_pod("train", vfs=1)
+    found = doctor()
+    node.remove_pod(pod)
+
+    assert found == (0, {})
+
+
+def test_missing_daemon_is_one_finding(node: Node) -> None:
+    node.stop_daemon()
+    found = doctor()
+    node.start_daemon()
+
+    assert found == (1, {"daemon-silent": "daemon"})
+
+
+@contextmanager
+def port_down(node: Node) -> Iterator[str]:
+    address = node.pfs[0].address
+    node.hca.set_port(address, active=False)
+    yield str(address)
+    node.hca.set_port(address, active=True)
+
+
+def test_port_that_is_down_is_found(node: Node) -> None:
+    with port_down(node) as address:
+        until(lambda: "vf-unhealthy" in doctor()[1], 30, "the daemon knows that the port is down")
+        status, found = doctor()
+
+    assert status == 1
+    assert found["port-down"].startswith(address)
+    assert set(found) == {"port-down", "vf-unhealthy"}

@@ -1,0 +1,229 @@
+"""Each finding of `railnet doctor` from the tree of a real node or a broken value, and none of them on a sound node."""
+
+import os
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel import sysfs
+from kernel.bounded_reads import BoundedReads
+from railnet import VERSION
+from railnet.doctor import gathering
+from railnet.doctor.checks import findings
+from railnet.doctor.facts import Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
+from railnet.doctor.finding import KINDS, Finding
+from railnet.doctor.gathering import Places
+from tests.kernel import nodes
+from tests.kernel.tree import Function, Tree
+from vf.inventory import Inventory
+from vf.pci_address import PciAddress
+
+ROOT = Path(__file__).resolve().parents[3]
+PF, VF = "0000:03:00.0", "0000:03:00.1"
+SERVED = {"version": VERSION, "reasons": [], "queue": 0, "rails": [], "vfs": [], "sandboxes": []}
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         {0:<20} {0:<20} bytes\n"
+
+
+def names(facts: Facts) -> list[str]:
+    return [one.name for one in findings(facts)]
+
+
+def active(function: Function) -> Function:
+    """Return a function with a port that the subnet manager has made ACTIVE, in the default partition."""
+    (device,) = {path.split("/")[1] for path in function.files if path.startswith("infiniband/")}
+    port = {
+        "state": "4: ACTIVE\n",
+        "phys_state": "5: LinkUp\n",
+        "lid": "0x1d\n",
+        "sm_lid": "0x2\n",
+        "pkeys/0": "0xffff\n",
+    }
+    return nodes.plus(function, {f"infiniband/{device}/ports/1/{name}": text for name, text in port.items()})
+
+
+SOUND = tuple(active(function) for function in nodes.cx7())
+
+
+def port_of(index: int, **files: str) -> tuple[Function, ...]:
+    """Return the sound node with other files of port 1 of one function."""
+    changed = {
+        f"infiniband/mlx5_{index}/ports/1/{name.replace('__', '/')}": f"{text}\n" for name, text in files.items()
+    }
+    return (*SOUND[:index], nodes.plus(SOUND[index], changed), *SOUND[index + 1 :])
+
+
+def gathered(
+    tmp_path: Path, functions: tuple[Function, ...], monkeypatch: pytest.MonkeyPatch, *, memlock: object = "unlimited"
+) -> Facts:
+    """Write a node, and gather its facts: the tree, one containerd, the CNI folder, a daemon that serves."""
+    Tree(tmp_path / "sys").write(functions)
+    process = tmp_path / "proc/77"
+    process.mkdir(parents=True)
+    (process / "comm").write_text("containerd\n")
+    (process / "limits").write_text(LIMITS.format(memlock))
+    folder = tmp_path / "root/etc/cni/net.d"
+    folder.mkdir(parents=True)
+    for name in ("00-railnet.conflist", "10-flannel.conflist", ".cache"):
+        (folder / name).touch()
+    configuration = tmp_path / "node.yaml"
+    configuration.write_text(f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root}}\n")
+    monkeypatch.setattr(gathering, "ask", lambda _: SERVED)
+    return gathering.gather(Places(configuration, tmp_path / "cni.sock", tmp_path / "proc"))
+
+
+def test_sound_node_has_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = gathered(tmp_path, SOUND, monkeypatch)
+
+    assert facts.ports[PciAddress.parse(VF)] == PortFacts(0x1D, 2, (0xFFFF,))
+    assert facts.runtimes == (RuntimeProcess("containerd", 77, None),)
+    assert facts.configurations == ("00-railnet.conflist", "10-flannel.conflist")
+    assert findings(facts) == ()
+
+
+TREES: dict[str, tuple[tuple[Function, ...], list[str]]] = {
+    "no card": ((), ["no-rail"]),
+    "no VFs": ((active(nodes.cx7_pf(PF, 0)),), ["no-vfs"]),
+    "no driver": (
+        (nodes.without(SOUND[0], "net/", "infiniband")._replace(driver=None), *SOUND[1:]),
+        ["pf-without-driver"],
+    ),
+    "no mlx5_ib": ((nodes.without(SOUND[0], "infiniband"), *SOUND[1:]), ["pf-without-rdma"]),
+    "cable": (port_of(0, state="1: DOWN", phys_state="2: Polling", lid="0x0", sm_lid="0x0"), ["port-down"]),
+    "no subnet manager": (port_of(0, state="2: INIT", lid="0x0", sm_lid="0x0"), ["no-subnet-manager"]),
+    "neither": (nodes.NO_LINK_AND_NO_SUBNET_MANAGER, ["port-down", "no-subnet-manager", "no-vfs", "no-vfs"]),
+    "no LID": (port_of(0, lid="0x0"), ["port-without-lid"]),
+    "VF's port": (port_of(1, state="1: DOWN", phys_state="3: Disabled"), ["vf-ports-down"]),
+    "VF's port in INIT": (port_of(1, state="2: INIT"), ["vf-ports-down"]),
+    "limited": (port_of(1, pkeys__0="0x7fff"), ["limited-partition"]),
+    "full member of another partition": (port_of(1, pkeys__0="0x7fff", pkeys__1="0x8005"), []),
+    "no partition": (port_of(1, pkeys__0="0x0000"), ["no-partition"]),
+    "nonsense": (port_of(1, link_layer="nonsense"), ["could-not-be-read"]),
+    "nonsense as LID": (port_of(1, lid="nonsense"), ["could-not-be-read"]),
+    "zero GUIDs": (nodes.ZERO_GUIDS, ["guid-zero", "guid-zero", "vf-ports-down"]),
+    "in pods": (tuple(active(one) if "infiniband/" in "".join(one.files) else one for one in nodes.IN_PODS), []),
+}
+
+
+@pytest.mark.parametrize("case", TREES)
+def test_findings_of_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    functions, expected = TREES[case]
+
+    assert names(gathered(tmp_path, functions, monkeypatch)) == expected
+
+
+def test_file_that_hangs_costs_its_function_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysfs, "BoundedReads", partial(BoundedReads, 0.2))
+    Tree(tmp_path / "before").write(SOUND)  # only to know the path
+    (lid,) = (tmp_path / "before/devices").rglob(f"{VF}/infiniband/*/ports/1/lid")
+    hung = tmp_path / "sys" / lid.relative_to(tmp_path / "before")
+    write = Tree.write
+
+    def write_then_hang(tree: Tree, functions: tuple[Function, ...]) -> None:
+        write(tree, functions)
+        hung.unlink()
+        os.mkfifo(hung)
+
+    monkeypatch.setattr(Tree, "write", write_then_hang)
+    facts = gathered(tmp_path, SOUND, monkeypatch)
+    os.close(os.open(hung, os.O_WRONLY))  # the thread ends
+
+    (found,) = findings(facts)
+    assert (found.name, found.where) == ("could-not-be-read", VF)
+    assert set(facts.ports) == {PciAddress.parse(PF), PciAddress.parse("0000:03:00.2")}
+
+
+def test_guid_of_two_vfs_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = nodes.plus(SOUND[2], {"infiniband/mlx5_2/node_guid": SOUND[1].files["infiniband/mlx5_1/node_guid"]})
+
+    (found,) = findings(gathered(tmp_path, (*SOUND[:2], twin), monkeypatch))
+
+    assert (found.name, found.where) == ("guid-twice", VF)
+    assert f"{VF}, 0000:03:00.2" in found.seen
+
+
+def test_finite_memlock_is_found_on_a_node_with_rails_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = gathered(tmp_path, SOUND, monkeypatch, memlock=8388608)
+
+    (found,) = findings(facts)
+    assert found == Finding(
+        "memlock-limited", "containerd (77)", "Max locked memory is 8388608 bytes in /proc/77/limits"
+    )
+    assert names(replace(facts, inventory=Inventory())) == ["no-rail"]
+
+
+@pytest.mark.parametrize(
+    ("module", "version", "expected"),
+    [
+        (False, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15", ["no-gpudirect"]),
+        (False, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15", []),
+        (True, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15", []),
+    ],
+)
+def test_gpus_without_a_way_to_the_cards_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: bool, version: str, expected: list[str]
+) -> None:
+    driver = tmp_path / "sys/bus/pci/drivers/nvidia"
+    driver.mkdir(parents=True)
+    for name in ("0000:19:00.0", "bind", "module"):
+        (driver / name).touch()
+    if module:
+        (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").write_text(version)
+
+    facts = gathered(tmp_path, SOUND, monkeypatch)
+
+    assert facts.gpus.addresses == (PciAddress.parse("0000:19:00.0"),)
+    assert names(facts) == expected
+
+
+def with_daemon(**told: Any) -> Facts:
+    return Facts(Inventory(), Daemon({**SERVED, **told}))
+
+
+UNHEALTHY = {"reason": "port 1 is '1: DOWN'"}
+VALUES = [
+    (Facts(Inventory(), Daemon(None, "the daemon does not answer")), "daemon-silent"),
+    (with_daemon(reasons=["it recovers"]), "not-served"),
+    (with_daemon(version="0.0.1"), "versions-differ"),
+    (with_daemon(vfs=[UNHEALTHY, UNHEALTHY, {"reason": None}]), "vf-unhealthy"),
+    (with_daemon(quarantine=["/run/railnet/quarantine/x"]), "quarantined-record"),
+    (replace(with_daemon(), wrong_configuration="rails: wrong"), "wrong-configuration"),
+    (replace(with_daemon(), configurations=("10-flannel.conflist",)), "conflist-missing"),
+    (replace(with_daemon(), configurations=()), "conflist-missing"),
+    (replace(with_daemon(), configurations=("00-a.conf", "00-railnet.conflist")), "conflist-not-first"),
+    (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read"),)), "could-not-be-read"),
+    (
+        replace(with_daemon(), gpus=Gpus((PciAddress.parse("0000:19:00.0"),))),
+        None,
+    ),  # a node without rails needs no GPUDirect
+]
+
+
+@pytest.mark.parametrize(("facts", "name"), VALUES)
+def test_findings_of_a_value(facts: Facts, name: str | None) -> None:
+    assert sorted(names(facts)) == sorted(["no-rail", *([name] if name else [])])
+
+
+def test_missing_folder_and_wrong_configuration_do_not_end_the_look(tmp_path: Path) -> None:
+    configuration = tmp_path / "node.yaml"
+    configuration.write_text("nonsense: 1\n")
+    (tmp_path / "proc").mkdir()
+
+    facts = gathering.gather(Places(configuration, tmp_path / "cni.sock", tmp_path / "proc"))
+
+    assert facts.wrong_configuration is not None
+    assert "nonsense" in facts.wrong_configuration
+    assert "daemon-silent" in names(facts)
+
+
+def test_every_kind_of_finding_has_its_section_and_each_section_is_a_kind() -> None:
+    page = (ROOT / "docs/doctor.md").read_text()
+    sections = re.findall(r"^## (.+)\n\nSeverity: (\w+)\.", page, re.MULTILINE)
+
+    assert sections == [(name, kind.severity) for name, kind in KINDS.items()]
+    assert len(re.findall(r"^## ", page, re.MULTILINE)) == len(KINDS)

@@ -1,0 +1,75 @@
+"""The report of `railnet doctor`, and its exit status."""
+
+import json
+
+import pytest
+
+from railnet import VERSION
+from railnet import __main__ as command
+from railnet.doctor import doctor_command
+from railnet.doctor.doctor_table import rendered
+from railnet.doctor.facts import Daemon, Facts
+from railnet.doctor.finding import Finding
+from vf.inventory import Inventory
+
+SERVED = Daemon({"version": VERSION, "reasons": [], "vfs": []})
+
+
+def run(monkeypatch: pytest.MonkeyPatch, found: Facts | OSError, *options: str) -> object:
+    def gather(_: object) -> Facts:
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    monkeypatch.setattr(doctor_command, "gather", gather)
+    monkeypatch.setattr("sys.argv", ["railnet", "doctor", *options])
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (Facts(Inventory(), SERVED), 0),  # no rail: a warning
+        (Facts(Inventory(), Daemon(None, "it does not answer")), 1),
+        (FileNotFoundError(2, "No such file or directory", "/sys/bus"), 2),
+        (PermissionError(13, "Permission denied"), 4),
+    ],
+)
+def test_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: Facts | OSError, status: int
+) -> None:
+    assert run(monkeypatch, found) == status
+
+
+def test_json_has_what_the_table_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run(monkeypatch, Facts(Inventory(), Daemon(None, "it does not answer")), "--json")
+
+    first, second = json.loads(capsys.readouterr().out)["findings"]
+    assert (first["severity"], first["name"], first["seen"]) == ("error", "daemon-silent", "it does not answer")
+    assert (second["name"], second["page"]) == ("no-rail", "docs/doctor.md#no-rail")
+    assert first["remedy"]
+    assert first["meaning"]
+
+
+def test_table_names_each_finding_and_explains_each_kind_once() -> None:
+    found = [
+        Finding("port-down", "0000:03:00.0", "state '1: DOWN'"),
+        Finding("port-down", "0000:04:00.0", "a\x1b[1mb"),
+        Finding("no-vfs", "x", "y"),
+    ]
+
+    lines = list(rendered(found))
+
+    assert lines[0] == f"railnet {VERSION}: 2 errors, 1 warning"
+    assert lines[2].split() == ["SEVERITY", "FINDING", "WHERE", "SEEN"]
+    assert lines[3].split(maxsplit=3) == ["error", "port-down", "0000:03:00.0", "state '1: DOWN'"]
+    assert lines[4].endswith("a\\x1b[1mb")
+    assert lines.count("port-down (docs/doctor.md#port-down)") == 1
+    assert "no-vfs (docs/doctor.md#no-vfs)" in lines
+
+
+def test_table_of_a_sound_node_is_one_line() -> None:
+    assert list(rendered([])) == [f"railnet {VERSION}: nothing found"]
