@@ -12,7 +12,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Generic, TypeVar
@@ -37,12 +37,16 @@ _IDLE_SHARES = 20
 
 
 class Health:
-    """The answers: `reasons` returns why the node is not served, empty if it is; `metrics` returns the text of /metrics."""
+    """The answers: `reasons` returns why the node is not served, empty if it is; `metrics` returns the text of /metrics.
+
+    `before_metrics` is awaited before that; it ends within `_PATIENCE_SECONDS`. None if the text needs no preparation.
+    """
 
     def __init__(self) -> None:
         """Be not ready until `reasons` is set."""
         self.reasons: Callable[[], list[str]] = lambda: ["it is starting"]
         self.metrics: Callable[[], str] = str
+        self.before_metrics: Callable[[], Awaitable[None]] | None = None
         self._ready = _Recent(lambda: "".join(f"{reason}\n" for reason in self.reasons()))
         self._text = _Recent(lambda: self.metrics())  # noqa: PLW0108 - `metrics` is set later
 
@@ -60,7 +64,7 @@ class Health:
     def answer(self, request: str) -> tuple[HTTPStatus, str]:
         """Answer a request line; /readyz with one line of text for each reason."""
         method, _, rest = request.partition(" ")
-        path = rest.partition(" ")[0].partition("?")[0]
+        path = _path(rest)
         if method not in ("GET", "HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered\n"
         if path == "/healthz":
@@ -72,15 +76,24 @@ class Health:
         reasons = self._ready.value()
         return (HTTPStatus.SERVICE_UNAVAILABLE, reasons) if reasons else (HTTPStatus.OK, "ok\n")
 
+    def preparation(self, request: str) -> Awaitable[None] | None:
+        """Return what must be awaited before a request line is answered; None if it is answered at once."""
+        method, _, rest = request.partition(" ")
+        return self.before_metrics() if self.before_metrics and method == "GET" and _path(rest) == "/metrics" else None
+
     async def _serve(self, port: int, host: str | None) -> None:
         listener = await _bound(port, host)
-        clients = _Clients(self.answer)
+        clients = _Clients(self.answer, self.preparation)
         acceptor = Acceptor(listener, clients.welcome, clients.close)
         try:
             await asyncio.Event().wait()
         finally:
             acceptor.close()
             clients.close()
+
+
+def _path(rest: str) -> str:
+    return rest.partition(" ")[0].partition("?")[0]
 
 
 async def _bound(port: int, host: str | None) -> socket.socket:
@@ -125,8 +138,11 @@ class _Client:
 class _Clients:
     """The connections of a port, oldest first. Each method ends a connection that fails, and raises nothing."""
 
-    def __init__(self, answer: Callable[[str], tuple[HTTPStatus, str]]) -> None:
-        self._answer = answer
+    def __init__(
+        self, answer: Callable[[str], tuple[HTTPStatus, str]], preparation: Callable[[str], Awaitable[None] | None]
+    ) -> None:
+        self._answer, self._preparation = answer, preparation
+        self._preparing: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._open: dict[_Client, None] = {}
         self._sweep: asyncio.TimerHandle | None = None
@@ -153,6 +169,8 @@ class _Clients:
 
     def close(self) -> None:
         """End all connections."""
+        for task in self._preparing:
+            task.cancel()
         for client in tuple(self._open):
             self._end(client)
         if self._sweep is not None:
@@ -192,8 +210,26 @@ class _Clients:
         except UnicodeDecodeError:
             self._end(client)
             return
+        line = line.rstrip("\r")
+        preparation = self._preparation(line)
+        if preparation is None:
+            self._send(client, line)
+            return
+        task = self._loop.create_task(self._prepare(preparation, client, line))
+        self._preparing.add(task)
+        task.add_done_callback(self._preparing.discard)
+
+    async def _prepare(self, preparation: Awaitable[None], client: _Client, line: str) -> None:
         try:
-            status, text = self._answer(line.rstrip("\r"))
+            await preparation
+        except Exception:  # noqa: BLE001 - the page is as current as it was
+            _log.exception("health answers %.80r without preparation; report this error", line)
+        if client in self._open:
+            self._send(client, line)
+
+    def _send(self, client: _Client, line: str) -> None:
+        try:
+            status, text = self._answer(line)
         except Exception:  # noqa: BLE001 - a page that cannot be made ends its own request alone
             _log.exception("health has no answer to %.80r; report this error", line)
             status, text = HTTPStatus.INTERNAL_SERVER_ERROR, "see the log\n"

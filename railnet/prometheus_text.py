@@ -46,6 +46,10 @@ def family(name: str, kind: str, what: str, samples: Iterable[Sample]) -> Iterat
     yield f"# HELP {name} {what}"
     yield f"# TYPE {name} {kind}"
     for suffix, labels, value in samples:
-        # Label values are ours, or a resource's name, which kubelet holds to letters, digits and `/-_.`: nothing to escape.
-        inside = ",".join(f'{key}="{text}"' for key, text in labels)
+        inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
         yield f"{name}{suffix}{{{inside}}} {value!r}" if inside else f"{name}{suffix} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    """Escape a label's value: a pod's name is what the runtime said."""
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

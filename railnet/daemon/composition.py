@@ -41,6 +41,7 @@ from railnet.daemon.metrics import Metrics
 from railnet.daemon.pod_networks import pods_on_host_network
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
+from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_keeper import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
@@ -208,9 +209,8 @@ async def _serve(  # noqa: PLR0913 - composed once
     health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
     metrics.ask(node.table, services, registrations, slots)
     topology = Topology(configuration, node.table, node.sysfs)
-    metrics.hung_reads = lambda: node.sysfs.reads.hung + topology.hung
-    metrics.hung_writes = lambda: node.sysfs.writes.hung
-    health.metrics = metrics.text
+    counters = RailCounters(node.table, node.sysfs, node.journal.records)
+    _answer_scrapes(health, metrics, node, topology, counters)
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health, topology)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
     changed, port_changed = (
@@ -235,6 +235,7 @@ async def _serve(  # noqa: PLR0913 - composed once
             **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
             **_work(configuration, node, changed, port_changed),
             **_topology_work(configuration, topology, presence),
+            "the counters of new pods": counters.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
         }
@@ -277,6 +278,15 @@ async def _unlabelled(topology: Topology, configuration: Configuration) -> None:
     if configuration.publish.topology_labels:
         with suppress(TimeoutError):
             await asyncio.wait_for(topology.labelled.wait(), _UNLABEL_SECONDS)
+
+
+def _answer_scrapes(
+    health: Health, metrics: Metrics, node: NodeParts, topology: Topology, counters: RailCounters
+) -> None:
+    metrics.hung_reads = lambda: node.sysfs.reads.hung + topology.hung + counters.hung
+    metrics.hung_writes = lambda: node.sysfs.writes.hung
+    metrics.counters = lambda: counters.text
+    health.metrics, health.before_metrics = metrics.text, counters.fresh
 
 
 def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:

@@ -1,6 +1,6 @@
 """The daemon's metrics, in Prometheus's text format at /metrics. docs/decisions/0026 says why no library writes it.
 
-Every label has few values: no label names a pod, a sandbox or a VF.
+Every label has few values: no label names a sandbox. Pods that have a rail, and VFs, are named by `railnet.daemon.rail_counters` alone.
 """
 
 from collections import Counter
@@ -28,6 +28,7 @@ class Metrics:
         queue: returns how many requests wait for a delegate slot.
         hung_reads: returns how many threads wait for a read of hardware that does not return, by card.
         hung_writes: the same of writes.
+        counters: returns the families of `railnet.daemon.rail_counters`, as text.
     """
 
     def __init__(self, restarts: int = 0) -> None:
@@ -38,6 +39,7 @@ class Metrics:
         self.queue: Callable[[], int] = int
         self.hung_reads: Callable[[], Mapping[str, int]] = dict
         self.hung_writes: Callable[[], Mapping[str, int]] = dict
+        self.counters: Callable[[], str] = str
         self._requests: Counter[Labels] = Counter()
         self._leaks: Counter[Labels] = Counter()
         self._seconds: dict[Labels, Histogram] = {}
@@ -69,7 +71,7 @@ class Metrics:
 
     def text(self) -> str:
         """Return the text of /metrics."""
-        return "".join(f"{line}\n" for line in self._lines())
+        return "".join(f"{line}\n" for line in self._lines()) + self.counters()
 
     def _lines(self) -> Iterator[str]:
         yield from family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())

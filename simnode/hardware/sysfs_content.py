@@ -23,7 +23,22 @@ _LINK_LOCAL_PREFIX = "fe80:0000:0000:0000"
 _NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 _GIDS = 8
 _PKEYS = 16
-_COUNTERS = ("link_downed", "link_error_recovery", "port_rcv_data", "port_rcv_errors", "port_xmit_data", "symbol_error")
+_COUNTERS = (
+    "VL15_dropped",
+    "excessive_buffer_overrun_errors",
+    "link_downed",
+    "link_error_recovery",
+    "local_link_integrity_errors",
+    "port_rcv_data",
+    "port_rcv_errors",
+    "port_rcv_packets",
+    "port_xmit_data",
+    "port_xmit_discards",
+    "port_xmit_packets",
+    "port_xmit_wait",
+    "symbol_error",
+)
+_HW_COUNTERS = ("local_ack_timeout_err", "out_of_sequence", "packet_seq_err", "rnr_nak_retry_err")
 
 
 class Symlink(NamedTuple):
@@ -206,6 +221,7 @@ def port(attributes: RdmaAttributes) -> Tree:
         **{f"pkeys/{index}": "0xffff\n" if index == 0 else "0x0000\n" for index in range(_PKEYS)},
         "gid_attrs/types/0": "IB/RoCE v1\n",
         **{f"counters/{name}": "0\n" for name in _COUNTERS},
+        **{f"hw_counters/{name}": "0\n" for name in _HW_COUNTERS},
         "hw_counters/lifespan": "10\n",
     }
 
