@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simnode.node import RESOURCE, Node
+from simnode.node import RESOURCE, Node, Pod
 from tests.node.test_bad_hardware import BAD, BAD_VF, DEVICES, OTHER_VF, PATIENCE_SECONDS, reasons, status, two_cards
 from tests.waiting import until
 
@@ -150,3 +150,28 @@ def test_daemon_ends_while_a_write_hangs(two_cards: Node) -> None:
     two_cards.start_daemon()
 
     assert seconds < END_SECONDS
+
+
+def bytes_of(pod: Pod) -> list[str]:
+    """Scrape; return the values of what a pod transmitted, none if the scrape lacks it."""
+    start = f'railnet_pod_transmitted_bytes_total{{namespace="default",pod="{pod.name}",'
+    return [line.rpartition(" ")[2] for line in answers("metrics").splitlines() if line.startswith(start)]
+
+
+def test_counter_that_hangs_leaves_the_pod_its_vf_and_the_scrape_its_other_pods(two_cards: Node) -> None:
+    pods = [two_cards.run_pod(f"train{number}", vfs=1) for number in range(4)]
+    (victim,) = [pod for pod in pods if BAD_VF in pod.device_ids]
+    (file,) = DEVICES.glob(f"{BAD_VF}/infiniband/*/ports/1/counters/port_xmit_data")
+    until(lambda: all(bytes_of(pod) == ["0"] for pod in pods), PATIENCE_SECONDS, "the scrape has all pods")
+    with hung(file):
+        until(lambda: bytes_of(victim) == [], PATIENCE_SECONDS, "the scrape lacks the pod")
+        others = [bytes_of(pod) for pod in pods if pod is not victim]
+        unread = [line for line in answers("metrics").splitlines() if line.startswith("railnet_counters_unread{")]
+        found = reasons()
+    until(lambda: bytes_of(victim) == ["0"], PATIENCE_SECONDS, "the scrape has the pod again")
+    for pod in pods:
+        two_cards.remove_pod(pod)
+
+    assert others == [["0"]] * 3
+    assert sorted(line[-1] for line in unread) == ["0", "1"]
+    assert found == {}
