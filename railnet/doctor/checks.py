@@ -10,6 +10,7 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     node_checks.configuration,
     node_checks.daemon,
     node_checks.conflist,
+    node_checks.bridge,
     card_checks.unreadable,
     card_checks.physical_functions,
     card_checks.ports,

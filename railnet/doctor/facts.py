@@ -44,6 +44,14 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True)
+class Bridge:
+    """The bridge cni0 beside flannel's lease: the gateway's address by the lease, and whether a link of the node has it."""
+
+    gateway: str
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Daemon:
     """The daemon's answer to `railnet status`; None with the reason if there is none."""
 
@@ -61,5 +69,6 @@ class Facts:
     runtimes: tuple[RuntimeProcess, ...] = ()
     gpus: Gpus = Gpus()
     configurations: tuple[str, ...] | None = None
+    bridge: Bridge | None = None  # None if there is no lease or no bridge
     wrong_configuration: str | None = None
     unread: tuple[Unread, ...] = ()

@@ -135,6 +135,12 @@ KINDS = {
         "The container runtime takes the first file of the folder, which is another network's: new pods get no rail.",
         "Remove or rename the file that comes first; Railnet takes its primary network from the files after its own.",
     ),
+    "bridge-of-another-lease": Kind(
+        "warning",
+        "The node's flannel lease has changed, and the bridge cni0 has the address of the lease before. The bridge plugin refuses new pods: "
+        "`cni0 already has an IP address different from`. If flannel is not the primary network any more, both are leftovers.",
+        "Drain the node, then `ip link delete cni0`: the next pod's ADD makes it again.",
+    ),
     "daemon-silent": Kind(
         "error",
         "No pod with a rail can start on this node. Running pods keep their rails, and pods without a rail start.",

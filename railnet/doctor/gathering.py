@@ -3,18 +3,21 @@
 import asyncio
 import os
 import re
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_interface
 from pathlib import Path
 
 from kernel import inventory as node_inventory
-from kernel.files import open_below
+from kernel.files import open_below, read_below
+from kernel.node_addresses import is_local
 from kernel.sysfs import Sysfs
 from kernel.sysfs_folder import SysfsFolder
 from railnet.configuration import Configuration, load
-from railnet.doctor.facts import Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
+from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.status.status_command import Unreachable, ask
 from vf.errors import Misconfigured
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
@@ -24,6 +27,8 @@ _RUNTIMES = frozenset({"containerd", "crio"})
 _CONFIGURATIONS = "/etc/cni/net.d"
 _SUFFIXES = (".conf", ".conflist", ".json")  # what containerd and CRI-O read (libcni, ConfFiles)
 _MEMLOCK = re.compile(r"^Max locked memory +(\d+|unlimited) ", re.MULTILINE)  # proc_pid_limits(), fs/proc/base.c
+_LEASE = re.compile(r"^FLANNEL_SUBNET=(\S+)$", re.MULTILINE)
+_BRIDGE = "cni0"  # flannel's, unless its `delegate` names another
 _MOST_BYTES = 65536
 
 
@@ -54,6 +59,7 @@ def gather(places: Places) -> Facts:
         runtimes=tuple(_runtimes(places.proc)),
         gpus=_gpus(configuration.host.sysfs, places.proc),
         configurations=names,
+        bridge=_bridge(configuration.host.root, configuration.host.flannel),
         wrong_configuration=wrong,
         unread=(*unread, *refused),
     )
@@ -66,9 +72,9 @@ def _configuration(path: Path) -> tuple[Configuration, str | None]:
         return Configuration(), str(error)
 
 
-def _daemon(socket: Path) -> Daemon:
+def _daemon(path: Path) -> Daemon:
     try:
-        return Daemon(ask(socket))
+        return Daemon(ask(path))
     except (Unreachable, ValueError) as error:
         return Daemon(None, str(error))
 
@@ -77,10 +83,13 @@ async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], 
     found = await node_inventory.inventory(sysfs, Inventory())
     ports: dict[PciAddress, PortFacts] = {}
     unread: list[Unread] = []
-    for card, functions in _by_card(found):
-        # A function with a fault is a finding already, and one that hangs would hang again.
-        readable = [function.address for function in functions if function.fault is None]
-        outcomes = await sysfs.reads.read_each(card, readable, partial(_port, sysfs))
+    # A function with a fault is a finding already, and one that hangs would hang again.
+    readable = {
+        card: [function.address for function in functions if function.fault is None]
+        for card, functions in _by_card(found)
+    }
+    of_cards = (sysfs.reads.read_each(card, functions, partial(_port, sysfs)) for card, functions in readable.items())
+    for outcomes in await asyncio.gather(*of_cards):
         for address, outcome in outcomes.items():
             if isinstance(outcome, PortFacts):
                 ports[address] = outcome
@@ -148,6 +157,17 @@ def _configurations(root: Path) -> tuple[tuple[str, ...] | None, list[Unread]]:
             return tuple(sorted(entry.name for entry in entries if entry.name.endswith(_SUFFIXES))), []
     finally:
         os.close(folder)
+
+
+def _bridge(root: Path, lease: Path) -> Bridge | None:
+    """Compare flannel's lease with the node's addresses. A lease that cannot be read is the daemon's to report."""
+    with suppress(OSError, ValueError):
+        socket.if_nametoindex(_BRIDGE)
+        match = _LEASE.search(read_below(root, str(lease)).decode())
+        if match is not None:
+            gateway = ip_interface(match[1]).ip
+            return Bridge(str(gateway), is_local(gateway))
+    return None
 
 
 def _text(path: Path) -> str:

@@ -43,6 +43,13 @@ def memlock(facts: Facts) -> Iterator[Finding]:
             yield Finding("memlock-limited", f"{process.name} ({process.pid})", seen)
 
 
+def bridge(facts: Facts) -> Iterator[Finding]:
+    """Find a bridge of an older lease."""
+    if facts.bridge is not None and not facts.bridge.present:
+        seen = f"FLANNEL_SUBNET is of {facts.bridge.gateway}, and neither cni0 nor another link has this address"
+        yield Finding("bridge-of-another-lease", "cni0", seen)
+
+
 def gpudirect(facts: Facts) -> Iterator[Finding]:
     """Find GPUs that no card can reach by RDMA."""
     gpus = facts.gpus

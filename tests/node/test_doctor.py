@@ -1,13 +1,17 @@
 """`railnet doctor` on a simulated node: nothing on a sound one, and the broken thing on a broken one, with a daemon and without."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from simnode.node import Node
 from tests.waiting import until
+
+LEASE = Path("/run/flannel/subnet.env")
 
 
 def doctor() -> tuple[int, dict[str, str]]:
@@ -33,6 +37,17 @@ def test_missing_daemon_is_one_finding(node: Node) -> None:
     node.start_daemon()
 
     assert found == (1, {"daemon-silent": "daemon"})
+
+
+def test_lease_that_has_changed_is_found(node: Node) -> None:
+    node.remove_pod(node.run_pod("plain"))  # the bridge is there from now on
+    lease = LEASE.read_text()
+    LEASE.write_text(re.sub("FLANNEL_SUBNET=.*", "FLANNEL_SUBNET=10.244.77.1/24", lease))
+    found = doctor()
+    LEASE.write_text(lease)
+
+    assert found == (0, {"bridge-of-another-lease": "cni0"})
+    assert doctor() == (0, {})
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from kernel.bounded_reads import BoundedReads
 from railnet import VERSION
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
-from railnet.doctor.facts import Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
+from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.doctor.finding import KINDS, Finding
 from railnet.doctor.gathering import Places
 from tests.kernel import nodes
@@ -196,6 +196,8 @@ VALUES = [
     (replace(with_daemon(), configurations=("10-flannel.conflist",)), "conflist-missing"),
     (replace(with_daemon(), configurations=()), "conflist-missing"),
     (replace(with_daemon(), configurations=("00-a.conf", "00-railnet.conflist")), "conflist-not-first"),
+    (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=False)), "bridge-of-another-lease"),
+    (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=True)), None),
     (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read"),)), "could-not-be-read"),
     (
         replace(with_daemon(), gpus=Gpus((PciAddress.parse("0000:19:00.0"),))),
