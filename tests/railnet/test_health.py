@@ -90,6 +90,43 @@ def test_metrics_are_current() -> None:
     assert asked(health, lambda port: get(port, "/metrics")) == (200, "railnet_cni_queue 0\n")
 
 
+def test_metrics_are_prepared_before_they_are_answered() -> None:
+    health, prepared = Health(), []
+
+    async def prepare() -> None:
+        await asyncio.sleep(0)
+        prepared.append("fresh")
+
+    health.before_metrics, health.metrics = prepare, lambda: f"{prepared}\n"
+    assert asked(health, lambda port: get(port, "/metrics")) == (200, "['fresh']\n")
+    assert asked(health, lambda port: get(port, "/healthz")) == (200, "ok\n")
+    assert len(prepared) == 1
+
+
+def test_metrics_whose_preparation_fails_are_answered() -> None:
+    async def fail() -> None:
+        raise OSError("a card is gone")
+
+    health = Health()
+    health.before_metrics, health.metrics = fail, lambda: "old\n"
+    assert asked(health, lambda port: get(port, "/metrics")) == (200, "old\n")
+
+
+def test_probe_is_answered_while_metrics_are_prepared() -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    health = Health()
+    health.before_metrics = hang
+
+    def ask(port: int) -> tuple[int, str]:
+        with socket.create_connection(("127.0.0.1", port)) as scrape:
+            scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            return get(port, "/healthz")
+
+    assert asked(health, ask) == (200, "ok\n")
+
+
 def test_head_has_no_body() -> None:
     assert asked(because("a"), lambda port: get(port, "/readyz", "HEAD")) == (503, "")
 
