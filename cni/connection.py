@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
+from cni.flannel_delegates import FlannelDelegates
 from cni.host import chain, frames
 from cni.host.environment import DEL
 from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
@@ -41,11 +42,14 @@ class ExecutableGone(Exception):
 class ExecutableConnection:
     """One connection from an executable. Owns its socket and, until `close`, the netns descriptor that came with it."""
 
-    def __init__(self, connection: socket.socket, delegate_seconds: float, slots: DelegateSlots) -> None:
+    def __init__(
+        self, connection: socket.socket, delegate_seconds: float, slots: DelegateSlots, flannel: FlannelDelegates
+    ) -> None:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._delegate_seconds = delegate_seconds
         self._slots = slots
+        self._flannel = flannel
         self._number = 0
         self._inbox = bytearray()  # what has arrived of a frame: a wait that is cancelled loses nothing
         self._reading = False
@@ -53,6 +57,7 @@ class ExecutableConnection:
         self._arrived: asyncio.Future[None] | None = None
         self._raw_environment: dict[bytes, bytes] = {}
         self._asked_for_alive = False
+        self._allows_exec_delegate = False
         self._alive: asyncio.TimerHandle | None = None
         self._quiet = False  # a frame is half sent, or the executable runs a delegate and awaits only a KILL
         self.netns_fd: int | None = None
@@ -100,6 +105,7 @@ class ExecutableConnection:
         environ, stdin = frames.parse_blobs(payload, 2)
         self._raw_environment = frames.parse_environ(environ)
         self._asked_for_alive = frames.asks_for_alive(environ)
+        self._allows_exec_delegate = frames.allows_exec_delegate(environ)
         return self._raw_environment, stdin
 
     async def handshake(self, limit_seconds: float) -> None:
@@ -192,23 +198,30 @@ class ExecutableConnection:
         number = frames.u32(self._number)
         environ = frames.environ_blob({**self._raw_environment, **step.environ()})
         payload = number + frames.blobs(step.plugin.encode(), environ, step.stdin)
+        run, kind = self._flannel.run(step, self._raw_environment), frames.EXEC
+        if run is not None and run.delegated is not None and self._allows_exec_delegate:
+            plugin, path, state = run.delegated
+            kind, payload = frames.EXEC_DELEGATE, payload + frames.blobs(plugin.encode(), os.fsencode(path), state)
         if len(payload) > frames.MAX_PAYLOAD:
             what = f"configuration and prevResult for plugin {step.plugin!r}"
             raise CniError(DELEGATE_BROKE, f"{what} are {len(payload)} bytes; {frames.MAX_PAYLOAD} are the most")
         async with self._slots.slot(_urgency(step, self._number)):
             with timed("delegate"):
-                return await self._executed(number, payload)
+                output = await self._executed(kind, number, payload)
+        if run is not None and run.configuration is not None and output.status == 0:
+            run.succeeded(self._flannel.run(step, self._raw_environment))
+        return output
 
-    async def _executed(self, number: bytes, payload: bytes) -> chain.Output:
+    async def _executed(self, kind: int, number: bytes, payload: bytes) -> chain.Output:
         self._quiet = True
         try:
-            return await self._executed_or_killed(number, payload)
+            return await self._executed_or_killed(kind, number, payload)
         finally:
             self._quiet = False
 
-    async def _executed_or_killed(self, number: bytes, payload: bytes) -> chain.Output:
+    async def _executed_or_killed(self, kind: int, number: bytes, payload: bytes) -> chain.Output:
         try:
-            await self._send(frames.EXEC, payload)  # a cancellation comes after the whole frame: the plugin runs
+            await self._send(kind, payload)  # a cancellation comes after the whole frame: the plugin runs
             async with asyncio.timeout(self._delegate_seconds):
                 return await self._output(number)
         except TimeoutError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
+from cni.flannel_delegates import FlannelDelegates
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.request_interruption import TimeLimits
@@ -30,12 +31,18 @@ class Server:
     """Serves ADD, CHECK, DEL, GC and QUERY on a socket of mode 0600, for root alone. Each connection has a task."""
 
     def __init__(
-        self, dispatcher: Dispatcher, limits: TimeLimits, slots: DelegateSlots, report: Callable[[], bytes]
+        self,
+        dispatcher: Dispatcher,
+        limits: TimeLimits,
+        slots: DelegateSlots,
+        flannel: FlannelDelegates,
+        report: Callable[[], bytes],
     ) -> None:
         """`slots` bounds the delegates that run at the same time. `report` returns the answer to a QUERY."""
         self._dispatcher = dispatcher
         self._limits = limits
         self._slots = slots
+        self._flannel = flannel
         self._report = report
         self._connections: set[asyncio.Task[None]] = set()
         self._spare: int | None = None
@@ -68,7 +75,9 @@ class Server:
                 accepted.close()
                 continue
             task = asyncio.create_task(
-                self._serve_connection(ExecutableConnection(accepted, self._limits.delegate, self._slots))
+                self._serve_connection(
+                    ExecutableConnection(accepted, self._limits.delegate, self._slots, self._flannel)
+                )
             )
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)

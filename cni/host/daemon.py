@@ -143,8 +143,10 @@ class _Daemon:
                 kind, payload = self._receive()
                 if kind == frames.DONE:
                     return frames.parse_done(payload)
-                if kind == frames.EXEC:
-                    self._send(frames.frame(frames.OUTPUT, self._execute(payload, path)))
+                if kind in (frames.EXEC, frames.EXEC_DELEGATE):
+                    count = 3 if kind == frames.EXEC else 6
+                    output = self._execute(frames.parse_blobs(payload[4:], count), path)
+                    self._send(frames.frame(frames.OUTPUT, payload[:4] + output))
                 elif kind not in (frames.ALIVE, frames.KILL):  # a KILL may cross its delegate's OUTPUT: late, not wrong
                     raise frames.FrameError(f"frame {kind} makes no sense to the executable")
         except TimeoutError:
@@ -152,19 +154,15 @@ class _Daemon:
         except (OSError, EOFError):
             raise RequestLost("went away", self._executed) from None
 
-    def _execute(self, payload: bytes, path: list[str]) -> bytes:
-        number, (plugin, environ, stdin) = payload[:4], frames.parse_blobs(payload[4:], 3)
-        if not plugin.isascii():
-            raise frames.FrameError(f"{plugin!r} is not a plugin type")
+    def _execute(self, blobs: list[bytes], path: list[str]) -> bytes:
+        """Carry out an EXEC (three blobs) or an EXEC_DELEGATE (six). Return an OUTPUT's payload behind its number."""
         try:
-            if b"/" in plugin or b"\0" in plugin:
-                raise OSError(_EINVAL, "a plugin type is a name, never a path")
             self._lock.take(self._socket.fileno())  # a KILL, or the daemon's end, also ends the wait for the lock
-            delegate = Delegate(find(plugin.decode(), path), frames.parse_environ(environ), stdin)
+            delegate = _started(blobs, path)
         except CniError as error:
-            return number + frames.i32(-_EAGAIN) + frames.blobs(b"", str(error).encode())
+            return frames.i32(-_EAGAIN) + frames.blobs(b"", str(error).encode())
         except OSError as error:
-            return number + frames.i32(-(error.errno or _NOT_EXECUTED)) + frames.blobs(b"", str(error).encode())
+            return frames.i32(-(error.errno or _NOT_EXECUTED)) + frames.blobs(b"", str(error).encode())
         status, killed = -1, False
         self._executed.append(None)
         try:
@@ -176,8 +174,8 @@ class _Daemon:
             status = delegate.end()
         stdout, stderr = bytes(delegate.stdout[: frames.MAX_STDOUT]), bytes(delegate.stderr)
         if not killed:
-            self._executed[-1] = Executed(payload[4:], status, stdout, stderr)
-        return number + frames.i32(status) + frames.blobs(stdout, stderr)
+            self._executed[-1] = Executed(frames.blobs(*blobs[:3]), status, stdout, stderr)
+        return frames.i32(status) + frames.blobs(stdout, stderr)
 
     def _receive_kill(self) -> None:
         kind, _ = self._receive()
@@ -205,3 +203,30 @@ class _Daemon:
         if left <= 0:
             raise TimeoutError("the time is over")
         return left
+
+
+def _started(blobs: list[bytes], path: list[str]) -> Delegate:
+    """Start the plugin of an EXEC; of an EXEC_DELEGATE flannel's delegate, or flannel, if its state cannot be written.
+
+    Raises:
+        OSError: it cannot be executed. FrameError: a type is no text.
+    """
+    plugin, environ, stdin = blobs[0], frames.parse_environ(blobs[1]), blobs[2]
+    if blobs[3:]:
+        from cni.host import flannel
+
+        kind, state_path, state = blobs[3:]
+        executable = find(_file_name(kind), path)
+        if environ.get(b"CNI_COMMAND") == b"DEL":
+            return Delegate(executable, environ, state, flannel.DelegatedState(state_path))
+        if flannel.write(state_path, state):
+            return Delegate(executable, environ, state)
+    return Delegate(find(_file_name(plugin), path), environ, stdin)
+
+
+def _file_name(plugin: bytes) -> str:
+    if not plugin.isascii():
+        raise frames.FrameError(f"{plugin!r} is not a plugin type")
+    if b"/" in plugin or b"\0" in plugin:
+        raise OSError(_EINVAL, "a plugin type is a name, never a path")
+    return plugin.decode()

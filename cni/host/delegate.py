@@ -8,7 +8,7 @@ from cni.host import frames
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.flannel import KeptState
+    from cni.host.flannel import DelegatedState, KeptState
 
 _SIGKILL = 9
 # Python ignores these two at start (Python/pylifecycle.c, init_signals); a delegate expects the default.
@@ -36,15 +36,21 @@ class Delegate:
     After a failed DEL of flannel's plugin, flannel's state is as before, for the next DEL (`cni.host.flannel`).
     """
 
-    def __init__(self, executable: str, environ: dict[bytes, bytes], stdin: bytes) -> None:
-        """Start the plugin in a process group of its own, so that its children end with it.
+    def __init__(
+        self,
+        executable: str,
+        environ: dict[bytes, bytes],
+        stdin: bytes,
+        state: "DelegatedState | None" = None,
+    ) -> None:
+        """Start the plugin in a process group of its own, so that its children end with it. `state` learns how it ended.
 
         Raises:
             OSError: the plugin cannot be executed.
         """
         self.stdout, self.stderr = bytearray(), bytearray()
         self._stdin = memoryview(stdin)
-        self._state = _state(executable, environ, stdin)
+        self._state = state or _state(executable, environ, stdin)
         inner, outer = _pipes()
         try:
             self._pid = posix.posix_spawn(

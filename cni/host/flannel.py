@@ -5,6 +5,9 @@ failed. The next DEL finds no file and succeeds, and the address stays reserved 
 flannel_linux.go, doCmdDel: `cleanup` never sees the delegate's error). So the file gets a second name before each DEL, which is
 removed after a DEL that succeeded.
 
+Where the daemon has flannel's delegate executed in place of flannel (`cni.flannel_delegates`), the executable writes and removes the file as
+flannel does, so either can undo what the other has done.
+
 An empty file is left by a plugin that was killed between making the file and writing it, before it ran a delegate. Its DEL would
 fail for ever, so an empty file is removed.
 """
@@ -39,6 +42,37 @@ class KeptState:
         if not success:
             _link(self._second, self._path)
         _unlink(self._second)
+
+
+class DelegatedState:
+    """The state of one container during a DEL by flannel's delegate itself: it goes when the delegate has succeeded, and only then."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: bytes) -> None:
+        """Nothing is done yet."""
+        self._path = path
+
+    def ended(self, success: bool) -> None:
+        """Remove the state, and a second name that an earlier DEL left, after a DEL that succeeded."""
+        if success:
+            folder, _, name = self._path.rpartition(b"/")
+            _unlink(folder + b"/" + second_name(name.decode()).encode())
+            _unlink(self._path)
+
+
+def write(path: bytes, state: bytes) -> bool:
+    """Write a container's state as flannel does (writeAndSyncFile, mode 0600); False if that is not possible."""
+    try:
+        fd = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC, 0o600)
+        try:
+            written = posix.write(fd, state)
+            posix.fsync(fd)
+        finally:
+            posix.close(fd)
+    except OSError:
+        return False
+    return written == len(state)
 
 
 def keep(environ: "Mapping[bytes, bytes]", stdin: bytes, root: str = "") -> KeptState | None:
@@ -84,7 +118,7 @@ def _is_empty(path: str) -> bool:
         return False
 
 
-def _unlink(path: str) -> None:
+def _unlink(path: str | bytes) -> None:
     try:
         posix.unlink(path)
     except OSError:

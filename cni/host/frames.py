@@ -30,8 +30,13 @@ DONE = 7  # u8 exit status, stdout blob
 QUERY = 8  # empty; in place of REQUEST, from `railnet status`
 ANSWER = 9  # JSON
 ALIVE = 10  # empty; from a daemon that works on the request and has nothing to say, if the REQUEST asked for it
+# An EXEC of flannel's plugin that is carried out without it, if the REQUEST says that the executable can: EXEC's payload, then the
+# blobs of flannel's delegate's type, of the path of the container's state, and of the state.
+EXEC_DELEGATE = 11
 
-# The last entry of a REQUEST's env blob, which asks for ALIVE. `parse_environ` drops it, also that of older daemons.
+# The last entries of a REQUEST's env blob: the executable carries out EXEC_DELEGATE, and asks for ALIVE. `parse_environ` drops them, also
+# that of older daemons, which look for the last one alone.
+_DELEGATE_ENTRY = b"delegate"
 _ALIVE_ENTRY = b"alive"
 
 
@@ -153,13 +158,18 @@ def parse_done(payload: bytes) -> tuple[int, bytes]:
 
 
 def request(environ: dict[bytes, bytes], stdin: bytes) -> bytes:
-    """Encode a REQUEST's payload, which asks for ALIVE."""
-    return blobs(environ_blob(environ) + b"\0" + _ALIVE_ENTRY, stdin)
+    """Encode a REQUEST's payload, which allows EXEC_DELEGATE and asks for ALIVE."""
+    return blobs(b"\0".join((environ_blob(environ), _DELEGATE_ENTRY, _ALIVE_ENTRY)), stdin)
 
 
 def asks_for_alive(environ: bytes) -> bool:
     """Return whether a REQUEST's env blob asks for ALIVE."""
     return environ.endswith(b"\0" + _ALIVE_ENTRY)
+
+
+def allows_exec_delegate(environ: bytes) -> bool:
+    """Return whether a REQUEST's env blob says that the executable carries out EXEC_DELEGATE."""
+    return environ.endswith(b"\0".join((b"", _DELEGATE_ENTRY, _ALIVE_ENTRY)))
 
 
 def parse_hello(payload: bytes) -> "tuple[float, float | None]":

@@ -18,6 +18,7 @@ from cni.attachment.local_ipam import LocalIpam
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.events import Observer
+from cni.flannel_delegates import FlannelDelegates
 from cni.host.daemon import SOCKET
 from cni.pod_devices import PodDevices
 from cni.request_interruption import TimeLimits
@@ -212,7 +213,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     _answer_scrapes(health, metrics, node, topology, counters)
     answer_to_query = partial(_answer_to_query, node, metrics, slots, health, topology)
-    server = Server(Dispatcher(parts, observe, metrics), limits, slots, answer_to_query)
+    server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer_to_query)
     changed, port_changed = (
         waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
     )

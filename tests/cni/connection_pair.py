@@ -3,24 +3,31 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 
 from cni.connection import ExecutableConnection
 from cni.delegate_slots import DelegateSlots
+from cni.flannel_delegates import FlannelDelegates
 from cni.host.chain import Exec, Output
 from tests.cni.fake_executable import FakeExecutable
 
+NO_FLANNEL = FlannelDelegates(Path("/nonexistent"))
 Play = Callable[[FakeExecutable], Awaitable[object]]
 
 
 def converse(
-    serve: Callable[[ExecutableConnection], Awaitable[object]], play: Play, delegate_seconds: float = 20
+    serve: Callable[[ExecutableConnection], Awaitable[object]],
+    play: Play,
+    delegate_seconds: float = 20,
+    flannel: FlannelDelegates = NO_FLANNEL,
 ) -> list[object]:
     """Run both ends. Return what each returned, or raise what the daemon's end raised."""
 
     async def main() -> list[object]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        connection, executable = ExecutableConnection(ours, delegate_seconds, DelegateSlots()), FakeExecutable(theirs)
+        connection = ExecutableConnection(ours, delegate_seconds, DelegateSlots(), flannel)
+        executable = FakeExecutable(theirs)
         try:
             return await asyncio.wait_for(asyncio.gather(serve(connection), play(executable)), 20)
         finally:

@@ -10,6 +10,7 @@ from cni import primary_configuration
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.events import AddRefused, RailsAttached
+from cni.flannel_delegates import FlannelDelegates
 from cni.host.chain import Primary
 from cni.pod_devices import PodDevices
 from cni.request import Request
@@ -172,7 +173,7 @@ class Node:
             devices, attachments = PodDevices(self.kubelet, frozenset({RAIL}), 0.3), self.attachments
             parts = Parts(devices, attachments, PerKey(), attachments, self.primary_gc, self.folder, limits)
             dispatcher = Dispatcher(parts, self.events.append, self.metrics)
-            server = Server(dispatcher, limits, self.slots, lambda: self.report)
+            server = Server(dispatcher, limits, self.slots, FlannelDelegates(self.folder), lambda: self.report)
             serving = asyncio.create_task(server.serve(self.socket, set_ready))
             await ready.wait()
             try:

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
 from cni import connection as connection_module
 from cni.connection import ExecutableConnection, ExecutableGone
+from cni.flannel_delegates import FlannelDelegates
 from cni.host import chain, frames
 from cni.host.chain import Exec
 from cni.host.frames import FrameError
@@ -152,6 +154,67 @@ def test_output_that_is_odd_is_no_frame(sent: bytes) -> None:
 
     with pytest.raises(FrameError):
         converse(executing(BRIDGE), play)
+
+
+# flannel's delegate.
+
+
+ADD_FLANNEL = Exec("flannel", "ADD", b'{"cniVersion": "0.3.1", "name": "cbr0", "type": "flannel"}')
+STATE = b'{"type": "bridge"}'
+
+
+def flannels_host(root: Path) -> Path:
+    for name, content in (("opt/cni/bin/flannel", b"\x7fELF"), ("run/flannel/subnet.env", b"")):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_bytes(content)
+    (root / "opt/cni/bin/flannel").chmod(0o755)
+    (root / "var/lib/cni/flannel").mkdir(parents=True)
+    return root
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["new executable", "executable of an older version"])
+def test_third_pod_of_a_configuration_is_served_by_flannels_delegate(tmp_path: Path, allowed: bool) -> None:
+    root = flannels_host(tmp_path)
+    flannel = FlannelDelegates(root)
+    request = frames.frame(frames.REQUEST, frames.request(ENVIRON, b"{}")) if allowed else REQUEST
+
+    def served(container_id: str) -> tuple[int, bytes]:
+        async def play(executable: FakeExecutable) -> tuple[int, bytes]:
+            await executable.send(request.replace(b"c0ffee", container_id.encode()))
+            kind, payload = await executable.receive()
+            (root / "var/lib/cni/flannel" / container_id).write_bytes(STATE)
+            await executable.send(output(payload[:4], b"{}"))
+            return kind, payload[4:]
+
+        played: tuple[int, bytes] = converse(executing(ADD_FLANNEL), play, flannel=flannel)[1]  # type: ignore[assignment]
+        return played
+
+    (first, _), (second, exec_blobs), (third, blobs) = (served(name) for name in ("pod--1", "pod--2", "pod--3"))
+
+    assert (first, second) == (frames.EXEC, frames.EXEC)
+    if not allowed:
+        assert third == frames.EXEC
+        return
+    plugin, environ, stdin, *delegated = frames.parse_blobs(blobs, 6)
+    assert third == frames.EXEC_DELEGATE
+    assert frames.parse_environ(environ)[b"CNI_CONTAINERID"] == b"pod--3"
+    assert [plugin, stdin] == [frames.parse_blobs(exec_blobs, 3)[place] for place in (0, 2)]
+    assert delegated == [b"bridge", b"/var/lib/cni/flannel/pod--3", STATE]
+
+
+def test_nothing_is_learnt_from_a_flannel_that_failed(tmp_path: Path) -> None:
+    root = flannels_host(tmp_path)
+    flannel = FlannelDelegates(root)
+    (root / "var/lib/cni/flannel/c0ffee").write_bytes(STATE)
+
+    async def play(executable: FakeExecutable) -> None:
+        await executable.send(REQUEST)
+        number, *_ = await executable.executed()
+        await executable.send(output(number, b"{}", 256))
+
+    converse(executing(ADD_FLANNEL), play, flannel=flannel)
+
+    assert flannel._seen == {}
 
 
 # DONE.

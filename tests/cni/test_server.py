@@ -15,6 +15,7 @@ import pytest
 from cni import connection as connection_module
 from cni import primary_configuration, server
 from cni.delegate_slots import DelegateSlots
+from cni.flannel_delegates import FlannelDelegates
 from cni.host import frames
 from cni.request_interruption import TimeLimits
 from kubelet.checkpoint_file import CheckpointFile
@@ -83,7 +84,9 @@ def test_folder_with_files_in_the_place_of_the_socket_is_named_with_the_remedy(n
 
     async def ready() -> None: ...
 
-    serving = server.Server(None, TimeLimits(1, 1), DelegateSlots(), bytes).serve(node.socket, ready)
+    serving = server.Server(None, TimeLimits(1, 1), DelegateSlots(), FlannelDelegates(Path("/")), bytes).serve(
+        node.socket, ready
+    )
 
     with pytest.raises(OSError, match="remove the folder"):
         asyncio.run(serving)

@@ -96,7 +96,7 @@ def request(data: bytes) -> None:
 
 
 def _hello(data: bytes) -> None:
-    assert frames.asks_for_alive(data) in (True, False)
+    assert frames.asks_for_alive(data) >= frames.allows_exec_delegate(data)
     for payload in (data, data[:8], data[:4]):
         with contextlib.suppress(FrameError):
             assert frames.parse_hello(payload)[0] >= 0
@@ -105,7 +105,7 @@ def _hello(data: bytes) -> None:
 def frame(data: bytes) -> None:
     """Judge frames, blobs and environments. A parsed value is encoded to the same bytes."""
     refused: FrameError | None = None
-    for count in range(4):
+    for count in range(7):
         try:
             assert frames.blobs(*frames.parse_blobs(data, count)) == data
         except FrameError as error:

@@ -4,9 +4,11 @@ import asyncio
 import socket
 import threading
 from functools import cache
+from pathlib import Path
 
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
+from cni.flannel_delegates import FlannelDelegates
 from cni.host import chain, daemon, frames
 from cni.host.environment import Environment
 from cni.host.errors import CniError
@@ -65,7 +67,7 @@ async def _serve(data: bytes) -> None:
     with peer:
         peer.sendall(data[:_MOST_BYTES])
         peer.shutdown(socket.SHUT_WR)
-        connection = ExecutableConnection(ours, 5.0, DelegateSlots())
+        connection = ExecutableConnection(ours, 5.0, DelegateSlots(), FlannelDelegates(Path("/nonexistent")))
         try:
             received = await connection.request()
             if received is None:  # a QUERY

@@ -335,3 +335,90 @@ def test_ask_finds_no_daemon_when_no_process_listens(tmp_path: Path, monkeypatch
 
 def test_lost_is_an_error_a_runtime_understands() -> None:
     assert isinstance(RequestLost("x"), CniError)
+
+
+# flannel's delegate in place of flannel.
+
+
+class Flannel:
+    """A folder of flannel's states, plugins that say which one ran, and an executable that is asked for the delegate."""
+
+    def __init__(self, executable: Executable, folder: Path) -> None:
+        self._executable = executable
+        self.states = folder / "states"
+        self.states.mkdir()
+        self.state = self.states / "c0ffee"
+        self.plugins = folder / "plugins"
+        a_plugin(self.plugins, "flannel", "echo flannel; cat")
+        a_plugin(self.plugins, "bridge", f"echo bridge; cat; cat {self.state} >&2")
+
+    def run(self, command: str, delegate: str = "bridge") -> tuple[int, list[bytes]]:
+        """Return the status, and stdout and stderr."""
+        environ = frames.environ_blob({b"PATH": b"/usr/bin:/bin", b"CNI_COMMAND": command.encode()})
+        blobs = (b"flannel", environ, b"conf", delegate.encode(), bytes(self.state), b"state")
+
+        def play(peer: Peer) -> tuple[int, list[bytes]]:
+            peer.send(frames.frame(frames.EXEC_DELEGATE, frames.u32(7) + frames.blobs(*blobs)))
+            number, status, streams = peer.output()
+            assert number == frames.u32(7)
+            peer.send(DONE)
+            return status, streams
+
+        self._executable.serve(play, self.plugins)
+        for executed in self._executable._daemon._executed:  # what the executable goes on from if the daemon is lost
+            assert executed is not None
+            assert executed.blobs == frames.blobs(*blobs[:3])
+        return self._executable.played
+
+
+@pytest.fixture
+def flannel(executable: Executable, tmp_path: Path) -> Flannel:
+    return Flannel(executable, tmp_path)
+
+
+def test_add_by_the_delegate_writes_the_state_before_the_delegate_runs(flannel: Flannel) -> None:
+    assert flannel.run("ADD") == (0, [b"bridge\nstate", b"state"])
+    assert flannel.state.read_bytes() == b"state"
+    assert flannel.state.stat().st_mode & 0o777 == 0o600
+
+
+def test_add_by_the_delegate_replaces_a_longer_state(flannel: Flannel) -> None:
+    flannel.state.write_bytes(b"a state of an ADD before, which is longer")
+
+    flannel.run("ADD")
+
+    assert flannel.state.read_bytes() == b"state"
+
+
+def test_flannel_runs_if_its_state_cannot_be_written(flannel: Flannel) -> None:
+    flannel.states.rmdir()
+
+    assert flannel.run("ADD") == (0, [b"flannel\nconf", b""])
+
+
+def test_del_by_the_delegate_removes_the_state_and_its_second_name(flannel: Flannel) -> None:
+    flannel.state.write_bytes(b"state")
+    (flannel.states / ".c0ffee.railnet").write_bytes(b"state")
+
+    assert flannel.run("DEL") == (0, [b"bridge\nstate", b"state"])
+    assert list(flannel.states.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["exit 1", "kill -KILL $$"], ids=["failed", "killed"])
+def test_del_by_a_delegate_that_failed_keeps_the_state(flannel: Flannel, how: str) -> None:
+    flannel.state.write_bytes(b"state")
+    a_plugin(flannel.plugins, "bridge", how)
+
+    status, _ = flannel.run("DEL")
+
+    assert status != 0
+    assert flannel.state.read_bytes() == b"state"
+
+
+@pytest.mark.parametrize("command", ["ADD", "DEL"])
+@pytest.mark.parametrize("delegate", ["ptp", "../bridge"], ids=["absent", "a path"])
+def test_delegate_that_cannot_be_executed_changes_no_state(flannel: Flannel, command: str, delegate: str) -> None:
+    status, (_, stderr) = flannel.run(command, delegate)
+
+    assert (status, list(flannel.states.iterdir())) == (-(errno.ENOENT if delegate == "ptp" else errno.EINVAL), [])
+    assert stderr

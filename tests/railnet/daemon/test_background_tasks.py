@@ -15,6 +15,7 @@ import pytest
 
 from cni import server as server_module
 from cni.delegate_slots import DelegateSlots
+from cni.flannel_delegates import FlannelDelegates
 from cni.request_interruption import TimeLimits
 from cni.server import Server
 from deviceplugin import registration as registration_module
@@ -92,7 +93,7 @@ def register(folder: Path) -> Work:
 
 
 def serve_requests(folder: Path) -> Work:
-    server = Server(None, TimeLimits(1, 1), DelegateSlots(), bytes)  # type: ignore[arg-type]
+    server = Server(None, TimeLimits(1, 1), DelegateSlots(), FlannelDelegates(Path("/")), bytes)  # type: ignore[arg-type]
 
     async def ready() -> None: ...
 
