@@ -122,7 +122,7 @@ KINDS = {
     "no-gpudirect": Kind(
         "warning",
         "Neither nvidia_peermem is loaded nor the open kernel modules that offer dma-buf. RDMA between the card and GPU memory is "
-        "impossible: data goes through the host's memory.",
+        "probably not available: data then goes through the host's memory.",
         "modprobe nvidia_peermem (and name it in /etc/modules-load.d), or install NVIDIA's open kernel modules.",
     ),
     "conflist-missing": Kind(

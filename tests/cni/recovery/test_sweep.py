@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,11 @@ from kernel import orphan_netdevs, waiting
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.kernel.tree import IN_POD
 from tests.vf.builders import an_attachment
-from vf.link_settings import Value
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
 from vf.record import Record
 from vf.sandbox_difference import SandboxLink
-from vf.steps import RenameLink, ResetLink
+from vf.steps import RenameLink
 from vf.table import Owner, VfTable
 
 NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
@@ -228,15 +228,20 @@ def test_sweep_does_not_wait_for_a_sandbox_with_a_request(node: Node) -> None:
 def test_sweep_goes_on_when_one_sandbox_cannot_be_taken_back(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     first = node.run(planned)
     node.journal.write(replace(first, container_id="f00", attachments=()))
-    reset = node.kernel.reset
+    node.kernel.refuses = OSError(16, "busy")
 
-    def refuse_once(step: ResetLink) -> dict[str, Value]:
-        node.kernel.reset = reset  # type: ignore[method-assign]
-        raise OSError(16, "busy")
+    refused = node.kernel.detach
 
-    node.kernel.reset = refuse_once  # type: ignore[method-assign]
+    def once(steps: Iterable[object], netns_fd: int | None) -> None:
+        try:
+            refused(steps, netns_fd)
+        finally:
+            node.kernel.refuses = None
+
+    node.kernel.detach = once
     with caplog.at_level(logging.ERROR):
         node.netns.unlink()
+        node.netdev_is("net1")  # it has to be renamed
         node.sweep()
 
     assert [record.key for record in node.journal.records()] == [KEY]
