@@ -81,7 +81,7 @@ class ExecutableConnection:
         self._stop_reading()
         if self._socket.fileno() >= 0:
             # A frame may be half sent: its writer must not stay registered under a number that another socket gets next.
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
 
     def _close_netns(self) -> None:
@@ -278,12 +278,13 @@ class ExecutableConnection:
 
     def _read_on(self) -> None:
         if not self._reading:
-            self._loop.add_reader(self._socket, self._read)
+            # By its number: for a socket that is not registered yet, `selectors` writes the socket's whole repr for an error.
+            self._loop.add_reader(self._socket.fileno(), self._read)
             self._reading = True
 
     def _stop_reading(self) -> None:
         if self._reading:
-            self._loop.remove_reader(self._socket)
+            self._loop.remove_reader(self._socket.fileno())
             self._reading = False
 
     def _read(self) -> None:
@@ -330,16 +331,17 @@ class ExecutableConnection:
 
 async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
     ready: asyncio.Future[None] = loop.create_future()
+    fd = connection.fileno()
 
     def wake() -> None:
         if not ready.done():  # cancelled in the same round of the loop
             ready.set_result(None)
 
-    loop.add_reader(connection, wake)
+    loop.add_reader(fd, wake)
     try:
         await ready
     finally:
-        loop.remove_reader(connection)
+        loop.remove_reader(fd)
 
 
 def _do_nothing() -> None:
