@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_delegates import FlannelDelegates, FlannelRun
 from cni.host import chain, frames
 from cni.host.environment import DEL
 from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
@@ -196,21 +196,26 @@ class ExecutableConnection:
     async def _execute(self, step: chain.Exec) -> chain.Output:
         self._number += 1
         number = frames.u32(self._number)
+        async with self._slots.slot(_urgency(step, self._number)):
+            # Not before there is a slot: flannel's files may change while this waits for one.
+            run = self._flannel.run(step, self._raw_environment)
+            kind, payload = self._exec_frame(step, number, run)
+            with timed("delegate"):
+                output = await self._executed(kind, number, payload)
+        if run is not None and run.configuration is not None and output.status == 0:
+            run.succeeded(self._flannel.run(step, self._raw_environment))
+        return output
+
+    def _exec_frame(self, step: chain.Exec, number: bytes, run: FlannelRun | None) -> tuple[int, bytes]:
         environ = frames.environ_blob({**self._raw_environment, **step.environ()})
-        payload = number + frames.blobs(step.plugin.encode(), environ, step.stdin)
-        run, kind = self._flannel.run(step, self._raw_environment), frames.EXEC
+        kind, payload = frames.EXEC, number + frames.blobs(step.plugin.encode(), environ, step.stdin)
         if run is not None and run.delegated is not None and self._allows_exec_delegate:
             plugin, path, state = run.delegated
             kind, payload = frames.EXEC_DELEGATE, payload + frames.blobs(plugin.encode(), os.fsencode(path), state)
         if len(payload) > frames.MAX_PAYLOAD:
             what = f"configuration and prevResult for plugin {step.plugin!r}"
             raise CniError(DELEGATE_BROKE, f"{what} are {len(payload)} bytes; {frames.MAX_PAYLOAD} are the most")
-        async with self._slots.slot(_urgency(step, self._number)):
-            with timed("delegate"):
-                output = await self._executed(kind, number, payload)
-        if run is not None and run.configuration is not None and output.status == 0:
-            run.succeeded(self._flannel.run(step, self._raw_environment))
-        return output
+        return kind, payload
 
     async def _executed(self, kind: int, number: bytes, payload: bytes) -> chain.Output:
         self._quiet = True

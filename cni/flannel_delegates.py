@@ -29,8 +29,8 @@ FLANNEL = "flannel"
 _SUBNET_FILE = "/run/flannel/subnet.env"  # flannel.go, defaultSubnetFile
 _CONFIGURATIONS = 8  # a node has one; and one more after each change of subnet.env
 _MOST_BYTES = 16384  # of a configuration, and of a state; flannel's own have some hundred
-# flannel prints its delegate's result anew, by the types of its own libcni. Those of results before 1.0.0 are frozen. A later result
-# may have fields that an older flannel drops, so it is printed by flannel.
+# flannel prints its delegate's result anew, by the types of its own libcni. To results before 1.0.0 only fields of routes were added, and a
+# state of flannel's has no such route. A later result may have fields that an older flannel drops, so it is printed by flannel.
 _RESULTS_MAY_GROW_SINCE = (1, 0, 0)
 _ELF = b"\x7fELF"
 
@@ -170,8 +170,9 @@ class FlannelDelegates:
         self._seen[configuration] = now = compared(before, container_id, state)
         while len(self._seen) > _CONFIGURATIONS:
             del self._seen[next(iter(self._seen))]
-        if before is not None and before.verdict is not now.verdict:
-            _log.info(_LEARNT[now.verdict], delegate_of(state))
+        plugin = delegate_of(state)
+        if plugin is not None and before is not None and before.verdict is not now.verdict:
+            _log.info(_LEARNT[now.verdict], plugin)
 
     def _program(self, cni_path: str) -> Identity | None:
         """Identify the flannel in CNI_PATH; None if it is no ELF program: a script may do more for each pod than flannel does."""

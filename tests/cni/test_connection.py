@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from cni import connection as connection_module
 from cni.connection import ExecutableConnection, ExecutableGone
+from cni.delegate_slots import DelegateSlots
 from cni.flannel_delegates import FlannelDelegates
 from cni.host import chain, frames
 from cni.host.chain import Exec
@@ -200,6 +202,35 @@ def test_third_pod_of_a_configuration_is_served_by_flannels_delegate(tmp_path: P
     assert frames.parse_environ(environ)[b"CNI_CONTAINERID"] == b"pod--3"
     assert [plugin, stdin] == [frames.parse_blobs(exec_blobs, 3)[place] for place in (0, 2)]
     assert delegated == [b"bridge", b"/var/lib/cni/flannel/pod--3", STATE]
+
+
+def test_flannel_serves_a_pod_whose_subnet_file_changed_while_it_waited_for_a_slot(tmp_path: Path) -> None:
+    root, slots = flannels_host(tmp_path), DelegateSlots(1)
+    flannel = FlannelDelegates(root)
+    for name in ("pod--1", "pod--2"):
+        (root / "var/lib/cni/flannel" / name).write_bytes(STATE)
+        run = flannel.run(ADD_FLANNEL, {**ENVIRON, b"CNI_CONTAINERID": name.encode()})
+        assert run is not None
+        run.succeeded(run)
+
+    async def served() -> int:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        connection, executable = ExecutableConnection(ours, 20, slots, flannel), FakeExecutable(theirs)
+        await executable.send(frames.frame(frames.REQUEST, frames.request(ENVIRON, b"{}")))
+        await connection.request()
+        async with slots.slot(0):
+            serving = asyncio.create_task(connection._execute(ADD_FLANNEL))
+            await asyncio.sleep(0)  # now it waits for the slot
+            (root / "run/flannel/subnet.env").write_bytes(b"FLANNEL_SUBNET=10.244.9.1/24\n")
+        kind, payload = await executable.receive()
+        await executable.send(output(payload[:4], b"{}"))
+        await serving
+        connection.close()
+        theirs.close()
+        return kind
+
+    assert asyncio.run(served()) == frames.EXEC
 
 
 def test_nothing_is_learnt_from_a_flannel_that_failed(tmp_path: Path) -> None:

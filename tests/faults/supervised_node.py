@@ -92,6 +92,11 @@ class SupervisedNode:
         self.node.kubelet.remove(identity)
         self.node.runtime.tear_down(sandbox)
 
+    def serve_two_pods(self) -> None:
+        """Run two plain pods: a daemon that has just started leaves flannel out only for the third one."""
+        for _ in range(2):
+            self.run_pod(self.admit(0))
+
     def run_watched(self, watch: CallWatch, call: str, sandbox: Sandbox) -> CniFailed | None:
         """Run a sandbox's ADD or DEL with a watch, which lasts until a DEL's rails are back; return its failure, or None."""
         verb = {"ADD": self.node.runtime.add, "DEL": self.node.runtime.delete}[call]

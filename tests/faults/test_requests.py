@@ -57,6 +57,8 @@ def test_request_with_a_fault_at_any_call_leaves_nothing_over(
     row.operation, row.process, row.fault = f"{verb}, {'rail' if vfs else 'plain'} pod", process, kind.name
 
     def trial(watch: CallWatch) -> list[str]:
+        if verb == "ADD":
+            supervised.serve_two_pods()
         identity = supervised.admit(vfs)
         sandbox = supervised.sandbox(identity)
         if verb == "DEL":
