@@ -15,6 +15,7 @@ from simnode import preinstalled_files
 from simnode.hardware.fabric import Fabric, Uplink, cable
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
+from simnode.waiting import until_empty
 from tests.cluster import busybox, ground, kube_proxy
 from tests.cluster.cluster_dns import ClusterDns
 from tests.cluster.control_plane import NODE, ControlPlane
@@ -42,6 +43,7 @@ CONFIGURATION: dict[str, Any] = {
     "limits": {"ml": {"networks": ["default", "staying"]}},  # the namespace of `train_jobs`
 }
 _RUNNING_SECONDS = 150.0  # the scheduler may look only once a minute at a pod that it held back
+_LOOK_SECONDS = 0.1
 _QUIET_SECONDS = 120.0  # every minute kubelet looks for sandboxes it has forgotten
 
 
@@ -216,10 +218,11 @@ class ClusterNode:
         return [record for record in found if record["pod"]["name"] == pod_name]
 
     def left_over(self) -> list[str]:
-        """Say what pods left on the node, from kernel and disk, when it has had time to go."""
-        with contextlib.suppress(TimeoutError):
-            wait_until(lambda: not self._left_over(), _QUIET_SECONDS, "nothing to be left over")
-        return self._left_over()
+        """Say what pods left on the node, from kernel and disk, when it has had time to go.
+
+        The first look that finds nothing counts: kubelet has a sandbox's DEL run again later, and each DEL holds a lock.
+        """
+        return until_empty(self._left_over, _QUIET_SECONDS, _LOOK_SECONDS)
 
     def _left_over(self) -> list[str]:
         links = {path.name for path in Path("/sys/class/net").iterdir()}

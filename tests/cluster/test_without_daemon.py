@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from cni.host import lock
-from cni.sandbox_locks import remove_unheld
 from railnet.install import running_plugins
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import job, pod
@@ -48,8 +46,6 @@ def test_pods_without_a_rail_start_as_with_flannel_alone(
     content = conflist.read_bytes()
     node.forget_events()
     node.railnet.kill()
-    # It may have died while it took back what a dead pod left of the primary network. The next daemon would remove the lock that it held.
-    remove_unheld(Path(lock.FOLDER))
     ours, flannels = [], []
     for number in range(rounds):
         # As often the one first as the other: what the machine does beside falls on both.
