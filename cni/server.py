@@ -36,7 +36,7 @@ class Server:
         limits: TimeLimits,
         slots: DelegateSlots,
         flannel: FlannelDelegates,
-        report: Callable[[], bytes],
+        report: Callable[[], Awaitable[bytes]],
     ) -> None:
         """`slots` bounds the delegates that run at the same time. `report` returns the answer to a QUERY."""
         self._dispatcher = dispatcher
@@ -122,7 +122,7 @@ class Server:
 
     async def _answer_query(self, connection: ExecutableConnection) -> None:
         try:
-            await connection.answer(self._report())
+            await connection.answer(await self._report())
         except ExecutableGone:
             pass  # the client does not wait for the answer any more
         except Exception as error:  # noqa: BLE001 - the client sees the connection end, and the reason stands in the log

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -32,6 +33,7 @@ from vf.inventory import (
     VirtualFunction,
 )
 from vf.pci_address import PciAddress
+from vf.roce import VERSIONS, Gid, RocePort
 from vf.topology_labels import parse_rate
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
@@ -41,6 +43,7 @@ _OF_NETWORKS = frozenset({"net", "infiniband"})  # the folders that only a netwo
 _PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
 _DEVICE_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{1,8})")
 _LINK_LAYER: dict[str, LinkLayer] = {"Ethernet": "Ethernet", "InfiniBand": "InfiniBand"}
+_UNUSED_GIDS = 16  # in a row: the end of a GID table's used part
 _GONE = (FileNotFoundError, NotADirectoryError)
 _NO_GUID = Guid(0)
 
@@ -233,6 +236,26 @@ class Sysfs:
             return found
         return ()
 
+    def roce_port(self, function: PciAddress) -> RocePort | None:
+        """Read the GIDs and the traffic class of port 1 of one function. Return None while the function shows no RDMA device.
+
+        The kernel gives a new GID the lowest free entry (find_gid(), drivers/infiniband/core/cache.c). So the table, which may have
+        hundreds of entries, is read until many in a row are unused.
+
+        Raises:
+            Unreadable: one cannot be read.
+        """
+        with suppress(*_GONE), self.folder(function) as folder:
+            names = folder.names("infiniband")
+            if names:
+                device = f"infiniband/{names[0]}"
+                # MLNX_OFED's file; it says `Global tclass=106`, or nothing.
+                port = RocePort(_gids(folder, f"{device}/ports/1"), folder.text(f"{device}/tc/1/traffic_class"))
+                folder.require()
+                return port
+            folder.require()
+        return None
+
     def set_drivers_autoprobe(self, pf: PciAddress, on: bool) -> None:
         """Choose whether new VFs are bound to a driver at once (kernel 4.12, 0e7df22401a3)."""
         _write(f"{self.path(pf)}/sriov_drivers_autoprobe", "1" if on else "0")
@@ -408,6 +431,23 @@ class _State(TypedDict):
     driver: str | None
     netdev: Netdev | None
     rdma: RdmaDevice | None
+
+
+def _gids(folder: SysfsFolder, port: str) -> tuple[Gid, ...]:
+    found: list[Gid] = []
+    unused = 0
+    for index in sorted(int(name) for name in folder.names(f"{port}/gid_attrs/types") if name.isdecimal()):
+        # EINVAL for an unused entry (show_port_gid_attr(), drivers/infiniband/core/sysfs.c), which is no fault
+        version = VERSIONS.get(folder.text(f"{port}/gid_attrs/types/{index}") or "")
+        address = None if version is None else folder.value(f"{port}/gids/{index}", IPv6Address)
+        if version is not None and address is not None:
+            found.append(Gid(index, address, version))
+            unused = 0
+            continue
+        unused += 1
+        if unused == _UNUSED_GIDS:
+            break
+    return tuple(found)
 
 
 def _address(name: str) -> PciAddress | None:

@@ -46,12 +46,13 @@ from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_keeper import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
+from railnet.daemon.roce_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.daemon.topology_labels import Topology, labelling
 from railnet.health import Health
 from railnet.install.uninstaller import Leaving
-from railnet.status.report import encode, report, with_topology
+from railnet.status.report import encode, report, with_roce, with_topology
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.table import VfTable
@@ -212,7 +213,9 @@ async def _serve(  # noqa: PLR0913 - composed once
     topology = Topology(configuration, node.table, node.sysfs)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     _answer_scrapes(health, metrics, node, topology, counters)
-    answer_to_query = partial(_answer_to_query, node, metrics, slots, health, topology)
+    answer_to_query = partial(
+        _answer_to_query, node, metrics, slots, health, topology, RoceStatus(node.table, node.sysfs)
+    )
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer_to_query)
     changed, port_changed = (
         waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
@@ -311,13 +314,14 @@ def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None
         service.changed(at_once=at_once)
 
 
-def _answer_to_query(
-    node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health, topology: Topology
+async def _answer_to_query(
+    node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health, topology: Topology, roce: RoceStatus
 ) -> bytes:
     records = ((record, node.journal.age(record)) for record in node.journal.records())
     quarantined = map(str, node.journal.quarantined())
     told = report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons(), quarantined)
-    return encode(with_topology(told, topology.places, topology.trouble))
+    told = with_topology(told, topology.places, topology.trouble)
+    return encode(with_roce(told, node.table.inventory, await roce.facts()))
 
 
 def _reasons(

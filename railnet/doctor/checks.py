@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from railnet.doctor import card_checks, node_checks
+from railnet.doctor import card_checks, node_checks, roce_checks
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import SEVERITIES, Finding
 
@@ -17,6 +17,9 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     card_checks.vf_ports,
     card_checks.guids,
     card_checks.partitions,
+    roce_checks.gids,
+    roce_checks.mtus,
+    roce_checks.flow_control,
     node_checks.memlock,
     node_checks.gpudirect,
 )

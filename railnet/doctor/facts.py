@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernel.roce_facts import RoceFacts
 from vf.inventory import Inventory
 from vf.pci_address import PciAddress
 
@@ -66,6 +67,7 @@ class Facts:
     inventory: Inventory
     daemon: Daemon
     ports: Mapping[PciAddress, PortFacts] = field(default_factory=dict)
+    roce: RoceFacts = field(default_factory=RoceFacts)
     runtimes: tuple[RuntimeProcess, ...] = ()
     gpus: Gpus = Gpus()
     configurations: tuple[str, ...] | None = None

@@ -112,6 +112,31 @@ KINDS = {
         "VFs do not either.",
         "Make the VF's GUID a full member in the subnet manager's partition (OpenSM's partitions.conf: `=full`).",
     ),
+    "roce-without-gid": Kind(
+        "warning",
+        "A pod has this VF, and the VF's port has no GID of RoCE v2. RDMA between this pod and others cannot be set up by addresses.",
+        "Give the network an address range (`ipam` of the network in node.yaml). If the pod's rail has an address, switch RoCE on in the "
+        "driver: `devlink dev param show pci/ADDRESS name enable_roce`.",
+    ),
+    "roce-link-local-only": Kind(
+        "warning",
+        "A pod has this VF, and the VF's only GIDs are link-local. A program that takes a GID of another index, or a peer in another "
+        "subnet, does not reach the pod.",
+        "Give the network an address range (`ipam` of the network in node.yaml), so that the rail's address makes a GID.",
+    ),
+    "roce-small-mtu": Kind(
+        "warning",
+        "RDMA packets over this port are smaller than they could be: with an Ethernet MTU of 1500, a packet carries 1024 bytes, and with "
+        "4192 or more, 4096 bytes. Large messages then take more packets, and have less bandwidth.",
+        "Set the PF's MTU to 9000, or at least 4192, when every switch and node of the fabric has it. VFs of a network with `mtu: pf` follow.",
+    ),
+    "roce-not-lossless": Kind(
+        "note",
+        "No priority of this port has priority flow control (PFC). A congested switch then drops RoCE packets, and throughput falls, "
+        "unless ECN and the card's congestion control keep queues short.",
+        "If the fabric is meant to be lossless, switch PFC on for RoCE's priority, on cards and switches alike (`dcb pfc set dev NETDEV "
+        "prio-pfc 3:on`, or `mlnx_qos`), and have DSCP choose the priority.",
+    ),
     "memlock-limited": Kind(
         "warning",
         "Containers inherit this limit. RDMA must lock the memory that it registers: beyond the limit ibv_reg_mr fails with ENOMEM, and "

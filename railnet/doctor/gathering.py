@@ -12,8 +12,10 @@ from ipaddress import ip_interface
 from pathlib import Path
 
 from kernel import inventory as node_inventory
+from kernel import roce_facts
 from kernel.files import open_below, read_below
 from kernel.node_addresses import is_local
+from kernel.roce_facts import RoceFacts
 from kernel.sysfs import Sysfs
 from kernel.sysfs_folder import SysfsFolder
 from railnet.configuration import Configuration, load
@@ -50,12 +52,13 @@ def gather(places: Places) -> Facts:
     """
     configuration, wrong = _configuration(places.configuration)
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
-    found, ports, unread = asyncio.run(_cards(sysfs))
+    found, ports, roce, unread = asyncio.run(_cards(sysfs))
     names, refused = _configurations(configuration.host.root)
     return Facts(
         inventory=found,
         daemon=_daemon(places.socket),
         ports=ports,
+        roce=roce,
         runtimes=tuple(_runtimes(places.proc)),
         gpus=_gpus(configuration.host.sysfs, places.proc),
         configurations=names,
@@ -79,7 +82,7 @@ def _daemon(path: Path) -> Daemon:
         return Daemon(None, str(error))
 
 
-async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], list[Unread]]:
+async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], RoceFacts, list[Unread]]:
     found = await node_inventory.inventory(sysfs, Inventory())
     ports: dict[PciAddress, PortFacts] = {}
     unread: list[Unread] = []
@@ -95,7 +98,10 @@ async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], 
                 ports[address] = outcome
             elif not isinstance(outcome, FileNotFoundError):  # else it has gone away
                 unread.append(Unread(str(address), str(outcome)))
-    return found, ports, unread
+    roce = await roce_facts.read(sysfs, found)
+    known = {one.where for one in unread}
+    unread += [Unread(str(address), why) for address, why in roce.unread.items() if str(address) not in known]
+    return found, ports, roce, unread
 
 
 def _by_card(found: Inventory) -> Iterator[tuple[PciAddress, tuple[PhysicalFunction | VirtualFunction, ...]]]:

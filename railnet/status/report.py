@@ -5,9 +5,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deviceplugin.devices import OfferedVf
+from kernel.roce_facts import RoceFacts
 from railnet import VERSION
 from vf.inventory import Inventory, PhysicalFunction, Rail
+from vf.pci_address import PciAddress
 from vf.record import Record
+from vf.roce import rdma_mtu, routable
 from vf.topology_labels import RailPlace
 
 
@@ -44,6 +47,39 @@ def with_topology(told: dict[str, Any], places: Mapping[int, RailPlace], trouble
     """Return the same with the leaf switch of each rail, or the reason why it is not known; `trouble` is about the labels."""
     rails = [rail | _leaf(places.get(rail["rail"])) for rail in told["rails"]]
     return told | {"rails": rails, "topology": trouble}
+
+
+def with_roce(told: dict[str, Any], inventory: Inventory, roce: RoceFacts) -> dict[str, Any]:
+    """Return the same with what decides how well RoCE works, for PFs by rail, and the GID that other subnets reach of each VF in a pod.
+
+    A node without RoCE gets nothing more.
+    """
+    if not roce.ports and not roce.unread:
+        return told
+    cards = [_roce(number, rail, roce) for number, rail in inventory.all_rails() if rail.address in roce.ports]
+    unread = [{"address": str(address), "why": why} for address, why in roce.unread.items()]
+    sandboxes = [one | {"rails": [rail | _gid(rail["vf"], roce) for rail in one["rails"]]} for one in told["sandboxes"]]
+    return told | {"sandboxes": sandboxes, "roce": cards, "roceUnread": unread}
+
+
+def _roce(number: int | None, rail: Rail, roce: RoceFacts) -> dict[str, Any]:
+    flow = roce.flow_control.get(rail.address)
+    mtu = None if rail.pf is None or rail.pf.netdev is None else rail.pf.netdev.mtu
+    return {
+        "rail": number,
+        "address": str(rail.address),
+        "mtu": mtu,
+        "rdmaMtu": None if mtu is None else rdma_mtu(mtu),
+        "losslessPriorities": None if flow is None else list(flow.priorities),
+        "priorityBy": None if flow is None else "DSCP" if flow.by_dscp else "PCP",
+        "trafficClass": roce.ports[rail.address].traffic_class,
+    }
+
+
+def _gid(vf: str, roce: RoceFacts) -> dict[str, Any]:
+    port = roce.ports.get(PciAddress.parse(vf))
+    gid = None if port is None else routable(port.gids)
+    return {} if gid is None else {"gid": {"index": gid.index, "address": str(gid.ip)}}
 
 
 def _leaf(place: RailPlace | None) -> dict[str, Any]:

@@ -11,6 +11,12 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _COUNTS = tuple(Column(head, number=True) for head in ("VFS", *map(str.upper, _STATES)))
 _RAILS = (*map(Column, ("RAIL", "PF", "RDMA", "NETDEV", "PORT")), *_COUNTS)
 _RESOURCES = (Column("RESOURCE"), *_COUNTS)
+_ROCE = (
+    Column("ROCE RAIL"),
+    Column("PF"),
+    *(Column(head, number=True) for head in ("MTU", "RDMA MTU")),
+    *map(Column, ("LOSSLESS", "PRIORITY BY", "TRAFFIC CLASS")),
+)
 _SANDBOXES = tuple(map(Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "STATE", "FOR")))
 
 
@@ -30,13 +36,14 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     else:
         yield "This node has no card that can be a rail. Pods that ask for no rail run as before."
     yield from _unusable_rails(told)
+    yield from _roce(told)
     yield from _unknown_leaves(told)
     if told["vfs"]:
         yield ""
         yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
     if told["sandboxes"]:
         yield ""
-        yield from aligned(_SANDBOXES, [row for sandbox in _by_pod(told["sandboxes"]) for row in _sandbox(sandbox)])
+        yield from _sandboxes(_by_pod(told["sandboxes"]))
     yield from _unhealthy(told["vfs"])
     yield from _quarantined(told.get("quarantine", ()))  # a daemon of an older version does not send it
     if told["queue"]:
@@ -93,6 +100,32 @@ def _counts(counted: Counter[str]) -> tuple[str, ...]:
 
 def _by_pod(sandboxes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(sandboxes, key=lambda one: (one["pod"]["namespace"], one["pod"]["name"], one["id"]))
+
+
+def _roce(told: dict[str, Any]) -> Iterator[str]:
+    if told.get("roce"):
+        yield ""
+        yield from aligned(_ROCE, [_roce_port(one) for one in told["roce"]])
+    yield from (f"  {one['address']}: {one['why']}" for one in told.get("roceUnread", ()))
+
+
+def _roce_port(one: dict[str, Any]) -> tuple[str, ...]:
+    lossless = one["losslessPriorities"]
+    priorities = "-" if lossless is None else ", ".join(map(str, lossless)) or "none"
+    facts = (one["mtu"], one["rdmaMtu"])
+    rail = "-" if one["rail"] is None else str(one["rail"])
+    numbers = ("-" if fact is None else str(fact) for fact in facts)
+    return (rail, one["address"], *numbers, priorities, one["priorityBy"] or "-", one["trafficClass"] or "-")
+
+
+def _sandboxes(sandboxes: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the table of the pods; it has GIDs if a rail speaks RoCE."""
+    rows = [row for sandbox in sandboxes for row in _sandbox(sandbox)]
+    rails = [rail for sandbox in sandboxes for rail in sandbox["rails"] or [{}]]
+    if not any("gid" in rail for rail in rails):
+        return aligned(_SANDBOXES, rows)
+    gids = [(f"{gid['index']}: {gid['address']}" if (gid := rail.get("gid")) else "-",) for rail in rails]
+    return aligned((*_SANDBOXES, Column("GID")), [row + gid for row, gid in zip(rows, gids, strict=True)])
 
 
 def _sandbox(sandbox: dict[str, Any]) -> Iterator[tuple[str, ...]]:

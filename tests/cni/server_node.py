@@ -152,6 +152,9 @@ class Node:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"Data": {"PodDeviceEntries": entries}}))
 
+    async def _told(self) -> bytes:
+        return self.report
+
     def serve(
         self, *plays: Callable[[FakeExecutable], Awaitable[object]], limits: TimeLimits = PATIENT
     ) -> list[object]:
@@ -173,7 +176,7 @@ class Node:
             devices, attachments = PodDevices(self.kubelet, frozenset({RAIL}), 0.3), self.attachments
             parts = Parts(devices, attachments, PerKey(), attachments, self.primary_gc, self.folder, limits)
             dispatcher = Dispatcher(parts, self.events.append, self.metrics)
-            server = Server(dispatcher, limits, self.slots, FlannelDelegates(self.folder), lambda: self.report)
+            server = Server(dispatcher, limits, self.slots, FlannelDelegates(self.folder), self._told)
             serving = asyncio.create_task(server.serve(self.socket, set_ready))
             await ready.wait()
             try:

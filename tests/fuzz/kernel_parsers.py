@@ -7,7 +7,7 @@ from errno import EAGAIN
 from pathlib import Path
 
 from kernel import netns_search, uevents
-from kernel.netlink import sandbox_link_state, source_routing
+from kernel.netlink import dcb, sandbox_link_state, source_routing
 from kernel.netlink.protocol import Netlink, decode, decode_attributes
 from kernel.netlink.rdma import Rdma
 from kernel.netlink.rtnetlink import Links
@@ -177,6 +177,8 @@ def sysfs(data: bytes) -> None:
             assert read.netdev(pf.address) == pf.netdev
             read.port(pf.address)
             read.pkeys(pf.address)
+            roce = read.roce_port(pf.address)
+            assert roce is None or all(gid.version in (1, 2) for gid in roce.gids)
             rate = read.rate(pf.address)
             assert rate is None or float(rate) >= 0
             for vf in pf.vfs:
@@ -186,6 +188,13 @@ def sysfs(data: bytes) -> None:
         for vf in [vf for pf in inventory.pfs for vf in pf.vfs][:1]:
             assert read.reread(vf).netdev is read.netdev(vf.address) is read.port(vf.address) is None
             assert read.pkeys(vf.address) == ()
+            assert read.roce_port(vf.address) is None
+
+
+def flow_control(data: bytes) -> None:
+    """Judge an answer about DCB, without its netlink header."""
+    found = dcb.decode(data)
+    assert found is None or set(found.priorities) <= set(range(8))
 
 
 def umad(data: bytes) -> None:
@@ -387,7 +396,7 @@ _SYSFS_FUNCTIONS += (
     "_has_port",
     "_rdma",
 )
-_SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node")
+_SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node", "Sysfs.roce_port", "_gids")
 PARSERS = (
     Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
     Parser(
@@ -396,6 +405,7 @@ PARSERS = (
     Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_link_state": ()}),
     Parser("source-routing", rules_and_routes, (OSError,), {"kernel.netlink.source_routing": ("rules", "routes")}),
     Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _RDMA_FUNCTIONS}),
+    Parser("dcb", flow_control, (ValueError, LookupError), {"kernel.netlink.dcb": ("decode",)}),
     Parser(
         "sandbox",
         other_addresses,

@@ -102,6 +102,18 @@ def roce_port(number: int = 1) -> Files:
     )
 
 
+def gids(*used: tuple[int, str, str], number: int = 1, size: int = 64) -> Files:
+    """Return the GID table of a RoCE port: (index, version as sysfs names it, GID); the other entries are unused."""
+    table = dict.fromkeys(range(size), "0000:0000:0000:0000:0000:0000:0000:0000") | {
+        index: gid for index, _, gid in used
+    }
+    # The kernel refuses to read the type of an unused entry. A file cannot do that, so it is empty here.
+    types = dict.fromkeys(range(size), "") | {index: version for index, version, _ in used}
+    return lines({f"gids/{index}": gid for index, gid in table.items()}, f"ports/{number}/") | lines(
+        {f"gid_attrs/types/{index}": version for index, version in types.items()}, f"ports/{number}/"
+    )
+
+
 DOWN = port(state="1: DOWN", phys_state="3: Disabled")
 
 

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from ipaddress import IPv6Address
 
 import pytest
 
 from deviceplugin.devices import OfferedVf
+from kernel.roce_facts import RoceFacts
 from railnet import VERSION
-from railnet.status.report import encode, report, with_topology
+from railnet.status.report import encode, report, with_roce, with_topology
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.vf.builders import a_record, an_attachment
 from vf.guid import Guid
@@ -15,6 +17,7 @@ from vf.inventory import Inventory
 from vf.pci_address import PciAddress
 from vf.rail_memory import RailNumbers, RememberedRail
 from vf.record import Pod
+from vf.roce import FlowControl, Gid, RocePort
 from vf.topology_labels import Leaf, RailPlace
 
 NODE = two_rails()
@@ -128,3 +131,44 @@ def test_rails_have_their_leaf_switches_if_the_daemon_asks_for_them() -> None:
     assert first["address"] == told["rails"][0]["address"]
     assert with_topology(told, {}, None) == told | {"topology": None}
     assert json.loads(encode(with_topology(told, places, "HTTP 403")))["topology"] == "HTTP 403"
+
+
+def a_gid(index: int, address: str) -> Gid:
+    return Gid(index, IPv6Address(address), 2)
+
+
+def test_node_with_roce_has_flow_control_of_cards_and_gids_of_pods() -> None:
+    pf, other, vf = (PciAddress.parse(text) for text in ("0000:03:00.0", "0000:83:00.0", "0000:03:00.1"))
+    ports = {
+        pf: RocePort((a_gid(1, "fe80::1"),), "Global tclass=106"),
+        other: RocePort(()),
+        vf: RocePort((a_gid(1, "fe80::2"), a_gid(3, "::ffff:10.58.0.1"))),
+    }
+    facts = RoceFacts(
+        ports, {pf: FlowControl((3,), by_dscp=True), other: None}, {PciAddress.parse("0000:04:00.1"): "it hangs"}
+    )
+    told = report(NODE, OFFERED, [(a_record(an_attachment()), 1)], 0, [])
+
+    found = with_roce(told, NODE, facts)
+
+    mtu = {"mtu": 4092, "rdmaMtu": 2048}
+    assert found["roce"] == [
+        {
+            "rail": 0,
+            "address": str(pf),
+            **mtu,
+            "losslessPriorities": [3],
+            "priorityBy": "DSCP",
+            "trafficClass": "Global tclass=106",
+        },
+        {"rail": 1, "address": str(other), **mtu, "losslessPriorities": None, "priorityBy": None, "trafficClass": None},
+    ]
+    assert found["roceUnread"] == [{"address": "0000:04:00.1", "why": "it hangs"}]
+    (rail,) = found["sandboxes"][0]["rails"]
+    assert rail == {**told["sandboxes"][0]["rails"][0], "gid": {"index": 3, "address": "10.58.0.1"}}
+
+
+def test_node_without_roce_has_nothing_more() -> None:
+    told = report(NODE, OFFERED, [(a_record(an_attachment()), 1)], 0, [])
+
+    assert with_roce(told, NODE, RoceFacts()) is told

@@ -166,3 +166,34 @@ def test_table_has_leaf_switches_and_what_topology_labels_lack_if_the_daemon_ask
 
 def test_table_without_topology_labels_is_as_before() -> None:
     assert list(rendered(told(topology=None))) == list(rendered(told()))
+
+
+def test_roce_has_a_table_of_its_own_and_pods_have_their_gids() -> None:
+    first = {"rail": 0, "address": "0000:03:00.0", "mtu": 9000, "rdmaMtu": 4096}
+    second = {"rail": None, "address": "0000:0c:00.0", "mtu": None, "rdmaMtu": None}
+    one, other = a_sandbox("train", (1, "0000:03:00.1", "10.58.0.1/24")), a_sandbox("gone")
+    one["rails"][0]["gid"] = {"index": 3, "address": "10.58.0.1"}
+    lines = list(
+        rendered(
+            told(
+                roce=[
+                    {**first, "losslessPriorities": [3, 5], "priorityBy": "DSCP", "trafficClass": "Global tclass=106"},
+                    {**first, "losslessPriorities": [], "priorityBy": "PCP", "trafficClass": ""},
+                    {**second, "losslessPriorities": None, "priorityBy": None, "trafficClass": None},
+                ],
+                roceUnread=[{"address": "0000:0c:00.1", "why": "its files have not answered"}],
+                sandboxes=[one, {**other, "rails": []}],
+            )
+        )
+    )
+
+    (head,) = (number for number, line in enumerate(lines) if line.startswith("ROCE RAIL"))
+    assert [line.split() for line in lines[head + 1 : head + 4]] == [
+        ["0", "0000:03:00.0", "9000", "4096", "3,", "5", "DSCP", "Global", "tclass=106"],
+        ["0", "0000:03:00.0", "9000", "4096", "none", "PCP", "-"],
+        ["-", "0000:0c:00.0", "-", "-", "-", "-", "-"],
+    ]
+    assert lines[head + 4] == "  0000:0c:00.1: its files have not answered"
+    (pods,) = (number for number, line in enumerate(lines) if line.startswith("POD"))
+    assert lines[pods].endswith("GID")
+    assert [line.split()[-2:] for line in lines[pods + 1 : pods + 3]] == [["40s", "-"], ["3:", "10.58.0.1"]]
