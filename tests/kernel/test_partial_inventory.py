@@ -184,16 +184,16 @@ def _step(machine: Machine, data: st.DataObject) -> None:
             machine.go(subject)
 
 
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[PciAddress]:
-    """Return a list to which the functions whose folders are opened are added."""
+def opened(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> list[PciAddress]:
+    """Return a list to which the functions are added whose folders this `Sysfs` opens; a thread of an earlier test has another one."""
     found: list[PciAddress] = []
-    real = Sysfs.folder
+    real = sysfs.folder
 
-    def folder(self: Sysfs, function: PciAddress) -> Any:
+    def folder(function: PciAddress) -> Any:
         found.append(function)
-        return real(self, function)
+        return real(function)
 
-    monkeypatch.setattr(Sysfs, "folder", folder)
+    monkeypatch.setattr(sysfs, "folder", folder)
     return found
 
 
@@ -210,7 +210,7 @@ def sysfs(tmp_path: Path) -> Sysfs:
 
 def test_vf_whose_netdev_was_moved_is_read_alone(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sysfs.inventory()
-    found = opened(monkeypatch)
+    found = opened(sysfs, monkeypatch)
 
     again(sysfs, before, [ChangedFunction(VF, with_card=False)])
 
@@ -223,7 +223,7 @@ def test_vf_whose_netdev_was_moved_is_read_alone(sysfs: Sysfs, monkeypatch: pyte
 def test_card_is_read_and_no_other(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch, named: ChangedFunction) -> None:
     before = sysfs.inventory()
     card = {function.address for function in (before.pfs[0], *before.pfs[0].vfs)}
-    found = opened(monkeypatch)
+    found = opened(sysfs, monkeypatch)
 
     again(sysfs, before, [named])
 
