@@ -44,6 +44,11 @@ def involved_pod(pod: Pod) -> InvolvedObject:
     return InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
+def involved_node(name: str) -> InvolvedObject:
+    """Return a node as what an event is about. Its UID is its name, as in kubelet's events: `kubectl describe node` looks for that."""
+    return InvolvedObject("v1", "Node", None, name, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """An event about an object, seen `count` times.
@@ -109,7 +114,7 @@ class Event:
 
 
 class Series:
-    """Counts the warnings of each pod and reason; remembers the latest thousand series."""
+    """Counts the events of each object and reason; remembers the latest thousand series."""
 
     def __init__(self, node: str) -> None:
         """Begin to count; `node` is the node that reports the events."""
@@ -117,14 +122,25 @@ class Series:
         self._latest: dict[Hashable, Event] = {}
 
     def warning(self, pod: Pod, reason: str, text: str, now: datetime) -> Event:
-        """Return the event of one more warning."""
-        event = Event(involved_pod(pod), reason, text, now.isoformat(), now, now, node=self._node)
-        before = self._latest.pop((pod, reason), None)
+        """Return the event of one more warning about a pod."""
+        return self.event(involved_pod(pod), reason, text, now)
+
+    def event(
+        self,
+        about: InvolvedObject,
+        reason: str,
+        text: str,
+        now: datetime,
+        kind: Literal["Normal", "Warning"] = "Warning",
+    ) -> Event:
+        """Return one more event about an object."""
+        event = Event(about, reason, text, now.isoformat(), now, now, type=kind, node=self._node)
+        before = self._latest.pop((about, reason), None)
         if before is not None:
             event = replace(event, series=before.series, first=before.first, count=before.count + 1)
         elif len(self._latest) >= _REMEMBERED:
             del self._latest[next(iter(self._latest))]
-        self._latest[pod, reason] = event
+        self._latest[about, reason] = event
         return event
 
 

@@ -217,6 +217,11 @@ def merge_patch(about: ApiObject, patch: JsonObject) -> Request:
     return Request(Verb.PATCH, about, patch, "application/merge-patch+json")
 
 
+def strategic_merge_patch(about: ApiObject, patch: JsonObject) -> Request:
+    """Change an object as a merge patch does, but a list that has a merge key is merged entry by entry (sig-api-machinery/strategic-merge-patch)."""
+    return Request(Verb.PATCH, about, patch, "application/strategic-merge-patch+json")
+
+
 def json_patch(about: ApiObject, steps: list[JsonObject]) -> Request:
     """Change an object by the steps of a JSON patch (RFC 6902); a step `test` is a precondition."""
     return Request(Verb.PATCH, about, steps, "application/json-patch+json")

@@ -1,4 +1,4 @@
-"""What the daemon reports about rails to other parts of the program: attached, refused, reclaimed.
+"""What the daemon reports about rails to other parts of the program: attached, refused, reclaimed, lost and back.
 
 Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.apiserver_messages`'s, counting
 them `railnet.daemon.metrics`'s.
@@ -31,12 +31,25 @@ class AddRefused:
     error: CniError
 
 
-Observer = Callable[[RailsAttached | AddRefused], None]  # must not block, and must not raise
+@dataclass(frozen=True, slots=True)
+class RailChanged:
+    """A rail of the node began (`warning`) or ceased to count as not ACTIVE. `reason` is one word, `text` names the rail.
+
+    `pods` have a VF of the rail.
+    """
+
+    reason: str
+    text: str
+    warning: bool
+    pods: tuple[Pod, ...]
+
+
+Observer = Callable[[RailsAttached | AddRefused | RailChanged], None]  # must not block, and must not raise
 # Takes the kind of a leaked resource that was reclaimed, one of a few words. Called from any thread; must not block or raise.
 TookBack = Callable[[str], None]
 
 
-def ignore(_event: RailsAttached | AddRefused) -> None:
+def ignore(_event: RailsAttached | AddRefused | RailChanged) -> None:
     """Observe nothing."""
 
 

@@ -11,7 +11,7 @@ carrier and is not judged by it: some firmware keeps the port up for the VFs (KE
 knows better than the carrier: one device may have the ports of a bond.
 """
 
-from vf.inventory import LinkLayer, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from vf.inventory import LinkLayer, PhysicalFunction, Port, Rail, RdmaDevice, VirtualFunction
 
 
 def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdma: bool) -> str | None:
@@ -42,6 +42,22 @@ def lasting_reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, rdma: bo
     The arguments are as for `reason`.
     """
     return _driver(pf, vf) or (_node_guid(vf, vf.rdma) if rdma and vf.rdma is not None else None)
+
+
+def port_reason(rail: Rail, *, rdma: bool) -> str | None:
+    """Return why the port of a whole rail is not ACTIVE, with the remedy; None if it is, or if its card does not show it.
+
+    The port is the PF's, or that of a VF whose PF is not on this node. `rdma` is whether a pod needs an RDMA device on this rail.
+    """
+    if rail.reason is not None:
+        return rail.reason
+    if rail.pf is not None:
+        pf = rail.pf
+        return _fault(f"PF {pf.address}", pf.fault) or (_pf_port(pf) if rdma else _pf_carrier(pf))
+    for vf in rail.vfs:
+        port = _port(f"VF {vf.address}", vf.rdma) if rdma and vf.rdma is not None else None
+        return _fault(f"VF {vf.address}", vf.fault) or port
+    return f"the card {rail.address} is missing: look in dmesg, and replace the card or put it back"
 
 
 def _fault(function: str, fault: str | None) -> str | None:

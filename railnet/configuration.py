@@ -101,11 +101,15 @@ class Publish:
         network_status: each pod's networks, as an annotation of the pod.
         events: why a pod did not get its rails.
         topology_labels: the leaf switches of the node's rails, as labels of the node.
+        rails_condition: whether every rail is ACTIVE, as a condition of the node.
+        rails_taint: a taint of the node while the condition is False.
     """
 
     network_status: bool = True
     events: bool = True
     topology_labels: bool = False
+    rails_condition: bool = False
+    rails_taint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,7 @@ def _configuration(found: Any) -> Configuration:
     networks = {DEFAULT_NETWORK: Network(), **written}
     _check_pools(pools)
     _check_provision(read.get("provision", ()))
+    _check_publish(read.get("publish", Publish()))
     _check_ranges(networks)
     _check_limits(limits, networks, [pool.resource for pool in pools])
     read.pop("rdma", None)  # none of its keys has a choice yet
@@ -248,7 +253,10 @@ _NETWORK = an_object(
 )
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
 _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), SECONDS))
-_PUBLISH = an_object(Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels"), BOOLEAN))
+_PUBLISH = an_object(
+    Publish,
+    dict.fromkeys(("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint"), BOOLEAN),
+)
 _ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS})
 _DOCUMENT: Reader[dict[str, Any]] = an_object(
     dict,
@@ -277,6 +285,13 @@ def _check_pools(pools: tuple[Pool, ...]) -> None:
 
 def _check_provision(provision: tuple[Provision, ...]) -> None:
     _check_distinct("provision", "pf", [str(one.pf) for one in provision])
+
+
+def _check_publish(publish: Publish) -> None:
+    if publish.rails_taint and not publish.rails_condition:
+        raise Misconfigured(
+            "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition"
+        )
 
 
 def _check_distinct(path: str, key: str, values: list[str]) -> None:

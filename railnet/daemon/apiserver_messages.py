@@ -1,5 +1,7 @@
 """Publish the result of an ADD with rails to the API server: `network-status` on the pod, or an event if it was refused.
 
+A rail that is lost, or back, is an event of the node and of the pods that have the rail.
+
 A thread of its own sends each message after the runtime has its answer: no ADD waits for the API server.
 """
 
@@ -11,17 +13,17 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from apiserver import network_status, service_account
 from apiserver.client import ApiServer
-from apiserver.event import Series
+from apiserver.event import Series, involved_node, involved_pod
 from apiserver.network_status import NetworkStatus
 from apiserver.node_transport import NodeTransport
 from apiserver.outbox import Outbox
 from apiserver.service_account import NotInCluster
 from cni import events
-from cni.events import AddRefused, Observer, RailsAttached
+from cni.events import AddRefused, Observer, RailChanged, RailsAttached
 from cni.host.errors import CniError
 from kernel.netlink.sandbox_link_state import hardware_addresses
 from kernel.netns import NetnsIdentity, opened
@@ -30,6 +32,9 @@ from railnet.configuration import Configuration, Publish
 _log = logging.getLogger(__name__)
 _ACCOUNT = "railnet"
 _REASON = "RailnetAttachFailed"
+# With eight rails that are lost at once, fewer than the outbox has places.
+_MOST_PODS = 24
+_KINDS: dict[bool, Literal["Normal", "Warning"]] = {True: "Warning", False: "Normal"}
 _LAST_SECONDS = 1.0  # at the daemon's end; the next daemon waits for this one
 
 
@@ -73,18 +78,26 @@ class Publisher:
 
     def __init__(self, outbox: Outbox, publish: Publish, root: Path, node: str) -> None:
         """Read sandboxes of the host seen at `root`; `node` is the node's name in the cluster."""
-        self._outbox, self._publish, self._root = outbox, publish, root
+        self._outbox, self._publish, self._root, self._node = outbox, publish, root, node
         self._series = Series(node)
 
-    def __call__(self, event: RailsAttached | AddRefused) -> None:
+    def __call__(self, event: RailsAttached | AddRefused | RailChanged) -> None:
         """Queue the message of one event."""
         match event:
             case RailsAttached(record=record) if record.pod.uid and self._publish.network_status:
                 self._outbox.put(NetworkStatus(record.pod, event.static, partial(_elements, event, self._root)))
             case AddRefused(pod=pod, error=error) if pod.uid and self._publish.events:
                 self._outbox.put(self._series.warning(pod, _REASON, _words(error), datetime.now(UTC)))
+            case RailChanged() if self._publish.events:
+                self._tell_of_rail(event)
             case _:
                 pass
+
+    def _tell_of_rail(self, event: RailChanged) -> None:
+        now, kind = datetime.now(UTC), _KINDS[event.warning]
+        pods = [involved_pod(pod) for pod in event.pods if pod.uid][:_MOST_PODS]
+        for about in (*pods, involved_node(self._node)):
+            self._outbox.put(self._series.event(about, event.reason, event.text, now, kind))
 
 
 def _elements(attached: RailsAttached, root: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver import event as event_module
-from apiserver.event import Event, InvolvedObject, Series
+from apiserver.event import Event, InvolvedObject, Series, involved_node
 from apiserver.request import Request
 from vf.record import Pod
 
@@ -126,3 +126,14 @@ def test_characters_that_are_not_unicode_are_replaced_in_the_message() -> None:
 def test_namespace_that_is_no_dns_name_makes_no_path(pod: Pod) -> None:
     with pytest.raises(ValueError, match="cannot be the name of an API object"):
         Series("n").warning(pod, "R", "words", NOON).requests()
+
+
+def test_event_about_a_node_has_the_nodes_name_for_its_uid_and_is_in_namespace_default() -> None:
+    event = Series("node-a").event(involved_node("node-a"), "RailnetRailActive", "words", NOON, "Normal")
+    (make,) = event.requests()
+
+    assert make.path == "/api/v1/namespaces/default/events"
+    assert (body(make)["involvedObject"], body(make)["type"]) == (
+        {"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "node-a"},
+        "Normal",
+    )

@@ -8,7 +8,8 @@ import pytest
 from deviceplugin import health
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device
 from vf.guid import Guid
-from vf.inventory import PhysicalFunction, VirtualFunction
+from vf.inventory import PhysicalFunction, Rail, VirtualFunction
+from vf.pci_address import PciAddress
 
 VF = a_vf()
 PF = a_pf(VF)
@@ -137,3 +138,39 @@ def test_reason_names_a_missing_netdev_also_when_the_pool_needs_no_rdma_device()
     reason = health.reason(ethernet, a_vf(rdma=None, netdev=None), owned=False, rdma=False)
 
     assert reason == "VF 0000:03:00.1 has no network interface on the host: rebind the VF"
+
+
+CARD = PciAddress.parse("0000:03:00.0")
+POLLING_RAIL = a_pf(a_vf(), rdma=an_rdma_device(0, DOWN))
+
+
+@pytest.mark.parametrize(
+    ("rail", "rdma", "said"),
+    [
+        (Rail(CARD, a_pf(a_vf()), (a_vf(),)), True, None),
+        (Rail(CARD, POLLING_RAIL, (a_vf(),)), True, "port 1 of PF 0000:03:00.0 (mlx5_0) is '1: DOWN', '3: Disabled'"),
+        (Rail(CARD, POLLING_RAIL, (a_vf(),)), False, None),
+        (Rail(CARD, a_pf(a_vf(), rdma=None), (a_vf(),)), True, "PF 0000:03:00.0 has no RDMA device"),
+        (Rail(CARD, a_pf(a_vf(), fault="it hangs"), (a_vf(),)), True, "PF 0000:03:00.0 cannot be used: it hangs"),
+        (Rail(CARD, None, (a_vf(pf=None),)), True, "port 1 of VF 0000:03:00.1 (mlx5_1) is '1: DOWN'"),
+        (Rail(CARD, None, (a_vf(pf=None, rdma=None),)), True, None),
+        (Rail(CARD, None, ()), True, "the card 0000:03:00.0 is missing"),
+        (Rail(CARD, None, (), "its slot is empty"), True, "its slot is empty"),
+    ],
+    ids=[
+        "ACTIVE",
+        "down",
+        "down, for plain Ethernet",
+        "no RDMA",
+        "fault",
+        "lone VF",
+        "VF in a pod",
+        "absent",
+        "reason",
+    ],
+)
+def test_port_of_a_rail(rail: Rail, rdma: bool, said: str | None) -> None:
+    found = health.port_reason(rail, rdma=rdma)
+
+    assert (found is None) == (said is None)
+    assert (found or "").startswith(said or "")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 
-from apiserver import client, node_labels
+from apiserver import client, node_labels, node_status
 from apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
 from apiserver.object_watch import changes, pages
 from apiserver.request import Collection, Request
@@ -13,7 +13,7 @@ from controllers import training_pod
 from controllers.gangs import placement_annotation
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
-from vf import topology_labels
+from vf import rails_condition, topology_labels
 from vf.guid import Guid
 from vf.topology_labels import Leaf, RailPlace
 
@@ -77,6 +77,23 @@ def labels(data: bytes) -> None:
         assert topology_labels.changes(after, places) == {}
 
 
+def node(data: bytes) -> None:
+    """Judge a node with conditions and taints of any program: the own taint comes and goes, and each other one stays in its place."""
+    with _api(data) as api:
+        state = node_status.parse(api.send(node_status.look("gpu-7")), rails_condition.TYPE)
+    assert isinstance(state.version, str)
+    for wanted in (True, False):
+        changed = rails_condition.taints(state.taints, wanted=wanted)
+        after = state.taints if changed is None else changed
+        assert rails_condition.taints(after, wanted=wanted) is None
+        assert [one for one in after if not _is_own(one)] == [one for one in state.taints if not _is_own(one)]
+        assert sum(map(_is_own, after)) == wanted
+
+
+def _is_own(taint: object) -> bool:
+    return isinstance(taint, dict) and taint.get("key") == rails_condition.TAINT
+
+
 def listing(data: bytes) -> None:
     """Judge the pages of a list: each has objects and a version."""
     with _api(data) as api:
@@ -119,6 +136,15 @@ PARSERS = (
         {
             "apiserver.node_labels": ("parse",),
             "vf.topology_labels": ("changes", "_wanted", "_leaf", "_together", "_rate"),
+        },
+    ),
+    Parser(
+        "node-status",
+        node,
+        (RequestFailed,),
+        {
+            "apiserver.node_status": ("parse", "_condition", "_object", "_list", "_time"),
+            "vf.rails_condition": ("taints",),
         },
     ),
     Parser("rail-addresses", rail_addresses, (), {"controllers.training_pod": ("_addresses", "endpoint_address")}),

@@ -48,7 +48,7 @@ limits:
   "*": {networks: [default, verbs]}
   team-a: {networks: [default, fixed], static: true, pools: [rdma/first]}
 timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
-publish: {networkStatus: false, events: false, topologyLabels: true}
+publish: {networkStatus: false, events: false, topologyLabels: true, railsCondition: true, railsTaint: true}
 admission: {priorityClass: iteration}
 """
 
@@ -96,7 +96,9 @@ def test_every_key_is_read() -> None:
             },
         ),
         timeouts=Timeouts(delegate=10.0, add=120.0, daemon=0.5, kubelet=1.5),
-        publish=Publish(network_status=False, events=False, topology_labels=True),
+        publish=Publish(
+            network_status=False, events=False, topology_labels=True, rails_condition=True, rails_taint=True
+        ),
         admission=Admission(priority_class="iteration"),
     )
 
@@ -123,7 +125,9 @@ def test_defaults_are_the_documented_values() -> None:
         {"*": Limit(("default",), static=False)},
     )
     assert default.timeouts == Timeouts(delegate=30.0, add=60.0, daemon=5.0, kubelet=2.0)
-    assert default.publish == Publish(network_status=True, events=True, topology_labels=False)
+    assert default.publish == Publish(
+        network_status=True, events=True, topology_labels=False, rails_condition=False, rails_taint=False
+    )
     assert default.admission == Admission(priority_class=None)
 
 
@@ -243,6 +247,8 @@ WRONG = {
     "timeouts: {add: 5 s}": "timeouts.add is '5 s'; it should be a duration like 500ms, 5s or 2m, at most 60m",
     "timeouts: {add: 1h}": "timeouts.add is '1h'; it should be a duration like 500ms, 5s or 2m, at most 60m",
     "publish: {topologyLabels: leaf}": "publish.topologyLabels is 'leaf'; it should be true or false",
+    "publish: {railsCondition: 1}": "publish.railsCondition is 1; it should be true or false",
+    "publish: {railsTaint: true}": "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition",
     "publish: {events: 'no'}": "publish.events is 'no'; it should be true or false",
     "admission: iteration": "admission is 'iteration'; it should be a mapping",
     "admission: {priorityClass: null}": "admission.priorityClass is null; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",

@@ -4,13 +4,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from apiserver import service_account
 from apiserver.network_status import ANNOTATION
-from cni.events import AddRefused, Observer, RailsAttached, ignore
+from cni.events import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from cni.host.errors import CniError
 from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import apiserver_messages as publish_module
@@ -45,7 +46,9 @@ def configuration(tmp_path: Path) -> Configuration:
 
 
 def tell(
-    configuration: Configuration, *told: RailsAttached | AddRefused, then: Callable[[], object] = lambda: None
+    configuration: Configuration,
+    *told: RailsAttached | AddRefused | RailChanged,
+    then: Callable[[], object] = lambda: None,
 ) -> None:
     """Publish outcomes as a daemon that then ends."""
 
@@ -185,3 +188,41 @@ def test_outside_of_a_cluster_nothing_is_sent_and_the_log_says_it_once(
     assert observe is ignore
     (said,) = [record.message for record in caplog.records if "network-status" in record.message]
     assert said.startswith("neither network-status nor events are sent: KUBERNETES_SERVICE_HOST and")
+
+
+def rail_lost(*pods: Pod) -> RailChanged:
+    return RailChanged("RailnetRailNotActive", "rail 0 is not ACTIVE", warning=True, pods=pods)
+
+
+def test_lost_rail_is_an_event_of_the_node_and_of_the_pods_that_have_it(
+    cluster: ApiServer, configuration: Configuration
+) -> None:
+    tell(
+        configuration, rail_lost(POD, Pod("ml", "without-uid", "")), RailChanged("RailnetRailActive", "back", False, ())
+    )
+
+    told = sorted(
+        (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["reason"], event["type"])
+        for event in cluster.events.values()
+    )
+    assert told == [
+        ("Node", "node-a", "RailnetRailActive", "Normal"),
+        ("Node", "node-a", "RailnetRailNotActive", "Warning"),
+        ("Pod", "train-0", "RailnetRailNotActive", "Warning"),
+    ]
+
+
+def test_eight_lost_rails_of_a_full_node_leave_room_for_other_messages(
+    cluster: ApiServer, configuration: Configuration
+) -> None:
+    rails = [rail_lost(*(Pod("ml", f"train-{rail}-{pod}", f"{rail}-{pod}") for pod in range(127))) for rail in range(8)]
+    tell(configuration, ATTACHED, *rails)
+
+    assert statuses(cluster) == ["eth0", "net1"]
+    assert "Node" in {event["involvedObject"]["kind"] for event in cluster.events.values()}
+
+
+def test_lost_rail_is_no_event_if_events_are_off(cluster: ApiServer, configuration: Configuration) -> None:
+    tell(replace(configuration, publish=Publish(events=False)), rail_lost(POD))
+
+    assert cluster.events == {}

@@ -1,0 +1,277 @@
+"""The node's condition `RailnetRails`: whether every rail's port is ACTIVE, what the condition says, and when it is written.
+
+Pure: from what is seen of the ports at moments that are passed in, to a condition, the time of the next write, and the node's taints.
+
+Source: kubernetes/api, core/v1 NodeCondition and Taint.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+TYPE = "RailnetRails"
+TAINT = "railnet.io/rails-not-active"
+_EFFECT = "NoSchedule"
+_MOST_RAILS = 8  # of which the message speaks in full
+
+Status = Literal["True", "False", "Unknown"]
+
+
+class Limits(NamedTuple):
+    """When a port counts as what, and how often the API server is asked; all but `flaps` in seconds.
+
+    Attributes:
+        down: how long a port is not ACTIVE until the condition says so; a subnet manager that starts takes some seconds.
+        up: how long a port is ACTIVE until an incident is over.
+        flaps: as many losses within `window` are an incident, however short each of them was.
+        window: as `flaps` says.
+        quiet: at least between two tries to write.
+        wording: between two writes that change words and counts alone.
+        heartbeat: between two writes that change nothing but the time.
+    """
+
+    down: float = 10.0
+    up: float = 60.0
+    flaps: int = 3
+    window: float = 60.0
+    quiet: float = 10.0
+    wording: float = 60.0
+    heartbeat: float = 300.0
+
+
+LIMITS = Limits()
+
+
+class Moment(NamedTuple):
+    """A moment on two clocks: seconds of one that only goes forward, by which all is decided; and the time that people read."""
+
+    seconds: float
+    time: datetime
+
+
+class Incident(NamedTuple):
+    """A rail that counts as not ACTIVE.
+
+    Attributes:
+        since: its first loss.
+        earlier: whether the port was not ACTIVE when it was first seen, so that it was lost at `since` or earlier.
+        losses: how often the port ceased to be ACTIVE.
+        flaps: whether it ceased to be ACTIVE so often within a short time that it flaps.
+        trouble: why it was not ACTIVE the last time, and what to do.
+    """
+
+    since: Moment
+    earlier: bool
+    losses: int
+    flaps: bool
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class RailHistory:
+    """What was seen of one rail.
+
+    Attributes:
+        trouble: why its port is not ACTIVE, and what to do; None if it is ACTIVE.
+        changed: when that began, or when the rail was first seen.
+        first: whether nothing has changed since the rail was first seen.
+        losses: the latest losses, at most as many as make a flap.
+        incident: None while the rail counts as ACTIVE.
+    """
+
+    trouble: str | None
+    changed: Moment
+    first: bool = True
+    losses: tuple[Moment, ...] = ()
+    incident: Incident | None = None
+
+
+Histories = Mapping[int, RailHistory]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the condition says. `rails` are those that are not ACTIVE, which are not written."""
+
+    status: Status
+    reason: str
+    message: str
+    rails: frozenset[int] = frozenset()
+
+    @property
+    def key(self) -> tuple[Status, str, frozenset[int]]:
+        """What is written soon after it has changed; other words can wait."""
+        return self.status, self.reason, self.rails
+
+
+class Written(NamedTuple):
+    """What the API server has: the condition, and the second of its write."""
+
+    condition: Condition
+    seconds: float
+
+
+class RailNews(NamedTuple):
+    """That a rail began or ceased to count as not ACTIVE; `text` names the rail."""
+
+    rail: int
+    reason: str
+    text: str
+    warning: bool
+
+
+def seen(
+    before: Histories, ports: Mapping[int, str | None], now: Moment, limits: Limits = LIMITS
+) -> dict[int, RailHistory]:
+    """Return the histories after a look at the ports: by rail, why its port is not ACTIVE, and what to do; None if it is.
+
+    A rail that is not among the ports is forgotten.
+    """
+    return {
+        rail: _judged(_noted(before.get(rail), trouble, now, limits), now, limits) for rail, trouble in ports.items()
+    }
+
+
+def condition(rails: Histories, found: Status | None, now: Moment, limits: Limits = LIMITS) -> Condition | None:
+    """Return what the condition should say; None if what the API server has should stay for now.
+
+    Args:
+        rails: what was seen.
+        found: the status that the API server has; None if it has none. A daemon that has just started does not know how long a port
+            has been ACTIVE: if the status is False, it waits before it says True.
+        now: the moment of the last look.
+        limits: when a port counts as what.
+    """
+    incidents = {rail: one for rail, one in rails.items() if one.incident is not None}
+    if incidents:
+        flapping = all(one.incident is not None and one.incident.flaps for one in incidents.values())
+        message = "; ".join(_sentences(incidents))
+        return Condition("False", "RailFlaps" if flapping else "RailNotActive", message, frozenset(incidents))
+    hold = limits.up if found == "False" else 0.0
+    if any(one.trouble is not None or now.seconds - one.changed.seconds < hold for one in rails.values()):
+        return None
+    if not rails:
+        return Condition("True", "NoRails", "this node has no rail that pods can have")
+    return Condition("True", "RailsActive", f"{len(rails)} of {len(rails)} rails are ACTIVE")
+
+
+def unknown(why: str) -> Condition:
+    """Return what the condition says while the numbers of the rails are not known."""
+    return Condition("Unknown", "RailsNotKnown", why)
+
+
+def next_judgement(rails: Histories, found: Status | None, now: Moment, limits: Limits = LIMITS) -> float:
+    """Return the next second at which the histories may say something else if no port changes; infinity if they never do."""
+    due = [_due(one, found, limits) for one in rails.values()]
+    return min((second for second in due if second > now.seconds), default=float("inf"))
+
+
+def next_write(wanted: Condition | None, written: Written | None, limits: Limits = LIMITS) -> float:
+    """Return the second from which on the wanted condition may be written; infinity if nothing is to be written."""
+    if written is None:
+        return float("inf") if wanted is None else 0.0
+    if wanted is None or wanted == written.condition:
+        pause = limits.heartbeat
+    elif wanted.key == written.condition.key:
+        pause = limits.wording
+    else:
+        pause = limits.quiet
+    return written.seconds + pause
+
+
+def news(before: Histories, after: Histories) -> list[RailNews]:
+    """Return which rails began or ceased to count as not ACTIVE, or began to flap, between two looks."""
+    found = []
+    for rail, one in sorted(after.items()):
+        was, incident = before[rail].incident if rail in before else None, one.incident
+        if incident is not None and (was is None or incident.flaps != was.flaps):
+            found.append(RailNews(rail, f"Railnet{_reason(incident)}", _sentence(rail, one, incident), warning=True))
+        elif incident is None and was is not None:
+            text = f"rail {rail} is ACTIVE again: it was lost {_times(was.losses)} since {_time(was.since)}"
+            found.append(RailNews(rail, "RailnetRailActive", text, warning=False))
+    return found
+
+
+def taints(found: Sequence[Any], *, wanted: bool) -> list[Any] | None:
+    """Return the taints of a node with Railnet's own, or without it; None if nothing is to be changed. Other taints stay as they are."""
+    ours = [one for one in found if isinstance(one, dict) and one.get("key") == TAINT]
+    own = [{"key": TAINT, "effect": _EFFECT}] if wanted else []
+    if [{"key": one.get("key"), "effect": one.get("effect")} for one in ours] == own:
+        return None
+    return [one for one in found if one not in ours] + own
+
+
+def _noted(before: RailHistory | None, trouble: str | None, now: Moment, limits: Limits) -> RailHistory:
+    if before is None:
+        return RailHistory(trouble, now)
+    if (before.trouble is None) == (trouble is None):
+        return replace(before, trouble=trouble, incident=_explained(before.incident, trouble))
+    if trouble is None:
+        return replace(before, trouble=None, changed=now, first=False)
+    losses = (*before.losses, now)[-limits.flaps :]
+    incident = before.incident
+    if incident is not None:
+        incident = incident._replace(
+            losses=incident.losses + 1, flaps=incident.flaps or _flaps(losses, limits), trouble=trouble
+        )
+    return RailHistory(trouble, now, False, losses, incident)
+
+
+def _explained(incident: Incident | None, trouble: str | None) -> Incident | None:
+    return incident if incident is None or trouble is None else incident._replace(trouble=trouble)
+
+
+def _judged(rail: RailHistory, now: Moment, limits: Limits) -> RailHistory:
+    lasted = now.seconds - rail.changed.seconds
+    if rail.trouble is None:
+        is_over = rail.incident is not None and lasted >= limits.up
+        return replace(rail, incident=None, losses=()) if is_over else rail
+    flaps = _flaps(rail.losses, limits)
+    if rail.incident is not None or not (flaps or lasted >= limits.down):
+        return rail
+    recent = tuple(one for one in rail.losses if flaps or one == rail.changed) or (rail.changed,)
+    incident = Incident(recent[0], rail.first, len(recent), flaps, rail.trouble)
+    return replace(rail, incident=incident)
+
+
+def _flaps(losses: Sequence[Moment], limits: Limits) -> bool:
+    return len(losses) == limits.flaps and losses[-1].seconds - losses[0].seconds <= limits.window
+
+
+def _due(rail: RailHistory, found: Status | None, limits: Limits) -> float:
+    if rail.trouble is not None:
+        return rail.changed.seconds + limits.down if rail.incident is None else float("inf")
+    waits = rail.incident is not None or found == "False"
+    return rail.changed.seconds + limits.up if waits else float("inf")
+
+
+def _sentences(rails: Histories) -> Iterator[str]:
+    numbers = sorted(rails)
+    for rail in numbers[:_MOST_RAILS]:
+        incident = rails[rail].incident
+        if incident is not None:
+            yield _sentence(rail, rails[rail], incident)
+    if more := numbers[_MOST_RAILS:]:
+        yield f"and rails {', '.join(map(str, more))}"
+
+
+def _sentence(rail: int, history: RailHistory, incident: Incident) -> str:
+    since = _time(incident.since) + (" or earlier" if incident.earlier else "")
+    if incident.flaps:
+        return f"rail {rail} flaps: lost {_times(incident.losses)} since {since}; the last time {incident.trouble}"
+    often = f" (lost {_times(incident.losses)})" if incident.losses > 1 else ""
+    back = "" if history.trouble is not None else f" (ACTIVE again since {_time(history.changed)})"
+    return f"rail {rail} is not ACTIVE since {since}{often}{back}: {incident.trouble}"
+
+
+def _reason(incident: Incident) -> str:
+    return "RailFlaps" if incident.flaps else "RailNotActive"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _time(moment: Moment) -> str:
+    return moment.time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
