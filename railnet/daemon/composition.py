@@ -44,6 +44,7 @@ from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_keeper import waking
+from railnet.daemon.rails_condition import RailsCondition, keeping
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_status import RoceStatus
@@ -62,7 +63,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 # Executables wait a second for HELLO, while hundreds that start at the same moment use the processors, too. In a container the
 # kernel refuses this, and the share of its control group has the same effect.
 _NICE = -10
-_UNLABEL_SECONDS = 5.0
+_UNMARK_SECONDS = 5.0
 
 
 class Presence(Protocol):
@@ -211,6 +212,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
     metrics.ask(node.table, services, registrations, slots)
     topology = Topology(configuration, node.table, node.sysfs)
+    condition = RailsCondition(configuration, node.table, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     _answer_scrapes(health, metrics, node, topology, counters)
     answer_to_query = partial(
@@ -231,14 +233,14 @@ async def _serve(  # noqa: PLR0913 - composed once
         async def present() -> None:
             await listening.wait()
             await presence.serve(changed)
-            await _unlabelled(topology, configuration)
+            await _unmarked(configuration, topology, condition)
             end()
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
         work: dict[str, Callable[[], Awaitable[None]]] = {
             **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
             **_work(configuration, node, changed, port_changed),
-            **_topology_work(configuration, topology, presence),
+            **_node_object_work(configuration, topology, condition, presence),
             "the counters of new pods": counters.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
@@ -269,19 +271,28 @@ def _work(
     }
 
 
-def _topology_work(
-    configuration: Configuration, topology: Topology, presence: Presence
+def _node_object_work(
+    configuration: Configuration, topology: Topology, condition: RailsCondition, presence: Presence
 ) -> dict[str, Callable[[], Awaitable[None]]]:
-    if not configuration.publish.topology_labels:
-        return {}
-    return {"the topology labels": partial(labelling, topology, leaving=presence.leaves)}
+    """Return what writes to the node's object in the API server, by title."""
+    publish, leaving = configuration.publish, presence.leaves
+    work: dict[str, Callable[[], Awaitable[None]]] = {}
+    if publish.topology_labels:
+        work["the topology labels"] = partial(labelling, topology, leaving=leaving)
+    if publish.rails_condition:
+        work["the condition of the rails"] = partial(keeping, condition, leaving=leaving)
+    return work
 
 
-async def _unlabelled(topology: Topology, configuration: Configuration) -> None:
-    """Wait until the labels of a node that Railnet leaves are gone, for a few seconds: the API server may not answer."""
-    if configuration.publish.topology_labels:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(topology.labelled.wait(), _UNLABEL_SECONDS)
+async def _unmarked(configuration: Configuration, topology: Topology, condition: RailsCondition) -> None:
+    """Wait until labels, condition and taint of a node that Railnet leaves are gone, for a few seconds: the API server may not answer."""
+    publish = configuration.publish
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_UNMARK_SECONDS):
+            if publish.topology_labels:
+                await topology.labelled.wait()
+            if publish.rails_condition:
+                await condition.gone.wait()
 
 
 def _answer_scrapes(

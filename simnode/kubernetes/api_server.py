@@ -1,6 +1,6 @@
 """A Kubernetes API server with pods, their events and nodes in memory, over real TLS; a test can make it hang, refuse or fail.
 
-It has only the part of the API that the daemon uses: patches of `pods/status` and of nodes, and events. Its answers are those that
+It has only the part of the API that the daemon uses: patches of `pods/status`, of nodes and of `nodes/status`, and events. Its answers are those that
 kube-apiserver 1.20 gave: a patch with another UID and a JSON patch whose test fails are unprocessable, and an object
 that exists already is a conflict.
 """
@@ -172,8 +172,8 @@ class ApiServer:
         if received.token != self.token:
             _fail(HTTPStatus.UNAUTHORIZED, "Unauthorized")
         parts = received.path.strip("/").split("/")
-        if (received.method, parts[:3], len(parts)) == ("PATCH", ["api", "v1", "nodes"], 4):
-            self._patch(self.nodes, ("", parts[3]), received)
+        if (received.method, parts[:3]) == ("PATCH", ["api", "v1", "nodes"]) and parts[4:] in ([], ["status"]):
+            self._patch_node(("", parts[3]), received)
             return json.loads(json.dumps(self.nodes["", parts[3]]))  # type: ignore[no-any-return]
         if parts[:3] != ["api", "v1", "namespaces"]:
             _fail(HTTPStatus.NOT_FOUND, f"there is no {received.path}")
@@ -189,6 +189,14 @@ class ApiServer:
                 _fail(HTTPStatus.METHOD_NOT_ALLOWED, f"{received.method} {received.path}")
         return None
 
+    def _patch_node(self, key: tuple[str, str], received: Received) -> None:
+        """Patch a node, which has another version afterwards if it has changed."""
+        before = json.dumps(self.nodes.get(key))
+        self._patch(self.nodes, key, received)
+        if before != json.dumps(self.nodes[key]):
+            version = int(self.nodes[key]["metadata"].get("resourceVersion", "0"))
+            self.nodes[key]["metadata"]["resourceVersion"] = str(version + 1)
+
     def _create_event(self, namespace: str, body: dict[str, Any]) -> None:
         key = namespace, body["metadata"]["name"]
         if key in self.events:
@@ -202,6 +210,8 @@ class ApiServer:
         match received.content_type:
             case "application/merge-patch+json":
                 _merge(objects[key], received.body)
+            case "application/strategic-merge-patch+json":
+                _merge_conditions(objects[key], received.body)
             case "application/json-patch+json":
                 _apply(objects[key], received.body)
             case other:
@@ -223,7 +233,22 @@ def _merge(found: dict[str, Any], patch: dict[str, Any]) -> None:
     uid = patch.get("metadata", {}).get("uid")
     if uid is not None and uid != found["metadata"]["uid"]:
         _fail(HTTPStatus.UNPROCESSABLE_ENTITY, f'metadata.uid: Invalid value: "{uid}": field is immutable')
+    version = patch.get("metadata", {}).get("resourceVersion")
+    if version is not None and version != found["metadata"].get("resourceVersion"):
+        _fail(HTTPStatus.CONFLICT, "the object has been modified; please apply your changes to the latest version")
     _merge_into(found, patch)
+
+
+def _merge_conditions(found: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Apply a strategic merge patch that has only conditions: each replaces, or with `$patch: delete` removes, the one of its type."""
+    if not patch:
+        return
+    if patch.keys() != {"status"} or patch["status"].keys() != {"conditions"}:
+        _fail(HTTPStatus.BAD_REQUEST, "this server merges nothing but conditions strategically")
+    conditions = found.setdefault("status", {}).setdefault("conditions", [])
+    for one in patch["status"]["conditions"]:
+        others = [old for old in conditions if old["type"] != one["type"]]
+        conditions[:] = others if one.get("$patch") == "delete" else [*others, one]
 
 
 def _merge_into(found: dict[str, Any], patch: dict[str, Any]) -> None:
