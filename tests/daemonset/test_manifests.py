@@ -25,6 +25,9 @@ SET_FOR_1_30 = (
     "kubernetes-1.30-uninstall",
     "own-node",
     "own-node-admission",
+    "rails-condition",
+    "rails-condition-taint",
+    "rails-condition-uninstall",
     "topology-labels",
     "topology-labels-uninstall",
 )
@@ -100,7 +103,7 @@ def by_name(documents: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, 
 
 def test_set_for_1_30_has_no_annotation_that_it_deprecates() -> None:
     """kube-apiserver 1.30 and newer warn of an AppArmor annotation (kubernetes/kubernetes, pkg/api/pod/warnings.go)."""
-    of_set = ("overlays/kubernetes-1.30", "overlays/own-node", "overlays/topology-labels")
+    of_set = ("overlays/kubernetes-1.30", "overlays/own-node", "overlays/rails-condition", "overlays/topology-labels")
     named = [folder for folder in FOLDERS if folder.startswith(of_set)]
     annotated = [folder for folder in named if "apparmor.security.beta" in yaml.safe_dump_all(kustomized(folder))]
 
@@ -116,7 +119,7 @@ def test_all_objects_are_in_one_namespace(folder: str) -> None:
     namespaced = {kind for kind, document in documents.items() if "namespace" in document["metadata"]}
     assert namespaced == {"ConfigMap", "DaemonSet", "ServiceAccount"}
     assert {documents[kind]["metadata"]["namespace"] for kind in namespaced} == {namespace}
-    has_policy = re.search("own-node|topology-labels", folder) is not None
+    has_policy = re.search("own-node|rails-condition|topology-labels", folder) is not None
     policy = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} if has_policy else set()
     assert set(documents) - namespaced == {"ClusterRole", "ClusterRoleBinding"} | policy
 

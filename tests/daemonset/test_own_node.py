@@ -143,11 +143,18 @@ def test_daemons_own_events_pass() -> None:
     assert list(refusals("events", {**an_event(), "count": 2}, an_event())) == []
 
 
+def test_daemons_event_about_its_own_node_passes() -> None:
+    about = {**an_event(), "involvedObject": {"kind": "Node", "name": "node-a", "uid": "node-a"}}
+
+    assert list(refusals("events", about, None)) == []
+
+
 FORGED = {
     "another node's": an_event("node-b"),
     "another component's": {**an_event(), "source": {"component": "kubelet", "host": "node-a"}},
     "without a source": {**an_event(), "source": {}},
-    "about a node": {**an_event(), "involvedObject": {"kind": "Node", "name": "node-a"}},
+    "about another node": {**an_event(), "involvedObject": {"kind": "Node", "name": "node-b"}},
+    "about a node without a name": {**an_event(), "involvedObject": {"kind": "Node"}},
     "about no object": {**an_event(), "involvedObject": {}},
 }
 

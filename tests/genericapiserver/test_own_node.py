@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.event import Series
+from apiserver.event import Series, involved_node
 from apiserver.network_status import ANNOTATION, NetworkStatus
 from apiserver.request import Request
 from tests.cluster.process import wait_until
@@ -60,7 +60,8 @@ class Pods:
 def pods(server: ApiServer) -> Iterator[Pods]:
     """Yield pods of an API server after its admission plugin has the policy, which it gets by watch."""
     server.kubectl("apply", "--kustomize", "overlays/own-node")
-    server.api.create("/api/v1/namespaces", {"metadata": {"name": "ml"}})
+    for name in ("ml", "default"):  # kube-apiserver makes the second one itself
+        server.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     found = Pods(server)
     probe = found.make("probe", "node-b")
     wait_until(lambda: found.annotate(probe).status == 422, _SECONDS, "the policy for pods to be in force")
@@ -156,13 +157,23 @@ def test_daemon_creates_an_event_and_counts_it_up(pods: Pods) -> None:
     assert statuses == [201, 200]
 
 
+def test_daemon_creates_an_event_about_its_own_node(pods: Pods) -> None:
+    (request,) = (
+        Series("node-a").event(involved_node("node-a"), "RailnetRailFlaps", "words", datetime.now(UTC)).requests()
+    )
+
+    assert pods.send(request).status == 201
+
+
 @pytest.mark.parametrize(
     "parts",
     [
         {"source": {"component": "railnet", "host": "node-b"}},
         {"source": {"component": "kubelet", "host": "node-a"}},
         {"source": {}},
-        {"involvedObject": {"kind": "Node", "name": "node-a"}},
+        {"involvedObject": {"kind": "Node", "name": "node-b"}},
+        {"involvedObject": {"kind": "Node"}},
+        {"involvedObject": {"kind": "Secret", "name": "node-a"}},
     ],
     ids=str,
 )

@@ -16,7 +16,9 @@ OF_NO_NODE = "railnet/railnet"
 OF_ANOTHER_ACCOUNT = "kube-system/other/pod-x/node-b"
 REFUSED = "ValidatingAdmissionPolicy 'railnet-topology-labels' with binding 'railnet-topology-labels' denied request: "
 OTHER_LABELS = "only the labels railnet.io/leaf, rails, rate and rail<number>-leaf may be changed"
-NOT_LABELS = "nothing but labels may be changed"
+METADATA = "neither annotations nor finalizers nor owners may be changed"
+SPEC = "nothing of the specification but the taint railnet.io/rails-not-active, with NoSchedule, may be changed"
+STATUS = "nothing of the status but the condition RailnetRails may be changed"
 LABELS: dict[str, str | None] = {LEAF: "0002c903007e5a10", leaf_of_rail(0): "0002c903007e5a10", RAILS: "1", RATE: "400"}
 _SECONDS = 30.0
 
@@ -135,35 +137,38 @@ def test_another_label_is_refused(nodes: Nodes, labels: dict[str, str | None]) -
 
 
 @pytest.mark.parametrize(
-    ("patch", "subresource"),
+    ("patch", "subresource", "refusal"),
     [
-        ({"spec": {"unschedulable": True}}, ""),
-        ({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}, ""),
-        ({"metadata": {"annotations": {"a": "c"}}}, ""),
-        ({"metadata": {"annotations": {"new": ""}}}, ""),
-        ({"metadata": {"finalizers": ["x.io/y"]}}, ""),
+        ({"spec": {"unschedulable": True}}, "", SPEC),
+        ({"spec": {"podCIDR": None}}, "", SPEC),
+        ({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}, "", SPEC),
+        ({"metadata": {"annotations": {"a": "c"}}}, "", METADATA),
+        ({"metadata": {"annotations": {"new": ""}}}, "", METADATA),
+        ({"metadata": {"finalizers": ["x.io/y"]}}, "", METADATA),
         (
             {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "u"}]}},
             "",
+            METADATA,
         ),
-        ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, "/status"),
-        ({"status": {"allocatable": {"rdma/ib_vf": "0"}}}, "/status"),
-        ({"metadata": {"annotations": {"a": "c"}}}, "/status"),
+        ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, "/status", STATUS),
+        ({"status": {"allocatable": {"rdma/ib_vf": "0"}}}, "/status", STATUS),
+        ({"metadata": {"annotations": {"a": "c"}}}, "/status", METADATA),
+        ({"metadata": {"labels": {RAILS: "1"}}}, "/status", OTHER_LABELS),
     ],
     ids=str,
 )
-def test_anything_else_of_a_node_is_refused(nodes: Nodes, patch: JsonObject, subresource: str) -> None:
+def test_anything_else_of_a_node_is_refused(nodes: Nodes, patch: JsonObject, subresource: str, refusal: str) -> None:
     before = nodes.read("node-a")
     answer = nodes.patch("node-a", patch, subresource)
 
-    assert answer.message.endswith(f"{REFUSED}{NOT_LABELS}")
+    assert answer.message.endswith(f"{REFUSED}{refusal}")
     assert nodes.read("node-a") == before
 
 
 def test_labels_of_the_topology_excuse_no_other_change(nodes: Nodes) -> None:
     patch: JsonObject = {"metadata": {"labels": LABELS}, "spec": {"unschedulable": True}}
 
-    assert nodes.patch("node-a", patch).message.endswith(NOT_LABELS)
+    assert nodes.patch("node-a", patch).message.endswith(SPEC)
 
 
 def test_daemon_may_neither_create_nor_delete_a_node(nodes: Nodes) -> None:
