@@ -53,7 +53,7 @@ from railnet.daemon.threads import Threads
 from railnet.daemon.topology_labels import Topology, labelling
 from railnet.health import Health
 from railnet.install.uninstaller import Leaving
-from railnet.status.report import encode, report, with_roce, with_topology
+from railnet.status.report import encode, report, with_condition, with_roce, with_topology
 from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory
 from vf.table import VfTable
@@ -215,9 +215,8 @@ async def _serve(  # noqa: PLR0913 - composed once
     condition = RailsCondition(configuration, node.table, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     _answer_scrapes(health, metrics, node, topology, counters)
-    answer_to_query = partial(
-        _answer_to_query, node, metrics, slots, health, topology, RoceStatus(node.table, node.sysfs)
-    )
+    roce = RoceStatus(node.table, node.sysfs)
+    answer_to_query = partial(_answer_to_query, node, metrics, slots, health, topology, condition, roce)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer_to_query)
     changed, port_changed = (
         waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
@@ -325,13 +324,19 @@ def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None
         service.changed(at_once=at_once)
 
 
-async def _answer_to_query(
-    node: NodeParts, metrics: Metrics, slots: DelegateSlots, health: Health, topology: Topology, roce: RoceStatus
+async def _answer_to_query(  # noqa: PLR0913 - called by the composition alone
+    node: NodeParts,
+    metrics: Metrics,
+    slots: DelegateSlots,
+    health: Health,
+    topology: Topology,
+    condition: RailsCondition,
+    roce: RoceStatus,
 ) -> bytes:
     records = ((record, node.journal.age(record)) for record in node.journal.records())
     quarantined = map(str, node.journal.quarantined())
     told = report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons(), quarantined)
-    told = with_topology(told, topology.places, topology.trouble)
+    told = with_condition(with_topology(told, topology.places, topology.trouble), condition.trouble)
     return encode(with_roce(told, node.table.inventory, await roce.facts()))
 
 

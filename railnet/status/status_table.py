@@ -38,6 +38,10 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield from _unusable_rails(told)
     yield from _roce(told)
     yield from _unknown_leaves(told)
+    if told.get("condition"):
+        yield ""
+        yield "What the node's condition lacks:"
+        yield f"  {told['condition']}"
     if told["vfs"]:
         yield ""
         yield from aligned(_RESOURCES, list(_resources(told["vfs"])))

@@ -72,6 +72,11 @@ def railnet(cluster: ApiServer, *command: str) -> "subprocess.CompletedProcess[s
     return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+def status(cluster: ApiServer) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(railnet(cluster, "status", "--json").stdout)
+    return found
+
+
 def test_lost_port_is_said_of_the_node_and_told_to_its_pods_and_a_daemon_that_leaves_takes_it_back(
     node: Node, cluster: ApiServer
 ) -> None:
@@ -115,8 +120,11 @@ def test_pods_get_their_rails_while_the_api_server_refuses_the_condition(
     cluster.interfere = refuse
     node.start_daemon()
     cluster.wait_until(lambda: any("/nodes/" in received.path for received in cluster.received))
+    if failure == "forbidden":
+        wait_until(lambda: status(cluster)["condition"], _SECONDS, "the refusal")
+        assert "apply overlays/rails-condition; it is tried again" in status(cluster)["condition"]
     pod = node.run_pod("train", vfs=1)
-    (sandbox,) = json.loads(railnet(cluster, "status", "--json").stdout)["sandboxes"]
+    (sandbox,) = status(cluster)["sandboxes"]
     node.remove_pod(pod)
 
     assert ([rail["ifname"] for rail in sandbox["rails"]], sandbox["stage"]) == (["net1"], "attached")

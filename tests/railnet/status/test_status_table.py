@@ -164,6 +164,12 @@ def test_table_has_leaf_switches_and_what_topology_labels_lack_if_the_daemon_ask
     ]
 
 
+def test_table_has_what_the_condition_of_the_node_lacks() -> None:
+    lines = list(rendered(told(condition="RailnetRails: HTTP 403; it is tried again")))
+
+    assert lines[lines.index("What the node's condition lacks:") + 1] == "  RailnetRails: HTTP 403; it is tried again"
+
+
 def test_table_without_topology_labels_is_as_before() -> None:
     assert list(rendered(told(topology=None))) == list(rendered(told()))
 
