@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cni.attachment.local_ipam import LocalIpam
 from cni.delegate_slots import DelegateSlots
@@ -205,8 +205,7 @@ async def _serve(  # noqa: PLR0913 - composed once
         configuration.timeouts.kubelet,
         lambda: all(service.streams for service in services),
     )
-    limits = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add)
-    slots = DelegateSlots()
+    limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
     health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
@@ -215,9 +214,9 @@ async def _serve(  # noqa: PLR0913 - composed once
     condition = RailsCondition(configuration, node.table, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     _answer_scrapes(health, metrics, node, topology, counters)
-    roce = RoceStatus(node.table, node.sysfs)
-    answer_to_query = partial(_answer_to_query, node, metrics, slots, health, topology, condition, roce)
-    server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer_to_query)
+    told = _ReportParts(slots, health, topology, condition, RoceStatus(node.table, node.sysfs))
+    answer = partial(_answer_to_query, node, metrics, told)
+    server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     changed, port_changed = (
         waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
     )
@@ -324,20 +323,23 @@ def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None
         service.changed(at_once=at_once)
 
 
-async def _answer_to_query(  # noqa: PLR0913 - called by the composition alone
-    node: NodeParts,
-    metrics: Metrics,
-    slots: DelegateSlots,
-    health: Health,
-    topology: Topology,
-    condition: RailsCondition,
-    roce: RoceStatus,
-) -> bytes:
+class _ReportParts(NamedTuple):
+    """What `railnet status` is told of, beside the table, the pools and the journal."""
+
+    slots: DelegateSlots
+    health: Health
+    topology: Topology
+    condition: RailsCondition
+    roce: RoceStatus
+
+
+async def _answer_to_query(node: NodeParts, metrics: Metrics, parts: _ReportParts) -> bytes:
     records = ((record, node.journal.age(record)) for record in node.journal.records())
     quarantined = map(str, node.journal.quarantined())
-    told = report(node.table.inventory, metrics.vfs(), records, slots.waiting, health.reasons(), quarantined)
-    told = with_condition(with_topology(told, topology.places, topology.trouble), condition.trouble)
-    return encode(with_roce(told, node.table.inventory, await roce.facts()))
+    reasons = parts.health.reasons()
+    told = report(node.table.inventory, metrics.vfs(), records, parts.slots.waiting, reasons, quarantined)
+    told = with_condition(with_topology(told, parts.topology.places, parts.topology.trouble), parts.condition.trouble)
+    return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 
 
 def _reasons(
