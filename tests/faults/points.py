@@ -12,6 +12,7 @@ from tests.faults.fault_kinds import FaultKind
 from tests.faults.matrix import Row
 from tests.faults.supervised_node import SupervisedNode
 
+_COUNTS = 3  # of a run without faults
 _VARIES = 5  # points more or less in each run: thread starts, and the daemon's work after its answer
 
 
@@ -22,10 +23,7 @@ def each_point(
 
     `trial` runs the operation with a watch and the steps after a fault, and returns the problems.
     """
-    counted = kind.watch(process, 0)
-    problems = tried(supervised, trial, counted)
-    assert problems == [], problems  # named here: pytest explains no assertion outside of test modules and conftest.py
-    expected, number = len(counted.numbered(process)), 1
+    expected, number = _count(process, kind, supervised, trial), 1
     while True:
         problems = tried(supervised, trial, watch := kind.watch(process, number))
         if watch.hit is None:
@@ -33,8 +31,20 @@ def each_point(
         row.count(f"{number}, {watch.hit}", problems)
         number += kind.every
 
-    assert row.points * kind.every >= max(1, expected - _VARIES), "a run without faults has more points"
+    for _ in range(_COUNTS - 1):  # on a busy machine a run can be so slow that work of every ten seconds falls into it
+        if row.points * kind.every < expected - _VARIES:
+            expected = min(expected, _count(process, kind, supervised, trial))
+    least = max(1, expected - _VARIES)
+    assert row.points * kind.every >= least, f"a run without faults has {expected} points, and {row.points} were tried"
     assert row.failures == [], row.failures
+
+
+def _count(process: str, kind: FaultKind, supervised: SupervisedNode, trial: Callable[[CallWatch], list[str]]) -> int:
+    """Return how many points a run without faults has."""
+    counted = kind.watch(process, 0)
+    problems = tried(supervised, trial, counted)
+    assert problems == [], problems  # named here: pytest explains no assertion outside of test modules and conftest.py
+    return len(counted.numbered(process))
 
 
 def tried(supervised: SupervisedNode, trial: Callable[..., list[str]], *arguments: object) -> list[str]:
