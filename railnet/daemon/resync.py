@@ -51,10 +51,10 @@ async def resyncing(
                 changed = EVERYTHING
             before = table.inventory
             tried = [await _attempt("look at the VFs again", partial(look_again, table, sysfs, changed))]
-            if failed := tried != [None] and not changed.everything:
-                requests.everything()
-            if may_sweep := failed or _may_be_left(table, changed):
+            if may_sweep := tried != [None] or _may_be_left(table, changed):
                 tried += await _swept(recovery)
+            if any(tried) and not changed.everything:
+                requests.everything()  # uevents are lost until this begins anew, and the ten seconds begin anew, too
             looked.set()
             if may_sweep or table.inventory is not before:
                 tell()

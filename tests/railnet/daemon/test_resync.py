@@ -35,6 +35,7 @@ class Node:
         self.read: list[ChangedFunctions] = []
         self.calls: list[str] = []
         self.error: OSError | None = None
+        self.sweep_error: OSError | None = None
         self.meanwhile: Callable[[], None] = lambda: None
 
     def vf(self, address: PciAddress = FIRST) -> VirtualFunction:
@@ -62,6 +63,8 @@ class Node:
 
     async def sweep(self) -> None:
         self.calls.append("sweep")
+        if self.sweep_error is not None:
+            raise self.sweep_error
 
     async def find_orphans(self) -> None:
         self.calls.append("find orphans")
@@ -195,6 +198,16 @@ def test_functions_that_could_not_be_read_are_not_forgotten(node: Node) -> None:
     follows = node.look(changed(FIRST))
 
     assert follows == ALL
+    assert node.requests.take() == EVERYTHING
+
+
+def test_everything_is_read_after_a_sweep_that_failed(node: Node) -> None:
+    """No uevent is heard until the resync begins anew, and its ten seconds begin anew, too: on a busy node with a sweep that fails
+    again and again everything would never be read."""
+    node.sweep_error = OSError(5, "input/output error")
+    node.set(replace(node.vf(), netdev=None))
+
+    assert node.look(changed(FIRST)) == ALL
     assert node.requests.take() == EVERYTHING
 
 
