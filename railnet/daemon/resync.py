@@ -84,7 +84,12 @@ def _may_be_left(table: VfTable, changed: ChangedFunctions) -> bool:
         return True
     vfs = [vf for vf in table.inventory.vfs() if vf.address in changed.functions]
     pfs = any(pf.address in changed.functions for pf in table.inventory.pfs)
-    return pfs or not all(orphans.is_at_rest(vf, owned=table.owner(vf.address) is not None) for vf in vfs)
+    # A sweep alone takes back why a VF was withheld, such as a netdev that was absent and is here again.
+    at_rest = (
+        orphans.is_at_rest(vf, owned=table.owner(vf.address) is not None) and table.withheld(vf.address) is None
+        for vf in vfs
+    )
+    return pfs or not all(at_rest)
 
 
 async def _swept(recovery: Recovery) -> list[Exception | None]:

@@ -150,6 +150,13 @@ def test_sweep_follows_where_a_vf_is_not_where_the_table_expects_it(node: Node, 
     assert node.table.inventory.vf(FIRST) == node.vf()
 
 
+def test_vf_that_was_withheld_and_has_its_netdev_again_is_offered_after_one_look(node: Node) -> None:
+    """A program took the netdev and has brought it back under its own name: only a sweep takes the reason away."""
+    node.table.withhold({FIRST: "its netdev is not on the node"})
+
+    assert node.look(changed(FIRST)) == ALL
+
+
 def test_vf_with_a_fault_and_functions_that_came_or_went_are_followed_by_a_sweep(node: Node) -> None:
     node.set(replace(node.vf(), fault="no answer"))
 
