@@ -76,10 +76,10 @@ class Health:
         reasons = self._ready.value()
         return (HTTPStatus.SERVICE_UNAVAILABLE, reasons) if reasons else (HTTPStatus.OK, "ok\n")
 
-    def preparation(self, request: str) -> Awaitable[None] | None:
-        """Return what must be awaited before a request line is answered; None if it is answered at once."""
+    def preparation(self, request: str) -> Callable[[], Awaitable[None]] | None:
+        """Return what must be called and awaited before a request line is answered; None if it is answered at once."""
         method, _, rest = request.partition(" ")
-        return self.before_metrics() if self.before_metrics and method == "GET" and _path(rest) == "/metrics" else None
+        return self.before_metrics if method == "GET" and _path(rest) == "/metrics" else None
 
     async def _serve(self, port: int, host: str | None) -> None:
         listener = await _bound(port, host)
@@ -126,23 +126,25 @@ class _Recent(Generic[_Value]):
 
 
 class _Client:
-    """A connection: what has come of its request, and what is still to be sent of its answer."""
+    """A connection: what has come of its request, what prepares its answer, and what is still to be sent of its answer."""
 
-    __slots__ = ("answer", "ends", "reads", "request", "socket")
+    __slots__ = ("answer", "ends", "preparing", "reads", "request", "socket")
 
     def __init__(self, connection: socket.socket, ends: float) -> None:
         self.socket, self.ends = connection, ends
         self.request, self.reads, self.answer = b"", 0, b""
+        self.preparing: asyncio.Task[None] | None = None
 
 
 class _Clients:
     """The connections of a port, oldest first. Each method ends a connection that fails, and raises nothing."""
 
     def __init__(
-        self, answer: Callable[[str], tuple[HTTPStatus, str]], preparation: Callable[[str], Awaitable[None] | None]
+        self,
+        answer: Callable[[str], tuple[HTTPStatus, str]],
+        preparation: Callable[[str], Callable[[], Awaitable[None]] | None],
     ) -> None:
         self._answer, self._preparation = answer, preparation
-        self._preparing: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._open: dict[_Client, None] = {}
         self._sweep: asyncio.TimerHandle | None = None
@@ -169,8 +171,6 @@ class _Clients:
 
     def close(self) -> None:
         """End all connections."""
-        for task in self._preparing:
-            task.cancel()
         for client in tuple(self._open):
             self._end(client)
         if self._sweep is not None:
@@ -185,6 +185,8 @@ class _Clients:
 
     def _end(self, client: _Client) -> None:
         self._open.pop(client, None)
+        if client.preparing is not None:  # else each new connection would leave one
+            client.preparing.cancel()
         if client.socket.fileno() >= 0:
             self._loop.remove_reader(client.socket)
             self._loop.remove_writer(client.socket)
@@ -215,15 +217,14 @@ class _Clients:
         if preparation is None:
             self._send(client, line)
             return
-        task = self._loop.create_task(self._prepare(preparation, client, line))
-        self._preparing.add(task)
-        task.add_done_callback(self._preparing.discard)
+        client.preparing = self._loop.create_task(self._prepare(preparation, client, line))
 
-    async def _prepare(self, preparation: Awaitable[None], client: _Client, line: str) -> None:
+    async def _prepare(self, preparation: Callable[[], Awaitable[None]], client: _Client, line: str) -> None:
         try:
-            await preparation
+            await preparation()
         except Exception:  # noqa: BLE001 - the page is as current as it was
             _log.exception("health answers %.80r without preparation; report this error", line)
+        client.preparing = None
         if client in self._open:
             self._send(client, line)
 

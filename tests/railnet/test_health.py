@@ -127,6 +127,33 @@ def test_probe_is_answered_while_metrics_are_prepared() -> None:
     assert asked(health, ask) == (200, "ok\n")
 
 
+def test_scrapes_of_closed_connections_are_not_prepared_any_more() -> None:
+    """Each local user may connect again and again: what waits for a preparation must be as bounded as the connections are."""
+    waiting_now = most = 0
+
+    async def hang() -> None:
+        nonlocal waiting_now, most
+        waiting_now += 1
+        most = max(most, waiting_now)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            waiting_now -= 1
+
+    health = Health()
+    health.before_metrics = hang
+
+    def ask(port: int) -> tuple[int, str]:
+        for _ in range(500):
+            with socket.create_connection(("127.0.0.1", port)) as scrape:
+                scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        return get(port, "/healthz")  # connections are taken in the order in which they come
+
+    assert asked(health, ask) == (200, "ok\n")
+    assert 0 < most < 150
+    assert waiting_now == 0
+
+
 def test_head_has_no_body() -> None:
     assert asked(because("a"), lambda port: get(port, "/readyz", "HEAD")) == (503, "")
 
