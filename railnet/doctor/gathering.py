@@ -160,7 +160,8 @@ def _configurations(root: Path) -> tuple[tuple[str, ...] | None, list[Unread]]:
         return None, [Unread(_CONFIGURATIONS, f"cannot be read: {error.strerror}")]
     try:
         with os.scandir(folder) as entries:
-            return tuple(sorted(entry.name for entry in entries if entry.name.endswith(_SUFFIXES))), []
+            names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
+            return tuple(sorted((name for name in names if name.endswith(_SUFFIXES)), key=os.fsencode)), []
     finally:
         os.close(folder)
 

@@ -69,6 +69,7 @@ def gathered(
     folder.mkdir(parents=True)
     for name in ("00-railnet.conflist", "10-flannel.conflist", ".cache"):
         (folder / name).touch()
+    (folder / "00-old.conf").mkdir()  # no runtime takes a folder for a configuration
     configuration = tmp_path / "node.yaml"
     configuration.write_text(f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root}}\n")
     monkeypatch.setattr(gathering, "ask", lambda _: SERVED)
