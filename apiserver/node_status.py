@@ -18,6 +18,8 @@ class NodeCondition(NamedTuple):
 
     status: str
     since: datetime | None
+    reason: str = ""
+    message: str = ""
 
 
 class NodeState(NamedTuple):
@@ -88,8 +90,11 @@ def parse(answer: JsonObject, kind: str) -> NodeState:
 
 
 def _condition(found: JsonObject) -> NodeCondition:
-    status, since = found.get("status"), found.get("lastTransitionTime")
-    return NodeCondition(status if isinstance(status, str) else "", _time(since) if isinstance(since, str) else None)
+    status, since, reason, message = (
+        one if isinstance(one := found.get(key), str) else ""
+        for key in ("status", "lastTransitionTime", "reason", "message")
+    )
+    return NodeCondition(status, _time(since), reason, message)
 
 
 def _object(found: Any) -> JsonObject:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import NamedTuple
 
 from apiserver import node_status
 from apiserver.client import Conflict, RequestFailed
@@ -46,6 +47,14 @@ def moment() -> Moment:
     return Moment(time.monotonic(), datetime.now(UTC))
 
 
+class Found(NamedTuple):
+    """What the API server had when this daemon looked first, and the second of that look; a status that is none of the three is nothing."""
+
+    condition: Condition | None
+    since: datetime | None
+    seconds: float
+
+
 class RailsCondition:
     """What was seen of the rails, and what the API server has of it.
 
@@ -69,7 +78,7 @@ class RailsCondition:
         self._rails: Histories = {}
         self._told: Histories = {}
         self._unsettled: str | None = None
-        self._found: NodeState | None = None  # as the first answer shows the node
+        self._found: Found | None = None
         self._written: Written | None = None
         self._since: datetime | None = None
         self._not_before = 0.0
@@ -134,10 +143,15 @@ class RailsCondition:
     @property
     def _status(self) -> Status | None:
         """The status that the API server has; None if it has none, or it was not looked at yet."""
+        there = self._there
+        return None if there is None else there.status
+
+    @property
+    def _there(self) -> Condition | None:
+        """The condition that the API server has."""
         if self._written is not None:
-            return self._written.condition.status
-        found = None if self._found is None else self._found.condition
-        return None if found is None else _STATUSES.get(found.status)
+            return self._written.condition
+        return None if self._found is None else self._found.condition
 
     def _wanted(self) -> Condition | None:
         if self._unsettled is not None:
@@ -145,8 +159,16 @@ class RailsCondition:
         return rails_condition.condition(self._rails, self._status, self._clock())
 
     def _due(self) -> float:
-        first = 0.0 if self._found is None else rails_condition.next_write(self._wanted(), self._written)
-        return max(min(first, self._taint_due), self._not_before)
+        return max(min(self._first_due(), self._taint_due), self._not_before)
+
+    def _first_due(self) -> float:
+        if self._found is None:
+            return 0.0
+        wanted = self._wanted()
+        if wanted is None and self._written is None and self._found.condition is not None:
+            # A port that is lost now and then: what an earlier daemon said stays, and this daemon's heartbeat says that it lives.
+            return self._found.seconds + LIMITS.heartbeat
+        return rails_condition.next_write(wanted, self._written)
 
     async def _write(self, cluster: Cluster) -> None:
         began = self._clock().seconds
@@ -163,8 +185,10 @@ class RailsCondition:
     async def _write_condition(self, cluster: Cluster) -> NodeState | None:
         """Write what is wanted, or once more what is there; return the node as it is then, None if nothing was written."""
         if self._found is None:
-            self._found = await _looked_at(cluster)
-        condition, now = self._wanted() or (self._written and self._written.condition), self._clock()
+            self._found = _found(await _looked_at(cluster), self._clock())
+        condition, now = self._wanted(), self._clock()
+        if condition is None and min(self._first_due(), self._taint_due) <= now.seconds:
+            condition = self._there
         if condition is None:
             return None
         since = self._since_when(condition.status) or now.time
@@ -187,9 +211,7 @@ class RailsCondition:
         """Return since when the API server has this status; None if it has another one."""
         if status != self._status:
             return None
-        if self._written is not None:
-            return self._since
-        return None if self._found is None or self._found.condition is None else self._found.condition.since
+        return self._since if self._written is not None or self._found is None else self._found.since
 
     async def _write_taint(self, cluster: Cluster, state: NodeState) -> None:
         """Set or remove the taint where it is not as the condition says; while that is Unknown the taint stays as it is."""
@@ -268,6 +290,14 @@ def _ports(inventory: Inventory) -> object:
 
 def _pods(records: Iterable[Record], rail: int) -> tuple[Pod, ...]:
     return tuple({one.pod: None for one in records if any(has.rail == rail for has in one.attachments)})
+
+
+def _found(state: NodeState, now: Moment) -> Found:
+    found = state.condition
+    status = None if found is None else _STATUSES.get(found.status)
+    if found is None or status is None:
+        return Found(None, None, now.seconds)
+    return Found(Condition(status, found.reason, found.message), found.since, now.seconds)
 
 
 async def _looked_at(cluster: Cluster) -> NodeState:

@@ -99,6 +99,11 @@ def test_answer_shows_the_condition_the_taints_and_the_version() -> None:
     [
         ({"type": "Other", "status": "False"}, None),
         ({"type": KIND}, NodeCondition("", None)),
+        (
+            {"type": KIND, "status": "False", "reason": "RailFlaps", "message": "words"},
+            NodeCondition("False", None, "RailFlaps", "words"),
+        ),
+        ({"type": KIND, "status": 1, "reason": ["x"], "message": None}, NodeCondition("", None)),
         ({"type": KIND, "status": "True", "lastTransitionTime": "yesterday"}, NodeCondition("True", None)),
         ({"type": KIND, "status": "True", "lastTransitionTime": None}, NodeCondition("True", None)),
         (7, None),

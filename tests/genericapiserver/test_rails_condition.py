@@ -99,7 +99,7 @@ def test_look_shows_condition_taints_and_version_and_writes_nothing(nodes: Nodes
     state = node_status.parse(answer.object, TYPE)
 
     assert (answer.status, state.taints, state.version) == (200, [FOREIGN], before["metadata"]["resourceVersion"])
-    assert state.condition == node_status.NodeCondition("False", NOON)
+    assert state.condition == node_status.NodeCondition("False", NOON, "RailFlaps", "words")
     assert nodes.read("node-a") == before
 
 

@@ -247,6 +247,27 @@ def test_later_daemon_believes_a_false_condition_until_the_ports_were_active_for
     assert (node.own["status"], node.object["spec"]["taints"]) == ("True", [FOREIGN])
 
 
+def test_later_daemon_whose_port_is_lost_now_and_then_keeps_the_heartbeat_of_a_false_condition(node: Node) -> None:
+    node.port(0, DOWN)
+    node.at(0)
+    node.at(10)
+    said = node.own["message"]
+    node.restart()
+    node.port(0, ACTIVE)
+    for second in range(100, 450, 50):
+        node.port(0, DOWN)
+        node.at(second)
+        node.port(0, ACTIVE)
+        node.at(second + 5)
+
+    assert (node.own["status"], node.own["message"], node.own["lastTransitionTime"]) == (
+        "False",
+        said,
+        "2026-01-01T12:00:10Z",
+    )
+    assert node.own["lastHeartbeatTime"] == "2026-01-01T12:06:40Z"
+
+
 def test_taint_is_off_by_default_and_goes_when_it_is_switched_off(node: Node) -> None:
     node.port(0, DOWN)
     node.at(0)
