@@ -3,19 +3,21 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from apiserver import service_account
 from apiserver.network_status import ANNOTATION
+from apiserver.outbox import Message, Outbox
 from cni.events import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from cni.host.errors import CniError
 from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import apiserver_messages as publish_module
-from railnet.daemon.apiserver_messages import publishing
+from railnet.daemon.apiserver_messages import Publisher, publishing
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.vf.builders import a_record, an_attachment
 from vf.record import Pod
@@ -212,14 +214,25 @@ def test_lost_rail_is_an_event_of_the_node_and_of_the_pods_that_have_it(
     ]
 
 
-def test_eight_lost_rails_of_a_full_node_leave_room_for_other_messages(
-    cluster: ApiServer, configuration: Configuration
-) -> None:
-    rails = [rail_lost(*(Pod("ml", f"train-{rail}-{pod}", f"{rail}-{pod}") for pod in range(127))) for rail in range(8)]
-    tell(configuration, ATTACHED, *rails)
+class Kept(Outbox):
+    """An outbox that sends nothing."""
 
-    assert statuses(cluster) == ["eth0", "net1"]
-    assert "Node" in {event["involvedObject"]["kind"] for event in cluster.events.values()}
+    def __init__(self) -> None:
+        self.keys: set[Hashable] = set()
+
+    def put(self, message: Message) -> None:
+        self.keys.add(message.key)
+
+
+def test_eight_lost_rails_of_a_full_node_leave_room_in_the_outbox(configuration: Configuration) -> None:
+    kept = Kept()
+    publisher = Publisher(kept, configuration.publish, configuration.host.root, "node-a")
+    for rail in range(8):
+        publisher(rail_lost(*(Pod("ml", f"train-{rail}-{pod}", f"{rail}-{pod}") for pod in range(127))))
+
+    (room,) = (one.default for one in signature(Outbox).parameters.values() if one.name == "room")
+    assert len(kept.keys) == 8 * 24 + 1
+    assert len(kept.keys) < room
 
 
 def test_lost_rail_is_no_event_if_events_are_off(cluster: ApiServer, configuration: Configuration) -> None:
