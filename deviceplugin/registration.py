@@ -47,6 +47,8 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 # needs a new socket; a kubelet that is down finds the new socket when it starts.
 _LOOKS_WITHOUT_STREAM = 6
 
+_ANSWER_SECONDS = 1.0
+
 _SUN_PATH_BYTES = 107  # sockaddr_un.sun_path has 108 with the final zero (linux/un.h)
 
 
@@ -158,7 +160,8 @@ class Registration(grpc_api.RegistrationServicer):
             self.registered = False
             for path in (self._socket, hidden):
                 _remove(path)
-            await server.stop(grace=None)  # ListAndWatch never ends by itself
+            # ListAndWatch never ends by itself. Kubelet, which has just refused the socket, hears the answer to that call first.
+            await server.stop(grace=_ANSWER_SECONDS if self._refused.is_set() else None)
 
     def _server(self) -> grpc.aio.Server:
         server = grpc.aio.server()
