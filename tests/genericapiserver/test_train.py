@@ -232,6 +232,13 @@ def pods_of(train: Train) -> None:
         )
 
 
+# A small program runs the one that is measured: until its execve, a process counts the memory of the process that made it (getrusage(2)).
+MEASURED = """\
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime, used.ru_maxrss, file=sys.stderr)
+"""
 UNSCHEDULABLE: dict[str, Any] = {
     "phase": "Pending",
     "conditions": [
@@ -299,15 +306,16 @@ def test_many_pods_are_shown_page_by_page(train: Train, measured: Callable[[str]
             f"{CORE}{MINE}/pods", {"metadata": metadata, "spec": {**template["spec"], "nodeName": "node-a"}}
         )
     began = time.monotonic()
-    with subprocess.Popen(train.command("top"), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        out = process.stdout.read()
-        _, _, used = os.wait4(process.pid, 0)
-        process.returncode = 0
-    seconds = time.monotonic() - began
-    measured(
-        f"top of {count} pods: {seconds:.1f} s, {used.ru_utime:.1f} s of a processor, {used.ru_maxrss >> 10} MiB with the program"
+    top = subprocess.run(
+        [sys.executable, "-c", MEASURED, *train.command("top")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_SECONDS,
     )
+    wall = time.monotonic() - began
+    user_seconds, most_kib = (float(one) for one in top.stderr.split())
+    measured(f"top of {count} pods: {wall:.1f} s, {user_seconds:.1f} s of a processor, {most_kib / 1024:.0f} MiB")
 
-    assert f" {count} " in out
-    assert used.ru_maxrss < 200 << 10
+    assert f" {count} " in top.stdout
+    assert most_kib < 200 << 10
