@@ -1,5 +1,6 @@
 """A new kubectl and a new API server accept every manifest unchanged."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,16 @@ OLD = (
 FOREIGN = "overlays/admission-cert-manager"
 FOR_OLD_KUBECTL = (*OLD, "overlays/uninstall-1.20")
 FOLDERS = [folder for folder in ALL if folder not in (*OLD, FOREIGN)]
+ADMISSION = "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations"
 HOW = pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def admission_ends(server: ApiServer) -> Iterator[None]:
+    """After these tests, nothing is asked about the requests of other tests: two policies refuse the same, and either may answer first."""
+    yield
+    done = server.kubectl("delete", ADMISSION, "--all")
+    assert done.returncode == 0, done.stderr
 
 
 def warnings(stderr: str, folder: str = "") -> list[str]:
