@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 _WATCH_SECONDS = (300, 600)
 # A watch that ends earlier without a change was not ended by an API server that works (client-go: "very short watch").
 _SHORTEST_WATCH_SECONDS = 1.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+_FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 
 _Kept = TypeVar("_Kept")
 
@@ -165,4 +165,4 @@ def _name(found: JsonObject) -> Name:
 
 
 def _pause(failures: int, asked: float) -> float:
-    return max(asked, min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 16), _LONGEST_PAUSE_SECONDS))
+    return max(asked, min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE_SECONDS))

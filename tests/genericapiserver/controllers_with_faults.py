@@ -2,7 +2,8 @@
 as SIGKILL does; `refused` has every other write answered with 429; `cut:FILE` lets no watch begin while the file exists.
 
 Writes of Services and their slices are meant; with `before:pods` and so on, patches and evictions of pods. A leader that dies writes one
-thing at a time, so that it has written once or not at all. `none` is no fault. With each, what waits for half a minute waits a second.
+thing at a time, so that it has written once or not at all. `none` is no fault. With each, what waits for half a minute waits a second, and a
+leader leads on for a minute without an API server: a test starts that anew, which takes longer than a Lease on a machine that is busy.
 """
 
 import os
@@ -11,12 +12,15 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
+from apiserver import lease
 from apiserver.client import Answer, Stream
 from apiserver.kubernetes_transport import KubernetesTransport
 from apiserver.request import Request, Verb
+from controllers import informer
 from controllers.gangs import evictions
 from railnet.__main__ import main
 
@@ -52,7 +56,8 @@ def stream(
 if __name__ == "__main__":
     _fault, _, _about = sys.argv.pop(1).partition(":")
     _kinds = (_about,) if _about and _fault != "cut" else ("services", "endpointslices")
-    evictions.STUCK_SECONDS = 1.0
+    evictions.STUCK_SECONDS = informer.LONGEST_PAUSE_SECONDS = 1.0
+    lease.lead = partial(lease.lead, seconds=lease.Seconds(lease=90.0, renew=60.0))
     KubernetesTransport.exchange = exchange  # type: ignore[method-assign]
     KubernetesTransport.stream = stream  # type: ignore[method-assign]
     main()
