@@ -44,7 +44,7 @@ from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_keeper import waking
-from railnet.daemon.rails_condition import RailsCondition, keeping
+from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_status import RoceStatus
@@ -213,7 +213,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     topology = Topology(configuration, node.table, node.sysfs)
     condition = RailsCondition(configuration, node.table, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
-    _answer_scrapes(health, metrics, node, topology, counters)
+    _answer_scrapes(configuration, health, metrics, node, topology, counters)
     told = _ReportParts(slots, health, topology, condition, RoceStatus(node.table, node.sysfs))
     answer = partial(_answer_to_query, node, metrics, told)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
@@ -294,12 +294,22 @@ async def _unmarked(configuration: Configuration, topology: Topology, condition:
 
 
 def _answer_scrapes(
-    health: Health, metrics: Metrics, node: NodeParts, topology: Topology, counters: RailCounters
+    configuration: Configuration,
+    health: Health,
+    metrics: Metrics,
+    node: NodeParts,
+    topology: Topology,
+    counters: RailCounters,
 ) -> None:
+    metrics.rails = partial(_active_rails, configuration, node.table)
     metrics.hung_reads = lambda: node.sysfs.reads.hung + topology.hung + counters.hung
     metrics.hung_writes = lambda: node.sysfs.writes.hung
     metrics.counters = lambda: counters.text
     health.metrics, health.before_metrics = metrics.text, counters.fresh
+
+
+def _active_rails(configuration: Configuration, table: VfTable) -> dict[int, bool]:
+    return {rail: trouble is None for rail, trouble in (reasons(configuration, table.inventory) or {}).items()}
 
 
 def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:

@@ -28,6 +28,7 @@ class Metrics:
         queue: returns how many requests wait for a delegate slot.
         hung_reads: returns how many threads wait for a read of hardware that does not return, by card.
         hung_writes: the same of writes.
+        rails: returns whether the port of each rail that pods can have is ACTIVE; empty while the rails' numbers are not known.
         counters: returns the families of `railnet.daemon.rail_counters`, as text.
     """
 
@@ -39,6 +40,7 @@ class Metrics:
         self.queue: Callable[[], int] = int
         self.hung_reads: Callable[[], Mapping[str, int]] = dict
         self.hung_writes: Callable[[], Mapping[str, int]] = dict
+        self.rails: Callable[[], Mapping[int, bool]] = dict
         self.counters: Callable[[], str] = str
         self._requests: Counter[Labels] = Counter()
         self._leaks: Counter[Labels] = Counter()
@@ -80,6 +82,12 @@ class Metrics:
             "railnet_cni_queue", "gauge", "Requests that wait for a delegate slot.", [("", (), self.queue())]
         )
         yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
+        active: Counter[Labels] = Counter(
+            {(("rail", str(rail)),): int(is_active) for rail, is_active in self.rails().items()}
+        )
+        yield from family(
+            "railnet_rail_active", "gauge", "Whether the port of a rail is ACTIVE: 1 or 0.", counted(active)
+        )
         for what, hung in (("read", self.hung_reads()), ("write", self.hung_writes())):
             cards: Counter[Labels] = Counter({(("card", card),): count for card, count in hung.items()})
             words = f"{what.capitalize()}s of hardware that do not return."

@@ -191,7 +191,7 @@ def text(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> str:
         *_families("rail", "by all VFs of a rail, also for pods that have ended", _rails(known)),
         *_families("port", "by the port of a rail's PF", ports),
         *family(
-            "railnet_port_counter_saturated",
+            "railnet_port_events_saturated",
             "gauge",
             "Counters that have reached their largest value and count no more.",
             [("", (*labels, ("counter", _word(name))), 1) for labels, one in ports.items() for name in saturated(one)],

@@ -16,7 +16,7 @@ from railnet.configuration import Configuration, HostConfiguration, parse
 from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
 
 BESIDE_THE_DAEMON = re.compile(
-    "admission|controllers|dns-autoscaler|gangs|host-network|priorities"
+    "admission|controllers|dns-autoscaler|gangs|host-network|monitoring|priorities"
 )  # what installs nothing on a node
 RENDERED = [folder for folder in FOLDERS if not BESIDE_THE_DAEMON.search(folder)]
 SET_FOR_1_30 = (

@@ -22,9 +22,10 @@ OLD = (
     "overlays/controllers-sticky-1.20",
     "overlays/host-network-1.20",
 )
-FOREIGN = "overlays/admission-cert-manager"
+FOREIGN = {"overlays/admission-cert-manager": "cert-manager.io", "overlays/monitoring": "monitoring.coreos.com"}
+"""Folders with kinds of another project, and the group of these kinds."""
 FOR_OLD_KUBECTL = (*OLD, "overlays/uninstall-1.20")
-FOLDERS = [folder for folder in ALL if folder not in (*OLD, FOREIGN)]
+FOLDERS = [folder for folder in ALL if folder not in (*OLD, *FOREIGN)]
 ADMISSION = "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations"
 HOW = pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])
 
@@ -51,11 +52,13 @@ def test_folder_applies_strictly_without_a_warning(server: ApiServer, folder: st
 
 
 @HOW
-def test_folder_for_cert_manager_applies_except_for_cert_managers_kinds(
-    server: ApiServer, how: tuple[str, ...]
+@pytest.mark.parametrize(("folder", "group"), FOREIGN.items())
+def test_folder_applies_strictly_except_for_the_kinds_of_another_project(
+    server: ApiServer, folder: str, group: str, how: tuple[str, ...]
 ) -> None:
-    documents = list(yaml.safe_load_all(server.kubectl("kustomize", FOREIGN).stdout))
-    known = [document for document in documents if not document["apiVersion"].startswith("cert-manager.io/")]
+    server.api.create("/api/v1/namespaces", {"metadata": {"name": "railnet"}})
+    documents = list(yaml.safe_load_all(server.kubectl("kustomize", folder).stdout))
+    known = [document for document in documents if not document["apiVersion"].startswith(f"{group}/")]
     done = server.kubectl("apply", "--filename=-", "--validate=strict", *how, stdin=yaml.safe_dump_all(known))
 
     assert (done.returncode, warnings(done.stderr)) == (0, [])

@@ -17,6 +17,7 @@ def test_every_metric_family_has_its_type_before_any_request() -> None:
         ["railnet_cni_requests_total", "counter"],
         ["railnet_cni_queue", "gauge"],
         ["railnet_vfs", "gauge"],
+        ["railnet_rail_active", "gauge"],
         ["railnet_hung_reads", "gauge"],
         ["railnet_hung_writes", "gauge"],
         ["railnet_leaks_total", "counter"],
@@ -96,6 +97,17 @@ def test_vfs_are_counted_by_state_and_reason() -> None:
         'pool="rdma/ib_vf",state="unhealthy",reason="rail"': 1,
         'pool="sriov/ethernet",state="unhealthy",reason="port"': 1,
     }
+
+
+def test_rails_are_active_or_not() -> None:
+    metrics = Metrics()
+    metrics.rails = lambda: {0: True, 10: False, 2: True}
+
+    assert sorted(lines(metrics, "railnet_rail_active")) == [
+        'railnet_rail_active{rail="0"} 1',
+        'railnet_rail_active{rail="10"} 0',
+        'railnet_rail_active{rail="2"} 1',
+    ]
 
 
 def test_leaks_registrations_and_queue_are_exported() -> None:

@@ -186,13 +186,13 @@ def test_errors_of_a_port_and_saturated_counters_are_named(node: Node) -> None:
         node.count(PF, "port_xmit_wait", "12")
         node.count(PF, "np_cnp_sent", "3", folder="hw_counters")
         found = await node.scrape()
-        events = {name: value for name, value in found.items() if name.startswith("railnet_port_events")}
+        events = {name: value for name, value in found.items() if name.startswith("railnet_port_events_total")}
         assert events == {
             'railnet_port_events_total{rail="0",counter="link_downed"}': 255,
             'railnet_port_events_total{rail="0",counter="port_xmit_wait"}': 12,
             'railnet_port_events_total{rail="0",counter="np_cnp_sent"}': 3,
         }
-        assert found['railnet_port_counter_saturated{rail="0",counter="link_downed"}'] == 1
+        assert found['railnet_port_events_saturated{rail="0",counter="link_downed"}'] == 1
 
     run(scenario)
 
