@@ -7,6 +7,8 @@ a port's state, which `kernel.netlink.link_changes` is for. The kernel sends uev
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 
 from pyudev import Context, Device, Monitor
 
@@ -14,6 +16,7 @@ from vf.changed_functions import ChangedFunction
 from vf.pci_address import PciAddress
 
 _SUBSYSTEMS = ("pci", "net", "infiniband")
+_AT_ONCE = 64  # uevents that are read before the event loop serves others; it calls again while there are more
 # After any other action, such as "add" and "remove", the function itself may be another one (lib/kobject_uevent.c has all actions).
 _OF_THE_SAME_FUNCTION = frozenset({"bind", "unbind", "change"})
 
@@ -55,7 +58,7 @@ def named_function(action: str, device_path: str, subsystem: str) -> ChangedFunc
 
 def _read(monitor: Monitor, report: Callable[[ChangedFunction | None], None]) -> None:
     try:
-        while (device := monitor.poll(timeout=0)) is not None:
+        for device in islice(iter(partial(monitor.poll, timeout=0), None), _AT_ONCE):
             _report(device, report)
     except OSError:  # ENOBUFS, when hundreds of pods start at once: what was lost may have been hardware's
         report(None)

@@ -91,7 +91,9 @@ class RailCounters:
         try:
             while True:
                 changed.clear()
-                await self._read([source for source in self._sources() if self._has_begun(source.function)])
+                begun = set(filter(self._has_begun, self._table.owned()))
+                if begun:  # most changes of the table are no claims, and a thousand VFs are many sources
+                    await self._read(source for source in self._sources() if source.function in begun)
                 await changed.wait()
         finally:
             stop()

@@ -102,3 +102,11 @@ def test_name_that_is_no_text_may_be_of_any_function() -> None:
     uevents._report(Unreadable(), found.append)  # type: ignore[arg-type]
 
     assert found == [None]
+
+
+def test_flood_of_uevents_leaves_the_event_loop_to_others() -> None:
+    monitor, found = Monitor(*[NETDEV] * 1000), []
+    uevents._read(monitor, found.append)  # type: ignore[arg-type]
+
+    assert 0 < len(found) < 100
+    assert monitor.poll(0) is not None
