@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from railnet import VERSION
+from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
 from vf.errors import Misconfigured, RailnetError
 
@@ -102,13 +103,12 @@ def _parser() -> argparse.ArgumentParser:
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
     )
     status.add_argument("--json", action="store_true", help="print it as JSON")
-    doctor = commands.add_parser(
-        "doctor",
-        help="say what is wrong with this node, what it means and what to do; 1 at an error, 2 if it could not look",
-    )
-    doctor.add_argument("--json", action="store_true", help="print it as JSON")
-    doctor.add_argument(
-        "--config", type=Path, default=_CONFIGURATION, help=f"the node configuration ({_CONFIGURATION})"
+    doctor.add(
+        commands.add_parser(
+            "doctor",
+            help="say what is wrong with this node, or why a pod waits, what it means and what to do; 1 at an error, 2 if it could not look",
+        ),
+        _CONFIGURATION,
     )
     train.add(
         commands.add_parser("train", help="run a training job, and see what uses the cluster: up, down, ls, logs, top")
@@ -221,6 +221,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    if arguments.pod is not None:
+        return _doctor_of_pod(arguments)
     from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
     from railnet.doctor import doctor_command  # noqa: PLC0415 - see _RUN
     from railnet.doctor.gathering import Places  # noqa: PLC0415 - see _RUN
@@ -232,6 +234,21 @@ def _doctor(arguments: argparse.Namespace) -> int:
         raise
     except OSError as error:
         _fail(error, _COULD_NOT_LOOK)
+
+
+def _doctor_of_pod(arguments: argparse.Namespace) -> int:
+    from apiserver.client import RequestFailed  # noqa: PLC0415 - see _RUN
+    from railnet.doctor import doctor_command, pod_checks, pod_gathering  # noqa: PLC0415 - see _RUN
+    from railnet.train.connection import connect  # noqa: PLC0415 - see _RUN
+    from railnet.train.top import RAILS  # noqa: PLC0415 - see _RUN
+
+    api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor --pod")
+    rails = frozenset(arguments.rails or (RAILS,))
+    try:
+        found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
+    except (RequestFailed, ValueError) as error:
+        _fail(error, _COULD_NOT_LOOK)
+    return 0 if doctor_command.report(found, as_json=arguments.json) else _FAILED
 
 
 def _admission(arguments: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from railnet.doctor import card_checks, node_checks, roce_checks
+from railnet.doctor import card_checks, network_checks, node_checks, roce_checks
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import SEVERITIES, Finding
 
@@ -20,8 +20,12 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     roce_checks.gids,
     roce_checks.mtus,
     roce_checks.flow_control,
+    network_checks.mtus,
+    network_checks.ranges,
     node_checks.memlock,
     node_checks.gpudirect,
+    node_checks.iommu,
+    network_checks.clock,
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernel.roce_facts import RoceFacts
+from vf.address_slice import IpNetwork
 from vf.inventory import Inventory
 from vf.pci_address import PciAddress
 
@@ -62,7 +63,15 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts. `configurations` are the CNI configurations in the runtime's order; None if the folder could not be read."""
+    """All facts.
+
+    Attributes:
+        configurations: the CNI configurations in the runtime's order; None if the folder could not be read.
+        ranges: the addresses of each configured network that has a range.
+        occupied: the addresses of pods and Services, by where they are said.
+        iommu: the type of the IOMMU group of each PF that has one, such as `DMA-FQ` or `identity`.
+        clock_is_synchronised: None if the kernel does not say.
+    """
 
     inventory: Inventory
     daemon: Daemon
@@ -72,5 +81,9 @@ class Facts:
     gpus: Gpus = Gpus()
     configurations: tuple[str, ...] | None = None
     bridge: Bridge | None = None  # None if there is no lease or no bridge
+    ranges: Mapping[str, IpNetwork] = field(default_factory=dict)
+    occupied: Mapping[str, IpNetwork] = field(default_factory=dict)
+    iommu: Mapping[PciAddress, str] = field(default_factory=dict)
+    clock_is_synchronised: bool | None = None
     wrong_configuration: str | None = None
     unread: tuple[Unread, ...] = ()

@@ -1,4 +1,4 @@
-"""What `railnet doctor` can find: for each kind its severity, its meaning and its remedy. Pure.
+"""What `railnet doctor` can find on a node, and with `--pod`: for each kind its severity, its meaning and its remedy. Pure.
 
 The name of a kind is also a heading of docs/doctor.md.
 """
@@ -32,7 +32,7 @@ class Finding:
         return KINDS[self.name]
 
 
-KINDS = {
+OF_A_NODE = {
     "could-not-be-read": Kind(
         "warning",
         "Other checks of this device or file could not be made.",
@@ -137,6 +137,17 @@ KINDS = {
         "If the fabric is meant to be lossless, switch PFC on for RoCE's priority, on cards and switches alike (`dcb pfc set dev NETDEV "
         "prio-pfc 3:on`, or `mlnx_qos`), and have DSCP choose the priority.",
     ),
+    "mtus-differ": Kind(
+        "warning",
+        "The rails of this node have different MTUs. A pod with several rails has the slowest rail's packets, and a node whose rails are as they "
+        "should be cannot send this node its largest packets.",
+        "Give all PFs of the fabric one MTU. On InfiniBand, all must also be in one mode, datagram or connected (`/sys/class/net/NETDEV/mode`).",
+    ),
+    "ranges-overlap": Kind(
+        "error",
+        "A pod with a rail of this network has a route over net1 to these addresses, so it reaches some other pods or Services no more.",
+        "Choose another range for the network in node.yaml (`networks.NAME.ipam.range`). Pods that exist keep their addresses until they end.",
+    ),
     "memlock-limited": Kind(
         "warning",
         "Containers inherit this limit. RDMA must lock the memory that it registers: beyond the limit ibv_reg_mr fails with ENOMEM, and "
@@ -149,6 +160,18 @@ KINDS = {
         "Neither nvidia_peermem is loaded nor the open kernel modules that offer dma-buf. RDMA between the card and GPU memory is "
         "probably not available: data then goes through the host's memory.",
         "modprobe nvidia_peermem (and name it in /etc/modules-load.d), or install NVIDIA's open kernel modules.",
+    ),
+    "iommu-translates": Kind(
+        "warning",
+        "The IOMMU translates the addresses that these cards use. RDMA between card and GPU then goes up to the processor and back, or is refused.",
+        "Unless virtual machines need it, boot with `iommu=pt` (and `intel_iommu=on`, where it is used). ACS on the PCI switches between card and GPU has "
+        "the same effect: `lspci -vvv | grep ACSCtl`.",
+    ),
+    "clock-not-synchronised": Kind(
+        "warning",
+        "No program keeps this node's clock. If it goes wrong, the API server refuses the daemon's token, certificates are taken for ended, and logs "
+        "of nodes cannot be compared.",
+        "Run chronyd or systemd-timesyncd; `timedatectl` shows the state.",
     ),
     "conflist-missing": Kind(
         "error",
@@ -192,3 +215,97 @@ KINDS = {
         "The daemon's log says what is wrong with it. Look at the file, then delete it.",
     ),
 }
+OF_A_POD = {
+    "pod-without-request": Kind(
+        "warning",
+        "Railnet gives net1 to a pod that requests a rail. This pod requests none, and no review adds the request, for the reason that is shown.",
+        "Request a rail in the pod's container (`resources: {limits: {rdma/ib_vf: 1}}`), or label the pod or its namespace "
+        '`railnet.io/net1: "true"`. Then make the pod again: requests of a pod that exists do not change.',
+    ),
+    "pod-not-reviewed": Kind(
+        "error",
+        "The pod should have a rail, and its request was not added when it was created: the admission helper was not installed, or was away and "
+        "the pod was let in, or the labels came later.",
+        "Install the helper (`kubectl apply -k overlays/admission`) if its webhook does not exist, then make the pod again. Pods that a review "
+        "refuses say so in an event of their controller.",
+    ),
+    "pod-on-host-network": Kind(
+        "warning",
+        "A pod on the host's network shares the node's interfaces, so it gets no net1.",
+        "Remove hostNetwork, or use the host's own cards on purpose (docs/training/host-network.md).",
+    ),
+    "pod-gated": Kind(
+        "warning",
+        "The pod waits behind a gate until its whole gang has a place. Without an event, the controllers do not run, or not with --gangs.",
+        "As the message says. `kubectl -n railnet get pods` shows the controllers; docs/training/gangs.md says what a gang waits for.",
+    ),
+    "no-node-with-rails": Kind(
+        "error",
+        "No node offers as many rails as the pod requests, so the pod waits for ever.",
+        "Run `railnet doctor` on a node that should have them. Request at most as many as one node has.",
+    ),
+    "node-with-rail-taint": Kind(
+        "warning",
+        "These nodes have enough rails, and take no new pods while one of their rails is not ACTIVE.",
+        "Repair the rail that the condition names. A pod that may run there all the same needs a toleration (docs/operations.md, "
+        '"The node\'s condition").',
+    ),
+    "rails-in-use": Kind(
+        "warning",
+        "Nodes with enough rails exist, and other pods have them.",
+        "Wait, or end other pods. `railnet train top` shows the jobs that hold rails, and what is free.",
+    ),
+    "pod-unschedulable": Kind(
+        "warning",
+        "The pod has no node yet, for a reason that is not about rails.",
+        "As the scheduler says.",
+    ),
+    "device-refused": Kind(
+        "error",
+        "kubelet could not give the pod its VFs: the node's daemon was away, or the topology manager found no VFs and CPUs on one NUMA node.",
+        "A controller makes another pod. Make a bare pod again.",
+    ),
+    "sandbox-refused": Kind(
+        "error",
+        "The pod's network was not made. kubelet tries again by itself.",
+        'The message says what was wrong. The codes of Railnet are in docs/operations.md, "CNI error codes".',
+    ),
+    "node-pod-not-ready": Kind(
+        "error",
+        "Railnet does not serve this node now, so no pod with a rail starts there.",
+        "See the log of that pod, and run `railnet doctor` in it.",
+    ),
+    "pod-starts": Kind(
+        "note",
+        "The pod has a node, and nothing has been refused yet.",
+        "Wait some seconds, then look again.",
+    ),
+    "container-waits": Kind(
+        "warning",
+        "A container does not run, for the reason that kubelet reports. The pod's network is made before its containers.",
+        "As the message says. If it names Railnet, docs/operations.md has the symptom in its first table.",
+    ),
+    "rail-not-active": Kind(
+        "warning",
+        "A rail of the pod's node is not ACTIVE. If the pod has a VF of it, the pod's traffic on this rail stands still.",
+        "Run `railnet doctor` on the node: it says whether it is the cable, the switch or the subnet manager.",
+    ),
+    "pod-without-net1": Kind(
+        "error",
+        "The pod runs and requests a rail, and the daemon has not reported its rails. A sandbox that another network made has none. The report "
+        "comes some milliseconds after the pod's start, and needs the right to patch the pod's status.",
+        "`railnet status` on the node shows whether the pod has a rail. If not, delete the pod; the finding about the CNI configuration "
+        "of `railnet doctor` on the node says why another network made it.",
+    ),
+    "pod-has-net1": Kind(
+        "note",
+        "The pod has its rails: net1 is there, with these addresses.",
+        "Nothing.",
+    ),
+    "pod-ended": Kind(
+        "note",
+        "The pod has ended, so it needs no rail any more.",
+        "Nothing.",
+    ),
+}
+KINDS = {**OF_A_NODE, **OF_A_POD}

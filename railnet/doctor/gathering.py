@@ -4,15 +4,16 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_interface
+from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
 from kernel import inventory as node_inventory
 from kernel import roce_facts
+from kernel.clock import is_synchronised
 from kernel.files import open_below, read_below
 from kernel.node_addresses import is_local
 from kernel.roce_facts import RoceFacts
@@ -21,8 +22,10 @@ from kernel.sysfs_folder import SysfsFolder
 from railnet.configuration import Configuration, load
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.status.status_command import Unreachable, ask
-from vf.errors import Misconfigured
+from vf.address_slice import IpNetwork, parse_subnet_env
+from vf.errors import Misconfigured, NoAddress
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
+from vf.network import SliceIpam, StaticIpam, StickyIpam
 from vf.pci_address import PciAddress
 
 _RUNTIMES = frozenset({"containerd", "crio"})
@@ -63,6 +66,10 @@ def gather(places: Places) -> Facts:
         gpus=_gpus(configuration.host.sysfs, places.proc),
         configurations=names,
         bridge=_bridge(configuration.host.root, configuration.host.flannel),
+        ranges=dict(_ranges(configuration)),
+        occupied=dict(_occupied(configuration.host.root, configuration.host.flannel, os.environ)),
+        iommu=dict(_iommu(configuration.host.sysfs, found)),
+        clock_is_synchronised=is_synchronised(),
         wrong_configuration=wrong,
         unread=(*unread, *refused),
     )
@@ -175,6 +182,29 @@ def _bridge(root: Path, lease: Path) -> Bridge | None:
             gateway = ip_interface(match[1]).ip
             return Bridge(str(gateway), is_local(gateway))
     return None
+
+
+def _ranges(configuration: Configuration) -> Iterator[tuple[str, IpNetwork]]:
+    for network in configuration.networks:
+        match network.ipam:
+            case SliceIpam(range=found) | StickyIpam(range=found) | StaticIpam(range=found) if found is not None:
+                yield network.name, found
+
+
+def _occupied(root: Path, lease: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, IpNetwork]]:
+    """Yield the addresses of pods and of one Service. A lease that cannot be read is the daemon's to report."""
+    with suppress(OSError, ValueError, NoAddress, Misconfigured):
+        for one in parse_subnet_env(read_below(root, str(lease)).decode()):
+            yield f"the pods' network in {lease}", one.network
+    with suppress(KeyError, ValueError):  # outside of a pod there is none
+        yield "the address of the Service kubernetes", ip_network(environ["KUBERNETES_SERVICE_HOST"])
+
+
+def _iommu(sysfs: Path, found: Inventory) -> Iterator[tuple[PciAddress, str]]:
+    """Yield the type of each PF's IOMMU group (Documentation/ABI/testing/sysfs-kernel-iommu_groups); without an IOMMU there is none."""
+    for pf in found.pfs:
+        with suppress(OSError):
+            yield pf.address, _text(sysfs / "bus/pci/devices" / str(pf.address) / "iommu_group/type")
 
 
 def _text(path: Path) -> str:

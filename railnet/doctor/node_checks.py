@@ -58,6 +58,14 @@ def gpudirect(facts: Facts) -> Iterator[Finding]:
         yield Finding("no-gpudirect", f"{len(gpus.addresses)} GPUs", seen)
 
 
+def iommu(facts: Facts) -> Iterator[Finding]:
+    """Find cards beside GPUs with an IOMMU that translates."""
+    translated = sorted(str(address) for address, kind in facts.iommu.items() if kind != "identity")
+    if facts.gpus.addresses and translated:
+        kinds = ", ".join(sorted({kind for kind in facts.iommu.values() if kind != "identity"}))
+        yield Finding("iommu-translates", ", ".join(translated), f"iommu_group/type is {kinds}")
+
+
 def conflist(facts: Facts) -> Iterator[Finding]:
     """Find a runtime that does not call Railnet."""
     names = facts.configurations

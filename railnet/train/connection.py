@@ -10,7 +10,6 @@ from apiserver.client import RequestFailed, StreamingTransport, UserApiServer
 from apiserver.request import JsonObject, Request
 from vf.errors import Misconfigured
 
-_NAME = "railnet-train"
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds
 _LONGEST_PAUSE_SECONDS = 30.0
 
@@ -22,10 +21,14 @@ class PatientApiServer(UserApiServer):
     """
 
     def __init__(
-        self, transport: StreamingTransport, token: Callable[[], str], sleep: Callable[[float], None] = time.sleep
+        self,
+        transport: StreamingTransport,
+        token: Callable[[], str],
+        sleep: Callable[[float], None] = time.sleep,
+        name: str = "railnet-train",
     ) -> None:
-        """Send through a transport."""
-        super().__init__(transport, token, _NAME)
+        """Send through a transport; `name` is the User-Agent."""
+        super().__init__(transport, token, name)
         self._sleep = sleep
 
     def send(self, request: Request) -> JsonObject:
@@ -43,8 +46,10 @@ class PatientApiServer(UserApiServer):
         return super().send(request)
 
 
-def connect(environ: Mapping[str, str], kubeconfig: str | None, context: str | None) -> PatientApiServer:
-    """Return the client: by a kubeconfig, or if there is none, by the service account of this pod.
+def connect(
+    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, command: str = "railnet train"
+) -> PatientApiServer:
+    """Return the client: by a kubeconfig, or if there is none, by the service account of this pod. `command` is for messages.
 
     Raises:
         Misconfigured: there is neither, the kubeconfig cannot be used, or this machine lacks the package `kubernetes`.
@@ -56,9 +61,10 @@ def connect(environ: Mapping[str, str], kubeconfig: str | None, context: str | N
         if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3"):
             raise
         raise Misconfigured(
-            "railnet train needs the Python package kubernetes, which the image of the node does not have: run it on your own "
+            f"{command} needs the Python package kubernetes, which the image of the node does not have: run it on your own "
             "machine after pip install 'railnet[train]', or in the image of the admission helper"
         ) from None
+    name = command.replace(" ", "-")
     try:
         files = kubeconfigs.files(environ, kubeconfig)
     except kubeconfigs.NoKubeconfig as error:
@@ -68,9 +74,9 @@ def connect(environ: Mapping[str, str], kubeconfig: str | None, context: str | N
             account = service_account.find(environ)
         except service_account.NotInCluster:
             raise Misconfigured(f"{error}; and this is no pod of a cluster") from None
-        return PatientApiServer(KubernetesTransport(account), account.token)
+        return PatientApiServer(KubernetesTransport(account), account.token, name=name)
     try:
         transport = kubeconfigs.KubeconfigTransport(files, context)
     except kubeconfigs.NoKubeconfig as error:
         raise Misconfigured(str(error)) from None
-    return PatientApiServer(transport, transport.token)
+    return PatientApiServer(transport, transport.token, name=name)

@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import replace
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from railnet.doctor.finding import KINDS, Finding
 from railnet.doctor.gathering import Places
 from tests.kernel import nodes
 from tests.kernel.tree import Function, Tree
-from vf.inventory import Inventory
+from vf.inventory import Inventory, Netdev
 from vf.pci_address import PciAddress
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,6 +74,7 @@ def gathered(
     configuration = tmp_path / "node.yaml"
     configuration.write_text(f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root}}\n")
     monkeypatch.setattr(gathering, "ask", lambda _: SERVED)
+    monkeypatch.setattr(gathering, "is_synchronised", lambda: True)
     return gathering.gather(Places(configuration, tmp_path / "cni.sock", tmp_path / "proc"))
 
 
@@ -182,6 +184,41 @@ def test_gpus_without_a_way_to_the_cards_are_found(
     assert names(facts) == expected
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("DMA-FQ\n", ["iommu-translates"]), ("identity\n", [])])
+def test_cards_behind_an_iommu_beside_gpus_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: list[str]
+) -> None:
+    driver = tmp_path / "sys/bus/pci/drivers/nvidia"
+    driver.mkdir(parents=True)
+    (driver / "0000:19:00.0").touch()
+    (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
+    in_a_group = nodes.plus(SOUND[0], {"iommu_group/type": kind})
+
+    assert names(gathered(tmp_path, (in_a_group, *SOUND[1:]), monkeypatch)) == expected
+
+
+def test_pods_and_services_in_the_range_of_net1_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = tmp_path / "root/run/flannel/subnet.env"
+    lease.parent.mkdir(parents=True)
+    lease.write_text("FLANNEL_NETWORK=10.0.0.0/8\nFLANNEL_SUBNET=10.244.3.1/24\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.56.0.1")
+    pods, service = findings(gathered(tmp_path, SOUND, monkeypatch))
+
+    assert (pods.name, pods.where, service.name) == ("ranges-overlap", "network default", "ranges-overlap")
+    assert pods.seen == "10.56.0.0/16 overlaps 10.0.0.0/8, the pods' network in /run/flannel/subnet.env"
+    assert service.seen == "10.56.0.0/16 overlaps 10.56.0.1/32, the address of the Service kubernetes"
+
+
+def test_rails_with_different_mtus_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = gathered(tmp_path, SOUND, monkeypatch)
+    (pf,) = facts.inventory.pfs
+    assert pf.netdev is not None
+    smaller = replace(pf, address=PciAddress.parse("0000:83:00.0"), vfs=(), netdev=Netdev("ibs9", 9, 2044))
+
+    found = [one for one in findings(replace(facts, inventory=Inventory((pf, smaller)))) if one.name == "mtus-differ"]
+    assert found == [Finding("mtus-differ", "InfiniBand rails", f"MTU 2044: ibs9; MTU 4092: {pf.netdev.name}")]
+
+
 def with_daemon(**told: Any) -> Facts:
     return Facts(Inventory(), Daemon({**SERVED, **told}))
 
@@ -199,6 +236,17 @@ VALUES = [
     (replace(with_daemon(), configurations=("00-a.conf", "00-railnet.conflist")), "conflist-not-first"),
     (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=False)), "bridge-of-another-lease"),
     (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=True)), None),
+    (replace(with_daemon(), clock_is_synchronised=False), "clock-not-synchronised"),
+    (replace(with_daemon(), clock_is_synchronised=None), None),
+    (replace(with_daemon(), iommu={PciAddress.parse(PF): "DMA-FQ"}), None),  # without a GPU it costs little
+    (
+        replace(with_daemon(), ranges={"default": ip_network("10.56.0.0/16")}, occupied={"x": ip_network("10.56.1.1")}),
+        "ranges-overlap",
+    ),
+    (
+        replace(with_daemon(), ranges={"default": ip_network("10.56.0.0/16")}, occupied={"x": ip_network("fd00::/8")}),
+        None,
+    ),
     (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read"),)), "could-not-be-read"),
     (
         replace(with_daemon(), gpus=Gpus((PciAddress.parse("0000:19:00.0"),))),
@@ -229,4 +277,4 @@ def test_every_kind_of_finding_has_its_section_and_each_section_is_a_kind() -> N
     sections = re.findall(r"^## (.+)\n\nSeverity: (\w+)\.", page, re.MULTILINE)
 
     assert sections == [(name, kind.severity) for name, kind in KINDS.items()]
-    assert len(re.findall(r"^## ", page, re.MULTILINE)) == len(KINDS)
+    assert len(re.findall(r"^## ", page, re.MULTILINE)) == len(KINDS) + 1  # "A pod"

@@ -1,6 +1,7 @@
 """The report of `railnet doctor`, and its exit status."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,19 @@ def test_table_names_each_finding_and_explains_each_kind_once() -> None:
 
 def test_table_of_a_sound_node_is_one_line() -> None:
     assert list(rendered([])) == [f"railnet {VERSION}: nothing found"]
+
+
+@pytest.mark.parametrize("options", [[], ["--kubeconfig", "absent"]])
+def test_pod_without_a_kubeconfig_is_a_clear_error_and_needs_no_root(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["railnet", "doctor", "--pod", "train", *options])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+
+    assert ended.value.code == 3
+    assert "there is no kubeconfig" in capsys.readouterr().err

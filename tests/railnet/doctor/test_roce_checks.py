@@ -41,6 +41,7 @@ def gathered(
     )
     told = {"version": VERSION, "reasons": [], "vfs": [{"vf": VF, "state": state, "reason": None}]}
     monkeypatch.setattr(gathering, "ask", lambda _: told)
+    monkeypatch.setattr(gathering, "is_synchronised", lambda: True)
     monkeypatch.setattr(dcb, "flow_control", lambda _: flow)
     return gathering.gather(Places(configuration, tmp_path / "cni.sock", tmp_path / "proc"))
 

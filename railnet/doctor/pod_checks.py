@@ -1,0 +1,242 @@
+"""Why a pod waits, or has no net1: checks of `railnet doctor --pod`. Pure.
+
+A pod is at one stage of its life, and each stage has its own checks: without a request, without a node, on a node, running, ended.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from admission.decision import Additions, decide
+from admission.policy import Namespace, Policy, switch
+from apiserver.network_status import ANNOTATION
+from railnet.doctor.finding import SEVERITIES, Finding
+from railnet.doctor.pod_facts import JsonObject, PodFacts
+from training.gang_labels import GATE
+from training.gang_usage import gang_part, gang_wait
+from training.pod import Pod, parse
+from training.pod_progress import Stage, progress
+from training.pod_requests import pod_requests
+from training.quantity import parsed
+from vf.errors import Misconfigured, NotPermitted
+from vf.rails_condition import TAINT, TYPE
+
+_REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
+_OF_OUR_NETWORK = (
+    "railnet/"  # begins the name of each network of Railnet in network-status (apiserver/network_status.py)
+)
+_ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"
+_MOST_NODES = 5  # that a finding names
+
+
+def findings(facts: PodFacts) -> tuple[Finding, ...]:
+    """Return what all checks find, errors first."""
+    found = [*_of_stage(facts), *(Finding("could-not-be-read", one.where, one.why) for one in facts.unread)]
+    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.kind.severity)))
+
+
+def _of_stage(facts: PodFacts) -> Iterator[Finding]:
+    stage, why = progress(facts.pod)
+    if stage is Stage.FAILED and _status(facts).get("reason") in _REFUSED:
+        yield _of_pod(facts, "device-refused", why)
+    elif stage in (Stage.SUCCEEDED, Stage.FAILED):
+        yield _of_pod(facts, "pod-ended", f"{stage}{': ' if why else ''}{why}")
+    elif not _requested(facts):
+        yield from _without_request(facts)
+    else:
+        if _spec(facts).get("hostNetwork"):
+            yield _of_pod(facts, "pod-on-host-network", "spec.hostNetwork is true")
+        if stage is Stage.UNSCHEDULED:
+            yield from _without_node(facts, why)
+        else:
+            yield from _on_node(facts, stage, why)
+
+
+def _without_request(facts: PodFacts) -> Iterator[Finding]:
+    """Say why no review has added the request: what a review decides about the pod as it is now."""
+    try:
+        decision = decide(parse(facts.pod), _namespace(facts), Policy(resources=tuple(sorted(facts.rails))))
+    except (Misconfigured, NotPermitted) as error:
+        yield _of_pod(facts, "pod-not-reviewed", f"a review would refuse the pod: {error}")
+        return
+    if not isinstance(decision, Additions) or not decision.vfs:
+        why = decision.reason if not isinstance(decision, Additions) else f"{decision.member}: {decision.reason}"
+        yield _of_pod(facts, "pod-without-request", why)
+        return
+    webhook = {None: "could not be read", False: "does not exist", True: "exists"}[facts.webhook]
+    seen = f"a review would add {decision.vfs} {decision.resource} to container {decision.container}; the webhook railnet-admission {webhook}"
+    yield _of_pod(facts, "pod-not-reviewed", seen)
+
+
+def _without_node(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
+    gates = [one.get("name") for one in _spec(facts).get("schedulingGates") or ()]
+    if GATE in gates:
+        yield _of_pod(facts, "pod-gated", _gang_words(facts))
+    elif gates:
+        yield _of_pod(facts, "pod-unschedulable", f"scheduling gates of other programs: {', '.join(map(str, gates))}")
+    else:
+        found = list(_missing_rails(facts, scheduler))
+        yield from found or [_of_pod(facts, "pod-unschedulable", scheduler or "the scheduler has said nothing yet")]
+
+
+def _missing_rails(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
+    """Say what of rails keeps the pod from each node; nothing if rails are not the reason."""
+    wanted = _requested(facts)
+    if facts.nodes is not None:
+        large = [one for one in facts.nodes if all(_has(one, resource) >= wanted[resource] for resource in wanted)]
+        if not large:
+            yield _of_pod(facts, "no-node-with-rails", "; ".join(_most(facts.nodes, wanted)))
+            return
+        tainted = [one for one in large if _is_tainted(one) and not _tolerates(facts)]
+        if tainted:
+            yield Finding("node-with-rail-taint", _names(tainted), f"taint {TAINT}; {_condition_of(tainted[0])}")
+    lacking = [resource for resource in wanted if f"Insufficient {resource}" in scheduler]
+    if lacking:
+        yield _of_pod(facts, "rails-in-use", scheduler)
+
+
+def _on_node(facts: PodFacts, stage: Stage, why: str) -> Iterator[Finding]:
+    node = str(_spec(facts)["nodeName"])
+    yield from _starting(facts, node, why) if stage is Stage.STARTING else _running(facts)
+    if why:
+        yield _of_pod(facts, "container-waits", why)
+    if facts.node is not None and _condition(facts.node).get("status") == "False":
+        yield Finding("rail-not-active", node, _condition_of(facts.node))
+
+
+def _starting(facts: PodFacts, node: str, why: str) -> Iterator[Finding]:
+    refused = _refused(facts)
+    served = facts.daemons is None or any(map(_is_ready, facts.daemons))
+    if refused is not None:
+        yield _of_pod(facts, "sandbox-refused", refused)
+    if not served:
+        yield Finding("node-pod-not-ready", node, _daemon_words(facts.daemons or ()))
+    if served and refused is None and not why:
+        yield _of_pod(facts, "pod-starts", f"on {node} since {_status(facts).get('startTime') or 'now'}")
+
+
+def _running(facts: PodFacts) -> Iterator[Finding]:
+    rails = _rails_of(facts.pod)
+    if rails:
+        yield _of_pod(facts, "pod-has-net1", "; ".join(rails))
+    elif not _spec(facts).get("hostNetwork"):
+        yield _of_pod(facts, "pod-without-net1", f"the annotation {ANNOTATION} names no network of Railnet")
+
+
+def _of_pod(facts: PodFacts, name: str, seen: str) -> Finding:
+    metadata = facts.pod["metadata"]
+    return Finding(name, f"{metadata['namespace']}/{metadata['name']}", " ".join(seen.split()))
+
+
+def _spec(facts: PodFacts) -> Mapping[str, Any]:
+    return facts.pod.get("spec") or {}
+
+
+def _status(facts: PodFacts) -> Mapping[str, Any]:
+    return facts.pod.get("status") or {}
+
+
+def _requested(facts: PodFacts) -> dict[str, Fraction]:
+    return {
+        resource: amount
+        for resource, amount in pod_requests(_spec(facts)).items()
+        if resource in facts.rails and amount > 0
+    }
+
+
+def _namespace(facts: PodFacts) -> Namespace:
+    name = str(facts.pod["metadata"]["namespace"])
+    labels = ((facts.namespace or {}).get("metadata") or {}).get("labels") or {}
+    return Namespace(name, switch(labels, "namespace"))
+
+
+def _gang_words(facts: PodFacts) -> str:
+    """Return what the controllers last said of the pod's gang."""
+    pod: Pod = parse(facts.pod)
+    part = gang_part(pod, facts.pod["metadata"], pod.labels.get("railnet.io/job", ""))
+    told = [wait for wait in map(gang_wait, facts.gang_events or ()) if wait is not None]
+    of_gang = [wait for wait in told if part is not None and {wait.name, wait.uid} & part.known_as]
+    if not of_gang:
+        return f"gate {GATE}; no event says what the gang waits for"
+    return max(of_gang, key=lambda wait: wait.last).said
+
+
+def _has(node: JsonObject, resource: str) -> Fraction:
+    written = ((node.get("status") or {}).get("allocatable") or {}).get(resource)
+    return (None if written is None else parsed(str(written))) or Fraction()
+
+
+def _most(nodes: Sequence[JsonObject], wanted: Mapping[str, Fraction]) -> Iterator[str]:
+    for resource, amount in wanted.items():
+        most, node = max(
+            ((_has(one, resource), str(one["metadata"]["name"])) for one in nodes), default=(Fraction(), "")
+        )
+        best = f"the most that a node has is {most} ({node})" if most else "no node has any"
+        yield f"{resource}: {amount} requested; {best}"
+
+
+def _names(nodes: Sequence[JsonObject]) -> str:
+    names = [str(one["metadata"]["name"]) for one in nodes]
+    more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+    return ", ".join(names[:_MOST_NODES]) + more
+
+
+def _is_tainted(node: JsonObject) -> bool:
+    return any(one.get("key") == TAINT for one in (node.get("spec") or {}).get("taints") or ())
+
+
+def _tolerates(facts: PodFacts) -> bool:
+    """Return whether the pod tolerates the taint (core/v1 Toleration: no key, with Exists, is every key; no effect is every effect)."""
+    return any(
+        one.get("key", "") in (("", TAINT) if one.get("operator") == "Exists" else (TAINT,))
+        and one.get("effect", "") in ("", "NoSchedule")
+        for one in _spec(facts).get("tolerations") or ()
+    )
+
+
+def _condition(node: JsonObject, kind: str = TYPE) -> Mapping[str, Any]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def _condition_of(node: JsonObject) -> str:
+    found = _condition(node)
+    return (
+        f"{TYPE} is {found['status']}: {found.get('message') or found.get('reason')}"
+        if found
+        else f"no condition {TYPE}"
+    )
+
+
+def _rails_of(pod: JsonObject) -> list[str]:
+    """Return the pod's rails in words, as the daemon has written them; none if the annotation is absent or not readable."""
+    try:
+        elements = json.loads(((pod["metadata"].get("annotations")) or {}).get(ANNOTATION) or "[]")
+        return [
+            f"{one['interface']} {', '.join(one['ips'])} on {one['device-info']['pci']['pci-address']}"
+            for one in elements
+            if str(one["name"]).startswith(_OF_OUR_NETWORK)
+        ]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _refused(facts: PodFacts) -> str | None:
+    """Return why the pod's network is not made: the last event of ours, which has a count, else kubelet's."""
+    for reason in (_ATTACH, _SANDBOX):
+        said = [str(one.get("message")) for one in facts.events or () if one.get("reason") == reason]
+        if said:
+            return said[-1]
+    return None
+
+
+def _is_ready(pod: JsonObject) -> bool:
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def _daemon_words(daemons: Sequence[JsonObject]) -> str:
+    if not daemons:
+        return "no pod of Railnet's DaemonSet is on this node"
+    stage, why = progress(daemons[0])
+    return f"pod railnet/{daemons[0]['metadata']['name']} is {stage} and not ready{': ' if why else ''}{why}"

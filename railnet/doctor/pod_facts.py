@@ -1,0 +1,37 @@
+"""What `railnet doctor --pod` looks at: a pod, and what the cluster says of it, at one moment. Objects are as the API server sends them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railnet.doctor.facts import Unread
+
+JsonObject = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """All facts. None is for what was not asked, or could not be: `unread` says why.
+
+    Attributes:
+        pod: the pod.
+        rails: the resources whose devices are VFs of rails.
+        namespace: the pod's namespace.
+        webhook: whether the admission helper's webhook exists.
+        events: those about the pod, the oldest first.
+        gang_events: those that say what a gang of the namespace waits for.
+        nodes: all nodes, for a pod that waits for one.
+        node: the node of a pod that has one.
+        daemons: Railnet's pods on that node.
+    """
+
+    pod: JsonObject
+    rails: frozenset[str]
+    namespace: JsonObject | None = None
+    webhook: bool | None = None
+    events: tuple[JsonObject, ...] | None = None
+    gang_events: tuple[JsonObject, ...] | None = None
+    nodes: tuple[JsonObject, ...] | None = None
+    node: JsonObject | None = None
+    daemons: tuple[JsonObject, ...] | None = None
+    unread: tuple[Unread, ...] = ()

@@ -1,0 +1,81 @@
+"""Asks the API server for what `railnet doctor --pod` looks at. It reads, and changes nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from apiserver.client import Absent, ApiServer, RequestFailed
+from apiserver.object_watch import pages
+from apiserver.request import ApiObject, Collection, JsonObject, get
+from railnet.doctor.facts import Unread
+from railnet.doctor.pod_facts import PodFacts
+from training.gang_usage import WAITING
+
+_OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
+_WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "railnet-admission")
+
+
+def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> PodFacts:
+    """Return the facts about a pod. What else the user may not read is left out, and named.
+
+    Raises:
+        RequestFailed: the pod itself cannot be read.
+        ValueError: the name is no name of a pod, or the namespace none of a namespace.
+    """
+    pod = api.send(get(ApiObject("v1", "pods", name, namespace)))
+    asking = _Asking(api)
+    webhook = asking.one(_WEBHOOK)
+    about = f"involvedObject.kind=Pod,involvedObject.name={name},involvedObject.uid={pod['metadata']['uid']}"
+    events = asking.all(Collection("v1", "events", namespace, "", about))
+    node = (pod.get("spec") or {}).get("nodeName")
+    gated = bool((pod.get("spec") or {}).get("schedulingGates"))
+    daemons = Collection("v1", "pods", _OURS, f"app.kubernetes.io/name={_OURS}", f"spec.nodeName={node}")
+    waits = Collection("v1", "events", namespace, "", f"reason={WAITING}")
+    return PodFacts(
+        pod=pod,
+        rails=rails,
+        namespace=asking.one(ApiObject("v1", "namespaces", namespace)),
+        webhook=None if asking.has_failed(_WEBHOOK) else webhook is not None,
+        events=None if events is None else tuple(sorted(events, key=_time)),
+        gang_events=asking.all(waits) if gated else None,
+        nodes=None if node else asking.all(Collection("v1", "nodes")),
+        node=asking.one(ApiObject("v1", "nodes", node)) if node else None,
+        daemons=asking.all(daemons) if node else None,
+        unread=asking.unread,
+    )
+
+
+class _Asking:
+    """Asks, and remembers what was not answered."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api, self._failed = api, dict[ApiObject | Collection, str]()
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        return tuple(Unread(str(about), why) for about, why in self._failed.items())
+
+    def has_failed(self, about: ApiObject) -> bool:
+        return about in self._failed
+
+    def one(self, about: ApiObject) -> JsonObject | None:
+        """Return an object; None if it is absent or cannot be read."""
+        try:
+            return self._api.send(get(about))
+        except Absent:
+            return None
+        except RequestFailed as error:
+            self._failed[about] = str(error)
+            return None
+
+    def all(self, about: Collection) -> tuple[JsonObject, ...] | None:
+        """Return all objects of a collection; None if they cannot be listed."""
+        try:
+            return tuple(one for page in pages(self._api, about) for one in page.found)
+        except RequestFailed as error:
+            self._failed[about] = str(error)
+            return None
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    """Return when an event was last seen, as text that sorts: kubelet's have `lastTimestamp`, the scheduler's `eventTime`."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")

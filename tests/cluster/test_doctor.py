@@ -1,0 +1,108 @@
+"""`railnet doctor --pod`, as the cluster's administrator: why a pod waits, by what the cluster really says of it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_plane import ADMIN, NODE
+from tests.cluster.node import PFS, VFS, ClusterNode
+from tests.cluster.pods import pod
+from tests.cluster.process import wait_until
+from vf.rails_condition import TAINT
+
+_SECONDS = 120.0
+Found = list[dict[str, str]]
+Change = Callable[[dict[str, Any]], object]
+
+
+def doctor(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "railnet", "doctor", f"--pod={name}", f"--kubeconfig={ADMIN}", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+
+
+def findings(name: str) -> Found:
+    found: Found = json.loads(doctor(name, "--json").stdout)["findings"]
+    return found
+
+
+def wait_for(name: str, kind: str) -> dict[str, str]:
+    """Wait until a pod has a finding of a kind, and no other; return the finding."""
+    wait_until(lambda: [one["name"] for one in findings(name)] == [kind], _SECONDS, f"{kind} of pod {name}")
+    (found,) = findings(name)
+    return found
+
+
+def nowhere(made: dict[str, Any]) -> None:
+    made["metadata"]["annotations"] = {"railnet.io/network": "nowhere"}
+
+
+def on_another_node(made: dict[str, Any]) -> None:
+    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "another"}
+
+
+def with_an_absent_image(made: dict[str, Any]) -> None:
+    made["spec"]["containers"][0] |= {"image": "docker.io/local/absent:1", "imagePullPolicy": "Never"}
+
+
+@pytest.mark.parametrize(
+    ("vfs", "change", "kind", "seen"),
+    [
+        (
+            99,
+            lambda _: None,
+            "no-node-with-rails",
+            f"99 requested; the most that a node has is {VFS * len(PFS)} ({NODE})",
+        ),
+        (1, nowhere, "sandbox-refused", "pods of namespace 'default' may not use network 'nowhere'"),
+        (1, on_another_node, "pod-unschedulable", "0/1 nodes are available"),
+        (1, with_an_absent_image, "container-waits", "ErrImageNeverPull"),
+        (0, lambda _: None, "pod-without-request", "match no training operator"),
+    ],
+    ids=["more than any node has", "an unknown network", "another node", "an absent image", "no request"],
+)
+def test_pod_that_waits_is_explained(node: ClusterNode, vfs: int, change: Change, kind: str, seen: str) -> None:
+    made = pod("waits", vfs)
+    change(made)
+    node.create(made)
+
+    found = wait_for("waits", kind)
+    assert seen in found["seen"]
+    assert found["where"] == "default/waits"
+
+
+def test_pod_that_waits_for_the_rails_of_others_and_then_for_a_rail_that_is_lost(node: ClusterNode) -> None:
+    wide = node.run("wide", VFS * len(PFS))
+    late = node.bring("late", 1)
+    in_use = wait_for(late, "rails-in-use")
+    node.kubectl.run("taint", "node", NODE, f"{TAINT}=:NoSchedule")
+    try:
+        node.delete(wide)
+        lost = wait_for(late, "node-with-rail-taint")
+    finally:
+        node.kubectl.run("taint", "node", NODE, f"{TAINT}-")
+    node.wait_until_ready(late)
+
+    assert "Insufficient rdma/ib_vf" in in_use["seen"]
+    assert (lost["where"], lost["severity"]) == (NODE, "warning")
+
+
+def test_pod_that_runs_has_its_address_in_the_report(node: ClusterNode, measured: Callable[[str], None]) -> None:
+    train = node.run("train", 1)
+    found = wait_for(train, "pod-has-net1")
+    done = doctor(train)
+    measured(f"railnet doctor --pod of a pod that runs:\n{done.stdout}")
+
+    address = node.addresses(train)["net1"].partition("/")[0]
+    assert found["seen"].startswith(f"net1 {address} on 0000:")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_pod_that_does_not_exist_is_named(node: ClusterNode) -> None:
+    done = doctor("absent")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'pods "absent" not found' in done.stderr
