@@ -74,10 +74,13 @@ def test_pod_that_waits_is_explained(node: ClusterNode, vfs: int, change: Change
     assert found["where"] == "default/waits"
 
 
-def test_pod_that_waits_for_the_rails_of_others_and_then_for_a_rail_that_is_lost(node: ClusterNode) -> None:
+def test_pod_that_waits_for_the_rails_of_others_and_then_for_a_rail_that_is_lost(
+    node: ClusterNode, measured: Callable[[str], None]
+) -> None:
     wide = node.run("wide", VFS * len(PFS))
     late = node.bring("late", 1)
     in_use = wait_for(late, "rails-in-use")
+    measured(f"railnet doctor --pod of a pod that waits:\n{doctor(late).stdout}")
     node.kubectl.run("taint", "node", NODE, f"{TAINT}=:NoSchedule")
     try:
         node.delete(wide)
@@ -90,11 +93,10 @@ def test_pod_that_waits_for_the_rails_of_others_and_then_for_a_rail_that_is_lost
     assert (lost["where"], lost["severity"]) == (NODE, "warning")
 
 
-def test_pod_that_runs_has_its_address_in_the_report(node: ClusterNode, measured: Callable[[str], None]) -> None:
+def test_pod_that_runs_has_its_address_in_the_report(node: ClusterNode) -> None:
     train = node.run("train", 1)
     found = wait_for(train, "pod-has-net1")
     done = doctor(train)
-    measured(f"railnet doctor --pod of a pod that runs:\n{done.stdout}")
 
     address = node.addresses(train)["net1"].partition("/")[0]
     assert found["seen"].startswith(f"net1 {address} on 0000:")
