@@ -69,6 +69,7 @@ def _rail(network: str, one: Attachment, macs: Mapping[str, str]) -> dict[str, A
         "mtu": one.mtu,
         "dns": {},
         "device-info": {"type": "pci", "version": _DEVICE_INFO_VERSION, "pci": pci},
+        "rail": one.rail,  # Railnet's own key: netN is the N-th rail that the pod has, not rail N-1 of the node
     }
 
 

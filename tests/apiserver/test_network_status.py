@@ -47,7 +47,9 @@ def test_eth0_is_the_default_network_by_the_primarys_own_words() -> None:
 
 def test_rails_follow_with_their_devices() -> None:
     first = an_attachment()
-    second = an_attachment(ifname="net2", vf=PciAddress.parse("0000:13:00.1"), addresses=(), rdma=None, uverbs=None)
+    second = an_attachment(
+        ifname="net2", vf=PciAddress.parse("0000:13:00.1"), rail=3, addresses=(), rdma=None, uverbs=None
+    )
 
     _, net1, net2 = elements(FLANNEL, first, second, macs={"net1": IPOIB})
 
@@ -63,8 +65,9 @@ def test_rails_follow_with_their_devices() -> None:
             "version": "1.1.0",
             "pci": {"pci-address": "0000:03:00.1", "rdma-device": "mlx5_4"},
         },
+        "rail": 0,
     }
-    assert (net2["interface"], net2["ips"], "mac" in net2) == ("net2", [], False)
+    assert (net2["interface"], net2["rail"], net2["ips"], "mac" in net2) == ("net2", 3, [], False)
     assert net2["device-info"]["pci"] == {"pci-address": "0000:13:00.1"}
 
 
