@@ -3,17 +3,21 @@
 The package's generated models are not used: on the way back they would drop what a newer API server has in an object.
 """
 
+import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from http import HTTPStatus
+from typing import Any
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
 from apiserver.client import Answer, Stream
+from apiserver.pod_exec import Executed
 from apiserver.request import Request
 from apiserver.service_account import ServiceAccount
 from apiserver.tls import trusting
@@ -27,6 +31,8 @@ _PIECE_BYTES = 64 << 10
 # What is kept open: the controllers' workers and watches. The package's default is five for each processor, and each request beyond would
 # begin a connection of its own.
 _CONNECTIONS = 64
+# Standard output, standard error, and how the command ended (kubernetes.io/docs/reference, "v4.channel.k8s.io").
+_CHANNELS = (1, 2, 3)
 
 
 class PooledTransport(ABC):
@@ -59,6 +65,37 @@ class PooledTransport(ABC):
             yield Stream(_head(response), _pieces(response, self._silence))
         finally:
             response.close()
+
+    def execute(self, request: Request, headers: Mapping[str, str], seconds: float) -> Executed:
+        """Run a command in a container, over a WebSocket of its own, for at most some seconds after it has begun."""
+        # `requests` and others are loaded with it, which no other request needs.
+        from kubernetes.stream import ws_client  # noqa: PLC0415
+        from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
+
+        configuration = self._of_websockets(self._current().configuration)
+        url = "ws" + configuration.host.removeprefix("http") + request.path
+        authorization = {key.lower(): value for key, value in headers.items() if key == "Authorization"}
+        begin: Any = ws_client.WSClient
+        try:
+            connection = begin(configuration, url, authorization, capture_all=False)
+        except WebSocketBadStatusException as error:
+            return Executed("", "", "", Answer(error.status_code, "", "", error.resp_body or b""))
+        except (WebSocketException, ValueError) as error:
+            raise _no_answer(error) from None
+        try:
+            connection.run_forever(timeout=seconds)
+            if connection.is_open():
+                raise TimeoutError(f"the command has not ended after {seconds:g} s")
+            out, said, status = (connection.read_channel(channel) for channel in _CHANNELS)
+        except WebSocketException as error:
+            raise _no_answer(error) from None
+        finally:
+            connection.close()
+        return Executed(out, said, _why_failed(status), None)
+
+    def _of_websockets(self, configuration: Configuration) -> Configuration:
+        """Return the configuration by which a WebSocket is made: it knows no SSLContext."""
+        return configuration
 
     @abstractmethod
     def _current(self) -> ApiClient:
@@ -106,6 +143,11 @@ class KubernetesTransport(PooledTransport):
                 self._client, self._trusted = client, authority
             return self._client
 
+    def _of_websockets(self, configuration: Configuration) -> Configuration:
+        found = copy(configuration)
+        found.ssl_ca_cert = str(self._account.authority)
+        return found
+
     def _new(self) -> ApiClient:
         host = self._account.host
         configuration = Configuration()
@@ -116,6 +158,15 @@ class KubernetesTransport(PooledTransport):
         # The package's configuration has no field for an SSLContext; urllib3's pool has.
         client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = trusting(self._account.authority)
         return client
+
+
+def _why_failed(status: str) -> str:
+    """Read the `metav1.Status` that ends a command: empty if the command has succeeded."""
+    try:
+        found = json.loads(status)
+        return "" if found["status"] == "Success" else str(found.get("message") or status)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "the connection ended before the command did"
 
 
 def _answer(response: urllib3.HTTPResponse, most_bytes: int) -> Answer:

@@ -9,6 +9,7 @@ from typing import NoReturn
 from railnet import VERSION
 from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
+from railnet.validate import arguments as validate
 from vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
@@ -112,6 +113,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add(
         commands.add_parser("train", help="run a training job, and see what uses the cluster: up, down, ls, logs, top")
+    )
+    validate.add(
+        commands.add_parser(
+            "validate", help="measure each rail between the nodes; 1 at a finding, 2 if something could not be tested"
+        )
     )
     commands.add_parser("version", help="print the version")
     return parser
@@ -242,7 +248,7 @@ def _doctor_of_pod(arguments: argparse.Namespace) -> int:
     from railnet.train.connection import connect  # noqa: PLC0415 - see _RUN
     from railnet.train.top import RAILS  # noqa: PLC0415 - see _RUN
 
-    api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor --pod")
+    api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor")
     rails = frozenset(arguments.rails or (RAILS,))
     try:
         found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
@@ -316,6 +322,7 @@ _RUN = {
     "status": _status,
     "doctor": _doctor,
     "train": train.run,
+    "validate": validate.run,
     "version": _version,
 }
 

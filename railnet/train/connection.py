@@ -1,15 +1,21 @@
-"""Which API server `railnet train` asks, and with which rights: a kubeconfig's, or those of the pod that it runs in."""
+"""Which API server a user's command asks, and with which rights: a kubeconfig's, or those of the pod that it runs in."""
 
 import sys
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from apiserver import service_account
 from apiserver.client import RequestFailed, StreamingTransport, UserApiServer
+from apiserver.pod_exec import PodExec
 from apiserver.request import JsonObject, Request
 from vf.errors import Misconfigured
 
+if TYPE_CHECKING:
+    from apiserver.kubernetes_transport import PooledTransport
+
+_PROGRAM = "railnet train"
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds
 _LONGEST_PAUSE_SECONDS = 30.0
 
@@ -25,10 +31,10 @@ class PatientApiServer(UserApiServer):
         transport: StreamingTransport,
         token: Callable[[], str],
         sleep: Callable[[float], None] = time.sleep,
-        name: str = "railnet-train",
+        program: str = _PROGRAM,
     ) -> None:
-        """Send through a transport; `name` is the User-Agent."""
-        super().__init__(transport, token, name)
+        """Send through a transport; `program` is the User-Agent."""
+        super().__init__(transport, token, program.replace(" ", "-"))
         self._sleep = sleep
 
     def send(self, request: Request) -> JsonObject:
@@ -47,13 +53,32 @@ class PatientApiServer(UserApiServer):
 
 
 def connect(
-    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, command: str = "railnet train"
+    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, program: str = _PROGRAM
 ) -> PatientApiServer:
-    """Return the client: by a kubeconfig, or if there is none, by the service account of this pod. `command` is for messages.
+    """Return the client: by a kubeconfig, or if there is none, by the service account of this pod. `program` is the command in messages.
 
     Raises:
         Misconfigured: there is neither, the kubeconfig cannot be used, or this machine lacks the package `kubernetes`.
     """
+    transport, token = _transport(environ, kubeconfig, context, program)
+    return PatientApiServer(transport, token, program=program)
+
+
+def connect_with_exec(
+    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, program: str
+) -> tuple[PatientApiServer, PodExec]:
+    """Return the client, and what runs commands in pods with the same rights; `program` is the command in messages.
+
+    Raises:
+        Misconfigured: as `connect`.
+    """
+    transport, token = _transport(environ, kubeconfig, context, program)
+    return PatientApiServer(transport, token, program=program), PodExec(transport, token)
+
+
+def _transport(
+    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, program: str
+) -> "tuple[PooledTransport, Callable[[], str]]":
     try:
         from apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the package is absent on the node
         from apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415
@@ -61,10 +86,9 @@ def connect(
         if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3"):
             raise
         raise Misconfigured(
-            f"{command} needs the Python package kubernetes, which the image of the node does not have: run it on your own "
+            f"{program} needs the Python package kubernetes, which the image of the node does not have: run it on your own "
             "machine after pip install 'railnet[train]', or in the image of the admission helper"
         ) from None
-    name = command.replace(" ", "-")
     try:
         files = kubeconfigs.files(environ, kubeconfig)
     except kubeconfigs.NoKubeconfig as error:
@@ -74,9 +98,9 @@ def connect(
             account = service_account.find(environ)
         except service_account.NotInCluster:
             raise Misconfigured(f"{error}; and this is no pod of a cluster") from None
-        return PatientApiServer(KubernetesTransport(account), account.token, name=name)
+        return KubernetesTransport(account), account.token
     try:
         transport = kubeconfigs.KubeconfigTransport(files, context)
     except kubeconfigs.NoKubeconfig as error:
         raise Misconfigured(str(error)) from None
-    return PatientApiServer(transport, transport.token, name=name)
+    return transport, transport.token

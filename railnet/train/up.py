@@ -1,16 +1,15 @@
 """`railnet train up`: creates a job, and shows how far it has come until all of it runs."""
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from typing import Any
 
 from apiserver.client import StreamingApiServer
 from railnet.status.text_table import Column, aligned
 from railnet.train import job_file
 from railnet.train.creation import Creation, Outcome
+from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.live_objects import LiveObjects
 from railnet.train.screen import Screen
@@ -40,7 +39,7 @@ def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
     text = job_file.text_of(file)
     job = job_file.job_of(text, file)
     made = Creation(api, job, text, lambda line: print(line, flush=True))
-    with _ended_by_sigterm():
+    with ended_by_sigterm():
         try:
             outcome = made.run()
         except BaseException:
@@ -51,7 +50,7 @@ def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
 
 
 def _take_back(made: Creation, job: TrainingJob) -> None:
-    with _uninterrupted():
+    with uninterrupted():
         left = made.take_back()
     for line in left:
         print(f"railnet: {line}", file=sys.stderr)
@@ -108,32 +107,3 @@ def shown(states: tuple[TaskState, ...], trouble: str, *, live: bool) -> Iterato
 
 def _states(live: LiveObjects) -> tuple[TaskState, ...]:
     return task_states([*live.of(DEPLOYMENTS), *live.of(JOBS)], live.of(PODS), refusals_of(live.of("events")))
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that nothing half made is left, either."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with _handled(signal.SIGTERM, interrupt):
-        yield
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    with _handled(signal.SIGINT, signal.SIG_IGN), _handled(signal.SIGTERM, signal.SIG_IGN):
-        yield
-
-
-@contextmanager
-def _handled(number: signal.Signals, by: Callable[..., object] | signal.Handlers) -> Iterator[None]:
-    before: Any = None
-    with suppress(ValueError):  # only the main thread may
-        before = signal.signal(number, by)
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(number, before)

@@ -1,0 +1,1 @@
+"""`railnet validate`: measures each rail between the nodes of a cluster."""

@@ -1,0 +1,120 @@
+"""The command line of `railnet validate`.
+
+Exit status: 0 all is well, 1 something is wrong with a rail, 2 nothing is known to be wrong and something could not be tested.
+"""
+
+import argparse
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+
+from railnet.validate.failure import ValidateFailed
+
+_WRONG, _UNTESTED, _INTERRUPTED = 1, 2, 130
+_MOST_SECONDS = 600.0
+
+
+def add(validate: argparse.ArgumentParser) -> None:
+    """Add the options of `railnet validate` to its parser."""
+    validate.add_argument("-n", dest="namespace", default="default", help="the pods' namespace, which exists (default)")
+    validate.add_argument(
+        "--node", action="append", default=[], help="test this node; may be repeated (all that have the resource)"
+    )
+    validate.add_argument(
+        "-l", dest="selector", default="", help="test the nodes with these labels, such as railnet.io/leaf=VALUE"
+    )
+    validate.add_argument("--most-nodes", type=_positive, metavar="N", help="test at most N nodes, the first by name")
+    validate.add_argument(
+        "--rails",
+        type=_positive,
+        metavar="N",
+        help="VFs of each pod: the rails of a node (its label railnet.io/rails, else 1)",
+    )
+    validate.add_argument(
+        "--resource", default="rdma/ib_vf", help="the resource whose devices are VFs of rails (rdma/ib_vf)"
+    )
+    validate.add_argument("--image", default="python:3-slim", help="the pods' image; it needs python3 (python:3-slim)")
+    validate.add_argument(
+        "--seconds", type=_seconds, default=3.0, help="how long the bandwidth of each pair is measured (3)"
+    )
+    validate.add_argument(
+        "--start-seconds", type=_seconds, default=120.0, help="how long the pods may take to start (120)"
+    )
+    validate.add_argument(
+        "--seed", type=int, default=0, help="another seed tests other pairs of a rail with more than 16 nodes (0)"
+    )
+    validate.add_argument("--least-gbits", type=float, metavar="GBITS", help="a pair with less bandwidth is a finding")
+    validate.add_argument(
+        "--most-microseconds", type=float, metavar="US", help="a pair with a longer round trip is a finding"
+    )
+    validate.add_argument("--json", action="store_true", help="print the report as JSON")
+    validate.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML file as well")
+    validate.add_argument(
+        "--kubeconfig", help="the kubeconfig (KUBECONFIG, else ~/.kube/config, else this pod's account)"
+    )
+    validate.add_argument("--context", help="the context of the kubeconfig (its current one)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Validate, and return the exit status.
+
+    Raises:
+        Misconfigured, OSError: there is no API server to ask, or the HTML file cannot be written.
+    """
+    from apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
+    from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415
+
+    try:
+        with ended_by_sigterm():
+            return _run(arguments)
+    except (RequestFailed, ValidateFailed) as error:
+        print(f"railnet: {error}", file=sys.stderr)
+        return _UNTESTED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from railnet.train.connection import connect_with_exec  # noqa: PLC0415
+    from railnet.validate.html_report import html  # noqa: PLC0415
+    from railnet.validate.judgement import Limits  # noqa: PLC0415
+    from railnet.validate.probe_objects import Run  # noqa: PLC0415
+    from railnet.validate.report import as_json, rendered  # noqa: PLC0415
+    from railnet.validate.validation import Validation, Wanted  # noqa: PLC0415
+
+    api, execution = connect_with_exec(os.environ, arguments.kubeconfig, arguments.context, "railnet validate")
+    made = Run(f"railnet-validate-{uuid.uuid4().hex[:8]}", arguments.namespace, arguments.image, arguments.resource)
+    wanted = Wanted(
+        nodes=frozenset(arguments.node),
+        selector=arguments.selector,
+        most=arguments.most_nodes,
+        rails=arguments.rails,
+        seconds=arguments.seconds,
+        start_seconds=arguments.start_seconds,
+        seed=arguments.seed,
+        limits=Limits(arguments.least_gbits, arguments.most_microseconds),
+    )
+    report = Validation(api, execution, made, wanted, _say).report()
+    if arguments.html is not None:
+        arguments.html.write_text(html(report), encoding="utf-8")
+    print(json.dumps(as_json(report), indent=1) if arguments.json else "\n".join(rendered(report)), flush=True)
+    return _WRONG if report.findings else _UNTESTED if report.untested or not report.measured else 0
+
+
+def _say(line: str) -> None:
+    print(f"railnet: {line}", file=sys.stderr, flush=True)
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above zero")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)  # a ValueError is argparse's to say
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_MOST_SECONDS:g} seconds")
+    return seconds

@@ -1,0 +1,5 @@
+"""What keeps a validation from being done."""
+
+
+class ValidateFailed(Exception):
+    """The cluster cannot be validated; the message says why, and what to do."""

@@ -1,0 +1,77 @@
+"""The report as one HTML file, which needs nothing from elsewhere. Pure."""
+
+from collections.abc import Iterator
+from html import escape
+
+from railnet.validate.judgement import Finding
+from railnet.validate.measured import Measured
+from railnet.validate.report import NOT_TRIED, Report, by_nodes, cell, coverage, headline, nodes_of, summary
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem; color: #1b1f24; background: #fff }
+h1 { font-size: 1.35rem } h2 { font-size: 1.1rem; margin-top: 2rem } .quiet { color: #57606a }
+.wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .25rem .55rem; border: 1px solid #d0d7de; text-align: right } tbody th { text-align: left; font-weight: 500 }
+td.good { background: #dafbe1 } td.bad { background: #ffd8d3; font-weight: 600 } td.unknown { background: #fff3c4 } td.none { color: #8c959f }
+li.bad { color: #a40e26 }
+"""
+
+
+def html(report: Report) -> str:
+    """Return the whole file."""
+    return "\n".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>railnet validate</title>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{_STYLE}</style></head><body>",
+            f"<h1>{escape(headline(report))}</h1>",
+            *_list("Findings", [one.text for one in report.findings], "bad"),
+            *_list("Not tested", report.untested, ""),
+            *(line for rail in report.rails for line in _rail(report, rail)),
+            f'<p class="quiet">{escape(NOT_TRIED)}</p></body></html>',
+            "",
+        )
+    )
+
+
+def _list(title: str, lines: "tuple[str, ...] | list[str]", kind: str) -> Iterator[str]:
+    if lines:
+        yield f"<h2>{title}</h2><ul>"
+        yield from (f'<li class="{kind}">{escape(line)}</li>' for line in lines)
+        yield "</ul>"
+
+
+def _rail(report: Report, rail: int) -> Iterator[str]:
+    measured = report.of_rail(rail)
+    nodes, found = nodes_of(measured), by_nodes(measured)
+    wrong = [one for one in report.findings if one.rail == rail]
+    yield f"<h2>Rail {rail}</h2>"
+    yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured)))))}. TCP, Gbit/s.</p>'
+    yield '<div class="wide"><table><thead><tr><th></th>'
+    yield (
+        "".join(f'<th title="{escape(node)}">{number}</th>' for number, node in enumerate(nodes, 1))
+        + "</tr></thead><tbody>"
+    )
+    for number, node in enumerate(nodes, 1):
+        cells = (_cell(found.get(frozenset((node, other))), node == other, wrong) for other in nodes)
+        yield f"<tr><th>{number} {escape(node)}</th>{''.join(cells)}</tr>"
+    yield "</tbody></table></div>"
+
+
+def _cell(one: Measured | None, itself: bool, wrong: list[Finding]) -> str:
+    if itself or one is None:
+        return f'<td class="none">{"&ndash;" if itself else "&middot;"}</td>'
+    kind = "unknown" if one.untried else "bad" if any(_is_about(finding, one) for finding in wrong) else "good"
+    return f'<td class="{kind}" title="{escape(_details(one))}">{escape(cell(one))}</td>'
+
+
+def _is_about(finding: Finding, one: Measured) -> bool:
+    return set(finding.nodes) <= {one.pair.server, one.pair.client}
+
+
+def _details(one: Measured) -> str:
+    numbers = (
+        "" if one.round_trip_us is None else f"round trip {one.round_trip_us:.0f} us",
+        "" if one.mtu is None else f"largest packet {one.mtu} bytes",
+    )
+    return "; ".join(filter(None, (f"{one.pair.server} and {one.pair.client}", *numbers, one.failed, one.untried)))

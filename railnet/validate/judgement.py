@@ -1,0 +1,146 @@
+"""What the measurements mean: a rail that is cut, a rail with a smaller MTU, a rail that is slow. Pure.
+
+What is true of all pairs of a node's rail is said once, of the node's rail. What is true of some is said of each pair.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from railnet.validate.measured import Measured
+from railnet.validate.pair_plan import Pair
+
+Mtus = Mapping[tuple[int, str], int]  # a netdev's MTU by rail and node
+_Is = Callable[[Measured], bool]
+
+
+class Limits(NamedTuple):
+    """What a rail must keep to; None for what is not judged."""
+
+    least_gbits: float | None = None
+    most_microseconds: float | None = None
+
+
+class Finding(NamedTuple):
+    """Something that is wrong with a rail.
+
+    Attributes:
+        kind: `cut`, `mtu`, `slow` or `late`.
+        nodes: the node whose rail it is, or the two nodes of a pair; empty for the whole rail.
+        text: what was seen, for a person.
+    """
+
+    kind: str
+    rail: int
+    nodes: tuple[str, ...]
+    text: str
+
+
+def findings(measured: Sequence[Measured], mtus: Mtus, limits: Limits) -> tuple[Finding, ...]:
+    """Return what is wrong, by rail."""
+    tried = [one for one in measured if not one.untried]
+    found: list[Finding] = []
+    for rail in sorted({one.pair.rail for one in tried}):
+        of_rail = [one for one in tried if one.pair.rail == rail]
+        found += _cut(rail, of_rail)
+        found += _smaller_netdevs(rail, {node: mtu for (number, node), mtu in mtus.items() if number == rail and mtu})
+        found += _smaller_paths(rail, of_rail, mtus)
+        found += _beyond(rail, of_rail, limits)
+    return tuple(found)
+
+
+def usual(numbers: Iterable[int]) -> int:
+    """Return the most frequent number; of several the largest, and 0 of none."""
+    counted = Counter(numbers)
+    return max(counted, key=lambda number: (counted[number], number), default=0)
+
+
+def _cut(rail: int, of_rail: Sequence[Measured]) -> Iterator[Finding]:
+    for nodes, told in _grouped(of_rail, lambda one: bool(one.failed)):
+        why = "; ".join(sorted({one.failed for one in told})[:2])
+        where = _where(rail, nodes, len(told))
+        yield Finding("cut", rail, nodes, f"{where}: no connection, or it was lost ({why})")
+
+
+def _smaller_netdevs(rail: int, mtu_of: Mapping[str, int]) -> Iterator[Finding]:
+    most = usual(mtu_of.values())
+    for node, mtu in sorted(mtu_of.items()):
+        if mtu != most:
+            text = f"rail {rail} of node {node}: its netdev has MTU {mtu}, the usual one of this rail is {most}"
+            yield Finding("mtu", rail, (node,), text)
+
+
+def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
+    """Name paths that carry less than both of their netdevs would."""
+
+    def smaller(one: Measured) -> bool:
+        return one.mtu is not None and one.mtu < _least_netdev(one.pair, mtus)
+
+    for nodes, told in _grouped([one for one in of_rail if one.mtu is not None], smaller):
+        largest = max(one.mtu or 0 for one in told)
+        netdevs = max(_least_netdev(one.pair, mtus) for one in told)
+        text = f"{_where(rail, nodes, len(told))}: no packet above {largest} bytes arrives, though netdevs have MTU {netdevs}"
+        yield Finding("mtu", rail, nodes, text)
+
+
+def _least_netdev(pair: Pair, mtus: Mtus) -> int:
+    return min(mtus.get((pair.rail, node), 0) for node in (pair.server, pair.client))
+
+
+def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[Finding]:
+    least, most = limits
+
+    def slow(one: Measured) -> bool:
+        return least is not None and one.gbits is not None and one.gbits < least
+
+    def late(one: Measured) -> bool:
+        return most is not None and one.round_trip_us is not None and one.round_trip_us > most
+
+    for nodes, told in _grouped([one for one in of_rail if one.gbits is not None], slow):
+        worst = min(one.gbits or 0.0 for one in told)
+        yield Finding(
+            "slow", rail, nodes, f"{_where(rail, nodes, len(told))}: {worst:.1f} Gbit/s, at least {least:g} wanted"
+        )
+    for nodes, told in _grouped([one for one in of_rail if one.round_trip_us is not None], late):
+        worst = max(one.round_trip_us or 0.0 for one in told)
+        text = f"{_where(rail, nodes, len(told))}: round trip {worst:.0f} us, at most {most:g} wanted"
+        yield Finding("late", rail, nodes, text)
+
+
+def _grouped(measured: Sequence[Measured], wrong: _Is) -> Iterator[tuple[tuple[str, ...], list[Measured]]]:
+    """Yield what is wrong: the whole rail, else each node of which all pairs are wrong, else each pair; with its measurements."""
+    bad = [one for one in measured if wrong(one)]
+    if len(bad) == len(measured) > 1:
+        yield (), bad
+        return
+    pairs_of = Counter(node for one in measured for node in _nodes(one))
+    bad_of = Counter(node for one in bad for node in _nodes(one))
+    # A node with one pair is not told from its peer, unless the peer has pairs that are right.
+    whole = {
+        node for node, count in bad_of.items() if count == pairs_of[node] and _is_told(node, bad, pairs_of, bad_of)
+    }
+    for node in sorted(whole):
+        yield (node,), [one for one in bad if node in _nodes(one)]
+    for one in bad:
+        if not whole & set(_nodes(one)):
+            yield _nodes(one), [one]
+
+
+def _is_told(node: str, bad: Sequence[Measured], pairs_of: Mapping[str, int], bad_of: Mapping[str, int]) -> bool:
+    """Return whether a node is the cause: it has several pairs, or each of its peers has a pair that is right."""
+    peers = {other for one in bad if node in _nodes(one) for other in _nodes(one) if other != node}
+    return pairs_of[node] > 1 or all(bad_of[peer] < pairs_of[peer] for peer in peers)
+
+
+def _nodes(one: Measured) -> tuple[str, str]:
+    return (one.pair.server, one.pair.client)
+
+
+def _where(rail: int, nodes: tuple[str, ...], pairs: int) -> str:
+    match nodes:
+        case ():
+            return f"rail {rail}, all {pairs} pairs"
+        case (node,):
+            return f"rail {rail} of node {node}, {'all its' if pairs > 1 else 'its only'} {pairs} {'pairs' if pairs > 1 else 'pair'}"
+        case _:
+            return f"rail {rail} between {' and '.join(nodes)}"

@@ -1,0 +1,187 @@
+"""The objects of one run in the cluster: a ConfigMap with the probe, and a pod on each node. Pure.
+
+The ConfigMap is the owner of the pods: when it is deleted, they are. All of them have one label with the run's name.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from apiserver.request import ApiObject, JsonObject
+from apiserver.request import Collection as Objects
+from training.railnet_labels import NET1
+from vf.topology_labels import RAILS
+
+LABEL = "railnet.io/validate"
+CONTAINER = "probe"
+PROBE = "/railnet/rail_probe.py"
+IMAGE = "python:3-slim"
+RESOURCE = "rdma/ib_vf"
+_FILE = "rail_probe.py"
+_LONGEST_RUN_SECONDS = 6 * 3600  # a pod whose run was killed ends by itself
+_NOBODY = 65534  # the user of Debian's and Alpine's images that owns no file
+
+
+class Run(NamedTuple):
+    """What all objects of a run have in common.
+
+    Attributes:
+        name: of the run: of the ConfigMap, the beginning of the pods' names, and the label's value.
+        resource: the resource whose devices are VFs of rails.
+    """
+
+    name: str
+    namespace: str
+    image: str = IMAGE
+    resource: str = RESOURCE
+
+    @property
+    def owner(self) -> ApiObject:
+        """Where the ConfigMap is."""
+        return ApiObject("v1", "configmaps", self.name, self.namespace)
+
+    @property
+    def owners(self) -> Objects:
+        """The ConfigMaps of the run: the one, or none."""
+        return Objects("v1", "configmaps", self.namespace, f"{LABEL}={self.name}")
+
+    @property
+    def pods(self) -> Objects:
+        """The pods of the run."""
+        return Objects("v1", "pods", self.namespace, f"{LABEL}={self.name}")
+
+    def pod(self, name: str) -> ApiObject:
+        """Return where a pod is."""
+        return ApiObject("v1", "pods", name, self.namespace)
+
+
+class Target(NamedTuple):
+    """A node that gets a pod, and how many VFs the pod requests."""
+
+    node: str
+    pod: str
+    rails: int
+
+
+class Chosen(NamedTuple):
+    """The nodes to test, and those that cannot be: by name, with the reason."""
+
+    targets: tuple[Target, ...]
+    left_out: Mapping[str, str]
+
+
+def choose(
+    nodes: Iterable[JsonObject], run: Run, wanted: Collection[str], rails: int | None, most: int | None
+) -> Chosen:
+    """Choose the nodes to test.
+
+    Args:
+        nodes: the cluster's nodes, as the API server has them.
+        run: the run.
+        wanted: the names of the nodes to test; empty for all nodes that have the resource.
+        rails: how many VFs each pod requests; None for as many as the node has rails by its label, or 1.
+        most: at most so many nodes, the first by name; None for all.
+    """
+    by_name = {node["metadata"]["name"]: node for node in nodes}
+    left_out = {name: "the cluster has no such node" for name in wanted if name not in by_name}
+    found: list[tuple[str, int]] = []
+    for name, node in sorted(by_name.items()):
+        if wanted and name not in wanted:
+            continue
+        available = _amount(node, run.resource)
+        asked = rails or _labelled_rails(node)
+        if not available and not wanted:
+            continue
+        if why := _why_not(node, run.resource, available, asked):
+            left_out[name] = why
+        else:
+            found.append((name, asked))
+    targets = [Target(name, f"{run.name}-{number}", asked) for number, (name, asked) in enumerate(found[:most])]
+    return Chosen(tuple(targets), left_out)
+
+
+def owner(run: Run, probe: str) -> JsonObject:
+    """Return the ConfigMap, with the probe's source."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(run, run.name), "data": {_FILE: probe}}
+
+
+def pod(run: Run, target: Target, owner_uid: str) -> JsonObject:
+    """Return a node's pod, which serves until it is deleted.
+
+    The scheduler binds it, as it does a DaemonSet's pods: kubelet alone would refuse it for good while the VFs are in use. Taints do not
+    keep it away, because a node with a taint about its rails is one to look at. It obeys the Pod Security Standard `restricted`.
+    """
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": run.name, "uid": owner_uid, "controller": True}
+    on_node = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [target.node]}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [on_node]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **_metadata(run, target.pod),
+            "labels": {LABEL: run.name, NET1: "false"},  # the pod asks for its rails itself
+            "ownerReferences": [reference],
+        },
+        "spec": {
+            "affinity": {"nodeAffinity": affinity},
+            "tolerations": [{"operator": "Exists"}],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 2,
+            "activeDeadlineSeconds": _LONGEST_RUN_SECONDS,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": _NOBODY,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [_container(run, target.rails)],
+            "volumes": [{"name": CONTAINER, "configMap": {"name": run.name}}],
+        },
+    }
+
+
+def measurement(netdev: str, source: str, peer: str, seconds: float) -> list[str]:
+    """Return the command by which a client's pod measures a rail."""
+    options = {"--netdev": netdev, "--source": source, "--peer": peer, "--seconds": f"{seconds:g}"}
+    return ["python3", PROBE, *(text for option in options.items() for text in option)]
+
+
+def _container(run: Run, rails: int) -> JsonObject:
+    own = {"cpu": "100m", "memory": "64Mi"}
+    return {
+        "name": CONTAINER,
+        "image": run.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", PROBE],
+        "resources": {"requests": {**own, run.resource: rails}, "limits": {"memory": "256Mi", run.resource: rails}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": CONTAINER, "mountPath": PROBE.rpartition("/")[0], "readOnly": True}],
+    }
+
+
+def _metadata(run: Run, name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": run.namespace, "labels": {LABEL: run.name}}
+
+
+def _why_not(node: JsonObject, resource: str, available: int, asked: int) -> str:
+    if not available:
+        return f"it has no {resource}"
+    if available < asked:
+        return f"it has {available} {resource}, and {asked} rails are to be tested"
+    ready = next(_conditions(node, "Ready"), {"status": "Unknown"})
+    return "" if ready["status"] == "True" else f"it is not ready: {ready.get('message') or 'no condition says why'}"
+
+
+def _conditions(found: JsonObject, kind: str) -> Iterator[JsonObject]:
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return (one for one in conditions if one["type"] == kind)
+
+
+def _amount(node: JsonObject, resource: str) -> int:
+    text = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
+    return int(text) if text.isdecimal() else 0  # devices are counted in whole numbers
+
+
+def _labelled_rails(node: JsonObject) -> int:
+    text = (node["metadata"].get("labels") or {}).get(RAILS, "")
+    return int(text) if text.isdecimal() and int(text) else 1

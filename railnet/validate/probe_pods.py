@@ -1,0 +1,100 @@
+"""What a pod of a run says of itself: its rails, or what it waits for. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any, NamedTuple
+
+from apiserver.network_status import ANNOTATION
+from apiserver.request import JsonObject
+
+_RAIL = "railnet/"  # the names of networks in network-status begin so
+_NETDEV = "net"
+
+
+class PodRail(NamedTuple):
+    """One rail of a pod.
+
+    Attributes:
+        rail: its number on the node.
+        netdev: its name in the pod.
+        address: its first IPv4 address; empty if it has none.
+        mtu: of the netdev, in bytes; 0 if the pod's node does not say.
+    """
+
+    rail: int
+    netdev: str
+    address: str
+    mtu: int
+
+
+def rails(pod: JsonObject) -> tuple[PodRail, ...]:
+    """Return the rails of a pod, one netdev of each; empty until its node has published them.
+
+    A daemon before 0.5.0 does not publish the number of a rail. Then netN counts as rail N-1, which is right if the pod has all of its
+    node's rails.
+    """
+    text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION, "")
+    try:
+        elements = json.loads(text)
+        found = [_rail(one) for one in elements if str(one.get("name", "")).startswith(_RAIL)]
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return ()
+    return tuple({one.rail: one for one in sorted(found, reverse=True)}.values())[::-1]
+
+
+def runs(pod: JsonObject) -> bool:
+    """Return whether a pod's container runs."""
+    return any("running" in (one.get("state") or {}) for one in _status(pod).get("containerStatuses") or ())
+
+
+def waits_for(pod: JsonObject, events: Iterable[JsonObject]) -> str:
+    """Return why a pod cannot be used yet: what its conditions, its container and its newest warning say."""
+    if runs(pod):
+        return "its node has not published the pod's rails (annotation network-status)"
+    status = _status(pod)
+    parts = [*_of_conditions(status), *_of_containers(status), *_of_events(pod, events)]
+    return "; ".join(dict.fromkeys(parts)) or f"it is {status.get('phase') or 'not seen by a node yet'}"
+
+
+def _of_conditions(status: JsonObject) -> Iterator[str]:
+    for one in status.get("conditions") or ():
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            yield f"{one.get('reason', 'not scheduled')}: {one.get('message', '')}"
+    if status.get("phase") == "Failed":
+        yield f"{status.get('reason', 'it failed')}: {status.get('message', 'its container ended')}"
+
+
+def _of_containers(status: JsonObject) -> Iterator[str]:
+    for one in status.get("containerStatuses") or ():
+        state = one.get("state") or {}
+        found = state.get("waiting") or state.get("terminated") or {}
+        if found.get("reason", "ContainerCreating") != "ContainerCreating":
+            yield f"{found['reason']}: {found.get('message', '')}".rstrip(": ")
+
+
+def _of_events(pod: JsonObject, events: Iterable[JsonObject]) -> Iterator[str]:
+    uid = pod["metadata"].get("uid")
+    warnings = [one for one in events if one.get("type") == "Warning" and one["involvedObject"].get("uid") == uid]
+    newest = sorted(warnings, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))[-1:]
+    return (f"{one.get('reason')}: {one.get('message')}" for one in newest)
+
+
+def _rail(element: dict[str, Any]) -> PodRail:
+    netdev = str(element["interface"])
+    rail = element.get("rail", int(netdev.removeprefix(_NETDEV)) - 1)
+    address = next(filter(_is_ipv4, element.get("ips") or ()), "")
+    return PodRail(int(rail), netdev, address, int(element.get("mtu") or 0))
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _status(pod: JsonObject) -> JsonObject:
+    found: JsonObject = pod.get("status") or {}
+    return found

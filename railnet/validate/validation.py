@@ -1,0 +1,259 @@
+"""One run: pods on the nodes, the rounds of measurements, and nothing left behind.
+
+The owner comes first and is deleted first; the pods are deleted beside it, so that a cluster whose garbage collector stands still keeps
+none, either.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from pathlib import Path
+from queue import SimpleQueue
+from threading import BoundedSemaphore, Thread
+from typing import NamedTuple, Protocol
+
+from apiserver.client import Absent, ApiServer, Conflict, RequestFailed
+from apiserver.object_watch import pages
+from apiserver.request import ApiObject, Collection, JsonObject, create, delete
+from railnet.validate import rail_probe
+from railnet.validate.failure import ValidateFailed
+from railnet.validate.judgement import Limits, findings
+from railnet.validate.measured import Measured, parse
+from railnet.validate.pair_plan import Pair, Round, plan, untested
+from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
+from railnet.validate.probe_pods import PodRail, rails, runs, waits_for
+from railnet.validate.report import Report
+
+_LOOK_SECONDS = 1.0
+_PROGRESS_SECONDS = 5.0
+_GONE_SECONDS = 60.0
+_AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
+_MORE_SECONDS = 60.0  # of one measurement, beside its bandwidth: the search for the MTU, and a slow API server
+
+
+class Wanted(NamedTuple):
+    """What the user asks for.
+
+    Attributes:
+        nodes: the names of the nodes; empty for all that have the resource.
+        selector: a selector of the nodes' labels; empty for all.
+        most: at most so many nodes; None for all.
+        rails: VFs of each pod; None for as many as each node's label says.
+        seconds: how long each bandwidth is measured.
+        start_seconds: how long pods may take to start.
+        seed: of the random pairs of a large rail.
+    """
+
+    nodes: frozenset[str]
+    selector: str
+    most: int | None
+    rails: int | None
+    seconds: float
+    start_seconds: float
+    seed: int
+    limits: Limits
+
+
+class RunsCommands(Protocol):
+    """Runs a command in a pod; as `apiserver.pod_exec.PodExec`."""
+
+    def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
+        """Run a command, and return what it wrote to standard output."""
+
+
+class Validation:
+    """One run."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        execution: RunsCommands,
+        run: Run,
+        wanted: Wanted,
+        say: Callable[[str], None],
+        look_seconds: float = _LOOK_SECONDS,
+    ) -> None:
+        """Prepare a run; `say` is told its progress."""
+        self._api, self._exec, self._run, self._wanted, self._say = api, execution, run, wanted, say
+        self._look_seconds = look_seconds
+        self._targets: tuple[Target, ...] = ()
+        self._untested: list[str] = []
+
+    def report(self) -> Report:
+        """Measure, and take everything back.
+
+        Raises:
+            ValidateFailed: there is nothing to measure.
+            RequestFailed: the API server refuses what a run needs.
+        """
+        chosen = choose(
+            self._listed(Collection("v1", "nodes", labels=self._wanted.selector)),
+            self._run,
+            self._wanted.nodes,
+            self._wanted.rails,
+            self._wanted.most,
+        )
+        self._untested = [f"node {node}: {why}" for node, why in chosen.left_out.items()]
+        if len(chosen.targets) < 2:  # noqa: PLR2004 - a pair
+            raise ValidateFailed(
+                "; ".join([f"a rail needs two nodes, and {len(chosen.targets)} can be tested", *self._untested])
+            )
+        self._targets = chosen.targets
+        with self._taken_back():
+            self._create()
+            rails_of = self._started()
+            measured = self._measured(rails_of)
+        return self._judged(rails_of, measured)
+
+    def _judged(self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]) -> Report:
+        mtus = {(rail.rail, node): rail.mtu for node, found in rails_of.items() for rail in found}
+        self._untested += [
+            f"rail {one.pair.rail} between {one.pair.server} and {one.pair.client}: {one.untried}"
+            for one in measured
+            if one.untried
+        ]
+        found = findings(measured, mtus, self._wanted.limits)
+        return Report(dict(rails_of), tuple(measured), found, tuple(self._untested), self._wanted.limits)
+
+    def _create(self) -> None:
+        run = self._run
+        self._say(f"creating {len(self._targets)} pods in namespace {run.namespace}, label {LABEL}={run.name}")
+        probe = Path(rail_probe.__file__).read_text(encoding="utf-8")
+        try:
+            uid = self._api.send(create(run.owner, owner(run, probe)))["metadata"]["uid"]
+        except Conflict:  # of an earlier try, of which the answer was lost: the name is this run's alone
+            uid = self._listed(run.owners)[0]["metadata"]["uid"]
+        for target in self._targets:
+            with suppress(Conflict):
+                self._api.send(create(run.pod(target.pod), pod(run, target, uid)))
+
+    def _started(self) -> dict[str, tuple[PodRail, ...]]:
+        """Wait until the pods run and have their rails; return the rails of those that do."""
+        end, told = time.monotonic() + self._wanted.start_seconds, time.monotonic()
+        while True:
+            pods = {one["metadata"]["name"]: one for one in self._listed(self._run.pods)}
+            ready = {one.node: rails(pods[one.pod]) for one in self._targets if one.pod in pods and runs(pods[one.pod])}
+            ready = {node: found for node, found in ready.items() if found}
+            if len(ready) == len(self._targets):
+                break
+            if time.monotonic() > end:
+                self._untested += self._waiting(pods, ready)
+                break
+            if time.monotonic() - told > _PROGRESS_SECONDS:
+                told = time.monotonic()
+                self._say(f"{len(ready)} of {len(self._targets)} pods run")
+            time.sleep(self._look_seconds)
+        self._say(f"{len(ready)} of {len(self._targets)} pods run and have their rails")
+        return ready
+
+    def _waiting(self, pods: Mapping[str, JsonObject], ready: Mapping[str, object]) -> Iterator[str]:
+        events = self._events()
+        for target in self._targets:
+            if target.node not in ready:
+                found = pods.get(target.pod)
+                why = "it was deleted by something else" if found is None else waits_for(found, events)
+                yield f"node {target.node}: pod {target.pod} has not started in {self._wanted.start_seconds:g} s: {why}"
+
+    def _events(self) -> list[JsonObject]:
+        """Return the namespace's warnings about pods; none if the user may not read them."""
+        try:
+            return self._listed(
+                Collection("v1", "events", self._run.namespace, fields="type=Warning,involvedObject.kind=Pod")
+            )
+        except RequestFailed as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                return []
+            raise
+
+    def _measured(self, rails_of: Mapping[str, tuple[PodRail, ...]]) -> list[Measured]:
+        usable = self._usable(rails_of)
+        rounds = plan(usable, self._wanted.seed)
+        self._untested += [f"rail {rail}: no other node than {node} has it" for rail, node in untested(usable)]
+        found: list[Measured] = []
+        for number, one in enumerate(rounds, 1):
+            self._say(f"round {number} of {len(rounds)}: {len(one)} pairs")
+            found += self._round(one, {(rail.rail, node): rail for node in usable for rail in rails_of[node]})
+        return found
+
+    def _usable(self, rails_of: Mapping[str, tuple[PodRail, ...]]) -> dict[str, list[int]]:
+        """Return the numbers of the rails with an address, by node; say of the others why they are not tested."""
+        asked = {target.node: target.rails for target in self._targets}
+        for node, found in sorted(rails_of.items()):
+            self._untested += [
+                f"rail {one.rail} of node {node}: {one.netdev} has no IPv4 address" for one in found if not one.address
+            ]
+            if len(found) < asked[node]:
+                self._untested.append(
+                    f"node {node}: {asked[node]} VFs were given, and they are on {len(found)} rails alone"
+                )
+        return {node: [one.rail for one in found if one.address] for node, found in rails_of.items()}
+
+    def _round(self, pairs: Round, place: Mapping[tuple[int, str], PodRail]) -> list[Measured]:
+        """Measure the pairs of a round at the same time; the round ends with its last pair."""
+        done: SimpleQueue[Measured] = SimpleQueue()
+        room = BoundedSemaphore(_AT_ONCE)
+
+        def measure(pair: Pair) -> None:
+            with room:
+                done.put(self._one(pair, place))
+
+        for pair in pairs:  # daemons: Ctrl-C does not wait for them
+            Thread(target=measure, args=(pair,), daemon=True).start()
+        return sorted(done.get() for _ in pairs)
+
+    def _one(self, pair: Pair, place: Mapping[tuple[int, str], PodRail]) -> Measured:
+        client, server = place[pair.rail, pair.client], place[pair.rail, pair.server]
+        command = measurement(client.netdev, client.address, server.address, self._wanted.seconds)
+        name = next(one.pod for one in self._targets if one.node == pair.client)
+        try:
+            said = self._exec.run(self._run.pod(name), CONTAINER, command, self._wanted.seconds + _MORE_SECONDS)
+            return parse(pair, said)
+        except (RequestFailed, ValueError) as error:
+            return Measured(pair, untried=str(error))
+        except Exception as error:  # noqa: BLE001 - the round waits for an answer of each thread
+            return Measured(pair, untried=f"{type(error).__name__}: {error}")
+
+    @contextmanager
+    def _taken_back(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Delete all objects of the run, and wait until they are gone. What is left is said, also if Ctrl-C ends this."""
+        self._say("deleting the pods")
+        gone = False
+        try:
+            gone = self._deleted()
+        except RequestFailed as error:
+            self._say(str(error))
+        finally:
+            if not gone:
+                run = self._run
+                self._say(
+                    f"objects of this run are left; kubectl -n {run.namespace} delete configmap,pod -l {LABEL}={run.name}"
+                )
+
+    def _deleted(self) -> bool:
+        """Return whether two looks, one after the other, have found nothing: a creation may have been on its way."""
+        end, empty = time.monotonic() + _GONE_SECONDS, 0
+        while time.monotonic() < end:
+            found = [
+                (ApiObject("v1", "configmaps", one["metadata"]["name"], self._run.namespace), one)
+                for one in self._listed(self._run.owners)
+            ]
+            found += [(self._run.pod(one["metadata"]["name"]), one) for one in self._listed(self._run.pods)]
+            for place, one in found:
+                if not one["metadata"].get("deletionTimestamp"):
+                    with suppress(Absent, Conflict):
+                        self._api.send(delete(place, one["metadata"]["uid"]))
+            empty = 0 if found else empty + 1
+            if empty > 1:
+                return True
+            time.sleep(self._look_seconds)
+        return False
+
+    def _listed(self, about: Collection) -> list[JsonObject]:
+        return [one for page in pages(self._api, about) for one in page.found]

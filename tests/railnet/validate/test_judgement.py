@@ -1,0 +1,124 @@
+"""What measurements mean."""
+
+import pytest
+
+from railnet.validate.judgement import Finding, Limits, findings, usual
+from railnet.validate.measured import Measured, parse
+from railnet.validate.pair_plan import Pair
+from tests.railnet.validate.measurements import all_pairs, cut, measured, mtus
+
+NONE = Limits()
+
+
+def with_cut(nodes: str, *broken: tuple[str, str], rail: int = 0) -> list[Measured]:
+    return [
+        cut(rail, *nodes_of) if (nodes_of := (one.pair.server, one.pair.client)) in broken else one
+        for one in all_pairs(rail, nodes)
+    ]
+
+
+def named(found: tuple[Finding, ...]) -> list[tuple[str, int, tuple[str, ...]]]:
+    return [(one.kind, one.rail, one.nodes) for one in found]
+
+
+def test_sound_rails_have_no_finding() -> None:
+    assert findings([*all_pairs(0, "abc"), *all_pairs(1, "abc")], {**mtus(0, "abc"), **mtus(1, "abc")}, NONE) == ()
+
+
+def test_node_whose_rail_is_cut_is_named_once() -> None:
+    found = findings(with_cut("abc", ("a", "c"), ("b", "c"), rail=3), mtus(3, "abc"), NONE)
+
+    assert named(found) == [("cut", 3, ("c",))]
+    assert found[0].text == (
+        "rail 3 of node c, all its 2 pairs: no connection, or it was lost (round trip: No route to host)"
+    )
+
+
+def test_pair_that_is_cut_between_nodes_that_reach_others_is_named() -> None:
+    assert named(findings(with_cut("abcd", ("a", "b")), mtus(0, "abcd"), NONE)) == [("cut", 0, ("a", "b"))]
+
+
+def test_of_two_nodes_neither_is_blamed() -> None:
+    (found,) = findings([cut(0, "a", "b")], mtus(0, "ab"), NONE)
+
+    assert (found.nodes, found.text.partition(":")[0]) == (("a", "b"), "rail 0 between a and b")
+
+
+def test_whole_rail_that_is_cut_is_named_once() -> None:
+    every = [("a", "b"), ("a", "c"), ("b", "c")]
+    (found,) = findings(with_cut("abc", *every), mtus(0, "abc"), NONE)
+
+    assert (found.nodes, found.text.partition(":")[0]) == ((), "rail 0, all 3 pairs")
+
+
+def test_two_nodes_that_are_cut_are_both_named() -> None:
+    broken = [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")]
+    assert named(findings(with_cut("abcd", *broken), mtus(0, "abcd"), NONE)) == [("cut", 0, ("c",)), ("cut", 0, ("d",))]
+
+
+def test_neighbour_of_a_cut_node_with_one_pair_is_not_blamed() -> None:
+    one_pair_each = [cut(0, "a", "b"), measured(0, "b", "c")]
+
+    assert named(findings(one_pair_each, mtus(0, "abc"), NONE)) == [("cut", 0, ("a",))]
+
+
+def test_netdev_with_a_smaller_mtu_is_named_and_its_pairs_are_not() -> None:
+    small = [one._replace(mtu=2044) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
+    (found,) = findings(small, mtus(0, "abc", c=2044), NONE)
+
+    assert (found.kind, found.nodes) == ("mtu", ("c",))
+    assert found.text == "rail 0 of node c: its netdev has MTU 2044, the usual one of this rail is 4092"
+
+
+def test_path_that_carries_less_than_its_netdevs_is_named() -> None:
+    small = [one._replace(mtu=2044) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
+    (found,) = findings(small, mtus(0, "abc"), NONE)
+
+    assert (found.kind, found.nodes) == ("mtu", ("c",))
+    assert found.text.endswith("no packet above 2044 bytes arrives, though netdevs have MTU 4092")
+
+
+def test_mtu_that_the_node_does_not_say_is_not_judged() -> None:
+    assert findings([measured(0, "a", "b", mtu=1500)], mtus(0, "ab", 0), NONE) == ()
+
+
+def test_limits_are_judged_where_they_are_given() -> None:
+    slow = [
+        one._replace(gbits=40.0, round_trip_us=90.0) if one.pair.client == "c" else one for one in all_pairs(0, "abc")
+    ]
+
+    assert findings(slow, mtus(0, "abc"), NONE) == ()
+    assert named(findings(slow, mtus(0, "abc"), Limits(least_gbits=80, most_microseconds=50))) == [
+        ("slow", 0, ("c",)),
+        ("late", 0, ("c",)),
+    ]
+
+
+def test_pair_that_was_not_tried_says_nothing_of_the_rail() -> None:
+    tried = all_pairs(0, "abc")
+    tried[0] = Measured(tried[0].pair, untried="the API server does not answer")
+
+    assert findings(tried, mtus(0, "abc"), Limits(1.0, 1000.0)) == ()
+
+
+def test_usual_is_the_most_frequent_and_of_several_the_largest() -> None:
+    assert (usual([]), usual([1, 2, 2]), usual([1500, 4092])) == (0, 2, 4092)
+
+
+def test_measurement_is_read() -> None:
+    text = '{"round_trip_seconds": {"median": 2e-05, "p99": 4e-05}, "mtu": 4092, "bits_per_second": 9e10}'
+
+    assert parse(Pair(0, "a", "b"), text) == measured(0, "a", "b")
+
+
+def test_measurement_that_failed_half_way_keeps_what_it_has() -> None:
+    text = '{"round_trip_seconds": {"median": 2e-05}, "failed": {"measurement": "mtu", "why": "timed out"}}'
+    found = parse(Pair(0, "a", "b"), text)
+
+    assert (found.round_trip_us, found.mtu, found.failed) == (20.0, None, "largest packet: timed out")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"mtu": {}}', '{"failed": {"measurement": "x"}}', "1"])
+def test_what_is_no_measurement_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no measurement"):
+        parse(Pair(0, "a", "b"), text)

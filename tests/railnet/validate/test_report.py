@@ -1,0 +1,130 @@
+"""The report as a person, a program and a browser get it."""
+
+from html.parser import HTMLParser
+from itertools import combinations
+from typing import Any
+
+from railnet import VERSION
+from railnet.validate.html_report import html
+from railnet.validate.judgement import Limits, findings
+from railnet.validate.measured import Measured
+from railnet.validate.pair_plan import Pair, plan
+from railnet.validate.probe_pods import PodRail
+from railnet.validate.report import NOT_TRIED, Report, as_json, rendered
+from tests.railnet.validate.measurements import all_pairs, cut, measured
+
+
+def report(pairs: list[Measured], untested: tuple[str, ...] = ()) -> Report:
+    nodes = {node for one in pairs for node in (one.pair.server, one.pair.client)}
+    rails_of = {node: (PodRail(0, "net1", "10.56.0.1", 4092),) for node in nodes}
+    found = findings(pairs, {(0, node): 4092 for node in nodes}, Limits())
+    return Report(rails_of, tuple(pairs), found, untested, Limits())
+
+
+CUT = report(
+    [measured(0, "a", "b"), cut(0, "a", "c"), cut(0, "b", "c")], ("node d: it is not ready: kubelet has stopped",)
+)
+
+
+def test_matrix_names_the_cut_rail() -> None:
+    assert list(rendered(CUT)) == [
+        f"railnet {VERSION}: 3 pairs on 1 rail of 3 nodes: 1 finding, 1 not tested",
+        "",
+        "rail 0: largest packet 4092 bytes, round trip 20 us",
+        "Gbit/s     1     2    3",
+        "1 a        -  90.0  cut",
+        "2 b     90.0     -  cut",
+        "3 c      cut   cut    -",
+        "",
+        "findings:",
+        "  rail 0 of node c, all its 2 pairs: no connection, or it was lost (round trip: No route to host)",
+        "",
+        "not tested:",
+        "  node d: it is not ready: kubelet has stopped",
+        "",
+        NOT_TRIED,
+    ]
+
+
+def test_large_rail_is_a_list_of_its_slowest_pairs_and_says_what_the_plan_left_out() -> None:
+    nodes = {f"node-{number:02}": (0,) for number in range(20)}
+    pairs = [measured(0, *one[1:]) for each in plan(nodes, 0) for one in each]
+    pairs[5] = pairs[5]._replace(gbits=1.0)
+    lines = list(rendered(report(pairs)))
+
+    assert f"{len(pairs)} of 190 pairs: a ring, and random pairs" in lines[2]
+    assert lines[5].split() == [*pairs[5].pair[1:], "1.0"]
+    assert len(lines) == 17
+
+
+def test_json_has_each_pair_and_each_finding() -> None:
+    found = as_json(CUT)
+
+    assert found["pairs"][0] == {
+        "rail": 0,
+        "server": "a",
+        "client": "b",
+        "roundTripMicroseconds": 20.0,
+        "mtu": 4092,
+        "gbits": 90.0,
+        "failed": None,
+        "untried": None,
+    }
+    assert [one["nodes"] for one in found["findings"]] == [("c",)]
+    assert found["nodes"]["a"] == [{"rail": 0, "netdev": "net1", "address": "10.56.0.1", "mtu": 4092}]
+
+
+class _Page(HTMLParser):
+    """The cells of the tables with their classes, all text, and each attribute that would load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.text: list[str] = []
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+        found: dict[str, Any] = dict(attrs)
+        self.loads += [name for name in ("src", "href") if name in found] + ([tag] if tag in ("script", "link") else [])
+        if tag == "td":
+            self.cells.append(found["class"])
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_html_is_whole_and_loads_nothing() -> None:
+    page = _Page()
+    page.feed(html(CUT))
+
+    assert (page.open, page.loads) == ([], [])
+    assert page.cells == ["none", "good", "bad", "good", "none", "bad", "bad", "bad", "none"]
+    assert any(text.startswith("rail 0 of node c") for text in page.text)
+
+
+def test_html_escapes_what_a_node_is_called() -> None:
+    hostile = report([Measured(Pair(0, "<script>", "b"), 20.0, 4092, 90.0)], ("<b>",))
+
+    assert "<script>" not in html(hostile)
+    assert "<b>" not in html(hostile)
+
+
+def test_html_of_many_nodes_has_every_pair() -> None:
+    nodes = [f"n{number}" for number in range(20)]
+    page = _Page()
+    page.feed(html(report([measured(0, *pair) for pair in combinations(nodes, 2)])))
+
+    assert page.cells.count("good") == 380
+
+
+def test_pair_that_was_not_tried_is_marked() -> None:
+    lines = list(rendered(report([*all_pairs(0, "ab"), Measured(Pair(0, "a", "c"), untried="no answer")])))
+
+    assert lines[4].split() == ["1", "a", "-", "90.0", "?"]
+    assert lines[5].split() == ["2", "b", "90.0", "-", "."]

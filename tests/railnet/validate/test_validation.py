@@ -1,0 +1,307 @@
+"""A whole run against an API server in memory: what it creates, what it says, and that nothing is left."""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.client import Answer, RequestFailed
+from apiserver.network_status import ANNOTATION
+from apiserver.request import ApiObject, Request
+from railnet.validate import rail_probe
+from railnet.validate.failure import ValidateFailed
+from railnet.validate.judgement import Limits
+from railnet.validate.probe_objects import LABEL, Run
+from railnet.validate.report import Report
+from railnet.validate.validation import Validation, Wanted
+from tests.railnet.train.memory_api_server import MemoryApiServer, status
+
+RUN = Run("railnet-validate-1", "ml")
+RUNNING = {"phase": "Running", "containerStatuses": [{"name": "probe", "state": {"running": {}}}]}
+SOUND = {"round_trip_seconds": {"median": 2e-5, "p99": 3e-5}, "mtu": 4092, "bits_per_second": 9e10}
+CUT = {"failed": {"measurement": "round_trip_seconds", "why": "No route to host"}}
+WANTED = Wanted(frozenset(), "", None, None, seconds=1.0, start_seconds=60.0, seed=0, limits=Limits())
+
+
+def node(name: str, vfs: int = 8, rails: str = "2", ready: str = "True") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"railnet.io/rails": rails}},
+        "status": {
+            "allocatable": {"rdma/ib_vf": str(vfs)},
+            "conditions": [{"type": "Ready", "status": ready, "message": "kubelet has stopped"}],
+        },
+    }
+
+
+class Cluster:
+    """An API server whose pods run as soon as they are created, and what runs in them.
+
+    Attributes:
+        starts: the nodes whose pods run.
+        network: what a node publishes of a rail of its pod.
+        answer: what the probe prints, by the addresses of client and server.
+        asked: the addresses of each measurement.
+        twice: the addresses that were in two tests at the same time.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.server = MemoryApiServer()
+        self.server.add("namespaces", {"metadata": {"name": "ml"}})
+        for name in names:
+            self.server.add("nodes", node(name))
+        self.starts = set(names)
+        self.network: Callable[[str, int], dict[str, Any]] = rail
+        self.answer: Callable[[str, str], dict[str, Any]] = lambda source, peer: SOUND
+        self.asked: list[tuple[str, str]] = []
+        self.busy: set[str] = set()
+        self.twice: list[str] = []
+        self.said: list[str] = []
+        self.pods: list[dict[str, Any]] = []
+        self.server.after = self.start
+        self._lock = threading.Lock()
+
+    def start(self, request: Request) -> Answer | None:
+        if request.method == "POST" and request.about.resource == "pods":
+            assert isinstance(request.body, dict)
+            self.pods.append(request.body)
+            affinity = request.body["spec"]["affinity"]["nodeAffinity"]
+            (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+            (name,) = term["matchFields"][0]["values"]
+            if name in self.starts:
+                count = request.body["spec"]["containers"][0]["resources"]["limits"]["rdma/ib_vf"]
+                networks = [{"name": "cbr0", "interface": "eth0"}, *(self.network(name, one) for one in range(count))]
+                annotations = {ANNOTATION: json.dumps(networks)}
+                found = {**request.body, "metadata": {**request.body["metadata"], "annotations": annotations}}
+                self.server.add("pods", {**found, "status": RUNNING})
+        return None
+
+    def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
+        options = dict(zip(command[2::2], command[3::2], strict=True))
+        ends = (options["--source"], options["--peer"])
+        with self._lock:
+            self.twice += self.busy.intersection(ends)
+            self.busy.update(ends)
+            self.asked.append(ends)
+        answer = json.dumps(self.answer(*ends))
+        with self._lock:
+            self.busy.difference_update(ends)
+        return answer
+
+    def validate(self, run: Run = RUN, **changes: Any) -> Report:
+        return Validation(self.server.api, self, run, WANTED._replace(**changes), self.said.append, 0.001).report()
+
+    def left(self) -> list[str]:
+        return [*self.server.names("pods"), *self.server.names("configmaps")]
+
+
+def rail(name: str, number: int) -> dict[str, Any]:
+    """Publish rail N as netN+1, with an address that says the node and the rail."""
+    address = f"10.56.{number}.{ord(name[-1])}"
+    return {"name": "railnet/default", "interface": f"net{number + 1}", "ips": [address], "mtu": 4092, "rail": number}
+
+
+def address(name: str, number: int) -> str:
+    return str(rail(name, number)["ips"][0])
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster("a", "b", "c")
+
+
+def test_each_rail_is_measured_between_all_nodes_and_nothing_is_left(cluster: Cluster) -> None:
+    report = cluster.validate()
+
+    assert sorted(one.pair for one in report.measured) == [
+        (number, one, other) for number in (0, 1) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))
+    ]
+    assert sorted(cluster.asked) == sorted(
+        (address(other, number), address(one, number)) for number, one, other in (one.pair for one in report.measured)
+    )
+    assert (report.findings, report.untested, cluster.left()) == ((), (), [])
+
+
+def test_no_port_is_in_two_tests_at_the_same_time() -> None:
+    cluster = Cluster(*"abcdefgh")
+    cluster.validate()
+
+    assert len(cluster.asked) == 2 * 28
+    assert cluster.twice == []
+
+
+def test_cut_rail_of_a_node_is_named_and_the_others_are_sound(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: CUT if address("b", 1) in (source, peer) else SOUND
+    report = cluster.validate()
+
+    assert [(one.kind, one.rail, one.nodes) for one in report.findings] == [("cut", 1, ("b",))]
+
+
+def test_smaller_mtu_of_a_nodes_rail_is_named(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: {**SOUND, "mtu": 2044} if address("c", 0) in (source, peer) else SOUND
+    report = cluster.validate()
+
+    assert [(one.kind, one.rail, one.nodes) for one in report.findings] == [("mtu", 0, ("c",))]
+
+
+def test_pods_may_run_under_the_strictest_standard_and_belong_to_the_owner(cluster: Cluster) -> None:
+    seen: list[dict[str, Any]] = []
+    cluster.answer = lambda source, peer: seen.append(dict(cluster.server.objects)) or SOUND
+    cluster.validate()
+    owner = seen[0]["configmaps", "ml", RUN.name]
+
+    assert owner["metadata"]["labels"] == {LABEL: RUN.name}
+    for pod in cluster.pods:
+        (container,) = pod["spec"]["containers"]
+        assert pod["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+        assert pod["metadata"]["labels"] == {LABEL: RUN.name, "railnet.io/net1": "false"}
+        assert container["command"] == ["python3", "/railnet/rail_probe.py"]
+        assert container["resources"]["limits"]["rdma/ib_vf"] == 2
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert owner["data"]["rail_probe.py"] == Path(rail_probe.__file__).read_text()
+
+
+def test_pod_that_does_not_start_is_named_with_what_it_waits_for(cluster: Cluster) -> None:
+    cluster.starts.remove("c")
+
+    def never_starts(request: Request) -> Answer | None:
+        cluster.start(request)
+        key = ("pods", "ml", f"{RUN.name}-2")
+        if request.method == "POST" and key in cluster.server.objects:
+            found = cluster.server.objects[key]
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+            cluster.server.add("pods", {**found, "status": {"phase": "Pending", "conditions": [condition]}})
+        return None
+
+    cluster.server.after = never_starts
+    report = cluster.validate(start_seconds=0.05)
+
+    assert [one.pair for one in report.measured] == [(0, "a", "b"), (1, "a", "b")]
+    assert report.untested == (f"node c: pod {RUN.name}-2 has not started in 0.05 s: Unschedulable: 0/3 nodes",)
+    assert cluster.left() == []
+
+
+def test_node_that_is_not_ready_or_lacks_vfs_is_said_and_gets_no_pod() -> None:
+    cluster = Cluster("a", "b")
+    cluster.server.add("nodes", node("c", ready="Unknown"))
+    cluster.server.add("nodes", node("d", vfs=1))
+    cluster.server.add("nodes", node("e", vfs=0))
+    report = cluster.validate()
+
+    assert len(cluster.pods) == 2
+    assert report.untested == (
+        "node c: it is not ready: kubelet has stopped",
+        "node d: it has 1 rdma/ib_vf, and 2 rails are to be tested",
+    )
+
+
+def test_chosen_nodes_are_tested_and_those_that_cannot_be_are_named(cluster: Cluster) -> None:
+    cluster.server.add("nodes", node("e", vfs=0))
+    report = cluster.validate(nodes=frozenset({"a", "b", "e", "nowhere"}), rails=1)
+
+    assert [one.pair for one in report.measured] == [(0, "a", "b")]
+    assert report.untested == ("node nowhere: the cluster has no such node", "node e: it has no rdma/ib_vf")
+
+
+def test_one_node_is_no_validation(cluster: Cluster) -> None:
+    with pytest.raises(ValidateFailed, match="a rail needs two nodes, and 1 can be tested"):
+        cluster.validate(most=1)
+    assert cluster.server.requests == ["list nodes"]
+
+
+def test_rail_without_an_address_and_rail_of_one_node_are_said(cluster: Cluster) -> None:
+    def network(name: str, number: int) -> dict[str, Any]:
+        found = rail(name, number)
+        return {**found, "ips": ["fd56::1"]} if (name, number) in (("a", 1), ("b", 1)) else found
+
+    cluster.network = network
+    report = cluster.validate()
+
+    assert {one.pair.rail for one in report.measured} == {0}
+    assert report.untested == (
+        "rail 1 of node a: net2 has no IPv4 address",
+        "rail 1 of node b: net2 has no IPv4 address",
+        "rail 1: no other node than c has it",
+    )
+
+
+def test_two_vfs_of_one_rail_are_said(cluster: Cluster) -> None:
+    cluster.network = lambda name, number: rail(name, number) | ({"rail": 0} if name == "c" else {})
+    report = cluster.validate()
+
+    assert report.untested == ("node c: 2 VFs were given, and they are on 1 rails alone",)
+    assert len(report.measured) == 4
+
+
+def test_command_that_cannot_run_is_not_tested_and_is_no_finding(cluster: Cluster) -> None:
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        if {source, peer} == {address("a", 0), address("b", 0)}:
+            raise RequestFailed("cannot run a command by pods/x/exec: HTTP 403", 403)
+        return SOUND
+
+    cluster.answer = answer
+    report = cluster.validate()
+
+    assert report.findings == ()
+    assert report.untested == ("rail 0 between a and b: cannot run a command by pods/x/exec: HTTP 403",)
+
+
+def interrupt(at: str, cluster: Cluster) -> Callable[[Request], Answer | None]:
+    def act(request: Request) -> Answer | None:
+        cluster.start(request)
+        if str(request).startswith(at):
+            raise KeyboardInterrupt
+        return None
+
+    return act
+
+
+@pytest.mark.parametrize(
+    "at", ["create configmaps", f"create pods/{RUN.name}-0", f"create pods/{RUN.name}-2", "list pods in namespace ml"]
+)
+def test_ctrl_c_at_any_time_leaves_nothing(cluster: Cluster, at: str) -> None:
+    act = interrupt(at, cluster)
+
+    def once(request: Request) -> Answer | None:
+        try:
+            return act(request)
+        except KeyboardInterrupt:
+            cluster.server.after = cluster.start
+            raise
+
+    cluster.server.after = once
+    with pytest.raises(KeyboardInterrupt):
+        cluster.validate()
+    assert cluster.left() == []
+    assert not any("are left" in line for line in cluster.said)
+
+
+def test_second_ctrl_c_says_what_is_left_and_how_to_delete_it(cluster: Cluster) -> None:
+    cluster.server.after = interrupt("list pods in namespace ml", cluster)
+
+    with pytest.raises(KeyboardInterrupt):
+        cluster.validate()
+    assert cluster.said[-1] == (
+        f"objects of this run are left; kubectl -n ml delete configmap,pod -l {LABEL}={RUN.name}"
+    )
+
+
+def test_refused_pod_takes_everything_back(cluster: Cluster) -> None:
+    def refuse(request: Request) -> Answer | None:
+        return status(403, "no quota") if str(request).startswith(f"create pods/{RUN.name}-1") else None
+
+    cluster.server.before = refuse
+    with pytest.raises(RequestFailed, match="no quota"):
+        cluster.validate()
+    assert cluster.left() == []
+
+
+def test_api_server_that_refuses_to_delete_is_said(cluster: Cluster) -> None:
+    cluster.server.before = lambda request: status(403, "no") if request.method == "DELETE" else None
+    cluster.validate()
+
+    assert "are left" in cluster.said[-1]
+    assert "you lack the right 'delete'" in cluster.said[-2]
