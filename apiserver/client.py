@@ -137,7 +137,7 @@ class ApiServer:
         }
 
     def _fail(self, request: Request, answer: Answer) -> NoReturn:
-        said, status, seconds = _message(answer.body), answer.status, _seconds(answer.retry_after)
+        said, status, seconds = message(answer.body), answer.status, _seconds(answer.retry_after)
         if status == HTTPStatus.NOT_FOUND:
             raise Absent(f"cannot {request}: {said}", status, seconds)
         if status == HTTPStatus.GONE:
@@ -246,7 +246,7 @@ def _lines(request: Request, pieces: Iterator[bytes]) -> Iterator[bytes]:
             raise _too_large(request)
 
 
-def _message(body: bytes) -> str:
+def message(body: bytes) -> str:
     """Return what a failure's `metav1.Status` says; another program's answer is quoted as it is."""
     found = _json(body)
     if isinstance(found, dict) and found.get("message"):

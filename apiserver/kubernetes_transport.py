@@ -91,6 +91,7 @@ class PooledTransport(ABC):
             raise _no_answer(error) from None
         finally:
             connection.close()
+            connection.sock.shutdown()  # `close` leaves a socket open whose other end was the first to close
         return Executed(out, said, _why_failed(status), None)
 
     def _of_websockets(self, configuration: Configuration) -> Configuration:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
 
-from apiserver.client import Answer, RequestFailed
+from apiserver.client import Answer, RequestFailed, message
 from apiserver.request import ApiObject, Request, Verb
 
 _MOST_TEXT = 400
@@ -72,7 +72,7 @@ class PodExec:
 
 
 def _refused(about: ApiObject, refusal: Answer) -> str:
-    said = refusal.body.decode(errors="replace").strip()[:_MOST_TEXT] or "the API server does not say why"
+    said = message(refusal.body)[:_MOST_TEXT]
     if refusal.status == HTTPStatus.FORBIDDEN:
         said = f"you lack the right 'create' or 'get' on pods/exec, or a policy forbids the request: {said}"
     return f"cannot run a command by {about}: HTTP {refusal.status}: {said}"
