@@ -87,9 +87,14 @@ class Counters(NamedTuple):
 
 
 class Fabric:
-    """A switch with a thread; a context manager, or `close` ends it. The fabric does not own its ports."""
+    """A switch with a thread; a context manager, or `close` ends it. The fabric does not own its ports.
+
+    Attributes:
+        most_bytes: larger packets are dropped without a word, as by a switch whose MTU is smaller than its neighbours'.
+    """
 
     def __init__(self) -> None:
+        self.most_bytes = _PACKET_BYTES
         self._lock = threading.Lock()
         self._on_gone: dict[FabricPort, Callable[[], None]] = {}
         self._behind: dict[bytes, FabricPort] = {}
@@ -132,8 +137,8 @@ class Fabric:
         self._carrying = False
 
     def start(self) -> None:
-        """Carry packets again."""
-        self._carrying = True
+        """Carry packets of all sizes again."""
+        self._carrying, self.most_bytes = True, _PACKET_BYTES
 
     def close(self) -> None:
         """End the thread."""
@@ -176,7 +181,7 @@ class Fabric:
 
     def _switch(self, source: FabricPort, packet: bytes) -> None:
         offsets = _ADDRESSES.get(packet[0] >> 4) if packet else None
-        if offsets is None or not self._carrying:
+        if offsets is None or not self._carrying or len(packet) > self.most_bytes:
             self._count(packet, carried=False)
             return
         at_source, at_destination, length = offsets

@@ -116,3 +116,12 @@ def test_ctrl_c_leaves_nothing(node: ClusterNode, at: str) -> None:
         validate(interrupt)
     assert left(node) == []
     assert said[-1] == "deleting the pods"
+
+
+def test_rail_with_a_smaller_mtu_between_its_netdevs_is_named(node: ClusterNode) -> None:
+    node.fabrics[0].most_bytes = 2044
+    report = validate()
+
+    smaller = next(one for one in report.findings if one.kind == "mtu")
+    assert "no packet above 2044 bytes arrives, though netdevs have MTU 4092" in smaller.text
+    assert {one.rail for one in report.findings} == {0}

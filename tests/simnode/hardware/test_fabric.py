@@ -88,6 +88,17 @@ def test_ping_fails_while_the_fabric_is_stopped(pods, fabric):
     assert ping(pods[0], "10.56.0.2")
 
 
+def test_packet_that_is_larger_than_the_fabric_takes_is_dropped(pods, fabric):
+    fabric.most_bytes = 80  # a ping has 84 bytes: IPv4's header of 20, ICMP's of 8, and 56
+    small = ping(pods[0], "10.56.0.2")
+    dropped = fabric.counters.dropped
+    fabric.start()
+
+    assert not small
+    assert dropped > 0
+    assert ping(pods[0], "10.56.0.2")
+
+
 def test_ping_of_an_unused_address_fails(pods):
     assert not ping(pods[0], "10.56.0.99")
 
