@@ -9,6 +9,7 @@ from railnet.doctor.finding import SEVERITIES, Finding
 _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     node_checks.configuration,
     node_checks.daemon,
+    node_checks.kubelets_view,
     node_checks.conflist,
     node_checks.bridge,
     card_checks.unreadable,

@@ -71,6 +71,7 @@ class Facts:
         occupied: the addresses of pods and Services, by where they are said.
         iommu: the type of the IOMMU group of each PF that has one, such as `DMA-FQ` or `identity`.
         clock_is_synchronised: None if the kernel does not say.
+        allocated: the device ids that kubelet's checkpoint has, by the pod's UID; None if it cannot be read.
     """
 
     inventory: Inventory
@@ -85,5 +86,6 @@ class Facts:
     occupied: Mapping[str, IpNetwork] = field(default_factory=dict)
     iommu: Mapping[PciAddress, str] = field(default_factory=dict)
     clock_is_synchronised: bool | None = None
+    allocated: Mapping[str, frozenset[str]] | None = None
     wrong_configuration: str | None = None
     unread: tuple[Unread, ...] = ()

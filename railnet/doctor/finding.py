@@ -209,6 +209,13 @@ OF_A_NODE = {
         "The daemon and this command are of different versions: an upgrade is not finished.",
         "Wait for the DaemonSet's rollout, or delete the node's Railnet pod.",
     ),
+    "kubelet-disagrees": Kind(
+        "warning",
+        "The pod has these VFs, and kubelet has not given them to this pod, so it may give them to another one, which then waits. For a moment this is so "
+        "while a pod ends. If it stays, the sandbox has had no DEL, or kubelet's state was deleted.",
+        "Look again in a minute. If the pod does not exist any more, the runtime has not ended its sandbox: `crictl pods`. Else delete the pod; "
+        "its controller makes another.",
+    ),
     "quarantined-record": Kind(
         "warning",
         "The daemon does not believe this record of a pod. The VFs stay with the pods that have them.",

@@ -19,11 +19,12 @@ from kernel.node_addresses import is_local
 from kernel.roce_facts import RoceFacts
 from kernel.sysfs import Sysfs
 from kernel.sysfs_folder import SysfsFolder
+from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration, load
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.status.status_command import Unreachable, ask
 from vf.address_slice import IpNetwork, parse_subnet_env
-from vf.errors import Misconfigured, NoAddress
+from vf.errors import Misconfigured, NoAddress, NotReady
 from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from vf.network import SliceIpam, StaticIpam, StickyIpam
 from vf.pci_address import PciAddress
@@ -70,6 +71,7 @@ def gather(places: Places) -> Facts:
         occupied=dict(_occupied(configuration.host.root, configuration.host.flannel, os.environ)),
         iommu=dict(_iommu(configuration.host.sysfs, found)),
         clock_is_synchronised=is_synchronised(),
+        allocated=_allocated(configuration.host.kubelet),
         wrong_configuration=wrong,
         unread=(*unread, *refused),
     )
@@ -198,6 +200,14 @@ def _occupied(root: Path, lease: Path, environ: Mapping[str, str]) -> Iterator[t
             yield f"the pods' network in {lease}", one.network
     with suppress(KeyError, ValueError):  # outside of a pod there is none
         yield "the address of the Service kubernetes", ip_network(environ["KUBERNETES_SERVICE_HOST"])
+
+
+def _allocated(kubelet: Path) -> dict[str, frozenset[str]] | None:
+    """Return the device ids of kubelet's checkpoint by the pod's UID. One that cannot be read is the daemon's to report."""
+    with suppress(OSError, ValueError, NotReady):
+        entries = CheckpointFile(kubelet).read()
+        return {uid: frozenset().union(*by_resource.values()) for uid, by_resource in entries.items()}
+    return None
 
 
 def _iommu(sysfs: Path, found: Inventory) -> Iterator[tuple[PciAddress, str]]:

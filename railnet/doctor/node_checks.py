@@ -33,6 +33,19 @@ def daemon(facts: Facts) -> Iterator[Finding]:
         yield Finding("quarantined-record", "daemon", path)
 
 
+def kubelets_view(facts: Facts) -> Iterator[Finding]:
+    """Find VFs of pods that kubelet has not given to them."""
+    if facts.allocated is None:
+        return
+    for sandbox in (facts.daemon.told or {}).get("sandboxes", ()):
+        pod = sandbox["pod"]
+        given = facts.allocated.get(pod["uid"], frozenset())
+        unknown = sorted(rail["vf"] for rail in sandbox["rails"] if rail["vf"] not in given)
+        if unknown:
+            seen = f"kubelet's checkpoint does not have {', '.join(unknown)} for this pod"
+            yield Finding("kubelet-disagrees", f"{pod['namespace']}/{pod['name']}", seen)
+
+
 def memlock(facts: Facts) -> Iterator[Finding]:
     """Find a container runtime with a finite limit of locked memory. A node without rails needs none."""
     if not facts.inventory.rails:

@@ -32,6 +32,20 @@ def test_sound_node_has_no_finding_while_a_pod_has_a_rail(node: Node) -> None:
     assert found == (0, {})
 
 
+CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+
+
+def test_rail_that_kubelet_has_forgotten_is_found(node: Node) -> None:
+    pod = node.run_pod("train", vfs=1)
+    written = CHECKPOINT.read_text()
+    CHECKPOINT.write_text(re.sub(r"0000:03:00\.\d", "0000:99:00.1", written))
+    found = doctor()
+    CHECKPOINT.write_text(written)
+    node.remove_pod(pod)
+
+    assert found == (0, {"kubelet-disagrees": "default/train"})
+
+
 def test_missing_daemon_is_one_finding(node: Node) -> None:
     node.stop_daemon()
     found = doctor()

@@ -223,6 +223,7 @@ def with_daemon(**told: Any) -> Facts:
     return Facts(Inventory(), Daemon({**SERVED, **told}))
 
 
+OF_TRAIN = {"pod": {"namespace": "ml", "name": "train", "uid": "uid-1"}, "rails": [{"vf": VF}]}
 UNHEALTHY = {"reason": "port 1 is '1: DOWN'"}
 VALUES = [
     (Facts(Inventory(), Daemon(None, "the daemon does not answer")), "daemon-silent"),
@@ -236,6 +237,9 @@ VALUES = [
     (replace(with_daemon(), configurations=("00-a.conf", "00-railnet.conflist")), "conflist-not-first"),
     (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=False)), "bridge-of-another-lease"),
     (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=True)), None),
+    (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated={"uid-2": frozenset({VF})}), "kubelet-disagrees"),
+    (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated={"uid-1": frozenset({VF})}), None),
+    (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated=None), None),
     (replace(with_daemon(), clock_is_synchronised=False), "clock-not-synchronised"),
     (replace(with_daemon(), clock_is_synchronised=None), None),
     (replace(with_daemon(), iommu={PciAddress.parse(PF): "DMA-FQ"}), None),  # without a GPU it costs little
