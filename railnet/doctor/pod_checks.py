@@ -23,9 +23,7 @@ from vf.errors import Misconfigured, NotPermitted
 from vf.rails_condition import TAINT, TYPE
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
-_OF_OUR_NETWORK = (
-    "railnet/"  # begins the name of each network of Railnet in network-status (apiserver/network_status.py)
-)
+_OF_OUR_NETWORK = "railnet/"  # begins the names of our networks in network-status (apiserver/network_status.py)
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"
 _MOST_NODES = 5  # that a finding names
 
@@ -106,7 +104,8 @@ def _on_node(facts: PodFacts, stage: Stage, why: str) -> Iterator[Finding]:
 
 
 def _starting(facts: PodFacts, node: str, why: str) -> Iterator[Finding]:
-    refused = _refused(facts)
+    # An event outlives its cause by an hour. A pod with an address, or with a container that waits for something else, has its network.
+    refused = None if why or _status(facts).get("podIP") else _refused(facts)
     served = facts.daemons is None or any(map(_is_ready, facts.daemons))
     if refused is not None:
         yield _of_pod(facts, "sandbox-refused", refused)
@@ -214,7 +213,7 @@ def _rails_of(pod: JsonObject) -> list[str]:
     try:
         elements = json.loads(((pod["metadata"].get("annotations")) or {}).get(ANNOTATION) or "[]")
         return [
-            f"{one['interface']} {', '.join(one['ips'])} on {one['device-info']['pci']['pci-address']}"
+            f"{one['interface']} {', '.join(one['ips'])} on {one['device-info']['pci']['pci-address']}, rail {one.get('rail', 'not said')}"
             for one in elements
             if str(one["name"]).startswith(_OF_OUR_NETWORK)
         ]

@@ -19,6 +19,7 @@ NETWORKS = [
         "name": "railnet/default",
         "interface": "net1",
         "ips": ["10.56.1.129"],
+        "rail": 0,
         "device-info": {"type": "pci", "pci": {"pci-address": "0000:03:00.1"}},
     },
 ]
@@ -191,6 +192,14 @@ CASES: dict[str, tuple[PodFacts, Finding]] = {
         facts(pod(), events=(event("RailnetAttachFailed", "102: why"), event("FailedCreatePodSandBox", CNI))),
         Finding("sandbox-refused", "ml/train", "102: why"),
     ),
+    "the network was refused once and is made now": (
+        facts(pod(status={"podIP": "10.244.0.9"}), events=(event("RailnetAttachFailed", "102: why"),)),
+        Finding("pod-starts", "ml/train", f"on {NODE} since now"),
+    ),
+    "the network was refused once and an image is not there now": (
+        facts(pod(**waiting("ImagePullBackOff", "x")), events=(event("RailnetAttachFailed", "102: why"),)),
+        Finding("container-waits", "ml/train", "ImagePullBackOff: x"),
+    ),
     "no daemon on the node": (
         facts(pod(), daemons=()),
         Finding("node-pod-not-ready", NODE, "no pod of Railnet's DaemonSet is on this node"),
@@ -221,7 +230,7 @@ CASES: dict[str, tuple[PodFacts, Finding]] = {
     ),
     "it runs with its rail": (
         facts(pod(phase="Running", metadata=WITH_NET1), daemons=(READY,), node=a_node()),
-        Finding("pod-has-net1", "ml/train", "net1 10.56.1.129 on 0000:03:00.1"),
+        Finding("pod-has-net1", "ml/train", "net1 10.56.1.129 on 0000:03:00.1, rail 0"),
     ),
     "it has ended": (facts(pod(phase="Succeeded")), Finding("pod-ended", "ml/train", "succeeded")),
 }
