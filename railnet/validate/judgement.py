@@ -42,7 +42,7 @@ def findings(measured: Sequence[Measured], mtus: Mtus, limits: Limits) -> tuple[
     found: list[Finding] = []
     for rail in sorted({one.pair.rail for one in tried}):
         of_rail = [one for one in tried if one.pair.rail == rail]
-        found += _cut(rail, of_rail)
+        found += _cut(rail, of_rail, mtus)
         found += _smaller_netdevs(rail, {node: mtu for (number, node), mtu in mtus.items() if number == rail and mtu})
         found += _smaller_paths(rail, of_rail, mtus)
         found += _beyond(rail, of_rail, limits)
@@ -55,8 +55,9 @@ def usual(numbers: Iterable[int]) -> int:
     return max(counted, key=lambda number: (counted[number], number), default=0)
 
 
-def _cut(rail: int, of_rail: Sequence[Measured]) -> Iterator[Finding]:
-    for nodes, told in _grouped(of_rail, lambda one: bool(one.failed)):
+def _cut(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
+    """Name what has no connection. TCP that stands still where large packets are lost is the MTU's finding."""
+    for nodes, told in _grouped(of_rail, lambda one: bool(one.failed) and not _is_smaller(one, mtus)):
         why = "; ".join(sorted({one.failed for one in told})[:2])
         where = _where(rail, nodes, len(told))
         yield Finding("cut", rail, nodes, f"{where}: no connection, or it was lost ({why})")
@@ -72,15 +73,15 @@ def _smaller_netdevs(rail: int, mtu_of: Mapping[str, int]) -> Iterator[Finding]:
 
 def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
     """Name paths that carry less than both of their netdevs would."""
-
-    def smaller(one: Measured) -> bool:
-        return one.mtu is not None and one.mtu < _least_netdev(one.pair, mtus)
-
-    for nodes, told in _grouped([one for one in of_rail if one.mtu is not None], smaller):
+    for nodes, told in _grouped([one for one in of_rail if one.mtu is not None], lambda one: _is_smaller(one, mtus)):
         largest = max(one.mtu or 0 for one in told)
         netdevs = max(_least_netdev(one.pair, mtus) for one in told)
         text = f"{_where(rail, nodes, len(told))}: no packet above {largest} bytes arrives, though netdevs have MTU {netdevs}"
         yield Finding("mtu", rail, nodes, text)
+
+
+def _is_smaller(one: Measured, mtus: Mtus) -> bool:
+    return one.mtu is not None and one.mtu < _least_netdev(one.pair, mtus)
 
 
 def _least_netdev(pair: Pair, mtus: Mtus) -> int:

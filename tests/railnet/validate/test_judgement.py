@@ -78,6 +78,13 @@ def test_path_that_carries_less_than_its_netdevs_is_named() -> None:
     assert found.text.endswith("no packet above 2044 bytes arrives, though netdevs have MTU 4092")
 
 
+def test_tcp_that_stands_still_where_large_packets_are_lost_is_the_mtus_finding() -> None:
+    lost = {"mtu": 2044, "gbits": None, "failed": "bandwidth: timed out"}
+    pairs = [one._replace(**lost) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
+
+    assert named(findings(pairs, mtus(0, "abc"), NONE)) == [("mtu", 0, ("c",))]
+
+
 def test_mtu_that_the_node_does_not_say_is_not_judged() -> None:
     assert findings([measured(0, "a", "b", mtu=1500)], mtus(0, "ab", 0), NONE) == ()
 
