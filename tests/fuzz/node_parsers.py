@@ -379,7 +379,7 @@ _RECORD_FUNCTIONS = (
 )
 _RECORD_FUNCTIONS += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
 _RAIL_MEMORY_FUNCTIONS = ("encode", "parse", "_parse_rail", "_list", "_check_distinct")
-_CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "_message", "_json", "_seconds")
+_CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
     Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocate_responses": ()}),

@@ -31,6 +31,8 @@ _UNPRIVILEGED = (
     "--inh-caps=-all",
 )
 MTU = 4092
+# The other user may not be allowed to read the virtual environment and the checkout.
+PROBE = (f"{sys.base_prefix}/bin/python3", "-I", "-c", Path(rail_probe.__file__).read_text())
 
 
 def ip(*arguments: str) -> None:
@@ -39,7 +41,7 @@ def ip(*arguments: str) -> None:
 
 def probe(pod: str, *arguments: str) -> list[str]:
     """Return the command that runs the probe in a pod."""
-    return ["nsenter", f"--net=/run/netns/{pod}", *_UNPRIVILEGED, sys.executable, "-I", rail_probe.__file__, *arguments]
+    return ["nsenter", f"--net=/run/netns/{pod}", *_UNPRIVILEGED, *PROBE, *arguments]
 
 
 class ProbeCluster:

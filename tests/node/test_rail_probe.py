@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from railnet.validate import rail_probe
 from railnet.validate.measured import parse
 from railnet.validate.pair_plan import Pair
 from simnode.linux import netns
+from tests.node.probe_cluster import PROBE
 from tests.waiting import until
 
 _SERVER, _CLIENT, _SWITCH = "probe-server", "probe-client", "probe-switch"
@@ -39,9 +38,7 @@ def inside(name: str, *arguments: str) -> list[str]:
         "nsenter",
         f"--net=/run/netns/{name}",
         *_UNPRIVILEGED,
-        sys.executable,
-        "-I",
-        rail_probe.__file__,
+        *PROBE,
         *arguments,
     ]
 
