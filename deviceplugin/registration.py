@@ -47,7 +47,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 # needs a new socket; a kubelet that is down finds the new socket when it starts.
 _LOOKS_WITHOUT_STREAM = 6
 
-_ANSWER_SECONDS = 1.0
+_ANSWER_SECONDS = 1.0  # for the answer to a refusal, before the refused socket ends
 
 _SUN_PATH_BYTES = 107  # sockaddr_un.sun_path has 108 with the final zero (linux/un.h)
 

@@ -32,7 +32,7 @@ _UNPRIVILEGED = (
 )
 MTU = 4092
 # The other user may not be allowed to read the virtual environment and the checkout.
-PROBE = (f"{sys.base_prefix}/bin/python3", "-I", "-c", Path(rail_probe.__file__).read_text())
+_PROBE = (f"{sys.base_prefix}/bin/python3", "-I", "-c", Path(rail_probe.__file__).read_text())
 
 
 def ip(*arguments: str) -> None:
@@ -40,8 +40,8 @@ def ip(*arguments: str) -> None:
 
 
 def probe(pod: str, *arguments: str) -> list[str]:
-    """Return the command that runs the probe in a pod."""
-    return ["nsenter", f"--net=/run/netns/{pod}", *_UNPRIVILEGED, *PROBE, *arguments]
+    """Return the command that runs the probe in a network namespace, as its pod does: as a user without rights."""
+    return ["nsenter", f"--net=/run/netns/{pod}", *_UNPRIVILEGED, *_PROBE, *arguments]
 
 
 class ProbeCluster:

@@ -12,39 +12,16 @@ import pytest
 from railnet.validate.measured import parse
 from railnet.validate.pair_plan import Pair
 from simnode.linux import netns
-from tests.node.probe_cluster import PROBE
+from tests.node.probe_cluster import ip, probe
 from tests.waiting import until
 
 _SERVER, _CLIENT, _SWITCH = "probe-server", "probe-client", "probe-switch"
 _ADDRESS, _SOURCE = "10.56.0.1", "10.56.0.2"
 _MTU = 4092
-_UNPRIVILEGED = (
-    "setpriv",
-    "--reuid=65534",
-    "--regid=65534",
-    "--clear-groups",
-    "--bounding-set=-all",
-    "--inh-caps=-all",
-)
-
-
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-
-def inside(name: str, *arguments: str) -> list[str]:
-    """Return the command that runs the probe in a namespace as its pod does: as a user without rights."""
-    return [
-        "nsenter",
-        f"--net=/run/netns/{name}",
-        *_UNPRIVILEGED,
-        *PROBE,
-        *arguments,
-    ]
 
 
 def measure(seconds: float = 0.2) -> dict[str, Any]:
-    command = inside(_CLIENT, "--netdev=net1", f"--source={_SOURCE}", f"--peer={_ADDRESS}", f"--seconds={seconds}")
+    command = probe(_CLIENT, "--netdev=net1", f"--source={_SOURCE}", f"--peer={_ADDRESS}", f"--seconds={seconds}")
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -65,7 +42,7 @@ def rail() -> Iterator[None]:
             ip("-n", _SWITCH, "link", "set", name, "master", "switch", "up")
             ip("-n", name, "address", "add", f"{address}/24", "dev", "net1")
             ip("-n", name, "link", "set", "net1", "up")
-        with subprocess.Popen(inside(_SERVER)) as server:
+        with subprocess.Popen(probe(_SERVER)) as server:
             try:
                 until(lambda: measure().get("failed") is None, 30, "the probe to answer")
                 yield
