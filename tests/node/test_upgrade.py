@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,19 @@ LEASED = {"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]
 TRY_AGAIN, NOT_PERMITTED = 11, 104  # CNI's error code, and Railnet's
 TIMEOUTS = {"delegate": "100s", "add": "200s", "daemon": "100s"}  # no request of a test may end by a time limit
 
-# A plugin that passes the result on. It waits as long as there is a gate for the pod and the command.
+# A plugin that passes the result on. It waits as long as there is a gate for the pod and the command, and writes to the gate.
+# It makes no file: a plugin that a new daemon starts may still be here when the gate goes, and would leave the file behind.
 GATE = f"""#!{sys.executable} -I
-import json, os, pathlib, sys, time
+import contextlib, json, os, pathlib, sys, time
 
 configuration, command = json.load(sys.stdin), os.environ["CNI_COMMAND"]
 pod = dict(pair.split("=") for pair in os.environ["CNI_ARGS"].split(";"))["K8S_POD_NAME"]
 gate = pathlib.Path("{GATES}", f"{{pod}} {{command}}")
-while gate.exists():
-    pathlib.Path(f"{{gate}} is reached").touch()
-    time.sleep(0.02)
+with contextlib.suppress(FileNotFoundError):
+    while True:
+        with gate.open("r+") as file:
+            file.write("reached")
+        time.sleep(0.02)
 if command == "ADD":
     print(json.dumps(configuration["prevResult"]))
 """
@@ -190,14 +194,18 @@ def add_until_served(node: Node, identity: PodIdentity) -> Pod:
 
 @contextmanager
 def gate(pod: str, command: str) -> Iterator[Path]:
-    """Let the last plugin of a pod's chain wait until the end of this context. The path exists as soon as the plugin waits."""
-    closed, reached = GATES / f"{pod} {command}", GATES / f"{pod} {command} is reached"
+    """Let the last plugin of a pod's chain wait until the end of this context. Yield the gate's path."""
+    closed = GATES / f"{pod} {command}"
     closed.touch()
     try:
-        yield reached
+        yield closed
     finally:
         closed.unlink()
-        reached.unlink(missing_ok=True)
+
+
+def is_reached(gate: Path) -> bool:
+    """Return whether the plugin waits at the gate, or has waited there."""
+    return gate.stat().st_size > 0
 
 
 def folders() -> set[str]:
@@ -295,8 +303,8 @@ def in_flight(node: Node) -> Iterator[list["Future[Any]"]]:
             pool.submit(add_until_served, node, train),
             pool.submit(node.runtime.tear_down, leaving.sandbox),
         ]
-        for reached in (adding_plain, adding_train, deleting):
-            wait_until(reached.exists, 20, str(reached))
+        for waiting in (adding_plain, adding_train, deleting):
+            wait_until(partial(is_reached, waiting), 20, f"a plugin at {waiting}")
         yield running
 
 
@@ -362,13 +370,13 @@ def test_requests_that_found_no_daemon_are_served_by_the_daemon_of_the_other_ver
     node.stop_daemon()
     remove(node, leaving)
     kept = set(records())
-    with ThreadPoolExecutor() as pool, gate("train", "ADD") as reached:
+    with ThreadPoolExecutor() as pool, gate("train", "ADD") as adding:
         train = pool.submit(add, node, identity)
         wait_until(lambda: running_from(folder) == 1, 20, "the start of the executable")
         change.second.install()
-        waiting = folders(), running_from(folder), reached.exists()
+        waiting = folders(), running_from(folder), is_reached(adding)
         change.start_second()
-        wait_until(reached.exists, 30, str(reached))
+        wait_until(partial(is_reached, adding), 30, f"a plugin at {adding}")
     pod = train.result(60)
 
     _, left = judge(change, [pod])
