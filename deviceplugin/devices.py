@@ -4,9 +4,10 @@ Pure. ListAndWatch streams this list, and Allocate checks requests against it. B
 refuses only what `lasting` says (docs/decisions/0038).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from deviceplugin import health
@@ -121,6 +122,16 @@ class Offers:
             rdma=pool.rdma,
             lasting=barred or health.lasting_reason(pf, vf, rdma=pool.rdma),
         )
+
+
+def differing(
+    before: Sequence[OfferedVf], now: Sequence[OfferedVf]
+) -> Iterator[tuple[OfferedVf | None, OfferedVf | None]]:
+    """Yield the offers of two lists of `Offers` that differ, place by place; None where a list has ended.
+
+    An offer that is the same object is not compared further: of a thousand VFs, one ADD changes a few.
+    """
+    return ((old, new) for old, new in zip_longest(before, now) if old is not new)
 
 
 class _Facts(NamedTuple):

@@ -27,20 +27,21 @@ def prefer(
             kubelet counts them in `size`.
         size: the number of ids in the result.
     """
-    settled = [offer for offer in offered if offer.id in must_include]
-    chosen = {offer.id for offer in settled}
+    by_id = {offer.id: offer for offer in offered}
+    chosen = {id_ for id_ in must_include if id_ in by_id}
+    settled = [by_id[id_] for id_ in chosen]
     free: _Rails = {}
     load = Counter[int]()
-    for offer in offered:
-        if offer.rail is None:
-            continue  # it is unhealthy; kubelet may ask before it knows
-        if offer.id in available and offer.id not in chosen:
+    for id_, offer in by_id.items():
+        if offer.rail is None or id_ in chosen:
+            continue  # without a rail it is unhealthy; kubelet may ask before it knows
+        if id_ in available:
             free.setdefault(offer.rail, []).append(offer)
-        elif offer.reason is None and offer.id not in chosen:
+        elif offer.reason is None:
             load[offer.rail] += 1
     gone = set(must_include) - chosen
     chosen |= _spread(free, settled, load, size - len(settled) - len(gone))
-    return [offer.id for offer in offered if offer.id in chosen] + sorted(gone)
+    return [id_ for id_ in by_id if id_ in chosen] + sorted(gone)
 
 
 def _spread(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> set[str]:

@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import grpc
 from grpc.aio import ServicerContext
 
 from deviceplugin.allocation import Allocation, allocate
-from deviceplugin.devices import OfferedVf, Offers
+from deviceplugin.devices import OfferedVf, Offers, differing
 from deviceplugin.pools import Pool
 from deviceplugin.preference import prefer
 from deviceplugin.prestart_check import (
@@ -114,12 +114,12 @@ class PoolService(grpc_api.DevicePluginServicer):
         """Return the VFs that the pool offers now."""
         offered = self._offers.now(self._table, self._node_reason())
         if offered is not self._seen:
-            self._seen = offered
             self._last_rdma.update(
                 (offer.vf.address, device)
-                for offer in offered
-                if (device := offer.vf.rdma) is not None and device.uverbs
+                for _, offer in differing(self._seen, offered)
+                if offer is not None and (device := offer.vf.rdma) is not None and device.uverbs
             )
+            self._seen = offered
         return offered
 
     def changed(self, *, at_once: bool = False) -> None:
@@ -136,15 +136,14 @@ class PoolService(grpc_api.DevicePluginServicer):
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         """Yield the list of devices, and again whenever it differs; end when kubelet disconnects or the server stops."""
         with self._stream() as stream:
-            sent: list[_Shown] | None = None
+            sent: tuple[OfferedVf, ...] | None = None
             while True:
                 stream.clear()
                 offered = self.offers()
-                shown = [_Shown(offer.id, offer.reason is None, offer.vf.numa_node) for offer in offered]
-                if shown != sent:
+                if sent is None or any(_shown(old) != _shown(new) for old, new in differing(sent, offered)):
                     self._log(offered)
-                    yield api.ListAndWatchResponse(devices=map(_device, shown))
-                    sent = shown
+                    yield api.ListAndWatchResponse(devices=map(_device, offered))
+                sent = offered
                 await stream.settled()
 
     async def GetPreferredAllocation(
@@ -238,19 +237,16 @@ class _Stream:
             await asyncio.wait_for(self.at_once.wait(), _SETTLE_SECONDS)
 
 
-class _Shown(NamedTuple):
-    """What kubelet gets of one VF."""
-
-    id: str
-    healthy: bool
-    numa_node: int
+def _shown(offer: OfferedVf | None) -> tuple[str, bool, int] | None:
+    """Return what kubelet gets of one VF: the id, whether it is healthy, and the NUMA node."""
+    return None if offer is None else (offer.id, offer.reason is None, offer.vf.numa_node)
 
 
-def _device(shown: _Shown) -> api.Device:
-    node = shown.numa_node
+def _device(offer: OfferedVf) -> api.Device:
+    node = offer.vf.numa_node
     return api.Device(
-        ID=shown.id,
-        health="Healthy" if shown.healthy else "Unhealthy",
+        ID=offer.id,
+        health="Healthy" if offer.reason is None else "Unhealthy",
         topology=api.TopologyInfo(nodes=[api.NUMANode(ID=node)]) if node >= 0 else None,
     )
 

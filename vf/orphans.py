@@ -126,9 +126,14 @@ def _to_be_tried(
             yield ProbeAgain(address, vf.driver), absence
 
 
-def misnamed(inventory: Inventory, owned: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
-    """Return the free VFs whose netdev has, on the node, the name of a netdev that came back from an ended namespace."""
-    return tuple(vf for vf in _free(inventory, owned) if vf.netdev is not None and _OF_A_POD.fullmatch(vf.netdev.name))
+def misnamed(inventory: Inventory, vfs: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
+    """Return those of some VFs whose netdev has, on the node, the name of a netdev that came back from an ended namespace."""
+    return tuple(
+        vf
+        for _, rail in inventory.all_rails()
+        for vf in rail.vfs
+        if vf.address in vfs and vf.netdev is not None and _OF_A_POD.fullmatch(vf.netdev.name)
+    )
 
 
 def rename_on_node(

@@ -165,7 +165,7 @@ class NodeNetdevs:
         Raises:
             OSError: what the kernel refused.
         """
-        misnamed = [vf for vf in orphans.misnamed(self._table.inventory, ()) if vf.address in addresses]
+        misnamed = orphans.misnamed(self._table.inventory, frozenset(addresses))
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
             written = await self.threads.run_to_the_end(_NAMES, partial(orphan_netdevs.written_names, vfs))

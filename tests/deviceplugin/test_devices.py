@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from deviceplugin.devices import Offers
+from deviceplugin.devices import Offers, differing
 from deviceplugin.pools import DEFAULT, Pool, Selector
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 from vf.inventory import Inventory
@@ -145,6 +145,20 @@ def test_vf_whose_facts_are_the_same_keeps_its_offer() -> None:
     after = kept.now(table)
 
     assert [old is new for old, new in zip(before, after, strict=True)] == [False, True, True, True]
+
+
+def test_two_lists_differ_in_the_offers_that_were_made_anew_and_in_those_that_only_one_has() -> None:
+    node = two_rails()
+    table, kept = VfTable(node), Offers(DEFAULT, POOL)
+    before = kept.now(table)
+
+    table.reread({VF: replace(node.pfs[0].vfs[0], netdev=None)})
+    after = kept.now(table)
+
+    assert list(differing(before, before)) == []
+    assert list(differing(before, after)) == [(before[0], after[0])]
+    assert list(differing(before, before[:3])) == [(before[3], None)]
+    assert list(differing((), before[:1])) == [(None, before[0])]
 
 
 def test_list_is_not_made_again_while_the_table_is_the_same() -> None:

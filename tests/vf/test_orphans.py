@@ -65,9 +65,9 @@ def test_vf_on_no_rail_is_left_to_other_software() -> None:
     ethernet = frozenset[LinkLayer]({"Ethernet"})
 
     assert [vf.address for vf in orphans.missing(away, ())] == [FIRST.address]
-    assert [vf.address for vf in orphans.misnamed(returned, ())] == [FIRST.address]
+    assert [vf.address for vf in orphans.misnamed(returned, {FIRST.address})] == [FIRST.address]
     assert orphans.missing(replace(away, rail_link_layers=ethernet), ()) == ()
-    assert orphans.misnamed(replace(returned, rail_link_layers=ethernet), ()) == ()
+    assert orphans.misnamed(replace(returned, rail_link_layers=ethernet), {FIRST.address}) == ()
 
 
 # Rebuilt records.
@@ -190,7 +190,7 @@ def test_netdev_that_came_back_under_a_pods_name_gets_its_name_on_the_node(
     written, names, renamed_to: str | None
 ) -> None:
     inventory = on_node(*names)
-    misnamed = [vf for vf in orphans.misnamed(inventory, frozenset()) if vf.address == FIRST.address]
+    misnamed = orphans.misnamed(inventory, {FIRST.address})
 
     steps = orphans.rename_on_node(inventory, misnamed, {FIRST.address: written} if written else {})
 
@@ -199,11 +199,11 @@ def test_netdev_that_came_back_under_a_pods_name_gets_its_name_on_the_node(
 
 @pytest.mark.parametrize("name", ["ib0", OTHER + "7", "net", "network1", "net1x"])
 def test_netdev_with_any_other_name_keeps_it(name: str) -> None:
-    assert FIRST.address not in [vf.address for vf in orphans.misnamed(on_node(name, OTHER), frozenset())]
+    assert FIRST.address not in [vf.address for vf in orphans.misnamed(on_node(name, OTHER), {FIRST.address})]
 
 
-def test_netdev_of_a_sandbox_is_left_alone() -> None:
-    assert orphans.misnamed(on_node("net1", OTHER), {FIRST.address}) == ()
+def test_netdev_of_another_vf_is_left_alone() -> None:
+    assert orphans.misnamed(on_node("net1", OTHER), frozenset()) == ()
 
 
 # Netdevs that are in no namespace.
