@@ -26,6 +26,7 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     node_checks.memlock,
     node_checks.gpudirect,
     node_checks.iommu,
+    node_checks.acs,
     network_checks.clock,
 )
 

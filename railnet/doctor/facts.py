@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernel.pci_bridges import PciBridge
 from kernel.roce_facts import RoceFacts
 from vf.address_slice import IpNetwork
 from vf.inventory import Inventory
@@ -70,6 +71,7 @@ class Facts:
         ranges: the addresses of each configured network that has a range.
         occupied: the addresses of pods and Services, by where they are said.
         iommu: the type of the IOMMU group of each PF that has one, such as `DMA-FQ` or `identity`.
+        pci_bridges: the bridges on the short way between cards and GPUs.
         clock_is_synchronised: None if the kernel does not say.
         allocated: the device ids that kubelet's checkpoint has, by the pod's UID; None if it cannot be read.
     """
@@ -85,6 +87,7 @@ class Facts:
     ranges: Mapping[str, IpNetwork] = field(default_factory=dict)
     occupied: Mapping[str, IpNetwork] = field(default_factory=dict)
     iommu: Mapping[PciAddress, str] = field(default_factory=dict)
+    pci_bridges: tuple[PciBridge, ...] = ()
     clock_is_synchronised: bool | None = None
     allocated: Mapping[str, frozenset[str]] | None = None
     wrong_configuration: str | None = None

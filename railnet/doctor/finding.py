@@ -164,8 +164,16 @@ OF_A_NODE = {
     "iommu-translates": Kind(
         "warning",
         "The IOMMU translates the addresses that these cards use. RDMA between card and GPU then goes up to the processor and back, or is refused.",
-        "Unless virtual machines need it, boot with `iommu=pt` (and `intel_iommu=on`, where it is used). ACS on the PCI switches between card and GPU has "
-        "the same effect: `lspci -vvv | grep ACSCtl`.",
+        "Unless virtual machines need it, boot with `iommu=pt` (and `intel_iommu=on`, where it is used).",
+    ),
+    "acs-redirects": Kind(
+        "warning",
+        "A PCI bridge between a card and a GPU has Access Control Services (ACS) on, so RDMA between both does not go by the PCI switch: "
+        "each packet goes up to the processor and back, at a part of the speed, or is refused. Linux switches ACS on with an IOMMU, also "
+        "with `iommu=pt`; some BIOSes do.",
+        "Boot with `pci=disable_acs_redir=BRIDGE`, with all bridges of this report, separated by `;`, or switch ACS off in the BIOS. Until "
+        "the next boot: `setpci -s BRIDGE ECAP_ACS+6.w=0:3c`. ACS keeps virtual machines apart that have devices of this node: where there "
+        "are some, leave it on.",
     ),
     "clock-not-synchronised": Kind(
         "warning",

@@ -12,7 +12,7 @@ from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
 from kernel import inventory as node_inventory
-from kernel import roce_facts
+from kernel import pci_bridges, roce_facts
 from kernel.clock import is_synchronised
 from kernel.files import open_below, read_below
 from kernel.node_addresses import is_local
@@ -58,18 +58,21 @@ def gather(places: Places) -> Facts:
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     found, ports, roce, unread = asyncio.run(_cards(sysfs))
     names, refused = _configurations(configuration.host.root)
+    gpus = _gpus(configuration.host.sysfs, places.proc)
+    cards = [rail.address for _, rail in found.all_rails()]
     return Facts(
         inventory=found,
         daemon=_daemon(places.socket),
         ports=ports,
         roce=roce,
         runtimes=tuple(_runtimes(places.proc)),
-        gpus=_gpus(configuration.host.sysfs, places.proc),
+        gpus=gpus,
         configurations=names,
         bridge=_bridge(configuration.host.root, configuration.host.flannel),
         ranges=dict(_ranges(configuration)),
         occupied=dict(_occupied(configuration.host.root, configuration.host.flannel, os.environ)),
         iommu=dict(_iommu(configuration.host.sysfs, found)),
+        pci_bridges=asyncio.run(pci_bridges.read(sysfs, cards, gpus.addresses)),
         clock_is_synchronised=is_synchronised(),
         allocated=_allocated(configuration.host.kubelet),
         wrong_configuration=wrong,

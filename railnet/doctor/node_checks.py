@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from railnet import VERSION
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import Finding
+from vf.pci_acs import described, redirects
 
 _OURS = "00-railnet.conflist"
 
@@ -77,6 +78,15 @@ def iommu(facts: Facts) -> Iterator[Finding]:
     if facts.gpus.addresses and translated:
         kinds = ", ".join(sorted({kind for kind in facts.iommu.values() if kind != "identity"}))
         yield Finding("iommu-translates", ", ".join(translated), f"iommu_group/type is {kinds}")
+
+
+def acs(facts: Facts) -> Iterator[Finding]:
+    """Find PCI bridges that send packets between a card and a GPU the long way. A bridge that could not be read is not judged."""
+    for bridge in facts.pci_bridges:
+        if bridge.acs_control is not None and redirects(bridge.acs_control):
+            ends = " and GPU ".join(", ".join(map(str, addresses)) for addresses in (bridge.cards, bridge.gpus))
+            seen = f"ACS Control {bridge.acs_control:#06x}: {described(bridge.acs_control)}; between card {ends}"
+            yield Finding("acs-redirects", f"bridge {bridge.address}", seen)
 
 
 def conflist(facts: Facts) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from tests.fuzz.parser import Parser
 from vf.changed_functions import ChangedFunction
 from vf.guid import Guid
 from vf.mac import Mac
+from vf.pci_acs import acs_control, described, redirects
 from vf.pci_address import PciAddress
 from vf.rail_routing import RULE_PRIORITY
 
@@ -195,6 +196,13 @@ def flow_control(data: bytes) -> None:
     """Judge an answer about DCB, without its netlink header."""
     found = dcb.decode(data)
     assert found is None or set(found.priorities) <= set(range(8))
+
+
+def pci_configuration(data: bytes) -> None:
+    """Judge a function's configuration space, from its first extended capability on: a node has 4 KiB for each."""
+    found = acs_control(bytes(0x100) + data[:3840])
+    assert found is None or 0 <= found <= 0xFFFF
+    assert found is None or not redirects(found) or described(found)
 
 
 def umad(data: bytes) -> None:
@@ -414,6 +422,7 @@ PARSERS = (
     ),
     Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
     Parser("sysfs", sysfs, (OSError,), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
+    Parser("pci-configuration", pci_configuration, (), {"vf.pci_acs": ("acs_control", "redirects", "described")}),
     Parser("umad", umad, (OSError, BadAnswer), {"kernel.umad.node_info": _UMAD_FUNCTIONS}),
     Parser("identity", identity, (ValueError,), {"vf.pci_address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
     Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_report", "named_function")}),

@@ -3,6 +3,7 @@
 Formats and numbers come from dumps of nodes with ConnectX-4 to ConnectX-7. Each value combines several dumps.
 """
 
+import struct
 from collections.abc import Iterable, Mapping
 
 from tests.kernel.tree import Function
@@ -321,6 +322,41 @@ def _eight_rails() -> Iterable[Function]:
 
 
 EIGHT_RAILS_AND_GPUS = tuple(_eight_rails())
+
+
+# A card and a GPU below two downstream ports of one PCI switch.
+
+UPSTREAM, TO_CARD, TO_GPU = "0000:01:00.0", "0000:02:00.0", "0000:02:01.0"
+BESIDE_CARD = "0000:19:00.0"
+
+
+def configuration_space(acs_control: int | None) -> str:
+    """Return a bridge's configuration space as text: advanced error reporting at 0x100, and ACS at 0x140 if the bridge has it."""
+    space = bytearray(4096)
+    space[0x100:0x104] = struct.pack("<I", 0x0001 | 1 << 16 | (0 if acs_control is None else 0x140 << 20))
+    if acs_control is not None:
+        space[0x140:0x148] = struct.pack("<IHH", 0x000D | 1 << 16, 0x5F, acs_control)
+    return space.decode("ascii")
+
+
+def bridge(address: str, above: str, acs_control: int | None) -> Function:
+    files = pci(address, 0xC030, 0x060400, vendor=0x1000) | {"config": configuration_space(acs_control)}
+    return Function(address, files, driver="pcieport", bridges=above)
+
+
+def with_gpu(card: tuple[Function, ...], to_card: int | None, to_gpu: int | None) -> tuple[Function, ...]:
+    """Return a card below `ROOT` with a GPU behind the same switch; both downstream ports have these ACS controls, or no ACS."""
+    root_port, switch = ROOT.rsplit("/", 2)[0], ROOT.rsplit("/", 1)[0]
+    bridges = (
+        # A root port isolates everything below it from other root ports: here that is right.
+        bridge(root_port.rsplit("/", 1)[1], root_port.rsplit("/", 1)[0], 0x1D),
+        bridge(UPSTREAM, root_port, None),
+        bridge(TO_CARD, switch, to_card),
+        bridge(TO_GPU, switch, to_gpu),
+    )
+    gpu = pci(BESIDE_CARD, 0x2330, GPU, vendor=0x10DE)
+    return (*bridges, *card, Function(BESIDE_CARD, gpu, driver="nvidia", bridges=f"{switch}/{TO_GPU}"))
+
 
 # Azure: a virtual machine has VFs without PFs, each below a separate PCI root, and an Ethernet VF for its first network.
 _VMBUS = "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/MSFT1000:00"

@@ -197,6 +197,47 @@ def test_cards_behind_an_iommu_beside_gpus_are_found(
     assert names(gathered(tmp_path, (in_a_group, *SOUND[1:]), monkeypatch)) == expected
 
 
+def serve_gpu(tmp_path: Path) -> None:
+    """Have NVIDIA's driver serve the GPU of `nodes.with_gpu`, with the module that RDMA needs."""
+    driver = tmp_path / "sys/bus/pci/drivers/nvidia"
+    driver.mkdir(parents=True)
+    (driver / nodes.BESIDE_CARD).touch()
+    (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("to_card", "to_gpu", "expected"),
+    [
+        (0x1D, 0x1D, [nodes.TO_CARD, nodes.TO_GPU]),
+        (None, 0x0D, [nodes.TO_GPU]),
+        (0x00, None, []),
+        (0x13, 0x5D, []),  # nothing is redirected; with Direct Translated P2P
+    ],
+)
+def test_bridges_that_send_packets_between_card_and_gpu_the_long_way_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to_card: int | None, to_gpu: int | None, expected: list[str]
+) -> None:
+    serve_gpu(tmp_path)
+
+    found = findings(gathered(tmp_path, nodes.with_gpu(SOUND, to_card, to_gpu), monkeypatch))
+
+    assert [(one.name, one.where) for one in found] == [("acs-redirects", f"bridge {bridge}") for bridge in expected]
+
+
+def test_acs_is_said_with_its_bits_and_both_ends_and_only_where_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_gpu(tmp_path)
+    facts = gathered(tmp_path, nodes.with_gpu(SOUND, 0x1D, None), monkeypatch)
+
+    (found,) = findings(facts)
+    assert found.seen == (
+        "ACS Control 0x001d: ReqRedir+ CmpltRedir+ UpstreamFwd+; between card 0000:03:00.0 and GPU 0000:19:00.0"
+    )
+    unknown = tuple(replace(bridge, acs_control=None) for bridge in facts.pci_bridges)
+    assert findings(replace(facts, pci_bridges=unknown)) == ()
+
+
 def test_pods_and_services_in_the_range_of_net1_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = tmp_path / "root/run/flannel/subnet.env"
     lease.parent.mkdir(parents=True)
