@@ -23,6 +23,8 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     roce_checks.flow_control,
     network_checks.mtus,
     network_checks.ranges,
+    network_checks.reverse_path_filter,
+    network_checks.arp_ignore,
     node_checks.memlock,
     node_checks.gpudirect,
     node_checks.iommu,

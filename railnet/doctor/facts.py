@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel.pci_bridges import PciBridge
 from kernel.roce_facts import RoceFacts
 from vf.address_slice import IpNetwork
 from vf.inventory import Inventory
+from vf.network import Network
 from vf.pci_address import PciAddress
 
 
@@ -62,12 +63,21 @@ class Daemon:
     silence: str = ""
 
 
+class InheritedSetting(NamedTuple):
+    """One of `net.ipv4.conf` of a new network namespace: of all its links, and the first value of each link's own."""
+
+    all: int
+    default: int
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """All facts.
 
     Attributes:
         configurations: the CNI configurations in the runtime's order; None if the folder could not be read.
+        networks: the configured networks.
+        inherited: the settings of `net.ipv4.conf` that a new pod's namespace gets, by name; without those that cannot be read.
         ranges: the addresses of each configured network that has a range.
         occupied: the addresses of pods and Services, by where they are said.
         iommu: the type of the IOMMU group of each PF that has one, such as `DMA-FQ` or `identity`.
@@ -84,6 +94,8 @@ class Facts:
     gpus: Gpus = Gpus()
     configurations: tuple[str, ...] | None = None
     bridge: Bridge | None = None  # None if there is no lease or no bridge
+    networks: tuple[Network, ...] = ()
+    inherited: Mapping[str, InheritedSetting] = field(default_factory=dict)
     ranges: Mapping[str, IpNetwork] = field(default_factory=dict)
     occupied: Mapping[str, IpNetwork] = field(default_factory=dict)
     iommu: Mapping[PciAddress, str] = field(default_factory=dict)

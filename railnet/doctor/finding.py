@@ -148,6 +148,21 @@ OF_A_NODE = {
         "A pod with a rail of this network has a route over net1 to these addresses, so it reaches some other pods or Services no more.",
         "Choose another range for the network in node.yaml (`networks.NAME.ipam.range`). Pods that exist keep their addresses until they end.",
     ),
+    "rp-filter-strict": Kind(
+        "warning",
+        "New pods get the node's strict filter of the reverse path, and this network leaves several rails of a pod to the kernel. A packet "
+        "that comes by one rail from another rail's prefix is dropped without a message, since the main table leads back by another rail.",
+        "Give the network `routing: auto` in node.yaml: Railnet then keeps the rails apart. Or set the filter to loose on the node, for "
+        "new pods: `sysctl -w net.ipv4.conf.all.rp_filter=2`, and a file in /etc/sysctl.d.",
+    ),
+    "arp-ignore-unsuitable": Kind(
+        "warning",
+        "New pods get the node's `arp_ignore`, and with this value a pod's rails do not answer ARP requests as they should: other pods do "
+        "not find a rail's address, or find it behind another rail. A smaller value that Railnet gives a rail does not count beside a "
+        "larger one in `all`.",
+        "Set `net.ipv4.conf.all.arp_ignore` and `net.ipv4.conf.default.arp_ignore` to 0 or 1 on the node, in /etc/sysctl.d, too. Pods that "
+        "exist keep what they have.",
+    ),
     "memlock-limited": Kind(
         "warning",
         "Containers inherit this limit. RDMA must lock the memory that it registers: beyond the limit ibv_reg_mr fails with ENOMEM, and "

@@ -21,7 +21,7 @@ from kernel.sysfs import Sysfs
 from kernel.sysfs_folder import SysfsFolder
 from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration, load
-from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
+from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, RuntimeProcess, Unread
 from railnet.status.status_command import Unreachable, ask
 from vf.address_slice import IpNetwork, parse_subnet_env
 from vf.errors import Misconfigured, NoAddress, NotReady
@@ -36,6 +36,7 @@ _MEMLOCK = re.compile(r"^Max locked memory +(\d+|unlimited) ", re.MULTILINE)  # 
 _LEASE = re.compile(r"^FLANNEL_SUBNET=(\S+)$", re.MULTILINE)
 _BRIDGE = "cni0"  # flannel's, unless its `delegate` names another
 _MOST_BYTES = 65536
+_COMPILED_VALUES = "2"  # of devconf_inherit_init_net (Documentation/admin-guide/sysctl/net.rst): a new namespace gets no values of the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ def gather(places: Places) -> Facts:
         gpus=gpus,
         configurations=names,
         bridge=_bridge(configuration.host.root, configuration.host.flannel),
+        networks=tuple(configuration.networks),
+        inherited=dict(_inherited(places.proc / "sys/net")),
         ranges=dict(_ranges(configuration)),
         occupied=dict(_occupied(configuration.host.root, configuration.host.flannel, os.environ)),
         iommu=dict(_iommu(configuration.host.sysfs, found)),
@@ -194,6 +197,20 @@ def _ranges(configuration: Configuration) -> Iterator[tuple[str, IpNetwork]]:
         match network.ipam:
             case SliceIpam(range=found) | StickyIpam(range=found) | StaticIpam(range=found) if found is not None:
                 yield network.name, found
+
+
+def _inherited(net: Path) -> Iterator[tuple[str, InheritedSetting]]:
+    """Yield what a new namespace gets of `net.ipv4.conf`: a copy of the first namespace's, which is the node's (devinet_init_net()).
+
+    The kernel shows the settings of the reader's own namespace, and the daemon's pod is in the node's.
+    """
+    with suppress(OSError):  # older kernels have no such choice
+        if _text(net / "core/devconf_inherit_init_net") == _COMPILED_VALUES:
+            return
+    for name in ("rp_filter", "arp_ignore"):
+        with suppress(OSError, ValueError):
+            of_all, default = (int(_text(net / "ipv4/conf" / which / name)) for which in ("all", "default"))
+            yield name, InheritedSetting(of_all, default)
 
 
 def _occupied(root: Path, lease: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, IpNetwork]]:

@@ -65,6 +65,18 @@ def test_lease_that_has_changed_is_found(node: Node) -> None:
     assert doctor() == (0, {})
 
 
+ARP_IGNORE = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")  # of the simulated node's own namespace
+
+
+def test_arp_ignore_of_the_node_that_silences_rails_is_found(node: Node) -> None:
+    before = ARP_IGNORE.read_text()
+    ARP_IGNORE.write_text("8\n")
+    found = doctor()
+    ARP_IGNORE.write_text(before)
+
+    assert found == (0, {"arp-ignore-unsuitable": "network default"})
+
+
 @contextmanager
 def port_down(node: Node) -> Iterator[str]:
     address = node.pfs[0].address

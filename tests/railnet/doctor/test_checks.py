@@ -21,6 +21,7 @@ from railnet.doctor.gathering import Places
 from tests.kernel import nodes
 from tests.kernel.tree import Function, Tree
 from vf.inventory import Inventory, Netdev
+from vf.network import Network, NoIpam, SliceIpam, StaticIpam
 from vf.pci_address import PciAddress
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -258,6 +259,107 @@ def test_rails_with_different_mtus_are_found(tmp_path: Path, monkeypatch: pytest
 
     found = [one for one in findings(replace(facts, inventory=Inventory((pf, smaller)))) if one.name == "mtus-differ"]
     assert found == [Finding("mtus-differ", "InfiniBand rails", f"MTU 2044: ibs9; MTU 4092: {pf.netdev.name}")]
+
+
+def inherited(tmp_path: Path, **settings: tuple[int, int]) -> None:
+    """Write what new namespaces of the node get: for each setting the values of `all` and `default`."""
+    for name, values in settings.items():
+        for which, value in zip(("all", "default"), values, strict=True):
+            file = tmp_path / "proc/sys/net/ipv4/conf" / which / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{value}\n")
+
+
+MIXED = Network("mixed", routing="none", ipam=StaticIpam())
+
+
+def with_rails(facts: Facts, count: int) -> Facts:
+    (pf,) = facts.inventory.pfs
+    more = (replace(pf, address=PciAddress(0, 0x80 + number, 0, 0), vfs=()) for number in range(1, count))
+    return replace(facts, inventory=Inventory((pf, *more)))
+
+
+def test_strict_filter_is_found_where_pods_have_several_rails_that_the_kernel_routes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inherited(tmp_path, rp_filter=(0, 1), arp_ignore=(0, 1))
+    one_rail = replace(gathered(tmp_path, SOUND, monkeypatch), networks=(Network(), MIXED))
+    two_rails = with_rails(one_rail, 2)
+
+    (found,) = findings(two_rails)
+    assert (found.name, found.where) == ("rp-filter-strict", "network mixed")
+    assert found.seen == "routing is none; net.ipv4.conf.all.rp_filter is 0, net.ipv4.conf.default.rp_filter is 1"
+    assert findings(one_rail) == ()
+    for network in (Network(), replace(MIXED, routing="auto"), replace(MIXED, ipam=NoIpam())):
+        assert findings(replace(two_rails, networks=(network,))) == ()
+    only_ipv6 = replace(MIXED, ipam=StaticIpam(ip_network("fd60::/64")))
+    assert findings(replace(two_rails, networks=(only_ipv6,))) == ()
+
+
+@pytest.mark.parametrize(
+    ("rp_filter", "strict"),
+    [((1, 0), True), ((1, 1), True), ((0, 0), False), ((0, 2), False), ((1, 2), False), ((2, 1), False)],
+)
+def test_larger_value_of_the_filter_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rp_filter: tuple[int, int], strict: bool
+) -> None:
+    inherited(tmp_path, rp_filter=rp_filter)
+    facts = with_rails(replace(gathered(tmp_path, SOUND, monkeypatch), networks=(MIXED,)), 2)
+
+    assert names(facts) == (["rp-filter-strict"] if strict else [])
+
+
+def test_settings_that_new_namespaces_do_not_get_are_no_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inherited(tmp_path, rp_filter=(1, 1), arp_ignore=(8, 8))
+    choice = tmp_path / "proc/sys/net/core/devconf_inherit_init_net"
+    choice.parent.mkdir()
+    choice.write_text("2\n")
+
+    assert gathered(tmp_path, SOUND, monkeypatch).inherited == {}
+
+
+NOTHING, OTHER_PREFIX, EACH_OTHER = "no ARP request", "of another rail's prefix", "for each other's addresses"
+
+
+@pytest.mark.parametrize(
+    ("values", "network", "rails", "wrong"),
+    [
+        ((0, 0), Network(), 2, None),
+        ((1, 1), Network(), 2, None),  # as kube-proxy's strictARP
+        ((0, 3), Network(), 2, None),  # Railnet's own value of several rails is instead of `default`
+        ((8, 0), Network(), 1, NOTHING),
+        ((0, 8), Network(), 2, NOTHING),  # of a pod with one rail
+        ((8, 0), MIXED, 2, NOTHING),
+        ((2, 0), Network(), 2, OTHER_PREFIX),
+        ((0, 2), Network(), 2, OTHER_PREFIX),
+        ((2, 0), Network(), 1, None),  # there is no other rail
+        ((2, 0), MIXED, 2, None),  # the pod's prefix is what its annotation says
+        ((3, 0), Network(), 2, EACH_OTHER),
+        ((3, 0), Network(), 1, None),
+        ((3, 0), MIXED, 2, None),  # it leaves them to the kernel
+        ((8, 8), Network(ipam=NoIpam()), 2, None),
+        ((8, 8), Network(ipam=SliceIpam(ip_network("fd56::/48"))), 2, None),  # IPv6 has no ARP
+    ],
+)
+def test_arp_ignore_that_keeps_rails_from_answering_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    values: tuple[int, int],
+    network: Network,
+    rails: int,
+    wrong: str | None,
+) -> None:
+    inherited(tmp_path, arp_ignore=values)
+    found = findings(with_rails(replace(gathered(tmp_path, SOUND, monkeypatch), networks=(network,)), rails))
+
+    assert [one.name for one in found] == (["arp-ignore-unsuitable"] if wrong else [])
+    assert not wrong or found[0].seen.endswith(wrong)
+
+
+def test_arp_ignore_of_a_node_without_rails_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inherited(tmp_path, arp_ignore=(8, 8))
+
+    assert names(gathered(tmp_path, (), monkeypatch)) == ["no-rail"]
 
 
 def with_daemon(**told: Any) -> Facts:
