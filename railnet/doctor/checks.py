@@ -26,6 +26,7 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     network_checks.reverse_path_filter,
     network_checks.arp_ignore,
     node_checks.memlock,
+    node_checks.memlock_of_pods,
     node_checks.gpudirect,
     node_checks.iommu,
     node_checks.acs,

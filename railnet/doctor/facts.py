@@ -39,6 +39,17 @@ class RuntimeProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class PodProcess:
+    """A process of a pod that has rails; `memlock` is as the runtime's. A process with the capability IPC_LOCK is not limited by it."""
+
+    uid: str
+    name: str
+    pid: int
+    memlock: int | None
+    ipc_lock: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Gpus:
     """The GPUs that NVIDIA's driver serves, and what of the driver RDMA needs."""
 
@@ -91,6 +102,7 @@ class Facts:
     ports: Mapping[PciAddress, PortFacts] = field(default_factory=dict)
     roce: RoceFacts = field(default_factory=RoceFacts)
     runtimes: tuple[RuntimeProcess, ...] = ()
+    pod_processes: tuple[PodProcess, ...] = ()
     gpus: Gpus = Gpus()
     configurations: tuple[str, ...] | None = None
     bridge: Bridge | None = None  # None if there is no lease or no bridge

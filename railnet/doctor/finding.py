@@ -170,6 +170,14 @@ OF_A_NODE = {
         "Set LimitMEMLOCK=infinity in the runtime's systemd unit (a drop-in), then restart the runtime; or set the limit for containers in "
         "the runtime's own configuration.",
     ),
+    "pod-memlock-limited": Kind(
+        "warning",
+        "The container runtime is not limited, and a process of this pod is. RDMA in this process fails as soon as it registers more "
+        "memory than the limit. The pod is older than the runtime's present limit, or the runtime is configured to give containers less, "
+        "or a program lowered its own limit.",
+        "Make the pod again. If the new pod has the same limit, look at the runtime's configuration for containers (`default_ulimits` of "
+        "CRI-O, a base specification of containerd), and for `ulimit -l` in the pod's command.",
+    ),
     "no-gpudirect": Kind(
         "warning",
         "Neither nvidia_peermem is loaded nor the open kernel modules that offer dma-buf. RDMA between the card and GPU memory is "

@@ -21,7 +21,8 @@ from kernel.sysfs import Sysfs
 from kernel.sysfs_folder import SysfsFolder
 from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration, load
-from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, RuntimeProcess, Unread
+from railnet.doctor import process_limits
+from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
 from railnet.status.status_command import Unreachable, ask
 from vf.address_slice import IpNetwork, parse_subnet_env
 from vf.errors import Misconfigured, NoAddress, NotReady
@@ -29,10 +30,8 @@ from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from vf.network import SliceIpam, StaticIpam, StickyIpam
 from vf.pci_address import PciAddress
 
-_RUNTIMES = frozenset({"containerd", "crio"})
 _CONFIGURATIONS = "/etc/cni/net.d"
 _SUFFIXES = (".conf", ".conflist", ".json")  # what containerd and CRI-O read (libcni, ConfFiles)
-_MEMLOCK = re.compile(r"^Max locked memory +(\d+|unlimited) ", re.MULTILINE)  # proc_pid_limits(), fs/proc/base.c
 _LEASE = re.compile(r"^FLANNEL_SUBNET=(\S+)$", re.MULTILINE)
 _BRIDGE = "cni0"  # flannel's, unless its `delegate` names another
 _MOST_BYTES = 65536
@@ -59,14 +58,18 @@ def gather(places: Places) -> Facts:
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     found, ports, roce, unread = asyncio.run(_cards(sysfs))
     names, refused = _configurations(configuration.host.root)
+    daemon = _daemon(places.socket)
+    pods = {sandbox["pod"]["uid"] for sandbox in (daemon.told or {}).get("sandboxes", ()) if sandbox["rails"]}
+    runtimes, pod_processes = process_limits.read(places.proc, pods)
     gpus = _gpus(configuration.host.sysfs, places.proc)
     cards = [rail.address for _, rail in found.all_rails()]
     return Facts(
         inventory=found,
-        daemon=_daemon(places.socket),
+        daemon=daemon,
         ports=ports,
         roce=roce,
-        runtimes=tuple(_runtimes(places.proc)),
+        runtimes=runtimes,
+        pod_processes=pod_processes,
         gpus=gpus,
         configurations=names,
         bridge=_bridge(configuration.host.root, configuration.host.flannel),
@@ -139,15 +142,6 @@ def _lid(folder: SysfsFolder, port: str) -> tuple[int | None, int | None]:
         return None if found == -1 else found
 
     return number("lid"), number("sm_lid")
-
-
-def _runtimes(proc: Path) -> Iterator[RuntimeProcess]:
-    """Yield the container runtime's processes. One that ends meanwhile is left out."""
-    for pid in sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()):
-        with suppress(OSError):
-            name = _text(proc / str(pid) / "comm")
-            if name in _RUNTIMES and (match := _MEMLOCK.search(_text(proc / str(pid) / "limits"))) is not None:
-                yield RuntimeProcess(name, pid, None if match[1] == "unlimited" else int(match[1]))
 
 
 def _gpus(sysfs: Path, proc: Path) -> Gpus:

@@ -57,6 +57,20 @@ def memlock(facts: Facts) -> Iterator[Finding]:
             yield Finding("memlock-limited", f"{process.name} ({process.pid})", seen)
 
 
+def memlock_of_pods(facts: Facts) -> Iterator[Finding]:
+    """Find pods with rails that may lock little memory, under a runtime that is not limited. Else the runtime is the finding."""
+    if any(process.memlock is not None for process in facts.runtimes):
+        return
+    pods = {sandbox["pod"]["uid"]: sandbox["pod"] for sandbox in (facts.daemon.told or {}).get("sandboxes", ())}
+    limited = [process for process in facts.pod_processes if process.memlock is not None and not process.ipc_lock]
+    for uid, pod in pods.items():
+        of_pod = [process for process in limited if process.uid == uid]
+        if of_pod:
+            first, more = of_pod[0], f"; {len(of_pod) - 1} more of its processes" if of_pod[1:] else ""
+            seen = f"Max locked memory is {first.memlock} bytes in /proc/{first.pid}/limits ({first.name}), without IPC_LOCK{more}"
+            yield Finding("pod-memlock-limited", f"{pod['namespace']}/{pod['name']}", seen)
+
+
 def bridge(facts: Facts) -> Iterator[Finding]:
     """Find a bridge of an older lease."""
     if facts.bridge is not None and not facts.bridge.present:

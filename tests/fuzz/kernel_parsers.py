@@ -1,5 +1,6 @@
 """Parsers of the kernel's data: netlink, sysfs, uevents, /proc."""
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from kernel.sysfs import Sysfs
 from kernel.umad import node_info
 from kernel.umad.node_info import BadAnswer
 from kernel.vf_netdev import find, host_ifname
+from railnet.doctor.process_limits import pod_uid
 from railnet.install import running_plugins
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR
@@ -313,6 +315,12 @@ def process(data: bytes) -> None:
     assert running_plugins._is_request(_Process(files)) in (True, False)  # type: ignore[arg-type]
 
 
+def cgroup(data: bytes) -> None:
+    """Judge a process's cgroup, below which a pod may have made and named cgroups of its own."""
+    uid = pod_uid(data.decode(errors="backslashreplace"))
+    assert not uid or re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uid)
+
+
 class _Mountinfo:
     """The path of a host's `/proc/self/mountinfo`, with some content."""
 
@@ -420,6 +428,7 @@ PARSERS = (
         (OSError,),
         {"kernel.netns_search": ("_addresses",), "kernel.vf_netdev": ("host_ifname", "_marked")},
     ),
+    Parser("cgroup", cgroup, (), {"railnet.doctor.process_limits": ("pod_uid",)}),
     Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
     Parser("sysfs", sysfs, (OSError,), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
     Parser("pci-configuration", pci_configuration, (), {"vf.pci_acs": ("acs_control", "redirects", "described")}),

@@ -12,7 +12,7 @@ from simnode.node import Node
 from tests.waiting import until
 
 LEASE = Path("/run/flannel/subnet.env")
-OF_THE_MACHINE = ("memlock-limited", "clock-not-synchronised")
+OF_THE_MACHINE = ("memlock-limited", "pod-memlock-limited", "clock-not-synchronised")
 
 
 def doctor() -> tuple[int, dict[str, str]]:

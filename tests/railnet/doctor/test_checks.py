@@ -159,6 +159,69 @@ def test_finite_memlock_is_found_on_a_node_with_rails_only(tmp_path: Path, monke
     assert names(replace(facts, inventory=Inventory())) == ["no-rail"]
 
 
+TRAIN_UID = "3f0c1e9a-5b7d-4c2e-9a11-0123456789ab"
+SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{TRAIN_UID.replace('-', '_')}.slice"
+CGROUP = f"0::/../..{SLICE}/cri-containerd-0a1b.scope\n"
+WITHOUT, WITH_IPC_LOCK = "00000000a80425fb", "00000000a80465fb"
+
+
+def a_process(
+    tmp_path: Path,
+    pid: int,
+    memlock: object,
+    *,
+    name: str = "python3",
+    cgroup: str = CGROUP,
+    capabilities: str = WITHOUT,
+) -> None:
+    folder = tmp_path / f"proc/{pid}"
+    folder.mkdir(parents=True)
+    (folder / "comm").write_text(f"{name}\n")
+    (folder / "cgroup").write_text(cgroup)
+    (folder / "limits").write_text(LIMITS.format(memlock))
+    (folder / "status").write_text(f"Name:\t{name}\nCapPrm:\t{WITH_IPC_LOCK}\nCapEff:\t{capabilities}\n")
+
+
+def with_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, memlock: object = "unlimited") -> Facts:
+    """Gather the facts of a node where the pod ml/train has a rail."""
+    pod = {"namespace": "ml", "name": "train", "uid": TRAIN_UID}
+    monkeypatch.setitem(SERVED, "sandboxes", [{"pod": pod, "rails": [{"vf": VF}]}])
+    return gathered(tmp_path, SOUND, monkeypatch, memlock=memlock)
+
+
+def test_pod_with_a_rail_that_may_lock_little_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_process(tmp_path, 101, 8388608, name="pause")
+    a_process(tmp_path, 102, 8388608)
+    a_process(tmp_path, 103, 65536, cgroup=f"1:cpu:/\n0::/kubepods/burstable/pod{TRAIN_UID}/0a1b\n")
+
+    (found,) = findings(with_train(tmp_path, monkeypatch))
+
+    assert (found.name, found.where) == ("pod-memlock-limited", "ml/train")
+    assert found.seen == (
+        "Max locked memory is 8388608 bytes in /proc/102/limits (python3), without IPC_LOCK; 1 more of its processes"
+    )
+
+
+def test_processes_that_are_not_limited_or_have_no_rail_are_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_process(tmp_path, 101, "unlimited")
+    a_process(tmp_path, 102, 8388608, capabilities=WITH_IPC_LOCK)
+    a_process(tmp_path, 103, 8388608, cgroup=CGROUP.replace("3f0c1e9a", "00000000"))
+    a_process(tmp_path, 104, 8388608, cgroup="0::/system.slice/ssh.service\n")
+    (tmp_path / "proc/105").mkdir()  # it ends meanwhile
+    facts = with_train(tmp_path, monkeypatch)
+
+    assert [process.pid for process in facts.pod_processes] == [101, 102]
+    assert findings(facts) == ()
+
+
+def test_limited_runtime_is_the_only_finding_about_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_process(tmp_path, 102, 8388608)
+
+    assert names(with_train(tmp_path, monkeypatch, memlock=8388608)) == ["memlock-limited"]
+
+
 @pytest.mark.parametrize(
     ("module", "version", "expected"),
     [
