@@ -55,7 +55,7 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
         **({} if namespace else {_NODES: (everything(_NODES), partial(node_room, rails=rails))}),
         **({_EVENTS: (_about_waits(namespace), gang_wait)} if told else {}),
     }
-    screen = Screen(sys.stdout)
+    screen, printed = Screen(sys.stdout), ""
     with LiveObjects(api, collections) as live:
         while True:
             if not (live.wait(_LOOK_SECONDS) and live.listed):
@@ -63,7 +63,10 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
             nodes, waits = live.of(_NODES) if namespace is None else (), live.of(_EVENTS) if told else ()
             found = usage(nodes, live.of(PODS), waits)
             if json_text:
-                print(json.dumps(as_json(found, nodes=namespace is None)), flush=True)
+                line = json.dumps(as_json(found, nodes=namespace is None))
+                if line != printed:  # a change need not be one of what is shown
+                    print(line, flush=True)
+                printed = line
             else:
                 screen.show([*rendered(found, nodes=namespace is None), *([live.trouble] if live.trouble else [])])
             live.rest(_REDRAW_SECONDS)

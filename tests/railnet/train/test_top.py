@@ -1,19 +1,26 @@
 """`railnet train top`: the view, its JSON, and that it follows changes."""
 
+import io
 import json
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from apiserver.client import RequestFailed
+from railnet.train import top as top_module
 from railnet.train.screen import Screen
 from railnet.train.top import NotAllowed, look, top, watch
 from tests.railnet.train.jobs import RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
+from tests.waiting import until
+from training.gang_usage import GangWait
+from training.usage import NodeRoom, PodUse, Usage, usage
 
+SECONDS = 60.0
 RAILS = frozenset({"rdma/ib_vf"})
 ALLOCATABLE = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "4", "rdma/ib_vf": "8"}
 UNSCHEDULABLE = {
@@ -117,21 +124,47 @@ def test_other_failures_are_not_taken_for_a_missing_right(server: MemoryApiServe
         top(server.api, None, RAILS, json_text=False)
 
 
-def test_watch_shows_a_change_and_ends_at_ctrl_c(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    thread = threading.Thread(target=lambda: watch(server.api, None, RAILS, json_text=True), daemon=True)
-    thread.start()
-    shown: list[str] = []
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline and not any('"running": 5' in line for line in shown):
-        shown += capsys.readouterr().out.splitlines()
-        if len(shown) == 1:
-            server.add("pods", with_rail(pods(job(), RUNNING)[4]))
-        time.sleep(0.05)
+def watched(server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Watch in a thread; return what is printed, from the beginning: what `capsys` takes away while a thread prints may be lost."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    threading.Thread(target=lambda: watch(server.api, None, RAILS, json_text=True), daemon=True).start()
+    until(lambda: "\n" in out.getvalue(), SECONDS, "the first view")
+    return out
 
-    assert [json.loads(line)["jobs"][1]["running"] for line in shown] == [4, 5]
+
+def test_watch_shows_a_change_and_asks_nothing_at_rest(
+    server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = watched(server, monkeypatch)
+    server.add("pods", with_rail(pods(job(), RUNNING)[4]))
+    until(lambda: '"running": 5' in out.getvalue(), SECONDS, "the change")
+    until(lambda: sum("watch" in one for one in server.requests) == 3, SECONDS, "the watch of each collection")
+
     asked = len(server.requests)
     time.sleep(1.5)
     assert len(server.requests) == asked  # at rest nothing is asked
+    assert [json.loads(line)["jobs"][1]["running"] for line in out.getvalue().splitlines()] == [4, 5]
+
+
+def test_watch_prints_no_line_again_for_a_change_that_it_does_not_show(
+    server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[list[GangWait]] = []
+
+    def noted(nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[GangWait]) -> Usage:
+        looks.append([*waits])
+        return usage(nodes, found, looks[-1])
+
+    monkeypatch.setattr(top_module, "usage", noted)
+    monkeypatch.setattr(top_module, "_REDRAW_SECONDS", 0.0)
+    out = watched(server, monkeypatch)
+    server.add("events", an_event("ml", "no-gang"))
+    until(lambda: looks[-1], SECONDS, "a look after the event")
+    server.add("pods", with_rail(pods(job(), RUNNING)[4]))
+    until(lambda: '"running": 5' in out.getvalue(), SECONDS, "the change")
+
+    assert [json.loads(line)["jobs"][1]["running"] for line in out.getvalue().splitlines()] == [4, 5]
 
 
 class Terminal:
@@ -206,6 +239,16 @@ GATED = {
 WAITS = "4/4 members seen, need 4x{nvidia.com/gpu: 1} in one railnet.io/leaf; 2 domains tried"
 
 
+def an_event(namespace: str, gang: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{gang}.1", "namespace": namespace},
+        "reason": "GangWaiting",
+        "message": WAITS,
+        "lastTimestamp": "2026-03-01T10:00:00Z",
+        "involvedObject": {"kind": "ConfigMap", "namespace": namespace, "name": gang, "uid": "x"},
+    }
+
+
 def in_gang(pod: dict[str, Any], *, placed: str = "") -> dict[str, Any]:
     gates = {} if placed else {"schedulingGates": [{"name": "railnet.io/gang"}]}
     note = {"railnet.io/placement": json.dumps({"domain": {"railnet.io/leaf": placed}, "attempt": 1})} if placed else {}
@@ -220,9 +263,7 @@ def gangs(server: MemoryApiServer) -> MemoryApiServer:
         server.add("pods", in_gang(one, placed="0x1"))
     for one in pods(job(name="bert", ps=0, workers=4, topology="railnet.io/leaf"), GATED, ""):
         server.add("pods", in_gang(one))
-    event = {"reason": "GangWaiting", "message": WAITS, "lastTimestamp": "2026-03-01T10:00:00Z"}
-    about = {"kind": "ConfigMap", "namespace": "bert", "name": "bert", "uid": "x"}
-    server.add("events", {"metadata": {"name": "bert.1", "namespace": "bert"}, **event, "involvedObject": about})
+    server.add("events", an_event("bert", "bert"))
     return server
 
 
@@ -286,21 +327,12 @@ def test_other_failures_of_events_are_said(gangs: MemoryApiServer) -> None:
 
 
 def test_watch_shows_what_a_gang_waits_for_when_that_is_said(
-    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+    server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = pods(job(name="bert", ps=0, workers=1, gang="true"), GATED, "")
     server.add("pods", in_gang(one))
-    thread = threading.Thread(target=lambda: watch(server.api, None, RAILS, json_text=True), daemon=True)
-    thread.start()
-    shown: list[str] = []
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline and not any(WAITS in line for line in shown):
-        shown += capsys.readouterr().out.splitlines()
-        if len(shown) == 1:
-            about = {"kind": "ConfigMap", "namespace": one["metadata"]["namespace"], "name": "bert", "uid": "x"}
-            event = {"reason": "GangWaiting", "message": WAITS, "lastTimestamp": "2026-03-01T10:00:00Z"}
-            metadata = {"name": "bert.1", "namespace": "bert"}
-            server.add("events", {"metadata": metadata, **event, "involvedObject": about})
-        time.sleep(0.05)
+    out = watched(server, monkeypatch)
+    server.add("events", an_event(one["metadata"]["namespace"], "bert"))
+    until(lambda: WAITS in out.getvalue(), SECONDS, "what the gang waits for")
 
-    assert [json.loads(line)["gangs"][0]["why"] for line in shown] == [None, WAITS]
+    assert [json.loads(line)["gangs"][0]["why"] for line in out.getvalue().splitlines()] == [None, WAITS]
