@@ -1,8 +1,9 @@
 """`railnet train up`: all of a job, or nothing; what the API server refuses and what is in the way; what is shown while it waits."""
 
+import io
 import signal
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ OBJECTS = {
     "deployments": ["mnist-ps-0", "mnist-ps-1"],
     "jobs": ["mnist-worker-0", "mnist-worker-1", "mnist-worker-2"],
 }
+SECONDS = 60.0
 CREATIONS = sum(map(len, OBJECTS.values()))
 
 
@@ -304,6 +306,13 @@ def test_missing_right_is_said_to_the_user(server: MemoryApiServer, file: str) -
     )
 
 
+def printed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Keep what is printed from now on: what `capsys` takes away while a thread prints may be lost."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    return out
+
+
 def in_background(run: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(run()), daemon=True)
@@ -312,10 +321,11 @@ def in_background(run: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 
 def test_up_waits_until_all_tasks_run_and_says_what_they_wait_for(
-    server: MemoryApiServer, file: str, capsys: pytest.CaptureFixture[str]
+    server: MemoryApiServer, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    out = printed(monkeypatch)
     thread, found = in_background(lambda: up(server.api, file, wait=True))
-    until(lambda: len(server.names("jobs")) == 3, 10, "three Jobs")
+    until(lambda: len(server.names("jobs")) == 3, SECONDS, "three Jobs")
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -324,25 +334,22 @@ def test_up_waits_until_all_tasks_run_and_says_what_they_wait_for(
     }
     for one in pods(job(), {"phase": "Pending", "conditions": [condition]}, ""):
         server.add("pods", one)
-    said = ""
-    deadline = time.monotonic() + 10
-    while "Insufficient" not in said and time.monotonic() < deadline:
-        time.sleep(0.05)
-        said += capsys.readouterr().out
+    words = "worker-0 is unscheduled: Unschedulable: 0/3 nodes are available: 3 Insufficient rdma/ib_vf."
+    until(lambda: words in out.getvalue(), SECONDS, words)
     for one in pods(job(), RUNNING):
         server.add("pods", one)
-    thread.join(10)
+    thread.join(SECONDS)
 
-    assert "worker-0 is unscheduled: Unschedulable: 0/3 nodes are available: 3 Insufficient rdma/ib_vf." in said
     assert found == [True]
-    assert "job mnist: running after" in capsys.readouterr().out
+    assert "job mnist: running after" in out.getvalue()
 
 
 def test_refusal_of_a_jobs_pods_is_shown_in_the_api_servers_words(
-    server: MemoryApiServer, file: str, capsys: pytest.CaptureFixture[str]
+    server: MemoryApiServer, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    thread, _ = in_background(lambda: up(server.api, file, wait=True))
-    until(lambda: len(server.names("jobs")) == 3, 10, "three Jobs")
+    out = printed(monkeypatch)
+    thread, found = in_background(lambda: up(server.api, file, wait=True))
+    until(lambda: len(server.names("jobs")) == 3, SECONDS, "three Jobs")
     server.add(
         "events",
         {
@@ -352,35 +359,29 @@ def test_refusal_of_a_jobs_pods_is_shown_in_the_api_servers_words(
             "message": 'Error creating: admission webhook "pods.railnet.io" denied the request: railnet.io/vf is 9',
         },
     )
-    said = ""
-    deadline = time.monotonic() + 10
-    while "denied" not in said and time.monotonic() < deadline:
-        time.sleep(0.05)
-        said += capsys.readouterr().out
+    refusal = 'Error creating: admission webhook "pods.railnet.io" denied the request: railnet.io/vf is 9'
+    until(lambda: f"worker-1 is unscheduled: {refusal}" in out.getvalue(), SECONDS, refusal)
     server.remove(("configmaps", "mnist", "mnist"))
-    thread.join(10)
+    thread.join(SECONDS)
 
-    assert (
-        'worker-1 is unscheduled: Error creating: admission webhook "pods.railnet.io" denied the request: railnet.io/vf is 9'
-        in said
-    )
+    assert found == [False]
 
 
 def test_failed_worker_ends_the_wait_with_a_failure(server: MemoryApiServer, file: str) -> None:
     thread, found = in_background(lambda: up(server.api, file, wait=True))
-    until(lambda: len(server.names("jobs")) == 3, 10, "three Jobs")
+    until(lambda: len(server.names("jobs")) == 3, SECONDS, "three Jobs")
     conditions = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
     server.add("jobs", {**server.objects["jobs", "mnist", "mnist-worker-1"], "status": {"conditions": conditions}})
-    thread.join(10)
+    thread.join(SECONDS)
 
     assert found == [False]
 
 
 def test_job_that_is_deleted_ends_the_wait(server: MemoryApiServer, file: str) -> None:
     thread, found = in_background(lambda: up(server.api, file, wait=True))
-    until(lambda: any("watch configmaps" in one for one in server.requests), 10, "a watch")
+    until(lambda: any("watch configmaps" in one for one in server.requests), SECONDS, "a watch")
     server.remove(("configmaps", "mnist", "mnist"))
-    thread.join(10)
+    thread.join(SECONDS)
 
     assert found == [False]
 
