@@ -331,7 +331,8 @@ OF_A_POD = {
     "pod-without-net1": Kind(
         "error",
         "The pod runs and requests a rail, and the daemon has not reported its rails. A sandbox that another network made has none. The report "
-        "comes some milliseconds after the pod's start, and needs the right to patch the pod's status.",
+        "comes some milliseconds after the pod's start, and needs the right to patch the pod's status; with `publish.networkStatus: false` "
+        "there is none, and the pod may have its rails.",
         "`railnet status` on the node shows whether the pod has a rail. If not, delete the pod; the finding about the CNI configuration "
         "of `railnet doctor` on the node says why another network made it.",
     ),
