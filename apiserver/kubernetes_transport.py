@@ -6,7 +6,8 @@ The package's generated models are not used: on the way back they would drop wha
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from copy import copy
 from http import HTTPStatus
@@ -67,7 +68,7 @@ class PooledTransport(ABC):
             response.close()
 
     def execute(self, request: Request, headers: Mapping[str, str], seconds: float) -> Executed:
-        """Run a command in a container, over a WebSocket of its own, for at most some seconds after it has begun."""
+        """Run a command in a container, over a WebSocket of its own: some seconds to begin it, and as many until it has ended."""
         # `requests` and others are loaded with it, which no other request needs.
         from kubernetes.stream import ws_client  # noqa: PLC0415
         from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
@@ -75,14 +76,15 @@ class PooledTransport(ABC):
         configuration = self._of_websockets(self._current().configuration)
         url = "ws" + configuration.host.removeprefix("http") + request.path
         authorization = {key.lower(): value for key, value in headers.items() if key == "Authorization"}
-        begin: Any = ws_client.WSClient
+        new: Any = ws_client.WSClient
         try:
-            connection = begin(configuration, url, authorization, capture_all=False)
+            connection = _begun(lambda: new(configuration, url, authorization, capture_all=False), seconds)
         except WebSocketBadStatusException as error:
             return Executed("", "", "", Answer(error.status_code, "", "", error.resp_body or b""))
         except (WebSocketException, ValueError) as error:
             raise _no_answer(error) from None
         try:
+            connection.sock.settimeout(seconds)  # a frame may stop in its middle
             connection.run_forever(timeout=seconds)
             if connection.is_open():
                 raise TimeoutError(f"the command has not ended after {seconds:g} s")
@@ -159,6 +161,27 @@ class KubernetesTransport(PooledTransport):
         # The package's configuration has no field for an SSLContext; urllib3's pool has.
         client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = trusting(self._account.authority)
         return client
+
+
+def _begun(begin: Callable[[], Any], seconds: float) -> Any:
+    """Return the connection that `begin` makes. The package has no time limit for it, so a thread waits, which no program waits for.
+
+    Raises:
+        TimeoutError: there is no connection after some seconds. One that is made later is closed.
+    """
+    found = Future[Any]()
+
+    def run() -> None:
+        try:
+            found.set_result(begin())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is taken
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="exec", daemon=True).start()
+    if wait((found,), seconds).done:
+        return found.result()
+    found.add_done_callback(lambda late: None if late.exception() else late.result().close())
+    raise TimeoutError(f"the API server has not begun the command after {seconds:g} s")
 
 
 def _why_failed(status: str) -> str:

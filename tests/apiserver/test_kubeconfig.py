@@ -1,12 +1,16 @@
 """The transport of a kubeconfig, against a server that speaks real TLS."""
 
 import json
+import re
+import socket
 import ssl
 import stat
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import yaml
 
 from apiserver.client import RequestFailed, UserApiServer
 from apiserver.kubeconfig import KubeconfigTransport, NoKubeconfig, files
+from apiserver.pod_exec import PodExec
 from apiserver.request import ApiObject, get, log
 from tests.apiserver.raw_server import RawServer, answer, saying, serving
 
@@ -202,3 +207,30 @@ def test_file_is_chosen_as_kubectl_chooses_it(tmp_path: Path) -> None:
     assert files({"HOME": str(tmp_path)}, None) == str(kubectls)
     assert files({"HOME": str(tmp_path), "KUBECONFIG": other}, None) == other
     assert files({"HOME": str(tmp_path), "KUBECONFIG": "/absent"}, other) == other
+
+
+def test_command_that_a_silent_api_server_does_not_begin_is_given_up(server: RawServer, tmp_path: Path) -> None:
+    server.reads = False
+    transport = KubeconfigTransport(written(tmp_path / "config", config(server, {"token": "mine"})))
+
+    with pytest.raises(RequestFailed, match=r"the API server has not begun the command after 0\.3 s"):
+        PodExec(transport, transport.token).run(POD, "main", ["true"], 0.3)
+
+
+def test_command_whose_output_stops_in_the_middle_of_a_frame_is_given_up(server: RawServer, tmp_path: Path) -> None:
+    def switch(connection: socket.socket) -> None:
+        (key,) = re.findall(rb"Sec-WebSocket-Key: (\S+)", server.requests[-1])
+        accepted = b64encode(sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest())
+        head = (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+        )
+        connection.sendall(head + accepted + b"\r\nSec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n")
+        connection.sendall(b"\x82\x05\x01ab")  # a frame of five bytes, of which three come (RFC 6455, section 5.2)
+        server.ended.wait()
+        raise ConnectionAbortedError  # what the client sends now is no request
+
+    server.script = switch
+    transport = KubeconfigTransport(written(tmp_path / "config", config(server, {"token": "mine"})))
+
+    with pytest.raises(RequestFailed, match="timed out"):
+        PodExec(transport, transport.token).run(POD, "main", ["true"], 2.0)
