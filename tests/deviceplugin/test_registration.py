@@ -100,7 +100,7 @@ def test_registration_is_registered_after_kubelets_notification(kubelet: Kubelet
 
         assert (before, registration.registered) == (False, True)
 
-    during(kubelet, act)
+    during(kubelet, act, retry_seconds=WAIT_SECONDS)  # a registration without a stream is given up after some looks
 
 
 def test_registration_makes_a_new_socket_when_kubelet_refuses(
@@ -138,7 +138,9 @@ def test_registration_makes_a_new_socket_when_kubelet_no_longer_watches(kubelet:
     async def act(kubelet: Kubelet, registration: Registration) -> None:
         first = await kubelet.socket()
         async with dial(first) as dialled:
-            await dialled.notify(registered=True)
+            stream = dialled.watch()
+            await stream.next()
+            await dialled.notify(registered=True)  # the socket stays until its answer is there, because kubelet watches
 
         await kubelet.socket(first)
 
