@@ -23,7 +23,7 @@ from tests.cluster.runtime import command
 
 _REGISTRY = Path("/var/lib/kubelet/plugins_registry")
 _TASK = re.compile(r"(\S+ \S+) \+0000 UTC k8s\.io /tasks/(start|exit) ")
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 class Step(NamedTuple):

@@ -22,7 +22,7 @@ from tests.cluster.control_plane import NODE, ControlPlane
 from tests.cluster.kube_proxy import KubeProxy
 from tests.cluster.kubelet import Kubelet
 from tests.cluster.pods import RESOURCE, pod
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found, wait_until
 from tests.cluster.railnet_on_node import STATE, Railnet
 from tests.cluster.runtime import SOCKET, Containerd
 from vf.guid import Guid
@@ -150,8 +150,8 @@ class ClusterNode:
 
     def wait_for_event(self, name: str, words: str) -> str:
         """Wait until an event of a pod has these words; gives all of it."""
-        wait_until(lambda: bool(self._said(name, words)), _RUNNING_SECONDS, f"an event of {name} that says {words!r}")
-        return self._said(name, words)[0]
+        what = f"an event of {name} that says {words!r}"
+        return until_found(lambda: self._said(name, words), _RUNNING_SECONDS, what)[0]
 
     def _said(self, name: str, words: str) -> list[str]:
         return [event["message"] for event in self.kubectl.events(name) if words in event["message"]]

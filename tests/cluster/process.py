@@ -5,10 +5,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 _LOGS = Path("/run/cluster/log")
 _STOP_SECONDS = 15.0
 _LOOK_SECONDS = 0.1
+
+_Found = TypeVar("_Found")
 
 
 class NotReady(RuntimeError):
@@ -71,8 +74,19 @@ class Program:
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
     """Wait for something that no event tells of; gives how long it took."""
     began = time.monotonic()
-    while not condition():
+    until_found(condition, seconds, what)
+    return time.monotonic() - began
+
+
+def until_found(look: Callable[[], _Found], seconds: float, what: str) -> _Found:
+    """Wait until a look finds something, and return it: a second look may see what has changed since.
+
+    Raises:
+        TimeoutError: the last look, after so many seconds, found nothing.
+    """
+    began = time.monotonic()
+    while not (found := look()):
         if time.monotonic() - began > seconds:
             raise TimeoutError(f"waited {seconds:g} s for {what}")
         time.sleep(_LOOK_SECONDS)
-    return time.monotonic() - began
+    return found

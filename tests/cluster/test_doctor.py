@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.control_plane import ADMIN, NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import pod
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found
 from vf.rails_condition import TAINT
 
 _SECONDS = 120.0
@@ -31,8 +31,12 @@ def findings(name: str) -> Found:
 
 def wait_for(name: str, kind: str) -> dict[str, str]:
     """Wait until a pod has a finding of a kind, and no other; return the finding."""
-    wait_until(lambda: [one["name"] for one in findings(name)] == [kind], _SECONDS, f"{kind} of pod {name}")
-    (found,) = findings(name)
+
+    def look() -> Found:
+        found = findings(name)
+        return found if [one["name"] for one in found] == [kind] else []
+
+    (found,) = until_found(look, _SECONDS, f"{kind} of pod {name}")
     return found
 
 

@@ -5,7 +5,7 @@ import json
 from tests.cluster.control_plane import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import pod
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found, wait_until
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 _SECONDS = 60.0
@@ -39,9 +39,8 @@ def test_refused_pod_has_an_event_that_names_the_remedy(node: ClusterNode) -> No
     wanted["metadata"]["annotations"] = {"railnet.io/network": "nowhere"}
     node.create(wanted)
     node.wait_for_event("strange", "nowhere")
-    wait_until(lambda: bool(ours(node, "strange")), _SECONDS, "an event of Railnet's")
+    (event,) = until_found(lambda: ours(node, "strange"), _SECONDS, "an event of Railnet's")
 
-    (event,) = ours(node, "strange")
     assert (event["type"], event["source"]["host"]) == ("Warning", NODE)
     assert (
         event["message"] == "pods of namespace 'default' may not use network 'nowhere'; 'limits' lets them use: default"

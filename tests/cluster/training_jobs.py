@@ -9,7 +9,7 @@ from tests.cluster import pytorch, training_pods
 from tests.cluster.admission_on_node import GPUS, RAILS
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import RESOURCE
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found
 from tests.cluster.training_pods import Work
 
 BYTES = 4 << 20
@@ -155,16 +155,18 @@ def _address(node: ClusterNode, namespace: str, name: str, ifname: str) -> str:
         text = _found(node, namespace, name)["metadata"].get("annotations", {}).get(_STATUS, "[]")
         return {network["interface"]: network["ips"] for network in json.loads(text)}
 
-    wait_until(lambda: ifname in networks(), _SECONDS, f"{name} to have {ifname}")
-    return networks()[ifname][0]
+    (found, *_) = until_found(lambda: networks().get(ifname, []), _SECONDS, f"{name} to have {ifname}")
+    return found
 
 
 def _end(node: ClusterNode, namespace: str, name: str, golden: str) -> Ended:
     """Wait for a pod's end, and delete it."""
-    wait_until(
-        lambda: _found(node, namespace, name)["status"]["phase"] in ("Succeeded", "Failed"), _SECONDS, f"{name} to end"
-    )
-    ended = Ended(_found(node, namespace, name), training_pods.trains(golden))
+
+    def look() -> dict[str, Any]:
+        found = _found(node, namespace, name)
+        return found if found["status"]["phase"] in ("Succeeded", "Failed") else {}
+
+    ended = Ended(until_found(look, _SECONDS, f"{name} to end"), training_pods.trains(golden))
     node.kubectl.run(
         "delete", "jobs,pods,services", f"--namespace={namespace}", f"--selector={_SELECTOR}={name}", "--wait=false"
     )
