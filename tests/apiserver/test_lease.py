@@ -19,6 +19,10 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow  # the election looks at the Lease once a second
 # The package refuses a `retry` below one second, and `renew` below 1.2 of it.
 QUICK = Seconds(lease=4.0, renew=2.0, retry=1.0)
+# For leaders that must go on, on a machine that runs a thread some seconds late, and in tests that wait for no Lease to run out.
+PATIENT = Seconds(lease=60.0, renew=40.0, retry=1.0)
+# For a leader that must stop before another one begins: six seconds lie between.
+APART = Seconds(lease=8.0, renew=2.0, retry=1.0)
 
 
 class Store:
@@ -85,17 +89,19 @@ class Connection:
 
 
 class Candidate:
-    """A process that wants to lead; `leads` from the beginning of its work to its end."""
+    """A process that wants to lead: its name is in `leading` from the beginning of its work to its end, and `told` has both in their order."""
 
-    def __init__(self, store: Store, name: str, leading: list[str], wrong: list[str]) -> None:
+    def __init__(
+        self, store: Store, name: str, leading: list[str], wrong: list[str], told: list[str], seconds: Seconds = QUICK
+    ) -> None:
         self.connection = Connection(store)
         self.lease = Lease(ApiServer(self.connection, lambda: "a-token", "test"), "controllers", "railnet", name)
         self.name = name
         self.lost = threading.Event()
         self.losses = 0
         self.worked = threading.Event()
-        self._leading, self._wrong = leading, wrong
-        self.thread = threading.Thread(target=lead, args=(self.lease, self._work, self._lose, QUICK), daemon=True)
+        self._leading, self._wrong, self._told = leading, wrong, told
+        self.thread = threading.Thread(target=lead, args=(self.lease, self._work, self._lose, seconds), daemon=True)
 
     def start(self) -> "Candidate":
         self.thread.start()
@@ -105,11 +111,13 @@ class Candidate:
         self._leading.append(self.name)
         if len(self._leading) > 1:
             self._wrong.append(f"{self._leading} lead at once")
+        self._told.append(f"{self.name} leads")
         self.worked.set()
         self.lost.wait()
         self._leading.remove(self.name)
 
     def _lose(self) -> None:
+        self._told.append(f"{self.name} stops")
         self.losses += 1
         self.lost.set()
 
@@ -125,10 +133,11 @@ class Election:
         self.store = Store()
         self.leading: list[str] = []
         self.wrong: list[str] = []
+        self.told: list[str] = []
         self.candidates: list[Candidate] = []
 
-    def join(self, name: str) -> Candidate:
-        self.candidates.append(Candidate(self.store, name, self.leading, self.wrong))
+    def join(self, name: str, seconds: Seconds = QUICK) -> Candidate:
+        self.candidates.append(Candidate(self.store, name, self.leading, self.wrong, self.told, seconds))
         return self.candidates[-1].start()
 
     def until_leading(self, candidate: Candidate, seconds: float = 30.0) -> None:
@@ -171,9 +180,9 @@ def parsed(micro_time: str) -> float:
 
 
 def test_one_of_two_leads_and_renews_and_release_lets_the_other_lead_at_once(election: Election) -> None:
-    first = election.join("first")
+    first = election.join("first", PATIENT)
     election.until_leading(first)
-    second = election.join("second")
+    second = election.join("second", PATIENT)
     begun = election.store.spec()["acquireTime"]
     until(lambda: len(election.store.writes) >= 3, 30, "the leader has renewed the Lease")
 
@@ -186,8 +195,8 @@ def test_one_of_two_leads_and_renews_and_release_lets_the_other_lead_at_once(ele
     released = time.monotonic()
     election.until_leading(second)
 
-    assert time.monotonic() - released < QUICK.lease  # the Lease would have run out later
-    assert released - ended < 10
+    assert time.monotonic() - released < PATIENT.lease  # the Lease would have run out later
+    assert released - ended < PATIENT.renew  # it waits for none of these times
     assert first.losses == 1
     writes = election.store.writes
     assert set(writes[writes.index("") :]) == {"", "second"}
@@ -199,9 +208,9 @@ def test_one_of_two_leads_and_renews_and_release_lets_the_other_lead_at_once(ele
 @pytest.mark.parametrize("how", ["hangs", "refuses"])
 def test_leader_whose_api_server_does_not_answer_stops_before_another_begins(election: Election, how: str) -> None:
     """The other candidate still reaches the API server. That only one leads is checked at each beginning (`Candidate`)."""
-    first = election.join("first")
+    first = election.join("first", APART)
     election.until_leading(first)
-    second = election.join("second")
+    second = election.join("second", APART)
     until(lambda: len(election.store.writes) >= 2, 30, "the leader has renewed the Lease")
 
     if how == "hangs":
@@ -209,14 +218,14 @@ def test_leader_whose_api_server_does_not_answer_stops_before_another_begins(ele
     else:
         first.connection.status = 503
     until(first.lost.is_set, 30, "the first stops")
-    assert not second.worked.is_set()
     election.until_leading(second)
 
-    assert first.losses == 1
+    assert election.told == ["first leads", "first stops", "second leads"]
     first.connection.reached.set()  # the request that hung is done now: it must not take the Lease back
     first.connection.status = 0
     first.thread.join(20)
     assert not first.thread.is_alive()
+    assert first.losses == 1
     assert election.store.spec()["holderIdentity"] == "second"
 
 
@@ -238,17 +247,17 @@ def test_clocks_of_other_nodes_do_not_count(election: Election) -> None:
     spec = {"holderIdentity": "other", "leaseDurationSeconds": 4, "acquireTime": "2020-01-01T00:00:00.000000Z"}
     with election.store.lock:
         election.store.put({"metadata": {}, "spec": {**spec, "renewTime": "2020-01-01T00:00:00.000000Z"}})
-    second = election.join("second")
-    until(lambda: second.connection.requests, 20, "it has looked")
+    second = election.join("second", PATIENT)
+    until(lambda: len(second.connection.requests) >= 2, 20, "it has looked twice")
 
-    assert not second.worked.wait(1.0)
+    assert not second.worked.is_set()
     assert election.store.writes == ["other"]
 
 
 def test_follower_that_withdraws_ends_soon_and_was_never_told_that_it_lost(election: Election) -> None:
-    first = election.join("first")
+    first = election.join("first", PATIENT)
     election.until_leading(first)
-    second = election.join("second")
+    second = election.join("second", PATIENT)
     until(lambda: second.connection.requests, 20, "it has looked")
     second.lease.withdraw()
     second.thread.join(20)
@@ -312,7 +321,7 @@ def test_lease_with_malformed_content_is_taken_or_waited_for(content: dict[str, 
 
 @pytest.mark.parametrize("status", [403, 409, 429, 500])
 def test_api_server_that_refuses_makes_nobody_lead_and_ends_nothing(election: Election, status: int) -> None:
-    first = Candidate(election.store, "first", election.leading, election.wrong)
+    first = Candidate(election.store, "first", election.leading, election.wrong, election.told)
     election.candidates.append(first)
     first.connection.status = status
     first.start()

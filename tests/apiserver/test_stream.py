@@ -274,9 +274,10 @@ def test_stream_that_hangs_ends_in_time(
             connection.sendall(every)
 
     server.script = script
-    found, error = watched(new_client(0.4))
+    has_line = b"ADDED" in begin  # on a busy machine the line comes late, and must come in time
+    found, error = watched(new_client(5.0 if has_line else 0.4))
 
-    assert len(found) == (b"ADDED" in begin)
+    assert len(found) == has_line
     assert error is not None
     assert "timed out" in str(error).lower()
     assert error.temporary
@@ -290,16 +291,16 @@ def test_stream_that_speaks_in_time_lives_longer_than_one_silence(
 
     def script(connection: socket.socket) -> None:
         connection.sendall(HEAD)
-        for number in range(15):
+        for number in range(35):
             assert not server.ended.wait(0.2)
             connection.sendall(chunk(event("BOOKMARK", "", str(number + 1))))
         connection.sendall(b"0\r\n\r\n")
 
     server.script = script
-    found, error = watched(new_client(1.5))
+    found, error = watched(new_client(5.0))  # 25 times as long as a silence: this machine may be busy
 
     assert error is None
-    assert len(found) == 15
+    assert len(found) == 35
 
 
 def hanging_up(server: RawServer) -> threading.Event:
