@@ -118,11 +118,11 @@ class Containerd:
         return None if network.status else str(network.message)
 
     def network(self) -> tuple[str, str]:
-        """Return name and CNI version of the pods' network, as the runtime has read them."""
+        """Return name and CNI version of the pods' network, as the runtime has read them; empty while it reads a folder without one."""
         answer = self._cri.Status(_messages.StatusRequest(verbose=True), timeout=_CALL_SECONDS)
         networks = json.loads(answer.info["cniconfig"])["Networks"]
-        (found,) = (one["Config"] for one in networks if one["IFName"] == "eth0")
-        return found["Name"], found["CNIVersion"]
+        found = [one["Config"] for one in networks if one["IFName"] == "eth0"]
+        return (found[0]["Name"], found[0]["CNIVersion"]) if found else ("", "")
 
     def wait_for_network(self, name: str) -> None:
         """Wait until the runtime has read a network's configuration. It watches the folder."""
