@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tests.cluster import busybox
 from tests.cluster.ground import RUN
-from tests.cluster.process import Program, wait_until
+from tests.cluster.process import Program, until_found, wait_until
 
 SOCKET = RUN / "containerd.sock"
 _CONFIGURATION = RUN / "containerd.toml"
 _START_SECONDS = 60.0
+_FOUND_SECONDS = 60.0
 _END_SECONDS = 60.0  # of all at once, each by a shim of its own
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
 _TOML = f"""\
@@ -77,10 +78,20 @@ class Containerd:
 
 
 def _running(pod: str, kind: str) -> str:
-    """Return the id of the one running task of a kind that a pod has."""
+    """Return the id of the one running task of a kind that a pod has.
+
+    containerd leaves a task out of its list whose shim does not say in two seconds how the task is (services/tasks/local.go, addTasks), and lists
+    one that has ended until its pod's sandbox is taken down.
+    """
     pods = f'labels."io.kubernetes.pod.name"=={pod},labels."io.cri-containerd.kind"=={kind}'
-    running = set(_ctr("tasks", "list", "--quiet").split())
-    (found,) = running & set(_ctr("containers", "list", "--quiet", pods).split())
+
+    def look() -> set[str]:
+        tasks = [line.split() for line in _ctr("tasks", "list").splitlines()]
+        running = {fields[0] for fields in tasks if fields[-1] == "RUNNING"}
+        found = running & set(_ctr("containers", "list", "--quiet", pods).split())
+        return found if len(found) == 1 else set()
+
+    (found,) = until_found(look, _FOUND_SECONDS, f"one running {kind} of pod {pod}")
     return found
 
 
