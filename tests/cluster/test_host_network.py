@@ -27,7 +27,7 @@ _RANGE = range(20000, 30000)
 _DECLARED = 2222
 _NAMES = [*SERVERS, *WORKERS]
 _NET1 = "k8s.v1.cni.cncf.io/network-status"
-_SECONDS = 60.0
+_SECONDS = 150.0
 
 
 class KubeDlJobs(NamedTuple):

@@ -12,12 +12,14 @@ from typing import Any, Self
 import yaml
 
 from tests.cluster.kubectl import Kubectl
+from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import IMAGE
 from tests.stand_ins import tfjob_operator, toy_trainer
 from tests.stand_ins.tfjob_operator import HOST_PORTS, KIND, KUBEFLOW, Changes, Operator
 
 ARTICLE = Path(tfjob_operator.__file__).with_name("article_tfjob.yaml")
 _EVERY_SECONDS = 0.3
+_SERVED_SECONDS = 120.0
 # KubeDL draws a random port and does not look which are in use; here no job's pod waits for another's port.
 _PORTS = iter(random.sample(HOST_PORTS, len(HOST_PORTS)))
 # `kubectl apply` looks first and then creates: of two at once, the second one fails with AlreadyExists.
@@ -87,8 +89,16 @@ class TfJob:
             self._kubectl.apply(definition)
         self._kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
         self._kubectl.run(
-            "wait", f"crd/{definition['metadata']['name']}", "--for=condition=Established", "--timeout=60s"
+            "wait",
+            f"crd/{definition['metadata']['name']}",
+            "--for=condition=Established",
+            f"--timeout={_SERVED_SECONDS:g}s",
         )
+        # The API server refuses pods of a namespace without its service account, which a controller makes, and does not serve a kind at the moment
+        # at which it is established.
+        for about in ("serviceaccount/default", self._kind):
+            command = ("get", about, f"--namespace={self.namespace}")
+            wait_until(lambda one=command: self._kubectl.answers(*one), _SERVED_SECONDS, " ".join(command))
         self._kubectl.apply(dict(self._job))
         self._thread.start()
         return self
