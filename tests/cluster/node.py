@@ -5,7 +5,7 @@ import itertools
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from ipaddress import ip_interface
 from pathlib import Path
 from types import TracebackType
@@ -139,10 +139,11 @@ class ClusterNode:
         self.wait_until_ready(name)
         return name
 
-    def warnings(self) -> list[str]:
-        """Give what the Warning events of all pods say."""
+    def warnings(self, pods: Collection[str]) -> list[str]:
+        """Give what the Warning events of these pods say; those of an earlier test's pods may come late."""
         events = self.kubectl.get("events", "--field-selector=type=Warning,involvedObject.kind=Pod")
-        return [f"{event['involvedObject']['name']}: {event['message']}" for event in events]
+        said = [(event["involvedObject"]["name"], event["message"]) for event in events]
+        return [f"{name}: {message}" for name, message in said if name in pods]
 
     def forget_events(self) -> None:
         """Delete the events of the default namespace, at once: one by one, kubectl takes a fifth of a second for each."""

@@ -94,7 +94,7 @@ def test_plain_delete_changes_nothing_for_pods_without_a_rail_and_a_new_install_
     node.forget_events()
     node.railnet.delete()
     plain = node.run("plain")
-    warnings = node.warnings()
+    warnings = node.warnings([train, plain])
     installed = CONFLIST.exists() and EXECUTABLE.exists()
     same = node.addresses(train) == before
     node.delete(train, plain)
