@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.cluster.node import ClusterNode
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found
 
 _SECONDS = 180.0  # the scheduler may look only once a minute at a pod that it held back
 
@@ -55,8 +55,12 @@ class Churn:
 
     def _wait(self, name: str) -> None:
         """Wait until a pod runs or has failed, and note it; one that the scheduler holds back at the end is let go."""
-        wait_until(lambda: self._is_over(self._node.status(name)), _SECONDS, f"{name} to run or to fail")
-        status = self._node.status(name)
+
+        def look() -> dict[str, Any]:
+            status = self._node.status(name)
+            return status if self._is_over(status) else {}
+
+        status = until_found(look, _SECONDS, f"{name} to run or to fail")
         if status["phase"] == "Failed":
             self.outcomes.append(Outcome((), status["reason"]))
         elif _is_settled(status):

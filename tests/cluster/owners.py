@@ -1,5 +1,6 @@
 """Which daemon owned the node's VFs during an operation, by the kernel's list of lock holders."""
 
+import contextlib
 import os
 import threading
 import time
@@ -47,7 +48,7 @@ class Owners:
             time.sleep(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        if _LOCK.exists():
+        with contextlib.suppress(FileNotFoundError):
             status = _LOCK.stat()
             major, minor = os.major(status.st_dev), os.minor(status.st_dev)
             self._files.add(f"{major:02x}:{minor:02x}:{status.st_ino}")

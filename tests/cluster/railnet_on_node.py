@@ -5,6 +5,7 @@ The node's label says whether the DaemonSet has a pod there; so a daemon can be 
 
 import contextlib
 import glob
+import http.client
 import os
 import signal
 import urllib.error
@@ -18,7 +19,7 @@ from railnet import VERSION
 from tests.cluster.control_plane import NODE
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.manifests import LABEL, NAMESPACE, Overlay
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found, wait_until
 from tests.cluster.runtime import Containerd
 
 IMAGE = f"railnet.io/railnet:{VERSION}"
@@ -29,7 +30,8 @@ CONFLIST = Path("/etc/cni/net.d/00-railnet.conflist")
 STATE = Path("/run/railnet")
 _READY = "http://127.0.0.1:9474/readyz"
 _LOGS = Path("/var/log/pods")
-_START_SECONDS = 90.0
+_START_SECONDS = 240.0
+_SAID_SECONDS = 30.0  # from the daemon through the runtime to its file
 _END_SECONDS = 150.0  # terminationGracePeriodSeconds, and the time kubelet takes to tell
 
 
@@ -141,9 +143,13 @@ class Railnet:
         """Give when (time.time) the daemon last said something with these words, as the runtime noted it.
 
         Raises:
-            ValueError: it never did.
+            TimeoutError: it never did.
         """
-        lines = [line.split(" ", 3) for line in self.log().splitlines() if words in line]
+        lines = until_found(
+            lambda: [line.split(" ", 3) for line in self.log().splitlines() if words in line],
+            _SAID_SECONDS,
+            f"the daemon to say {words!r}",
+        )
         return max(parse_time(fields[0].removesuffix("Z")) for fields in lines)
 
     def _apply(self, overlay: Overlay, configuration: dict[str, Any]) -> None:
@@ -177,12 +183,17 @@ def is_ready() -> bool:
 def why_not_ready() -> str | None:
     """Give what the daemon says, or that there is none; None if it is ready."""
     try:
+        return _ask_readiness()
+    except (OSError, http.client.HTTPException) as error:  # it may end in the middle of its answer
+        return str(error)
+
+
+def _ask_readiness() -> str | None:
+    try:
         with urllib.request.urlopen(_READY, timeout=5):
             return None
     except urllib.error.HTTPError as error:
         return error.read().decode()
-    except OSError as error:
-        return str(error)
 
 
 def parse_time(text: str) -> float:
@@ -191,8 +202,12 @@ def parse_time(text: str) -> float:
 
 
 def daemon() -> int:
-    """Give the daemon's process."""
-    (found,) = _processes()
+    """Give the daemon's process. A child of it has its command line, too, until it executes a program of its own."""
+    parents = {}
+    for process in _processes():
+        with contextlib.suppress(OSError):  # such a child has ended
+            parents[process] = _parent(process)
+    (found,) = (process for process, parent in parents.items() if parent not in parents)
     return found
 
 

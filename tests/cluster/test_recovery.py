@@ -8,6 +8,8 @@ from tests.cluster.node import ClusterNode
 from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import is_ready
 
+_SECONDS = 150.0  # the daemon looks for what dead pods left at its start, and every minute
+_SENT = " devices, "  # deviceplugin/service.py, at the begin of each stream to kubelet
 _LONG_AGO = 100.0  # seconds; an ADD takes 90 at most
 
 
@@ -36,9 +38,13 @@ def test_new_sandbox_of_a_pod_has_the_same_vfs(node: ClusterNode) -> None:
 def test_pods_keep_their_rails_over_a_kubelet_restart(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [sandboxes(node, name) for name in (one, other)]
+    began = time.time()
     node.kubelet.restart()
-    # The node was ready all the time. A pod that is bound before the device plugin is known again is failed by kubelet 1.20.
-    wait_until(is_ready, 60, "kubelet to watch the daemon again")
+    # The node was ready all the time. A pod that is bound before the device plugin is known again is failed by kubelet 1.20. The daemon may
+    # be ready for a moment more: it has yet to hear that the last kubelet's stream has ended.
+    wait_until(
+        lambda: node.railnet.said_at(_SENT) > began and is_ready(), _SECONDS, "kubelet to watch the daemon again"
+    )
     late = node.run("late", 2)
 
     assert [sandboxes(node, name) for name in (one, other)] == before
@@ -51,7 +57,9 @@ def test_pods_keep_their_rails_over_a_containerd_restart(node: ClusterNode) -> N
     before = [node.containerd.sandbox(name) for name in (one, other)]
     node.containerd.restart()
     wait_until(
-        lambda: node.kubectl.answers("exec", one, "--", "sleep", "0"), 60, "kubelet to have found the runtime again"
+        lambda: node.kubectl.answers("exec", one, "--", "sleep", "0"),
+        _SECONDS,
+        "kubelet to have found the runtime again",
     )
     late = node.run("late", 2)
 
@@ -73,4 +81,6 @@ def test_pods_keep_their_rails_over_a_daemon_restart_and_leftovers_of_dead_pods_
     assert sandboxes(node, one) == before
     assert not {*vfs(node, one)} & {*vfs(node, other)}
     assert node.pings(one, "net1", node.addresses(other)["net1"])
-    wait_until(lambda: not address.exists(), 60, "the dead pod's address to come back: the runtime does not list it")
+    wait_until(
+        lambda: not address.exists(), _SECONDS, "the dead pod's address to come back: the runtime does not list it"
+    )

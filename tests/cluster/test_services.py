@@ -11,7 +11,7 @@ from tests.cluster.pods import pod
 from tests.cluster.process import wait_until
 
 _PORT, _NAME = 2222, "tfjob-port"
-_SECONDS = 30.0
+_SECONDS = 90.0
 
 
 @pytest.fixture

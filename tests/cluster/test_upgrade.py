@@ -10,6 +10,7 @@ from tests.cluster.process import wait_until
 
 # kubelet 1.20 refuses a pod that is bound while the daemon is away; the pod's controller makes another.
 REFUSED = "UnexpectedAdmissionError"
+_SECONDS = 150.0  # the last daemon's grace, ten seconds until kubelet 1.20 lets go of its pod, and the next pod's start
 
 
 def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(
@@ -40,8 +41,8 @@ def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(
 
 def test_daemon_that_comes_before_the_last_one_has_ended_waits_for_it(node: ClusterNode) -> None:
     with Owners() as owners:
-        wait_until(lambda: len(owners.processes) == 1, 10, "the owner to be seen")
+        wait_until(lambda: len(owners.processes) == 1, _SECONDS, "the owner to be seen")
         node.railnet.lose_pod()
-        wait_until(lambda: len(owners.processes) == 2, 60, "another owner")
+        wait_until(lambda: len(owners.processes) == 2, _SECONDS, "another owner")
 
     assert owners.most == 1
