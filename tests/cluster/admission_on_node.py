@@ -5,6 +5,7 @@ It lies between the API server and every pod of a training job, so nothing else 
 
 import base64
 import contextlib
+import http.client
 import os
 import re
 import socket
@@ -16,6 +17,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from railnet import VERSION
+from tests.cluster import training_pods
+from tests.cluster.admission_load import is_patched
 from tests.cluster.api_requests import ApiRequests
 from tests.cluster.control_plane import NODE
 from tests.cluster.manifests import NAMESPACE, ROOT, Overlay
@@ -43,7 +46,8 @@ _CALLS = re.compile(
     r'^apiserver_admission_webhook_admission_duration_seconds_count\{name="[^"]*railnet\.io".*\} (\d+)$', re.MULTILINE
 )
 _NAMESPACES = {GPUS: {}, RAILS: {"railnet.io/net1": "true"}, OFF: {"railnet.io/net1": "false"}}
-_SECONDS = 150.0  # kubelet lets go of pods ten seconds late
+_SECONDS = 240.0  # kubelet lets go of pods ten seconds late
+_ANSWER_SECONDS = 60.0  # of a replica that is asked while a load takes both processors
 
 
 class Admission:
@@ -63,6 +67,9 @@ class Admission:
             api.merge_status(NODE, {"capacity": {GPU: "8"}})
         self.wait_until_ready()
         wait_until(self._has_accounts, _SECONDS, "the namespaces to have their service accounts")
+        wait_until(
+            _is_asked, _SECONDS, "the API server to know the webhooks, their authority and their Service's addresses"
+        )
         return self
 
     def __exit__(
@@ -110,10 +117,12 @@ class Admission:
         return [one["name"] for one in self._kubectl.get("mutatingwebhookconfiguration", NAME)["webhooks"]]
 
     def wait_until_ready(self) -> None:
-        """Wait until every replica is."""
+        """Wait until every replica is, and until requests are sent to each."""
         self._kubectl.run(
             "rollout", "status", f"deployment/{NAME}", f"--namespace={NAMESPACE}", f"--timeout={_SECONDS:g}s"
         )
+        # The controller of Endpoints is another than those of the Deployment.
+        wait_until(lambda: len(self.addresses()) == REPLICAS, _SECONDS, "both replicas to be the Service's")
 
     def addresses(self) -> list[str]:
         """Give the addresses of the replicas that are ready."""
@@ -149,8 +158,10 @@ class Admission:
         Raises:
             ssl.SSLError: it is not.
         """
+        addresses = self.addresses()
+        # Last: a replica shows a certificate of a new authority five seconds after the bundle has it.
         context = ssl.create_default_context(cadata=self.bundle())
-        return {_shown(address, context) for address in self.addresses()}
+        return {_shown(address, context) for address in addresses}
 
     def _scale(self, replicas: int) -> None:
         self._kubectl.run("scale", f"deployment/{NAME}", f"--replicas={replicas}", f"--namespace={NAMESPACE}")
@@ -172,17 +183,24 @@ class Admission:
         return all(self._kubectl.answers(*account, f"--namespace={one}") for one in _NAMESPACES)
 
 
+def _is_asked() -> bool:
+    """Tell whether a pod is reviewed: the API server learns from watches of its own what the others have written."""
+    with ApiRequests() as api:
+        answer = api.create(training_pods.of("kubedl/tfjob-worker", GPUS), dry_run=True)
+    return answer.status == http.client.CREATED and is_patched(answer.document)
+
+
 def _namespace(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
 
 
 def _shown(address: str, context: ssl.SSLContext) -> str:
-    connection = socket.create_connection((address, _PORT), timeout=10)
+    connection = socket.create_connection((address, _PORT), timeout=_ANSWER_SECONDS)
     with context.wrap_socket(connection, server_hostname=f"{NAME}.{NAMESPACE}.svc") as verified:
         return ssl.DER_cert_to_PEM_cert(verified.getpeercert(binary_form=True) or b"")
 
 
 def _reviews(address: str) -> float:
-    with urllib.request.urlopen(f"http://{address}:{_HEALTH_PORT}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}:{_HEALTH_PORT}/metrics", timeout=_ANSWER_SECONDS) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("railnet_admission_reviews_total"))
