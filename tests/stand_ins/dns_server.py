@@ -101,7 +101,13 @@ async def listen(records: Records, address: str, port: int) -> Listening:
     """
     loop = asyncio.get_running_loop()
     datagrams, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(records), local_addr=(address, port))
-    streams = await asyncio.start_server(lambda reader, writer: _serve_stream(records, reader, writer), address, port)
+    try:
+        streams = await asyncio.start_server(
+            lambda reader, writer: _serve_stream(records, reader, writer), address, port
+        )
+    except OSError:
+        datagrams.close()
+        raise
     return Listening(datagrams, streams)
 
 
