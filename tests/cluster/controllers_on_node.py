@@ -29,7 +29,7 @@ _PATCH = {
 _OURS = f"--selector=app.kubernetes.io/name={NAME}"
 _KINDS = "deployment,poddisruptionbudget,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
 _HEALTH_PORT = 8080
-_SECONDS = 150.0
+_SECONDS = 240.0
 _REQUESTS = re.compile(
     r'^railnet_controllers_requests_total\{verb="(\w+)",resource="(\w+)",result="(\w+)"\} (\d+)', re.MULTILINE
 )
@@ -68,7 +68,7 @@ class Controllers:
         found: dict[tuple[str, str, str], int] = {}
         for pod in self._pods():
             with urllib.request.urlopen(
-                f"http://{pod['status']['podIP']}:{_HEALTH_PORT}/metrics", timeout=10
+                f"http://{pod['status']['podIP']}:{_HEALTH_PORT}/metrics", timeout=60
             ) as answer:
                 for verb, resource, result, count in _REQUESTS.findall(answer.read().decode()):
                     key = verb, resource, result

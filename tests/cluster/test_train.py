@@ -11,22 +11,25 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from simnode.waiting import until_empty
 from tests.cluster import kube_proxy
 from tests.cluster.admission_on_node import Admission
 from tests.cluster.controllers_on_node import Controllers
 from tests.cluster.manifests import ROOT
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import RESOURCE
-from tests.cluster.process import wait_until
+from tests.cluster.process import until_found, wait_until
 from tests.cluster.train_jobs import CLAIM, MOUNT, NAMESPACE, Tasks, Traffic, claimed_folder, job_file, net1, train
 from tests.stand_ins.toy_trainer import Checkpoint
 
-_SECONDS = 120.0
+_SECONDS = 240.0
+_LOOK_SECONDS = 0.5
 # Five are promised for all of it. A busy machine may need more; and the pods of a Deployment are the garbage collector's to delete, which
 # stands still for up to a minute after an earlier test has made a new kind of object.
-_CLEAN_UP_SECONDS = 30.0
-_STEPS, _BYTES = 60, 4096  # steps of each worker, and what it sends with each step to each parameter server
-_LITTLE = 64 << 10  # what may go over eth0: questions to the DNS
+_CLEAN_UP_SECONDS = 60.0
+_STEPS, _BYTES = 60, 128 << 10  # steps of each worker, and what it sends with each step to each parameter server
+# What may go over eth0: questions to the DNS, 14 KiB each second while peers have not started. It is less than the steps that are waited for.
+_LITTLE = 512 << 10
 _SERVERS, _WORKERS = ("ps-0", "ps-1"), ("worker-0", "worker-1", "worker-2")
 _OPTIONS = (f"--steps={_STEPS}", "--step-seconds=0.2", f"--bytes={_BYTES}", f"--hold={MOUNT}/hold")
 _JOBS = ("mnist", "cifar", "late")
@@ -75,6 +78,21 @@ class Running(NamedTuple):
     def addresses(self) -> dict[str, str]:
         """On net1, by task."""
         return {task: net1(pod) for task, pod in self.pods.items()}
+
+
+class Names(NamedTuple):
+    """A part of `Running`, as one look saw it."""
+
+    pods: dict[str, dict[str, Any]]
+    slices: Objects
+    resolved: dict[str, list[set[str]]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is an address for each name; which one is the tests' to say."""
+        endpoints = [endpoint for one in self.slices for endpoint in one["endpoints"] or ()]
+        has_addresses = all(net1(pod) for pod in self.pods.values())
+        return has_addresses and len(endpoints) == 2 * len(self.pods) and all(map(all, self.resolved.values()))
 
 
 class Resumed(NamedTuple):
@@ -146,20 +164,13 @@ def running(cluster: Cluster, measured: Callable[[str], None]) -> Running:
     tasks = Tasks(cluster.node.kubectl, "mnist")
     checkpoints = [Checkpoint(cluster.folder / "mnist", name) for name in _WORKERS]
     wait_until(lambda: all(one.read() > 3 for one in checkpoints), _SECONDS, "steps of all workers")
-    pods = tasks.pods()
+    # The job runs before all names exist: workers need the names of the parameter servers alone.
+    names = until_found(lambda: _complete_names(cluster, tasks), _SECONDS, "the names of all tasks and pods")
     return Running(
         said=done[0],
         tasks=tasks,
-        pods=pods,
-        resolved={
-            task: [
-                cluster.node.dns.addresses(f"{name}.{NAMESPACE}.svc")
-                for name in (f"mnist-{task}", f"{pod['metadata']['name']}.mnist-net1")
-            ]
-            for task, pod in pods.items()
-        },
+        **names._asdict(),
         traffic={task: tasks.traffic(task) for task in (*_SERVERS, *_WORKERS)},
-        slices=cluster.objects("endpointslices", "mnist"),
         forwarded={name for name in kube_proxy.services() if name.startswith(f"{NAMESPACE}/")},
         carried=sum(fabric.counters.bytes for fabric in cluster.node.fabrics) - before,
     )
@@ -207,14 +218,31 @@ def finished(resumed: Resumed, cluster: Cluster, measured: Callable[[str], None]
 
 
 @pytest.fixture(scope="module")
-def removed(finished: Finished, cluster: Cluster, measured: Callable[[str], None]) -> tuple[dict[str, str], Objects]:
-    """The table of sticky addresses before the jobs were removed, and what was left of them afterwards."""
+def removed(finished: Finished, cluster: Cluster, measured: Callable[[str], None]) -> tuple[dict[str, str], list[str]]:
+    """The table of sticky addresses before the jobs were removed, and what was left of them when it had had time to go.
+
+    `down` waits for pods and all that `railnet train` made, and not for what Kubernetes' and Railnet's controllers made of it.
+    """
     table = cluster.controllers.table()
     began = time.monotonic()
     _train(*(("down", job) for job in _JOBS))
     measured(f"railnet train down: {time.monotonic() - began:.1f} s")
     wait_until(lambda: not cluster.controllers.table(), _SECONDS, "the addresses to be free")
-    return table, cluster.objects("deployments,replicasets,jobs,pods,services,endpointslices,configmaps")
+    return table, until_empty(lambda: _left(cluster), _SECONDS, _LOOK_SECONDS)
+
+
+def _complete_names(cluster: Cluster, tasks: Tasks) -> Names | None:
+    """Return the job's names if all of them exist."""
+    pods, slices = tasks.pods(), cluster.objects("endpointslices", "mnist")
+    resolved = {
+        task: [
+            cluster.node.dns.addresses(f"{name}.{NAMESPACE}.svc")
+            for name in (f"mnist-{task}", f"{pod['metadata']['name']}.mnist-net1")
+        ]
+        for task, pod in pods.items()
+    }
+    names = Names(pods, slices, resolved)
+    return names if names.complete else None
 
 
 def _train(*commands: Sequence[str]) -> list[str]:
@@ -232,6 +260,13 @@ def _is_bound(node: ClusterNode) -> bool:
 
 def _reached(tasks: Tasks, task: str) -> int:
     return tasks.log("worker-0").count(f"reached {task} at ")
+
+
+def _left(cluster: Cluster) -> list[str]:
+    """Name what there is of the jobs."""
+    found = cluster.objects("deployments,replicasets,jobs,pods,services,endpointslices,configmaps")
+    names = [f"{one['kind']} {one['metadata']['name']}" for one in found]
+    return [name for name in names if any(job in name for job in _JOBS)]
 
 
 def _ended(cluster: Cluster, job: str, condition: str) -> int:
@@ -364,16 +399,15 @@ def test_failed_worker_keeps_its_parameter_server(finished: Finished) -> None:
     assert "the parameter servers of cifar stay: Job cifar-worker-0 failed" in finished.events["ParameterServersStay"]
 
 
-def test_garbage_collector_removes_what_the_jobs_owned(removed: tuple[dict[str, str], Objects]) -> None:
+def test_garbage_collector_removes_what_the_jobs_owned(removed: tuple[dict[str, str], list[str]]) -> None:
     table, left = removed
 
     assert "mnist" in table["staying"]
-    names = [f"{one['kind']} {one['metadata']['name']}" for one in left]
-    assert [name for name in names if any(job in name for job in _JOBS)] == []
+    assert left == []
 
 
 def test_roles_give_the_controllers_each_right_that_they_used(
-    removed: tuple[dict[str, str], Objects], cluster: Cluster, measured: Callable[[str], None]
+    removed: tuple[dict[str, str], list[str]], cluster: Cluster, measured: Callable[[str], None]
 ) -> None:
     requests = cluster.controllers.requests()
     measured(f"requests of the controllers: {requests}")

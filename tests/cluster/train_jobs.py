@@ -21,7 +21,7 @@ CLAIM, MOUNT = "checkpoints", "/checkpoints"
 SMALL: Mapping[str, Any] = {"cpu": "50m", "memory": "64Mi", "gpus": 1}
 """What a task of the toy trainer needs; its workers ask for a GPU, as workers do."""
 
-_COMMAND_SECONDS = 180.0
+_COMMAND_SECONDS = 240.0
 _ESTABLISHED = "01"  # include/net/tcp_states.h
 _SHOW = "print(*(open(f'/proc/net/{name}').read() for name in ('dev', 'tcp', 'tcp6')), sep='\\n--\\n')"
 
