@@ -11,8 +11,8 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.process import Program
 
 _PORT = 53
-_START_SECONDS = 60.0
-_QUERY_SECONDS = 10.0
+_START_SECONDS = 180.0
+_QUERY_SECONDS = 30.0
 
 
 class ClusterDns:

@@ -23,7 +23,7 @@ _USERS = {
     ),  # the cluster role system:node-proxier is bound to it
 }
 _ETCD = "http://127.0.0.1:2379"
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 
 
 class ControlPlane:

@@ -12,8 +12,8 @@ from tests.cluster.control_plane import KUBE_PROXY, NODE
 from tests.cluster.ground import NODE_ADDRESS, POD_SUBNET
 from tests.cluster.process import Program
 
-_START_SECONDS = 60.0
-_CLEAN_UP_SECONDS = 60.0
+_START_SECONDS = 180.0
+_CLEAN_UP_SECONDS = 180.0
 # What --cleanup of 1.20 leaves (pkg/proxy/iptables/proxier.go): marks, which kubelet has on other nodes, and what Monitor made.
 _LEFT = {
     "mangle": ["KUBE-PROXY-CANARY"],

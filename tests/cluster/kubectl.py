@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-_SECONDS = 240  # longer than kubectl's own time limits
+_SECONDS = 400  # longer than kubectl's own time limits
 
 
 class Kubectl:

@@ -13,7 +13,7 @@ from tests.cluster.process import Program
 
 _CONFIGURATION = RUN / "kubelet.yaml"
 _RESOLV_CONF = RUN / "resolv.conf"  # empty: the machine's search domains are not the pods'
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 _SETTINGS: dict[str, Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",

@@ -10,9 +10,10 @@ from tests.cluster.process import Program, until_found, wait_until
 
 SOCKET = RUN / "containerd.sock"
 _CONFIGURATION = RUN / "containerd.toml"
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _FOUND_SECONDS = 60.0
-_END_SECONDS = 60.0  # of all at once, each by a shim of its own
+_COMMAND_SECONDS = 400  # an import of the image with PyTorch, onto a slow disk
+_END_SECONDS = 180.0  # of all at once, each by a shim of its own
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
 _TOML = f"""\
 version = 2
@@ -96,7 +97,9 @@ def _running(pod: str, kind: str) -> str:
 
 
 def _ctr(*arguments: str) -> str:
-    return subprocess.run(command(*arguments), check=True, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run(
+        command(*arguments), check=True, capture_output=True, text=True, timeout=_COMMAND_SECONDS
+    ).stdout
 
 
 def command(*arguments: str) -> list[str]:
