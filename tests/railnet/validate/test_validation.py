@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from apiserver.client import Answer, RequestFailed
 from apiserver.network_status import ANNOTATION
 from apiserver.request import ApiObject, Request
-from railnet.validate import rail_probe
+from railnet.validate import rail_probe, validation
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import Limits
 from railnet.validate.probe_objects import LABEL, Run
@@ -275,6 +276,35 @@ def test_ctrl_c_at_any_time_leaves_nothing(cluster: Cluster, at: str) -> None:
     cluster.server.after = once
     with pytest.raises(KeyboardInterrupt):
         cluster.validate()
+    assert cluster.left() == []
+    assert not any("are left" in line for line in cluster.said)
+
+
+def test_pods_are_waited_for_whose_kubelet_reports_their_end_late(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def sleep(_: float) -> None:
+        now[0] += 1.0
+        if now[0] > 100.0:
+            for name in cluster.server.names("pods"):
+                cluster.server.remove(("pods", "ml", name))
+
+    def end(request: Request) -> Answer | None:
+        """Mark a pod in place of deleting it; it does not go with its owner, either."""
+        if request.method != "DELETE":
+            return None
+        for name in cluster.server.names("pods"):
+            found = cluster.server.objects["pods", "ml", name]
+            metadata = {**found["metadata"], "ownerReferences": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            cluster.server.add("pods", {**found, "metadata": metadata})
+        return Answer(200, "application/json", "", b"{}") if request.about.resource == "pods" else None
+
+    monkeypatch.setattr(validation, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    cluster.server.before = end
+    cluster.validate()
+
     assert cluster.left() == []
     assert not any("are left" in line for line in cluster.said)
 
