@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from tests.cluster.node import ClusterNode
 from tests.cluster.process import until_found
 
-_SECONDS = 180.0  # the scheduler may look only once a minute at a pod that it held back
+_SECONDS = 240.0  # the scheduler may look only once a minute at a pod that it held back
 
 
 class Outcome(NamedTuple):

@@ -16,7 +16,7 @@ SERVERS = [f"mnist-ps-{index}" for index in range(2)]
 WORKERS = [f"mnist-worker-{index}" for index in range(3)]
 KILLED = WORKERS[1]
 _PEER, _TASK = WORKERS[0], "worker-1"
-_SECONDS = 120.0
+_SECONDS = 240.0
 
 Pods = Mapping[str, dict[str, Any]]
 

@@ -20,7 +20,7 @@ _SELECTOR = "railnet.example.com/test"  # a label of the job's author; no operat
 # Two pods of one VF each would be on different rails here, as they are on one node; net1 of two is on the first rail.
 _TWO_VFS = {"railnet.io/vf": "2"}
 _AT_ONCE = 2  # of eight VFs
-_SECONDS = 180.0  # two that import PyTorch at once, from an image that is not in memory yet
+_SECONDS = 300.0  # two that import PyTorch at once, from an image that is not in memory yet
 
 
 class Shape(NamedTuple):
