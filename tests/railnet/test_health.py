@@ -19,6 +19,8 @@ from railnet.health import Health
 from simnode.chaos.flood import Flood, flooding
 from tests import waiting
 
+SECONDS = 60.0
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -221,6 +223,17 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def open_ends(port: int) -> tuple[int, int]:
+    """Return how many ends of connections to a port are open: the server's, the clients' (proc(5), net/tcp, include/net/tcp_states.h)."""
+    rows = [row.split() for row in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    ours, open_states = (
+        f":{port:04X}",
+        {"01", "08"},
+    )  # ESTABLISHED, and CLOSE_WAIT: the other end has closed, this one has not
+    found = [(local, remote) for _, local, remote, state, *_ in rows if state in open_states]
+    return sum(local.endswith(ours) for local, _ in found), sum(remote.endswith(ours) for _, remote in found)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /he", b"GET / HTTP/1.1\r\nX: " + b"x" * 65_000], ids=["silent", "half", "65 kB"]
@@ -296,28 +309,32 @@ def test_client_that_does_not_read_its_answer_is_closed(monkeypatch: pytest.Monk
     health = because()
     health.metrics = lambda: "x" * (32 << 20)
 
-    def ask(port: int) -> tuple[bool, int]:
-        time.sleep(0.1)  # until the connection that has looked for the port is closed
-        before = descriptors()
+    def ask(port: int) -> int:
+        waiting.until(
+            lambda: open_ends(port) == (0, 0), SECONDS, "the connection that has looked for the port is closed"
+        )
         with socket.socket() as unread:
             unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             unread.connect(("127.0.0.1", port))
             unread.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-            waiting.until(lambda: descriptors() >= before + 2, 10, "the connection is open")
-            waiting.until(lambda: descriptors() == before + 1, 10, "the server has closed its end")
-            return True, len(get(port, "/healthz")[1])
+            waiting.until(lambda: open_ends(port) == (0, 1), SECONDS, "the server has closed its end")
+            return len(get(port, "/healthz")[1])
 
-    assert asked(health, ask) == (True, 3)
+    assert asked(health, ask) == 3
 
 
 def test_connection_that_cannot_be_accepted_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def ask(port: int) -> tuple[int, str]:
+        # No descriptor is given back below the limit.
+        waiting.until(
+            lambda: open_ends(port) == (0, 0), SECONDS, "the connection that has looked for the port is closed"
+        )
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket() as client, socket.socket() as last:
             resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
             try:
                 client.connect(("127.0.0.1", port))
-                waiting.until(lambda: "takes no connection: Too many open files" in caplog.text, 10, "it is said")
+                waiting.until(lambda: "takes no connection: Too many open files" in caplog.text, SECONDS, "it is said")
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             return get(port, "/healthz")
