@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import select
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,6 +51,9 @@ class FakeExecutable:
         for position in range(len(data)):
             await self.send(data[position : position + 1])
             await asyncio.sleep(0)
+
+    def is_readable(self) -> bool:
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     async def receive(self) -> tuple[int, bytes]:
         """Receive a frame; type 0 for the end of the connection."""

@@ -110,9 +110,12 @@ def test_delegate_is_killed_when_the_request_is_given_up() -> None:
 def test_delegate_is_killed_when_the_request_is_given_up_while_it_is_being_sent() -> None:
     large = Exec("bridge", "DEL", b"x" * (frames.MAX_PAYLOAD // 2))  # more than a socket's buffer
 
+    limits: list[asyncio.Timeout] = []
+
     async def serve(connection: ExecutableConnection) -> bool:
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
                 await executing(large)(connection)
         except TimeoutError:
             return True
@@ -120,7 +123,9 @@ def test_delegate_is_killed_when_the_request_is_given_up_while_it_is_being_sent(
 
     async def play(executable: FakeExecutable) -> int:
         await executable.send(REQUEST)
-        await asyncio.sleep(0.1)  # the time is over, and half of it is sent
+        await until_async(executable.is_readable, 20, "the first half of it")
+        limits[0].reschedule(0)  # the time is over
+        await asyncio.sleep(0.1)
         number, *_ = await executable.executed()
         kind, _ = await executable.receive()
         await executable.send(output(number, b"", 9))

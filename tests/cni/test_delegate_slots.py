@@ -106,7 +106,7 @@ def test_slot_that_is_granted_with_a_cancellation_is_not_lost(cancelled_first: b
             await asyncio.sleep(0)
             waiting.cancel()
         await asyncio.wait((first, waiting))
-        async with asyncio.timeout(5), slots.slot(NEW):
+        async with asyncio.timeout(15), slots.slot(NEW):
             assert slots.waiting == 0
 
     run(scenario)

@@ -154,10 +154,10 @@ def test_move_that_does_not_end_after_the_answer_is_in_the_log(
     node_with_rail: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node_with_rail.serve(added)
-    node_with_rail.attachments.returning = lambda: asyncio.sleep(1)
+    node_with_rail.attachments.returning = lambda: asyncio.sleep(4)
 
-    assert node_with_rail.serve(deleted, limits=TimeLimits(0.2, 0.3)) == [(0, b"")]
-    assert "the kernel has not moved its rails back for 0.5 s" in caplog.text
+    assert node_with_rail.serve(deleted, limits=TimeLimits(1, 1.5)) == [(0, b"")]
+    assert "the kernel has not moved its rails back for 2.5 s" in caplog.text
 
 
 def test_rails_go_back_once_when_the_answer_of_a_del_cannot_be_delivered(node_with_rail: Node) -> None:

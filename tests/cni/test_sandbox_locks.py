@@ -66,7 +66,7 @@ def test_lock_is_free_again_when_its_operation_failed() -> None:
         with pytest.raises(OSError, match="odd"):
             async with locks.held("a"):
                 raise OSError("odd")
-        await asyncio.wait_for(log.operate(locks, "a", "1"), 1)
+        await asyncio.wait_for(log.operate(locks, "a", "1"), 60)
 
     assert run(main)._locks == {}
 
@@ -80,7 +80,7 @@ def test_waiting_operation_that_is_given_up_does_not_hold_the_next_up() -> None:
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.wait((waiting,))
-        await asyncio.wait_for(log.operate(locks, "a", "1"), 1)
+        await asyncio.wait_for(log.operate(locks, "a", "1"), 60)
 
     assert run(main)._locks == {}
     assert log.events == ["1 begins", "1 ends"]

@@ -191,7 +191,7 @@ def test_attach_that_hangs_on_one_card_holds_up_no_add_of_another_card(
         def then() -> None:
             if [step.vf for step in node.kernel.steps] == [VF]:
                 loop.call_soon_threadsafe(begun.set)
-                alive.wait(10)
+                alive.wait(60)
 
         node.kernel.then = then
         hanging = asyncio.create_task(attached(attachments, netns_fd))
@@ -199,7 +199,7 @@ def test_attach_that_hangs_on_one_card_holds_up_no_add_of_another_card(
         environ = ENVIRON | {b"CNI_CONTAINERID": b"f00"}
         record = await attachments.plan(requests.parse(environ, CONF, netns_fd), (other,), PRIMARY)
         try:
-            await asyncio.wait_for(attachments.attach(record, netns_fd), 5)
+            await asyncio.wait_for(attachments.attach(record, netns_fd), 15)
             attachments.confirm(record)
             return attachments.attached(other).container_id, hanging.done()
         finally:

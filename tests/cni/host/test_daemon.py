@@ -268,14 +268,14 @@ def test_daemon_is_lost_when_it_falls_silent(executable: Executable, tmp_path: P
 
 def test_daemon_that_promised_signs_of_life_is_lost_when_it_gives_none(executable: Executable, tmp_path: Path) -> None:
     a_plugin(tmp_path, "p", "echo '{}'")
-    executable.peer.send(frames.frame(frames.HELLO, frames.u32(60_000) + frames.u32(300)))
+    executable.peer.send(frames.frame(frames.HELLO, frames.u32(60_000) + frames.u32(2000)))
     executable.hello()
     executable.peer.receive()  # GO
 
     def play(peer: Peer) -> None:
-        for _ in range(4):
+        for _ in range(5):  # for longer than the two seconds that were promised
             peer.send(frames.frame(frames.ALIVE))
-            time.sleep(0.1)
+            time.sleep(0.5)
         peer.execute("p")
         peer.output()
 

@@ -108,7 +108,7 @@ def test_orphaned_delegates_that_hang_are_ended(tmp_path: Path, monkeypatch) -> 
 
     fd = lock.acquire(path, wait_seconds=20)
 
-    assert is_gone(delegate)
+    assert within(60, lambda: is_gone(delegate))  # it gives its lock back before it is a zombie
     lock.remove(path, fd)
 
 
@@ -121,7 +121,7 @@ def test_request_that_cannot_wait_ends_orphaned_delegates_for_the_next_one(tmp_p
         lock.acquire(path, wait_seconds=0)
 
     lock.remove(path, lock.acquire(path, wait_seconds=20))
-    assert is_gone(delegate)
+    assert within(60, lambda: is_gone(delegate))  # it gives its lock back before it is a zombie
 
 
 def test_delegates_whose_executable_lives_are_left_alone(tmp_path: Path, monkeypatch) -> None:

@@ -75,7 +75,7 @@ class Plugins:
             self.most_at_once = max(self.most_at_once, self._now)
         if self.most_at_once > 1:
             self._together.set()
-        self._together.wait(5)  # until another one runs, too
+        self._together.wait(60)  # until another one runs, too
         with self._lock:
             self._now -= 1
             self.ended.append(dead.container_id)

@@ -218,7 +218,7 @@ def test_sweep_does_not_wait_for_a_sandbox_with_a_request(node: Node) -> None:
     async def main(attachments: Attachments, netns_fd: int) -> None:
         await planned(attachments, netns_fd)
         async with node.sandboxes.held(KEY):
-            await asyncio.wait_for(node.daemon().recovery.sweep(), 1)
+            await asyncio.wait_for(node.daemon().recovery.sweep(), 15)
 
     node.run(main)
 

@@ -1,7 +1,6 @@
 """The daemon labels its node: which ports it asks, what it does with each answer, and what it writes when."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ from railnet.configuration import Configuration
 from railnet.daemon import topology_labels
 from railnet.daemon.topology_labels import Cluster, Pauses, Topology, labelled_rails, labelling
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
+from tests.kernel.begun_jobs import Hangs, wait_for_begin
 from vf.guid import Guid
 from vf.inventory import DeviceNode, Inventory, PhysicalFunction, Port
 from vf.neighbour import Neighbour
@@ -190,8 +190,8 @@ def test_look_at_the_vfs_that_finds_nothing_new_asks_no_port() -> None:
     async def look(topology: Topology, _table: VfTable) -> None:
         for _ in range(5):
             topology.changed.set()
-            await asyncio.sleep(0.01)
-            assert not topology.changed.is_set()
+            await until(lambda: not topology.changed.is_set())
+            await asyncio.sleep(0.01)  # for what would be asked
 
     labelled(node, fabric, two_ports(), look)
 
@@ -273,12 +273,13 @@ def test_port_without_a_switch_has_no_leaf(kind: Any) -> None:
 @pytest.mark.slow
 def test_card_that_hangs_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology_labels, "_HANGS_SECONDS", 0.1)
-    node, release = Node(), threading.Event()
+    node, hangs = Node(), Hangs()
+    wait_for_begin(monkeypatch, hangs)
 
     class Hanging(Fabric):
         def ask(self, root: Path, device: DeviceNode) -> Neighbour:
             if device.name == "umad8":
-                release.wait(30)
+                hangs.wait()
             return super().ask(root, device)
 
     hung: list[int] = []
@@ -290,7 +291,7 @@ def test_card_that_hangs_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> 
             before = len(node.requests)
             await until(lambda known=before: len(node.requests) > known)  # type: ignore[misc]
         hung.append(topology.hung.total())
-        release.set()
+        hangs.alive.set()
         await until(lambda: LEAF in node.labels)
 
     topology = labelled(node, Hanging({"umad8": SWITCH, "umad9": SWITCH}), two_ports(), look)
