@@ -6,7 +6,6 @@ The VF is unhealthy alone, the other card's pods start and end, the daemon answe
 import os
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import pytest
 
 from tests.vm.guest import DEVICES, PFS, VFS, Guest
 
-_END_SECONDS = 20.0  # an emulated processor is slow; a daemon that waited for the read would never end
+_END_SECONDS = 60.0  # an emulated processor is slow; a daemon that waited for the read would never end
 
 
 @contextmanager
@@ -42,11 +41,8 @@ def test_file_that_hangs_costs_its_function_alone(guest: Guest, tmp_path: Path, 
             guest.remove(pod)
         with urllib.request.urlopen("http://127.0.0.1:9474/healthz", timeout=30) as answer:
             status = answer.status
-        began = time.monotonic()
         guest.daemon.process.send_signal(signal.SIGTERM)
         ended = guest.daemon.process.wait(_END_SECONDS)
-        seconds = time.monotonic() - began
 
     assert (status, ended) == (200, 0)
-    assert seconds < _END_SECONDS
     assert "have not answered for" in guest.daemon.log()
