@@ -13,6 +13,7 @@ from apiserver.request import ApiObject, Request, json_patch, merge_patch
 from vf.record import Attachment, Pod, Record
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
+_OF_RAILNET = "railnet/"  # begins the names of our networks
 _MIRROR = "kubernetes.io/config.mirror"
 _DEVICE_INFO_VERSION = "1.1.0"
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -62,7 +63,7 @@ def _rail(network: str, one: Attachment, macs: Mapping[str, str]) -> dict[str, A
     pci = {"pci-address": str(one.vf), **({} if one.rdma is None else {"rdma-device": one.rdma})}
     mac = macs.get(one.ifname)
     return {
-        "name": f"railnet/{network}",
+        "name": f"{_OF_RAILNET}{network}",
         "interface": one.ifname,
         "ips": [str(address.ip) for address in one.addresses],
         **({} if mac is None else {"mac": mac}),
@@ -71,6 +72,18 @@ def _rail(network: str, one: Attachment, macs: Mapping[str, str]) -> dict[str, A
         "device-info": {"type": "pci", "version": _DEVICE_INFO_VERSION, "pci": pci},
         "rail": one.rail,  # Railnet's own key: netN is the N-th rail that the pod has, not rail N-1 of the node
     }
+
+
+def rails(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the elements of a pod's annotation that are of Railnet's networks; none if it is absent, or no list of elements.
+
+    Anyone who may change the pod may have written it: each key but `name` may be absent, or of another type.
+    """
+    try:
+        text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or "[]"
+        return [one for one in json.loads(text) if str(one["name"]).startswith(_OF_RAILNET)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 A pod is at one stage of its life, and each stage has its own checks: without a request, without a node, on a node, running, ended.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from admission.decision import Additions, decide
 from admission.policy import Namespace, Policy, switch
+from apiserver import network_status
 from apiserver.network_status import ANNOTATION
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
@@ -23,7 +23,6 @@ from vf.errors import Misconfigured, NotPermitted
 from vf.rails_condition import TAINT, TYPE
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
-_OF_OUR_NETWORK = "railnet/"  # begins the names of our networks in network-status (apiserver/network_status.py)
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"
 _MOST_NODES = 5  # that a finding names
 
@@ -211,13 +210,11 @@ def _condition_of(node: JsonObject) -> str:
 def _rails_of(pod: JsonObject) -> list[str]:
     """Return the pod's rails in words, as the daemon has written them; none if the annotation is absent or not readable."""
     try:
-        elements = json.loads(((pod["metadata"].get("annotations")) or {}).get(ANNOTATION) or "[]")
         return [
             f"{one['interface']} {', '.join(one['ips'])} on {one['device-info']['pci']['pci-address']}, rail {one.get('rail', 'not said')}"
-            for one in elements
-            if str(one["name"]).startswith(_OF_OUR_NETWORK)
+            for one in network_status.rails(pod)
         ]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         return []
 
 

@@ -1,14 +1,12 @@
 """What a pod of a run says of itself: its rails, or what it waits for. Pure."""
 
-import json
 from collections.abc import Iterable, Iterator
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, NamedTuple
 
-from apiserver.network_status import ANNOTATION
+from apiserver import network_status
 from apiserver.request import JsonObject
 
-_RAIL = "railnet/"  # the names of networks in network-status begin so
 _NETDEV = "net"
 
 
@@ -34,11 +32,9 @@ def rails(pod: JsonObject) -> tuple[PodRail, ...]:
     A daemon before 0.5.0 does not publish the number of a rail. Then netN counts as rail N-1, which is right if the pod has all of its
     node's rails.
     """
-    text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION, "")
     try:
-        elements = json.loads(text)
-        found = [_rail(one) for one in elements if str(one.get("name", "")).startswith(_RAIL)]
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        found = [_rail(one) for one in network_status.rails(pod)]
+    except (ValueError, TypeError, AttributeError, KeyError):
         return ()
     return tuple({one.rail: one for one in sorted(found, reverse=True)}.values())[::-1]
 
