@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add(
         commands.add_parser(
             "doctor",
-            help="say what is wrong with this node, or why a pod waits, what it means and what to do; 1 at an error, 2 if it could not look",
+            help="say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do; 1 at an error, 2 if it could not look",
         ),
         _CONFIGURATION,
     )
@@ -227,8 +227,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    if arguments.pod is not None:
-        return _doctor_of_pod(arguments)
+    if arguments.pod is not None or arguments.cluster:
+        return _doctor_by_api(arguments)
     from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
     from railnet.doctor import doctor_command  # noqa: PLC0415 - see _RUN
     from railnet.doctor.gathering import Places  # noqa: PLC0415 - see _RUN
@@ -242,16 +242,25 @@ def _doctor(arguments: argparse.Namespace) -> int:
         _fail(error, _COULD_NOT_LOOK)
 
 
-def _doctor_of_pod(arguments: argparse.Namespace) -> int:
+def _doctor_by_api(arguments: argparse.Namespace) -> int:
     from apiserver.client import RequestFailed  # noqa: PLC0415 - see _RUN
-    from railnet.doctor import doctor_command, pod_checks, pod_gathering  # noqa: PLC0415 - see _RUN
+    from railnet.doctor import (  # noqa: PLC0415 - see _RUN
+        cluster_checks,
+        cluster_gathering,
+        doctor_command,
+        pod_checks,
+        pod_gathering,
+    )
     from railnet.train.connection import connect  # noqa: PLC0415 - see _RUN
     from railnet.train.top import RAILS  # noqa: PLC0415 - see _RUN
 
     api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor")
     rails = frozenset(arguments.rails or (RAILS,))
     try:
-        found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
+        if arguments.cluster:
+            found = cluster_checks.findings(cluster_gathering.gather(api, rails))
+        else:
+            found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
     except (RequestFailed, ValueError) as error:
         _fail(error, _COULD_NOT_LOOK)
     return 0 if doctor_command.report(found, as_json=arguments.json) else _FAILED

@@ -1,4 +1,4 @@
-"""What `railnet doctor` can find on a node, and with `--pod`: for each kind its severity, its meaning and its remedy. Pure.
+"""What `railnet doctor` can find on a node, and with `--pod` and `--cluster`: for each kind its severity, its meaning and its remedy. Pure.
 
 The name of a kind is also a heading of docs/doctor.md.
 """
@@ -325,7 +325,7 @@ OF_A_POD = {
     ),
     "rail-not-active": Kind(
         "warning",
-        "A rail of the pod's node is not ACTIVE. If the pod has a VF of it, the pod's traffic on this rail stands still.",
+        "A rail of this node is not ACTIVE. The traffic of a pod that has a VF of it stands still on this rail.",
         "Run `railnet doctor` on the node: it says whether it is the cable, the switch or the subnet manager.",
     ),
     "pod-without-net1": Kind(
@@ -347,4 +347,56 @@ OF_A_POD = {
         "Nothing.",
     ),
 }
-KINDS = {**OF_A_NODE, **OF_A_POD}
+OF_A_CLUSTER = {
+    "guid-of-two-pods": Kind(
+        "error",
+        "Pods have ports with the same GUID or MAC, as the pods' annotations say. The fabric delivers the packets of all of them to one, or to each "
+        "in turn. Anyone who may change a pod may have written its annotation.",
+        "Compare with `railnet status` on the nodes. If it is true, the GUIDs of two nodes' VFs are equal: let the daemon derive them "
+        "(`provision` in node.yaml), or set them with `ip link set PF vf N node_guid …`, then make the pods again.",
+    ),
+    "address-of-two-pods": Kind(
+        "error",
+        "Pods of one network have the same address on a rail, as the pods' annotations say. Other pods reach one of them. Anyone who may change a "
+        "pod may have written its annotation.",
+        "Compare with `railnet status` on the nodes. If it is true, give the nodes one configuration of this network (node.yaml), with "
+        "an IPAM plugin one range for each node, and each pod its own static address; then make one of the pods again.",
+    ),
+    "net1-in-cluster-range": Kind(
+        "error",
+        "A pod's address on a rail, as its annotation says, is also one of Services or of a node's pods. Pods with a rail of this network "
+        "have a route over net1 to these addresses, so they reach some pods or Services no more. Anyone who may change a pod may have "
+        "written its annotation.",
+        "Compare with `railnet status` on the node. If it is true, choose another range for the network in node.yaml "
+        "(`networks.NAME.ipam.range`). Pods that exist keep their addresses until they end.",
+    ),
+    "no-daemonset": Kind(
+        "error",
+        "The cluster has no DaemonSet of this name, so no node's daemon is kept running: Railnet is not installed, or this is another cluster.",
+        "See which cluster the kubeconfig names (`kubectl config current-context`), or install Railnet: `kubectl apply -k daemonset/`.",
+    ),
+    "update-unfinished": Kind(
+        "warning",
+        "Pods of one of Railnet's programs have different images: an update goes on, or stands still.",
+        "`kubectl -n railnet rollout status` of the DaemonSet or Deployment says what it waits for. It does not go on while too many new pods are "
+        "not ready: look at the log of a new pod. A node that does not answer keeps its old pod.",
+    ),
+    "programs-differ": Kind(
+        "warning",
+        "Railnet's programs have different versions: one was updated without the others.",
+        "Apply all manifests that you use, daemonset/ or its overlay and the overlays of the admission helper and the controllers, of one version.",
+    ),
+    "node-without-rails": Kind(
+        "warning",
+        "The node has a network card that could have rails, as its label says; Railnet serves the node, and offers no VF to pods.",
+        "Run `railnet doctor` in that node's Railnet pod: it says whether VFs, drivers or ports are missing. A card that is not for pods is no fault.",
+    ),
+    "taint-remains": Kind(
+        "warning",
+        "The node takes no new pods because of Railnet's taint, though its condition names no rail that is not ACTIVE. The daemon removes the taint "
+        "a moment after the condition, if it still keeps both.",
+        "If the taint is there after a minute, see the log of the node's Railnet pod. If the taint was switched off without "
+        "overlays/rails-condition-uninstall, remove it by hand: `kubectl taint node NODE railnet.io/rails-not-active-`.",
+    ),
+}
+KINDS = {**OF_A_NODE, **OF_A_POD, **OF_A_CLUSTER}

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from apiserver.client import Absent, ApiServer, RequestFailed
-from apiserver.object_watch import pages
-from apiserver.request import ApiObject, Collection, JsonObject, get
-from railnet.doctor.facts import Unread
+from apiserver.client import ApiServer
+from apiserver.request import ApiObject, Collection, get
+from railnet.doctor.asking import Asking
 from railnet.doctor.pod_facts import PodFacts
 from training.gang_usage import WAITING
 
@@ -22,7 +21,7 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
         ValueError: the name is no name of a pod, or the namespace none of a namespace.
     """
     pod = api.send(get(ApiObject("v1", "pods", name, namespace)))
-    asking = _Asking(api)
+    asking = Asking(api)
     webhook = asking.one(_WEBHOOK)
     about = f"involvedObject.kind=Pod,involvedObject.name={name},involvedObject.uid={pod['metadata']['uid']}"
     events = asking.all(Collection("v1", "events", namespace, "", about))
@@ -42,38 +41,6 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
         daemons=asking.all(daemons) if node else None,
         unread=asking.unread,
     )
-
-
-class _Asking:
-    """Asks, and remembers what was not answered."""
-
-    def __init__(self, api: ApiServer) -> None:
-        self._api, self._failed = api, dict[ApiObject | Collection, str]()
-
-    @property
-    def unread(self) -> tuple[Unread, ...]:
-        return tuple(Unread(str(about), why) for about, why in self._failed.items())
-
-    def has_failed(self, about: ApiObject) -> bool:
-        return about in self._failed
-
-    def one(self, about: ApiObject) -> JsonObject | None:
-        """Return an object; None if it is absent or cannot be read."""
-        try:
-            return self._api.send(get(about))
-        except Absent:
-            return None
-        except RequestFailed as error:
-            self._failed[about] = str(error)
-            return None
-
-    def all(self, about: Collection) -> tuple[JsonObject, ...] | None:
-        """Return all objects of a collection; None if they cannot be listed."""
-        try:
-            return tuple(one for page in pages(self._api, about) for one in page.found)
-        except RequestFailed as error:
-            self._failed[about] = str(error)
-            return None
 
 
 def _time(event: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.network_status import ANNOTATION
 from tests.cluster.control_plane import ADMIN, NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import pod
@@ -105,6 +106,44 @@ def test_pod_that_runs_has_its_address_in_the_report(node: ClusterNode) -> None:
     address = node.addresses(train)["net1"].partition("/")[0]
     assert found["seen"].startswith(f"net1 {address} on 0000:")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def of_cluster() -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "railnet", "doctor", "--cluster", f"--kubeconfig={ADMIN}", "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+
+
+def cluster_findings() -> Found:
+    found: Found = json.loads(of_cluster().stdout)["findings"]
+    return found
+
+
+def test_sound_cluster_has_no_finding_and_two_pods_that_tell_one_hardware_address_have_one(node: ClusterNode) -> None:
+    def networks(name: str) -> str:
+        told: str = node.kubectl.get("pod", name)["metadata"].get("annotations", {}).get(ANNOTATION, "")
+        return told
+
+    one, other = node.run("one", 1), node.run("other", 1)
+    wait_until(lambda: all("net1" in networks(name) for name in (one, other)), _SECONDS, "both pods' network-status")
+    # The node may be ready a moment before the API server knows that the daemon's pod is.
+    wait_until(lambda: cluster_findings() == [], _SECONDS, "a cluster without a finding")
+    sound = of_cluster()
+    (mac,) = (rail["mac"] for rail in json.loads(networks(one)) if rail["interface"] == "net1")
+    told = json.loads(networks(other))
+    for rail in told:
+        if rail["interface"] == "net1":
+            rail["mac"] = mac
+    node.kubectl.run("annotate", "--overwrite", "pod", other, f"{ANNOTATION}={json.dumps(told)}")
+    broken = of_cluster()
+
+    assert (sound.returncode, sound.stderr) == (0, "")
+    (found,) = json.loads(broken.stdout)["findings"]
+    assert (broken.returncode, found["name"], found["where"]) == (
+        1,
+        "guid-of-two-pods",
+        f"default/{one}, default/{other}",
+    )
+    assert f"net1 of default/{other} on {NODE}" in found["seen"]
 
 
 def test_pod_that_does_not_exist_is_named(node: ClusterNode) -> None:

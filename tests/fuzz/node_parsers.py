@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from apiserver import client, network_status, node_transport
 from apiserver.client import Absent, ApiServer, RequestFailed
+from apiserver.network_status import ANNOTATION
 from apiserver.node_transport import NodeTransport
 from apiserver.request import ApiObject, get, merge_patch
 from apiserver.service_account import ServiceAccount
@@ -32,6 +33,7 @@ from kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet import configuration
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
+from railnet.doctor.cluster_objects import pod_rails
 from railnet.health import Health
 from railnet.install import elf_relocation, remembered_configurations
 from tests.fuzz.mutation import SEPARATOR
@@ -240,6 +242,17 @@ def primary_result(data: bytes) -> None:
         json.dumps(element)
 
 
+def published_rails(data: bytes) -> None:
+    """Judge network-status as any program may have written it: each rail that is taken from it has the form of ours."""
+    metadata = {"namespace": "ml", "name": "x", "annotations": {ANNOTATION: data.decode(errors="replace")}}
+    pod = pod_rails({"metadata": metadata, "spec": {}, "status": {"phase": "Running"}})
+    for rail in () if pod is None else pod.rails:
+        assert rail.network.startswith("railnet/")
+        assert rail.interface.startswith("net")
+        assert rail.port.isprintable()
+        assert not any(ip.is_loopback or ip.is_link_local or ip.is_multicast for ip in rail.addresses)
+
+
 class _Connection(http.client.HTTPConnection):
     """An HTTP connection with a prepared answer."""
 
@@ -414,6 +427,12 @@ PARSERS = (
     ),
     Parser(
         "network-status", primary_result, (ValueError,), {"apiserver.network_status": ("of_pod", "_primary", "_rail")}
+    ),
+    Parser(
+        "published-rails",
+        published_rails,
+        (),
+        {"apiserver.network_status": ("rails",), "railnet.doctor.cluster_objects": ("_rail", "_port", "_addresses")},
     ),
     Parser(
         "apiserver",

@@ -487,4 +487,4 @@ def test_every_kind_of_finding_has_its_section_and_each_section_is_a_kind() -> N
     sections = re.findall(r"^## (.+)\n\nSeverity: (\w+)\.", page, re.MULTILINE)
 
     assert sections == [(name, kind.severity) for name, kind in KINDS.items()]
-    assert len(re.findall(r"^## ", page, re.MULTILINE)) == len(KINDS) + 1  # "A pod"
+    assert len(re.findall(r"^## ", page, re.MULTILINE)) == len(KINDS) + 2  # "A pod", "The cluster"

@@ -1,6 +1,8 @@
 """The report of `railnet doctor`, and its exit status."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,10 +79,15 @@ def test_table_of_a_sound_node_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--kubeconfig", "absent"]])
-def test_pod_without_a_kubeconfig_is_a_clear_error_and_needs_no_root(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+@pytest.mark.parametrize("what", [["--pod", "train"], ["--cluster"]])
+def test_pod_or_cluster_without_a_kubeconfig_is_a_clear_error_and_needs_no_root(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    what: list[str],
+    options: list[str],
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["railnet", "doctor", "--pod", "train", *options])
+    monkeypatch.setattr("sys.argv", ["railnet", "doctor", *what, *options])
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -90,3 +97,27 @@ def test_pod_without_a_kubeconfig_is_a_clear_error_and_needs_no_root(
 
     assert ended.value.code == 3
     assert "there is no kubeconfig" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [["--pod", "train"], ["--cluster"]])
+def test_machine_without_the_kubernetes_package_is_told_where_to_run_it(what: list[str]) -> None:
+    program = (
+        f"import sys; sys.modules['kubernetes'] = None; sys.argv = {['railnet', 'doctor', *what]}\n"
+        "from railnet.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "railnet doctor needs the Python package kubernetes" in done.stderr
+
+
+def test_pod_and_cluster_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["railnet", "doctor", "--pod", "train", "--cluster"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+
+    assert ended.value.code == 2
+    assert "not allowed with argument --pod" in capsys.readouterr().err

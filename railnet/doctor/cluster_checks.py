@@ -1,0 +1,205 @@
+"""What only the whole cluster can tell: checks of `railnet doctor --cluster`. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from ipaddress import ip_network
+
+from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, PublishedRail, RailnetPod
+from railnet.doctor.finding import SEVERITIES, Finding
+from training.placement.node import tolerated
+from vf.address_slice import IpAddress, IpNetwork
+from vf.rails_condition import TAINT, TYPE
+
+_MOST_NAMED = 4
+_LONGEST = 200  # characters of a condition's message
+_DAEMON = "railnet"  # `RailnetPod.program` of the DaemonSet's pods
+# A DaemonSet's controller adds tolerations of these (kubernetes/pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
+_OF_KUBERNETES = "node.kubernetes.io/"
+# Labels of Node Feature Discovery for a network card (PCI class 02) of NVIDIA's (vendor 15b3), by its default and by other settings of
+# `deviceLabelFields`. Source: kubernetes-sigs/node-feature-discovery, docs/usage/features.md, "PCI".
+_CARD = re.compile(
+    r"feature\.node\.kubernetes\.io/pci-(?:02[0-9a-f]{2}_)?15b3(?:_[0-9a-f_]+)?\.(?:present|sriov\.capable)"
+)
+
+
+def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
+    """Return what all checks find, errors first."""
+    found = [finding for check in _CHECKS for finding in check(facts)]
+    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.kind.severity)))
+
+
+def unread(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find what the API server did not show."""
+    return (Finding("could-not-be-read", one.where, one.why) for one in facts.unread)
+
+
+def guids(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find pods that have ports with one GUID, or one MAC."""
+    return _of_several(facts, "guid-of-two-pods", lambda rail: (rail.port,) if rail.port else ())
+
+
+def addresses(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find pods of one network that have one address."""
+    named = "{} of network {}"
+    return _of_several(
+        facts,
+        "address-of-two-pods",
+        lambda rail: (named.format(one, rail.network.partition("/")[2]) for one in rail.addresses),
+    )
+
+
+def _of_several(facts: ClusterFacts, kind: str, values: Callable[[PublishedRail], Iterable[str]]) -> Iterator[Finding]:
+    """Find values that rails of several pods have; one finding for the same pods, however many values they share."""
+    owners: dict[str, dict[str, str]] = {}
+    for pod in facts.pods or ():
+        for rail in pod.rails:
+            for value in values(rail):
+                owners.setdefault(value, {})[pod.name] = f"{rail.interface} of {pod.name} on {pod.node}"
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for value, rails in owners.items():
+        if len(rails) > 1:
+            shared.setdefault(tuple(rails), []).append(value)
+    for pods, found in shared.items():
+        having = _some(list(owners[found[0]].values()))
+        yield Finding(kind, _some(pods), f"{_some(found)}: {having}, by each pod's annotation network-status")
+
+
+def ranges(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find networks with addresses that are also those of Services or of nodes' pods."""
+    occupied = dict(facts.services or {})
+    for one in facts.nodes or ():
+        occupied.update((range_, f"the podCIDRs of node {one.node.name}") for range_ in one.pods_ranges)
+    lengths = {(range_.version, range_.prefixlen) for range_ in occupied}
+    found: dict[str, list[str]] = {}
+    for pod in facts.pods or ():
+        for rail in pod.rails:
+            for address in rail.addresses:
+                for range_ in _around(address, lengths):
+                    if range_ in occupied:
+                        seen = f"{address} ({rail.interface} of {pod.name}) is in {range_}, {occupied[range_]}"
+                        found.setdefault(rail.network.partition("/")[2], []).append(seen)
+    for network, seen_ones in found.items():
+        yield Finding("net1-in-cluster-range", f"network {network}", _some(seen_ones, "; "))
+
+
+def _around(address: IpAddress, lengths: Iterable[tuple[int, int]]) -> Iterator[IpNetwork]:
+    """Yield the ranges of these versions and prefix lengths that have an address: thousands of nodes have few lengths."""
+    for version, length in lengths:
+        if version == address.version:
+            yield ip_network(f"{address}/{length}", strict=False)
+
+
+def daemon_set(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find a cluster without Railnet."""
+    if facts.has_daemon_set is False:
+        yield Finding(
+            "no-daemonset", "daemonsets/railnet in namespace railnet", "the API server says that it does not exist"
+        )
+
+
+def daemons(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find nodes that should have a pod of the DaemonSet, and have none that is ready."""
+    if facts.daemon_set is None or facts.programs is None:
+        return
+    on = _daemons(facts)
+    for one in facts.nodes or ():
+        if _is_served(facts, one) and not any(not pod.not_ready for pod in on.get(one.node.name, ())):
+            away = "" if one.node.ready else "; the node itself is not Ready"
+            seen = "; ".join(f"pod {pod.name} is {pod.not_ready}" for pod in on.get(one.node.name, ()))
+            yield Finding(
+                "node-pod-not-ready",
+                one.node.name,
+                f"{seen or 'no pod of the DaemonSet railnet is on this node, which it should be'}{away}",
+            )
+
+
+def _daemons(facts: ClusterFacts) -> dict[str, list[RailnetPod]]:
+    found: dict[str, list[RailnetPod]] = {}
+    for pod in facts.programs or ():
+        if pod.program == _DAEMON and pod.is_current:
+            found.setdefault(pod.node, []).append(pod)
+    return found
+
+
+def _is_served(facts: ClusterFacts, one: ClusterNode) -> bool:
+    """Return whether the DaemonSet should have a pod on a node."""
+    if facts.daemon_set is None or not facts.daemon_set.may_be_on(one.node.name, one.node.labels):
+        return False
+    taints = (taint for taint in one.node.taints if not taint.key.startswith(_OF_KUBERNETES))
+    return tolerated(taints, facts.daemon_set.tolerations)
+
+
+def images(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find a program with pods of several images."""
+    for program, pods in _programs(facts).items():
+        counted = Counter(pod.image for pod in pods)
+        if len(counted) > 1:
+            seen = "; ".join(_image(image, pods) for image, _ in counted.most_common())
+            yield Finding("update-unfinished", f"{program} in namespace railnet", seen)
+
+
+def _image(image: str, pods: Sequence[RailnetPod]) -> str:
+    having = [pod for pod in pods if pod.image == image]
+    not_ready = sum(1 for pod in having if pod.not_ready)
+    where = _some(sorted({pod.node or "no node yet" for pod in having}))
+    return f"{image}: {len(having)} pod{'' if len(having) == 1 else 's'}{f', {not_ready} not ready' if not_ready else ''} ({where})"
+
+
+def versions(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find programs of different versions. A program with pods of several versions is at another one soon."""
+    told: dict[str, str] = {}
+    for program, pods in _programs(facts).items():
+        found = {pod.version for pod in pods}
+        if len(found) == 1 and (version := found.pop()):
+            told[program] = version
+    if len(set(told.values())) > 1:
+        seen = ", ".join(f"{program} {version}" for program, version in sorted(told.items()))
+        yield Finding("programs-differ", "namespace railnet", seen)
+
+
+def _programs(facts: ClusterFacts) -> dict[str, list[RailnetPod]]:
+    found: dict[str, list[RailnetPod]] = {}
+    for pod in facts.programs or ():
+        if pod.is_current:
+            found.setdefault(pod.program, []).append(pod)
+    return found
+
+
+def cards(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find nodes with a card, and a daemon that is ready, that offer no rail."""
+    ready = {node for node, pods in _daemons(facts).items() if any(not pod.not_ready for pod in pods)}
+    for one in facts.nodes or ():
+        label = next((key for key, value in one.node.labels.items() if value == "true" and _CARD.fullmatch(key)), None)
+        if label is not None and not one.has_rails and one.node.name in ready:
+            yield Finding("node-without-rails", one.node.name, f"label {label}; no resource of rails is allocatable")
+
+
+def conditions(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find nodes with a rail that is not ACTIVE, and taints that no such rail explains."""
+    for one in facts.nodes or ():
+        status, said = one.condition or ("", "")
+        if status == "False":
+            yield Finding("rail-not-active", one.node.name, f"{TYPE} is False: {said[:_LONGEST]}")
+        elif one.is_tainted and status != "Unknown":
+            seen = f"{TYPE} is {status}" if status else f"no condition {TYPE}"
+            yield Finding("taint-remains", one.node.name, f"taint {TAINT}; {seen}")
+
+
+def _some(named: Sequence[str], between: str = ", ") -> str:
+    more = f"{between}and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return between.join(named[:_MOST_NAMED]) + more
+
+
+_CHECKS: tuple[Callable[[ClusterFacts], Iterable[Finding]], ...] = (
+    daemon_set,
+    daemons,
+    guids,
+    addresses,
+    ranges,
+    conditions,
+    images,
+    versions,
+    cards,
+    unread,
+)

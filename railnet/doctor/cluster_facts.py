@@ -1,0 +1,97 @@
+"""What `railnet doctor --cluster` looks at: the nodes, the rails that pods have, and Railnet's own pods, at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from railnet.doctor.facts import Unread
+from training.placement.node import Node
+from training.placement.shape import Shape
+from vf.address_slice import IpAddress, IpNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node.
+
+    Attributes:
+        node: its name, labels and taints that keep pods off, and whether its kubelet is well.
+        has_rails: whether pods can be given any rail there.
+        condition: the status and the message of its condition RailnetRails; None without the condition.
+        is_tainted: whether it has Railnet's taint.
+        pods_ranges: its `podCIDRs`.
+    """
+
+    node: Node
+    has_rails: bool
+    condition: tuple[str, str] | None
+    is_tainted: bool
+    pods_ranges: tuple[IpNetwork, ...]
+
+
+class PublishedRail(NamedTuple):
+    """A rail as a pod's annotation network-status tells it.
+
+    Attributes:
+        network: the name of its network, with `railnet/`.
+        interface: its name in the pod.
+        port: its GUID, or its MAC on Ethernet, in words; empty if the annotation does not say.
+        addresses: those that name one interface in the whole network.
+    """
+
+    network: str
+    interface: str
+    port: str
+    addresses: tuple[IpAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRails:
+    """A pod that runs; `name` is its namespace and its name."""
+
+    name: str
+    node: str
+    rails: tuple[PublishedRail, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RailnetPod:
+    """A pod of one of Railnet's programs.
+
+    Attributes:
+        program: its label `app.kubernetes.io/name`.
+        node: empty before it is bound.
+        image: of the program's container.
+        version: by its label `app.kubernetes.io/version`, or by the image's tag; empty if both do not say.
+        is_current: whether it has neither ended nor been deleted.
+        not_ready: why it is not ready, in words; empty if it is.
+    """
+
+    name: str
+    program: str
+    node: str
+    image: str
+    version: str
+    is_current: bool
+    not_ready: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """All facts. None is for what could not be read: `unread` says why.
+
+    Attributes:
+        pods: those that run and have rails.
+        programs: Railnet's own pods.
+        has_daemon_set: whether the DaemonSet exists.
+        daemon_set: what the DaemonSet asks of a node.
+        services: the addresses of Services, by what says it.
+    """
+
+    nodes: tuple[ClusterNode, ...] | None = None
+    pods: tuple[PodRails, ...] | None = None
+    programs: tuple[RailnetPod, ...] | None = None
+    has_daemon_set: bool | None = None
+    daemon_set: Shape | None = None
+    services: Mapping[IpNetwork, str] | None = None
+    unread: tuple[Unread, ...] = ()
