@@ -12,7 +12,7 @@ from apiserver.network_status import ANNOTATION
 from tests.cluster.control_plane import ADMIN, NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import pod
-from tests.cluster.process import until_found
+from tests.cluster.process import until_found, wait_until
 from vf.rails_condition import TAINT
 
 _SECONDS = 240.0  # a busy kubelet 1.20 may report a pod's end a minute and a half late
@@ -113,9 +113,9 @@ def of_cluster() -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
 
 
-def cluster_findings() -> Found:
-    found: Found = json.loads(of_cluster().stdout)["findings"]
-    return found
+def of_sound_cluster() -> subprocess.CompletedProcess[str] | None:
+    done = of_cluster()
+    return done if json.loads(done.stdout)["findings"] == [] else None
 
 
 def test_sound_cluster_has_no_finding_and_two_pods_that_tell_one_hardware_address_have_one(node: ClusterNode) -> None:
@@ -126,8 +126,7 @@ def test_sound_cluster_has_no_finding_and_two_pods_that_tell_one_hardware_addres
     one, other = node.run("one", 1), node.run("other", 1)
     wait_until(lambda: all("net1" in networks(name) for name in (one, other)), _SECONDS, "both pods' network-status")
     # The node may be ready a moment before the API server knows that the daemon's pod is.
-    wait_until(lambda: cluster_findings() == [], _SECONDS, "a cluster without a finding")
-    sound = of_cluster()
+    sound = until_found(of_sound_cluster, _SECONDS, "a cluster without a finding")
     (mac,) = (rail["mac"] for rail in json.loads(networks(one)) if rail["interface"] == "net1")
     told = json.loads(networks(other))
     for rail in told:
