@@ -1,5 +1,6 @@
 """Rules for all tests: a missing tool fails the test, properties are deterministic, measured figures are printed last."""
 
+import logging
 import os
 from collections.abc import Callable, Generator
 
@@ -10,6 +11,10 @@ from hypothesis import settings
 # tree cannot begin to fail. scripts/fuzz --seed tries other inputs.
 settings.register_profile("railnet", deadline=None, database=None, derandomize=True)
 settings.load_profile("railnet")
+
+# A gRPC server that was never started logs itself at DEBUG while it is freed (AioServer.__dealloc__ in grpcio 1.85). A record that pytest
+# keeps refers to freed memory then, and the process dies when the record is freed, in any later test.
+logging.getLogger("grpc").setLevel(logging.INFO)
 
 _measured = pytest.StashKey[list[str]]()
 
