@@ -18,15 +18,9 @@ from railnet import health as health_module
 from railnet.health import Health
 from simnode.chaos.flood import Flood, flooding
 from tests import waiting
+from tests.free_port import free_port
 
 SECONDS = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:

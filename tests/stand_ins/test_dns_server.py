@@ -1,7 +1,6 @@
 """The stand-in's sockets: queries over UDP and TCP, with a client that falls back to TCP as resolvers do."""
 
 import asyncio
-import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from dnslib import DNSRecord
 
+from tests.free_port import free_port
 from tests.stand_ins import dns_server
 from tests.stand_ins.test_dns_messages import CROWD, MANY
 
@@ -19,23 +19,15 @@ _ADDRESS, _SECONDS = "127.0.0.1", 20.0
 def port() -> Iterator[int]:
     """The port of a server that runs in a thread."""
     loop = asyncio.new_event_loop()
+    number = free_port()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    number, server = asyncio.run_coroutine_threadsafe(_listen(), loop).result(_SECONDS)
+    server = asyncio.run_coroutine_threadsafe(dns_server.listen(lambda: CROWD, _ADDRESS, number), loop).result(_SECONDS)
     yield number
     asyncio.run_coroutine_threadsafe(_end(server), loop).result(_SECONDS)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
-
-
-async def _listen() -> tuple[int, dns_server.Listening]:
-    """Listen on a free port. Another process may take the port meanwhile, or have it for datagrams: then another one is tried."""
-    while True:
-        with socket.create_server((_ADDRESS, 0)) as free:
-            number: int = free.getsockname()[1]
-        with contextlib.suppress(OSError):
-            return number, await dns_server.listen(lambda: CROWD, _ADDRESS, number)
 
 
 async def _end(server: dns_server.Listening) -> None:

@@ -1,7 +1,6 @@
 """The toy trainer as plain processes on the loopback: two parameter servers and three workers, which are killed and come back."""
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -17,13 +16,12 @@ from typing import Self
 import pytest
 
 from tests import waiting
+from tests.free_port import free_port
 from tests.stand_ins import toy_trainer
 
 _PROGRAM = Path(toy_trainer.__file__)
 _ROLES = {"ps": 2, "worker": 3}
 _SECONDS = 60.0
-# Tests run in several processes, of numbers that may follow one another; the tests of this file take fewer than forty ports.
-_PORTS = itertools.count(20000 + os.getpid() % 250 * 40)
 
 
 class Job:
@@ -79,14 +77,6 @@ class Job:
 def job(tmp_path: Path) -> Iterator[Job]:
     with contextlib.closing(Job(tmp_path)) as made:
         yield made
-
-
-def free_port() -> int:
-    """Return a port that no process listens on, each time another one; the kernel takes none of them for outgoing connections."""
-    while True:
-        port = next(_PORTS)
-        with contextlib.suppress(OSError), socket.create_server(("", port)):
-            return port
 
 
 class Forwarder:

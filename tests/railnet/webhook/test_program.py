@@ -28,6 +28,7 @@ from railnet.webhook import program
 from tests.admission.api_server import FakeApiServer, serving
 from tests.admission.reviewing import a_review
 from tests.admission.serving import NAME, request
+from tests.free_port import free_port
 
 pytestmark = pytest.mark.slow  # each test starts the program as a process
 
@@ -41,19 +42,6 @@ IN_GANG = {
     "metadata": {"name": "p", "labels": {"pod-group.scheduling.sigs.k8s.io/name": "ring"}},
     "spec": {"containers": [{"name": "main"}]},
 }
-
-_used_ports: set[int] = set()
-
-
-def free_port() -> int:
-    """Return a free port that was not returned before: the earlier caller may not listen yet."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _used_ports:
-            _used_ports.add(port)
-            return port
 
 
 def eventually(holds: Callable[[], object]) -> None:
