@@ -16,7 +16,7 @@ PLUGIN = "setsid sh -c 'sleep 60 & wait' & wait"
 @pytest.fixture
 def plugin() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(["sh", "-c", PLUGIN], start_new_session=True)
-    wait_until(lambda: "sleep" in map(name, descendants(process.pid)), 10, "the start of the plugin's descendants")
+    wait_until(lambda: "sleep" in map(name, descendants(process.pid)), 60, "the start of the plugin's descendants")
     started = descendants(process.pid)
     yield process
     process.kill()
@@ -45,7 +45,7 @@ def test_kill_ends_the_plugin_and_its_descendants_go_on(plugin: subprocess.Popen
 
     killed = kill(what, plugin, 0.0)
 
-    assert (killed, plugin.wait(5)) == (True, -9)
+    assert (killed, plugin.wait(60)) == (True, -9)
     assert all(map(alive, started))
 
 
@@ -55,7 +55,7 @@ def test_kill_ends_the_chosen_descendant(plugin: subprocess.Popen[bytes], pick: 
 
     killed = kill("delegate", plugin, pick)
 
-    wait_until(lambda: not alive(victim), 5, "the victim's end")
+    wait_until(lambda: not alive(victim), 60, "the victim's end")
     assert killed
 
 

@@ -18,7 +18,7 @@ from simnode.node import Node
 from tests.simnode.judge.planted_leaks import CBR0, DEAD, FREE, FREE_VF, LEAKS, JudgedNode, path_of, record, written
 from vf.record import encode
 
-_SECONDS = 10.0
+_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

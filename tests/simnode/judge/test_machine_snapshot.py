@@ -52,7 +52,7 @@ def test_snapshot_has_the_path_of_a_network_namespace_that_exists_longest(pod_ne
     planted = pod_netns("planted")
     inside = subprocess.Popen(["nsenter", f"--net={planted}", "sleep", "60"])
     outside = subprocess.Popen(["sleep", "60"])
-    wait_until(lambda: netns.inode(f"/proc/{inside.pid}/ns/net") == netns.inode(planted), 10, "nsenter")
+    wait_until(lambda: netns.inode(f"/proc/{inside.pid}/ns/net") == netns.inode(planted), 60, "nsenter")
     found = machine_snapshot.take([])["network namespace"]
     for process in (inside, outside):
         process.kill()

@@ -103,10 +103,10 @@ def checkpoint(kubelet):
 
 
 def test_kubelet_finds_a_plugin_and_notifies_it_of_its_registration(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
 
     # kubelet knows the devices before it notifies the plugin.
-    wait_until(lambda: plugin.statuses == [True], 10, "the notification")
+    wait_until(lambda: plugin.statuses == [True], 60, "the notification")
     assert kubelet.healthy("test/vf") == ["a", "b", "c"]
 
 
@@ -120,7 +120,7 @@ def test_kubelet_ignores_a_hidden_socket_and_a_regular_file(kubelet):
 
 
 def test_checkpoint_has_the_form_that_kubelet_writes(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     kubelet.allocate(POD, "test/vf", 3)
 
     data = checkpoint(kubelet)["Data"]
@@ -140,14 +140,14 @@ def test_checkpoint_has_the_form_that_kubelet_writes(kubelet, plugin):
 
 
 def test_checkpoint_without_pods_has_null_entries(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
 
     assert checkpoint(kubelet)["Data"]["PodDeviceEntries"] is None
     assert isinstance(checkpoint(kubelet)["Checksum"], int)
 
 
 def test_kubelet_writes_nothing_inside_a_still_block(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     folder = kubelet.checkpoint_path.parent
     with kubelet.still():
         before = sorted(folder.iterdir()), kubelet.checkpoint_path.stat().st_ino
@@ -162,7 +162,7 @@ def test_kubelet_writes_nothing_inside_a_still_block(kubelet, plugin):
 
 
 def test_device_is_allocated_once_and_again_after_its_pod_is_removed(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     kubelet.allocate(POD, "test/vf", 2)
     other = PodIdentity("other", "team", "uid-2")
     with pytest.raises(UnexpectedAdmissionError, match="requested 2 of test/vf, available 1"):
@@ -174,13 +174,13 @@ def test_device_is_allocated_once_and_again_after_its_pod_is_removed(kubelet, pl
 
 @pytest.mark.parametrize(("count", "allocated"), [(1, {"c"}), (2, {"b", "c"}), (3, {"a", "b", "c"})])
 def test_allocate_takes_preferred_devices_first(kubelet, plugin_with_preference, count, allocated):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
 
     assert set(kubelet.allocate(POD, "test/vf", count).device_ids) == allocated
 
 
 def test_allocate_ignores_a_preferred_device_that_is_not_free(kubelet, plugin_with_preference):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     kubelet.allocate(POD, "test/vf", 1)
 
     assert kubelet.allocate(PodIdentity("other", "team", "uid-2"), "test/vf", 1).device_ids == ("b",)
@@ -192,7 +192,7 @@ def test_unknown_resource_is_an_admission_error(kubelet):
 
 
 def test_pre_start_is_called_with_the_devices_of_the_pod(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     kubelet.allocate(POD, "test/vf", 1)
     kubelet.pre_start(POD)
 
@@ -200,30 +200,30 @@ def test_pre_start_is_called_with_the_devices_of_the_pod(kubelet, plugin):
 
 
 def test_devices_become_unhealthy_when_the_socket_is_removed(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     plugin.socket.unlink()
 
-    kubelet.wait_for_devices("test/vf", 0, 10)
+    kubelet.wait_for_devices("test/vf", 0, 60)
 
 
 def test_restarted_kubelet_finds_the_plugin_and_keeps_its_pods(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     kubelet.allocate(POD, "test/vf", 1)
     kubelet.stop()
     kubelet.start()
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
 
     assert [allocation.device_ids for allocation in kubelet.allocations(POD)] == [("a",)]
     assert checkpoint(kubelet)["Data"]["PodDeviceEntries"][0]["PodUID"] == POD.uid
 
 
 def test_pod_resources_lists_pods_and_counts_connections_and_calls(kubelet, plugin):
-    kubelet.wait_for_devices("test/vf", 3, 10)
+    kubelet.wait_for_devices("test/vf", 3, 60)
     kubelet.allocate(POD, "test/vf", 1)
     unused = kubelet.pod_resources.use
     with grpc.insecure_channel("unix:/var/lib/kubelet/pod-resources/kubelet.sock") as channel:
         stub = podresources_pb2_grpc.PodResourcesListerStub(channel)
-        answer = stub.List(podresources_pb2.ListPodResourcesRequest(), timeout=5, wait_for_ready=True)
+        answer = stub.List(podresources_pb2.ListPodResourcesRequest(), timeout=60, wait_for_ready=True)
 
     assert unused == (0, 0)
     assert kubelet.pod_resources.use == (1, 1)
@@ -234,7 +234,7 @@ def test_pod_resources_lists_pods_and_counts_connections_and_calls(kubelet, plug
 def test_pod_resources_counts_a_connection_without_a_call(kubelet):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect("/var/lib/kubelet/pod-resources/kubelet.sock")
-        client.settimeout(5)
+        client.settimeout(60)
         client.recv(1)
 
     assert kubelet.pod_resources.use == (1, 0)

@@ -43,7 +43,7 @@ def test_exec_forwards_a_signal_to_the_command():
     outer.stdout.readline()
     outer.send_signal(signal.SIGTERM)
 
-    assert outer.wait(10) == 9
+    assert outer.wait(60) == 9
     outer.stdout.close()
 
 
