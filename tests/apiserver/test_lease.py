@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow  # the election looks at the Lease once a second
 # The package refuses a `retry` below one second, and `renew` below 1.2 of it.
 QUICK = Seconds(lease=4.0, renew=2.0, retry=1.0)
 # For leaders that must go on, on a machine that runs a thread some seconds late, and in tests that wait for no Lease to run out.
-PATIENT = Seconds(lease=60.0, renew=40.0, retry=1.0)
+PATIENT = Seconds(lease=600.0, renew=300.0, retry=1.0)
 # For a leader that must stop before another one begins: six seconds lie between.
 APART = Seconds(lease=8.0, renew=2.0, retry=1.0)
 
@@ -190,13 +190,10 @@ def test_one_of_two_leads_and_renews_and_release_lets_the_other_lead_at_once(ele
     assert election.store.spec()["acquireTime"] == begun
     assert not second.worked.is_set()
 
-    ended = time.monotonic()
     first.end()
-    released = time.monotonic()
-    election.until_leading(second)
+    election.until_leading(second, 60.0)  # the Lease would have run out much later
 
-    assert time.monotonic() - released < PATIENT.lease  # the Lease would have run out later
-    assert released - ended < PATIENT.renew  # it waits for none of these times
+    assert not first.thread.is_alive()
     assert first.losses == 1
     writes = election.store.writes
     assert set(writes[writes.index("") :]) == {"", "second"}
