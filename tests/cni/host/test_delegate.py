@@ -11,7 +11,7 @@ import pytest
 from cni.host import frames
 from cni.host.delegate import Delegate, find
 from kernel.waiting import block_until
-from tests.cni.host.shell_plugins import a_plugin, descriptors
+from tests.cni.host.shell_plugins import a_plugin, descriptors, left_open
 from tests.waiting import until
 
 ENVIRON = {b"PATH": b"/usr/bin:/bin"}
@@ -40,9 +40,9 @@ def run(executable: str, stdin: bytes = b"", environ: dict[bytes, bytes] = ENVIR
 @pytest.fixture
 def open_descriptors():
     """Fail if a test leaves a descriptor open."""
-    before = set(descriptors())
+    before = descriptors()
     yield
-    assert set(descriptors()) - before == set()
+    assert left_open(before) == set()
 
 
 pytestmark = pytest.mark.usefixtures("open_descriptors")

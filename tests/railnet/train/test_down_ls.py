@@ -53,7 +53,7 @@ def test_down_waits_for_pods_that_take_their_time(server: MemoryApiServer, capsy
     thread.join(1.5)
     waits = thread.is_alive()
     server.remove(("pods", "mnist", last))
-    thread.join(10)
+    thread.join(60)
 
     assert (waits, found) == (True, [True])
 
