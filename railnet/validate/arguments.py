@@ -35,7 +35,11 @@ def add(validate: argparse.ArgumentParser) -> None:
     validate.add_argument(
         "--resource", default="rdma/ib_vf", help="the resource whose devices are VFs of rails (rdma/ib_vf)"
     )
-    validate.add_argument("--image", default="python:3-slim", help="the pods' image; it needs python3 (python:3-slim)")
+    validate.add_argument(
+        "--image",
+        default="python:3-slim",
+        help="the pods' image; it needs python3, and for RDMA perftest and rping (python:3-slim)",
+    )
     validate.add_argument(
         "--seconds", type=_seconds, default=3.0, help="how long the bandwidth of each pair is measured (3)"
     )
@@ -48,6 +52,23 @@ def add(validate: argparse.ArgumentParser) -> None:
     validate.add_argument("--least-gbits", type=float, metavar="GBITS", help="a pair with less bandwidth is a finding")
     validate.add_argument(
         "--most-microseconds", type=float, metavar="US", help="a pair with a longer round trip is a finding"
+    )
+    validate.add_argument(
+        "--least-rdma-gbits", type=float, metavar="GBITS", help="a pair with less bandwidth by ib_write_bw is a finding"
+    )
+    validate.add_argument(
+        "--most-rdma-microseconds",
+        type=float,
+        metavar="US",
+        help="a pair with a longer latency by ib_write_lat is a finding",
+    )
+    validate.add_argument(
+        "--gpudirect",
+        nargs="?",
+        const="nvidia.com/gpu",
+        default="",
+        metavar="RESOURCE",
+        help="have the tools for RDMA use the memory of a GPU, which each pod requests by this resource (nvidia.com/gpu)",
     )
     validate.add_argument("--json", action="store_true", help="print the report as JSON")
     validate.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML file as well")
@@ -85,7 +106,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from railnet.validate.validation import Validation, Wanted  # noqa: PLC0415
 
     api, execution = connect_with_exec(os.environ, arguments.kubeconfig, arguments.context, "railnet validate")
-    made = Run(f"railnet-validate-{uuid.uuid4().hex[:8]}", arguments.namespace, arguments.image, arguments.resource)
+    name = f"railnet-validate-{uuid.uuid4().hex[:8]}"
+    made = Run(name, arguments.namespace, arguments.image, arguments.resource, arguments.gpudirect)
     wanted = Wanted(
         nodes=frozenset(arguments.node),
         selector=arguments.selector,
@@ -94,7 +116,12 @@ def _run(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
         start_seconds=arguments.start_seconds,
         seed=arguments.seed,
-        limits=Limits(arguments.least_gbits, arguments.most_microseconds),
+        limits=Limits(
+            arguments.least_gbits,
+            arguments.most_microseconds,
+            arguments.least_rdma_gbits,
+            arguments.most_rdma_microseconds,
+        ),
     )
     report = Validation(api, execution, made, wanted, _say).report()
     if arguments.html is not None:

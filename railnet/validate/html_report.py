@@ -5,12 +5,25 @@ from html import escape
 
 from railnet.validate.judgement import Finding
 from railnet.validate.measured import Measured
-from railnet.validate.report import NOT_TRIED, Report, by_nodes, cell, coverage, headline, nodes_of, summary
+from railnet.validate.report import (
+    Report,
+    Shown,
+    by_nodes,
+    cell,
+    coverage,
+    has_rdma,
+    headline,
+    nodes_of,
+    not_tried,
+    rdma_cell,
+    summary,
+    untried_tools,
+)
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem; color: #1b1f24; background: #fff }
 h1 { font-size: 1.35rem } h2 { font-size: 1.1rem; margin-top: 2rem } .quiet { color: #57606a }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+.wide { overflow-x: auto; margin-bottom: .8rem } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .55rem; border: 1px solid #d0d7de; text-align: right } tbody th { text-align: left; font-weight: 500 }
 td.good { background: #dafbe1 } td.bad { background: #ffd8d3; font-weight: 600 } td.unknown { background: #fff3c4 } td.none { color: #8c959f }
 li.bad { color: #a40e26 }
@@ -28,7 +41,7 @@ def html(report: Report) -> str:
             *_list("Findings", [one.text for one in report.findings], "bad"),
             *_list("Not tested", report.untested, ""),
             *(line for rail in report.rails for line in _rail(report, rail)),
-            f'<p class="quiet">{escape(NOT_TRIED)}</p></body></html>',
+            f'<p class="quiet">{escape(not_tried(report))}</p></body></html>',
             "",
         )
     )
@@ -43,26 +56,33 @@ def _list(title: str, lines: "tuple[str, ...] | list[str]", kind: str) -> Iterat
 
 def _rail(report: Report, rail: int) -> Iterator[str]:
     measured = report.of_rail(rail)
-    nodes, found = nodes_of(measured), by_nodes(measured)
     wrong = [one for one in report.findings if one.rail == rail]
     yield f"<h2>Rail {rail}</h2>"
-    yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured)))))}. TCP, Gbit/s.</p>'
-    yield '<div class="wide"><table><thead><tr><th></th>'
+    yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured)))))}.</p>'
+    yield from _matrix(measured, "TCP, Gbit/s", cell, [one for one in wrong if one.kind != "rdma"])
+    if has_rdma(measured):
+        yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, wrong)
+
+
+def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[Finding]) -> Iterator[str]:
+    nodes, found = nodes_of(measured), by_nodes(measured)
+    yield f'<div class="wide"><table><thead><tr><th>{title}</th>'
     yield (
         "".join(f'<th title="{escape(node)}">{number}</th>' for number, node in enumerate(nodes, 1))
         + "</tr></thead><tbody>"
     )
     for number, node in enumerate(nodes, 1):
-        cells = (_cell(found.get(frozenset((node, other))), node == other, wrong) for other in nodes)
+        cells = (_cell(found.get(frozenset((node, other))), node == other, shown, wrong) for other in nodes)
         yield f"<tr><th>{number} {escape(node)}</th>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
 
 
-def _cell(one: Measured | None, itself: bool, wrong: list[Finding]) -> str:
+def _cell(one: Measured | None, itself: bool, shown: Shown, wrong: list[Finding]) -> str:
     if itself or one is None:
         return f'<td class="none">{"&ndash;" if itself else "&middot;"}</td>'
-    kind = "unknown" if one.untried else "bad" if any(_is_about(finding, one) for finding in wrong) else "good"
-    return f'<td class="{kind}" title="{escape(_details(one))}">{escape(cell(one))}</td>'
+    text = shown(one)
+    kind = "unknown" if text == "?" else "bad" if any(_is_about(finding, one) for finding in wrong) else "good"
+    return f'<td class="{kind}" title="{escape(_details(one))}">{escape(text)}</td>'
 
 
 def _is_about(finding: Finding, one: Measured) -> bool:
@@ -73,5 +93,7 @@ def _details(one: Measured) -> str:
     numbers = (
         "" if one.round_trip_us is None else f"round trip {one.round_trip_us:.0f} us",
         "" if one.mtu is None else f"largest packet {one.mtu} bytes",
+        "" if one.rdma.latency_us is None else f"latency of RDMA {one.rdma.latency_us:.2f} us",
     )
-    return "; ".join(filter(None, (f"{one.pair.server} and {one.pair.client}", *numbers, one.failed, one.untried)))
+    words = (one.failed, one.untried, one.rdma.failed, *untried_tools([one]))
+    return "; ".join(filter(None, (f"{one.pair.server} and {one.pair.client}", *numbers, *words)))

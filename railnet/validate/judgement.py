@@ -5,6 +5,8 @@ What is true of all pairs of a node's rail is said once, of the node's rail. Wha
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import gt, lt
 from typing import NamedTuple
 
 from railnet.validate.measured import Measured
@@ -12,6 +14,7 @@ from railnet.validate.pair_plan import Pair
 
 Mtus = Mapping[tuple[int, str], int]  # a netdev's MTU by rail and node
 _Is = Callable[[Measured], bool]
+_Number = Callable[[Measured], float | None]
 
 
 class Limits(NamedTuple):
@@ -19,13 +22,20 @@ class Limits(NamedTuple):
 
     least_gbits: float | None = None
     most_microseconds: float | None = None
+    least_rdma_gbits: float | None = None
+    most_rdma_microseconds: float | None = None
+
+    @property
+    def of_rdma(self) -> bool:
+        """Whether RDMA must keep to a limit, so that it must be measured."""
+        return self.least_rdma_gbits is not None or self.most_rdma_microseconds is not None
 
 
 class Finding(NamedTuple):
     """Something that is wrong with a rail.
 
     Attributes:
-        kind: `cut`, `mtu`, `slow` or `late`.
+        kind: `cut`, `mtu`, `rdma`, `slow` or `late`.
         nodes: the node whose rail it is, or the two nodes of a pair; empty for the whole rail.
         text: what was seen, for a person.
     """
@@ -45,6 +55,7 @@ def findings(measured: Sequence[Measured], mtus: Mtus, limits: Limits) -> tuple[
         found += _cut(rail, of_rail, mtus)
         found += _smaller_netdevs(rail, {node: mtu for (number, node), mtu in mtus.items() if number == rail and mtu})
         found += _smaller_paths(rail, of_rail, mtus)
+        found += _without_rdma(rail, of_rail)
         found += _beyond(rail, of_rail, limits)
     return tuple(found)
 
@@ -88,24 +99,44 @@ def _least_netdev(pair: Pair, mtus: Mtus) -> int:
     return min(mtus.get((pair.rail, node), 0) for node in (pair.server, pair.client))
 
 
+def _without_rdma(rail: int, of_rail: Sequence[Measured]) -> Iterator[Finding]:
+    """Name what TCP reaches and a tool for RDMA does not."""
+    for nodes, told in _grouped(of_rail, lambda one: bool(one.rdma.failed)):
+        why = "; ".join(sorted({one.rdma.failed for one in told})[:2])
+        yield Finding("rdma", rail, nodes, f"{_where(rail, nodes, len(told))}: RDMA fails, and TCP does not ({why})")
+
+
 def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[Finding]:
-    least, most = limits
+    """Name what is slower than the user permits."""
+    bandwidths: tuple[tuple[_Number, float | None, str], ...] = (
+        (lambda one: one.gbits, limits.least_gbits, ""),
+        (lambda one: one.rdma.gbits, limits.least_rdma_gbits, "RDMA has "),
+    )
+    for gbits, least, what in bandwidths:
+        for nodes, values in () if least is None else _wrong(of_rail, gbits, partial(gt, least)):
+            where = _where(rail, nodes, len(values))
+            yield Finding("slow", rail, nodes, f"{where}: {what}{min(values):.1f} Gbit/s, at least {least:g} wanted")
+    latencies: tuple[tuple[_Number, float | None, str], ...] = (
+        (lambda one: one.round_trip_us, limits.most_microseconds, "round trip {:.0f} us"),
+        (lambda one: one.rdma.latency_us, limits.most_rdma_microseconds, "latency of RDMA {:.2f} us"),
+    )
+    for latency, most, words in latencies:
+        for nodes, values in () if most is None else _wrong(of_rail, latency, partial(lt, most)):
+            text = f"{_where(rail, nodes, len(values))}: {words.format(max(values))}, at most {most:g} wanted"
+            yield Finding("late", rail, nodes, text)
 
-    def slow(one: Measured) -> bool:
-        return least is not None and one.gbits is not None and one.gbits < least
 
-    def late(one: Measured) -> bool:
-        return most is not None and one.round_trip_us is not None and one.round_trip_us > most
+def _wrong(
+    of_rail: Sequence[Measured], number: _Number, beyond: Callable[[float], bool]
+) -> Iterator[tuple[tuple[str, ...], list[float]]]:
+    """Yield whose numbers are beyond a limit, with these numbers; a pair without the number is not judged."""
 
-    for nodes, told in _grouped([one for one in of_rail if one.gbits is not None], slow):
-        worst = min(one.gbits or 0.0 for one in told)
-        yield Finding(
-            "slow", rail, nodes, f"{_where(rail, nodes, len(told))}: {worst:.1f} Gbit/s, at least {least:g} wanted"
-        )
-    for nodes, told in _grouped([one for one in of_rail if one.round_trip_us is not None], late):
-        worst = max(one.round_trip_us or 0.0 for one in told)
-        text = f"{_where(rail, nodes, len(told))}: round trip {worst:.0f} us, at most {most:g} wanted"
-        yield Finding("late", rail, nodes, text)
+    def is_wrong(one: Measured) -> bool:
+        value = number(one)
+        return value is not None and beyond(value)
+
+    for nodes, told in _grouped([one for one in of_rail if number(one) is not None], is_wrong):
+        yield nodes, [value for one in told if (value := number(one)) is not None]
 
 
 def _grouped(measured: Sequence[Measured], wrong: _Is) -> Iterator[tuple[tuple[str, ...], list[Measured]]]:

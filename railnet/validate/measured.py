@@ -1,9 +1,27 @@
 """What one measurement of the probe has found, and what all of them have. Pure."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from railnet.validate import perftest_output
 from railnet.validate.pair_plan import Pair
+
+
+class Rdma(NamedTuple):
+    """What tools for RDMA have measured of one pair.
+
+    Attributes:
+        gbits: the bandwidth of ib_write_bw in Gbit/s, client to server; None if it was not measured.
+        latency_us: the typical latency of ib_write_lat in microseconds, one way; None if it was not measured.
+        failed: which tool has failed, and why; empty if none has.
+        untried: the tools that could not be tried, each with the reason.
+    """
+
+    gbits: float | None = None
+    latency_us: float | None = None
+    failed: str = ""
+    untried: tuple[tuple[str, str], ...] = ()
 
 
 class Measured(NamedTuple):
@@ -16,6 +34,7 @@ class Measured(NamedTuple):
         gbits: the bandwidth of one TCP connection in Gbit/s, client to server; None if it could not be measured.
         failed: why the pair has no connection, or lost it; empty if all was measured.
         untried: why the probe could not be run, which says nothing about the rail; empty if it ran.
+        rdma: what tools for RDMA have measured.
     """
 
     pair: Pair
@@ -24,9 +43,14 @@ class Measured(NamedTuple):
     gbits: float | None = None
     failed: str = ""
     untried: str = ""
+    rdma: Rdma = Rdma()
 
 
 _WORDS = {"round_trip_seconds": "round trip", "mtu": "largest packet", "bits_per_second": "bandwidth"}
+_TABLES: Mapping[str, Callable[[str], float]] = {
+    "ib_write_bw": perftest_output.gbits,
+    "ib_write_lat": perftest_output.microseconds,
+}
 
 
 def parse(pair: Pair, text: str) -> Measured:
@@ -45,6 +69,25 @@ def parse(pair: Pair, text: str) -> Measured:
             None if mtu is None else int(mtu),
             None if bits is None else float(bits) / 1e9,
             "" if failed is None else f"{_WORDS[failed['measurement']]}: {failed['why']}",
+            rdma=_rdma(found.get("rdma") or {}),
         )
-    except (TypeError, KeyError, AttributeError, RecursionError, ValueError) as error:
+    except (TypeError, KeyError, AttributeError, RecursionError, OverflowError, ValueError) as error:
         raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error}") from None
+
+
+def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> Rdma:
+    """Read the outcome of each tool. A table that is not known counts as not tried: the numbers of TCP are as good as without it."""
+    numbers: dict[str, float] = {}
+    failed: list[str] = []
+    untried: list[tuple[str, str]] = []
+    for tool, outcome in outcomes.items():
+        if "failed" in outcome:
+            failed.append(f"{tool}: {outcome['failed']}")
+        elif "untried" in outcome:
+            untried.append((tool, str(outcome["untried"])))
+        elif tool in _TABLES:
+            try:
+                numbers[tool] = _TABLES[tool](str(outcome["printed"]))
+            except ValueError as error:
+                untried.append((tool, str(error)))
+    return Rdma(numbers.get("ib_write_bw"), numbers.get("ib_write_lat"), "; ".join(failed), tuple(untried))

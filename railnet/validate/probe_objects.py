@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from apiserver.request import ApiObject, JsonObject
 from apiserver.request import Collection as Objects
+from railnet.validate.rail_probe import TOOLS
 from training.railnet_labels import NET1
 from vf.topology_labels import RAILS
 
@@ -27,12 +28,14 @@ class Run(NamedTuple):
     Attributes:
         name: of the run: of the ConfigMap, the beginning of the pods' names, and the label's value.
         resource: the resource whose devices are VFs of rails.
+        gpu: the resource of GPUs, of which each pod requests one to try GPUDirect; empty to try none.
     """
 
     name: str
     namespace: str
     image: str = IMAGE
     resource: str = RESOURCE
+    gpu: str = ""
 
     @property
     def owner(self) -> ApiObject:
@@ -140,20 +143,29 @@ def pod(run: Run, target: Target, owner_uid: str) -> JsonObject:
     }
 
 
-def measurement(netdev: str, source: str, peer: str, seconds: float) -> list[str]:
-    """Return the command by which a client's pod measures a rail."""
+def measurement(netdev: str, source: str, peer: str, seconds: float, *, gpu: bool = False) -> list[str]:
+    """Return the command by which a client's pod measures a rail. `gpu` has the tools for RDMA use a GPU's memory."""
     options = {"--netdev": netdev, "--source": source, "--peer": peer, "--seconds": f"{seconds:g}"}
-    return ["python3", PROBE, *(text for option in options.items() for text in option)]
+    tools = [text for tool in TOOLS for text in ("--tool", tool)]
+    return [
+        "python3",
+        PROBE,
+        *(text for option in options.items() for text in option),
+        *tools,
+        *(("--gpu",) if gpu else ()),
+    ]
 
 
 def _container(run: Run, rails: int) -> JsonObject:
     own = {"cpu": "100m", "memory": "64Mi"}
+    devices = {run.resource: rails, **({run.gpu: 1} if run.gpu else {})}
+    most = {"memory": "4Gi" if run.gpu else "256Mi"}  # CUDA alone takes hundreds of MiB
     return {
         "name": CONTAINER,
         "image": run.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", PROBE],
-        "resources": {"requests": {**own, run.resource: rails}, "limits": {"memory": "256Mi", run.resource: rails}},
+        "resources": {"requests": {**own, **devices}, "limits": {**most, **devices}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": CONTAINER, "mountPath": PROBE.rpartition("/")[0], "readOnly": True}],
     }

@@ -1,8 +1,11 @@
 """Measures one rail between two pods. A program of its own: an image needs python3, and nothing of Railnet.
 
-Each measurement is one packet's round trip by TCP, the largest packet that arrives unfragmented by UDP, and the bandwidth of one TCP
-connection. Not here: which pods are measured (`pair_plan`), and what the numbers mean (`judgement`).
+Each measurement is one packet's round trip by TCP, the largest packet that arrives unfragmented by UDP, the bandwidth of one TCP
+connection, and what tools for RDMA print that the image has. Not here: which pods are measured (`pair_plan`), how the tools' output is
+read (`perftest_output`), and what the numbers mean (`judgement`).
 """
+
+from __future__ import annotations  # Python 3.9 evaluates no `int | None`
 
 import argparse
 import contextlib
@@ -10,13 +13,16 @@ import errno
 import fcntl
 import json
 import re
+import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 PORT = 18515
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3  # linux/in.h: set DF, and ignore what is remembered of the path
@@ -24,35 +30,79 @@ _SIOCGIFADDR = 0x8915  # linux/sockios.h
 _IP_AND_UDP = 28  # bytes of both headers
 _LEAST_MTU, _LARGEST_MTU = 576, 65535
 _CHUNK = 1 << 20
-_BANDWIDTH, _LATENCY = b"B", b"L"
+_BANDWIDTH, _LATENCY, _TOOL = b"B", b"L", b"T"
 _MTU_TRIES, _MTU_SECONDS = 3, 0.3
 _ROUND_TRIP_SECONDS, _PATIENCE_SECONDS = 1.0, 5.0
 _NETDEV = re.compile(r"net[1-9][0-9]*")
+_NETDEVS = "/sys/class/net"
+TOOLS = ("ib_write_bw", "ib_write_lat", "rping")  # of perftest, and of rdma-core
+_MOST_SECONDS = 600  # of a measurement, which another pod may ask for
+_TOOL_SECONDS = 15.0  # of one tool, beside the seconds of its measurement
+_LONGEST_LINE, _LONGEST_OUTPUT = 4096, 16384  # bytes
+_LISTENING = "0A"  # include/net/tcp_states.h
 
 
-def serve(port: int) -> None:
+class _Rdma:
+    """The tools to run, whether they use a GPU's memory, and the folder of netdevs, whose links name the RDMA devices."""
+
+    def __init__(self, tools: Sequence[str], gpu: bool, netdevs: str) -> None:
+        self.tools, self.gpu, self.netdevs = tools, gpu, netdevs
+
+    def device(self, netdev: str) -> str:
+        """Return the RDMA device of a netdev; empty if it has none."""
+        try:
+            return min((path.name for path in Path(self.netdevs, netdev, "device/infiniband").iterdir()), default="")
+        except OSError:
+            return ""
+
+    def untried(self, tool: str, netdev: str) -> str:
+        """Return why a tool cannot be tried here; empty if it can."""
+        if shutil.which(tool) is None:
+            return "not in the image"
+        return "" if self.device(netdev) else f"{netdev} has no RDMA device in the pod"
+
+    def command(self, tool: str, netdev: str, port: int, seconds: int, address: str, source: str = "") -> list[str]:
+        """Return the command of a tool's client, or with no `source` of its server; `address` is the server's."""
+        if tool == "rping":  # it finds the device by the address
+            return ["rping", *(("-c", "-I", source) if source else ("-s",)), "-a", address, "-p", str(port), "-C", "10"]
+        # -F: the processor's frequency may change. The GID of RoCE is the tool's own choice.
+        common = [tool, "-d", self.device(netdev), "-i", "1", "-p", str(port), "-F"]
+        own = ("-s", "65536", "--report_gbits", "-D", str(seconds)) if tool == "ib_write_bw" else ("-n", "1000")
+        return [*common, *own, *(("--use_cuda=0",) if self.gpu else ()), *((address,) if source else ())]
+
+
+def serve(port: int, netdevs: str) -> None:
     """Answer clients on each netdev netN that has an IPv4 address, until SIGTERM."""
     for netdev, address in _rails():
         datagrams = _socket(socket.SOCK_DGRAM, netdev, (address, port))
         threading.Thread(target=_answer_lengths, args=(datagrams,), daemon=True).start()
         listening = _socket(socket.SOCK_STREAM, netdev, (address, port))
         listening.listen()
-        threading.Thread(target=_accept, args=(listening,), daemon=True).start()
+        threading.Thread(target=_accept, args=(listening, netdev, netdevs), daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container ignores it otherwise
     while True:
         signal.pause()
 
 
-def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float) -> dict[str, object]:
-    """Return what was measured; `failed` names the first measurement that could not be made, and why."""
+def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float, rdma: _Rdma) -> dict[str, object]:
+    """Return what was measured; `failed` names the first measurement that could not be made, and why.
+
+    `rdma` of the result has the outcome of each tool, up to the first that failed: what the tool has `printed`, or why it has `failed` or is
+    `untried`.
+    """
     found: dict[str, object] = {}
     for name, one in (("round_trip_seconds", _round_trips), ("mtu", _mtu), ("bits_per_second", _bandwidth)):
         try:
             found[name] = one(peer, netdev, source, seconds)
         except OSError as error:
-            found["failed"] = {"measurement": name, "why": error.strerror or str(error) or type(error).__name__}
+            found["failed"] = {"measurement": name, "why": _why(error)}
+            return found
+    outcomes: dict[str, dict[str, str]] = {}
+    for tool in rdma.tools:
+        outcomes[tool] = _outcome(tool, peer, netdev, source, seconds, rdma)
+        if "failed" in outcomes[tool]:
             break
-    return found
+    return {**found, "rdma": outcomes}
 
 
 def _round_trips(peer: tuple[str, int], netdev: str, source: str, seconds: float) -> dict[str, float]:
@@ -123,14 +173,17 @@ def _answer_lengths(datagrams: socket.socket) -> None:
             datagrams.sendto(b"%d" % len(data), client)
 
 
-def _accept(listening: socket.socket) -> None:
+def _accept(listening: socket.socket, netdev: str, netdevs: str) -> None:
     while True:
         connection, _ = listening.accept()
-        threading.Thread(target=_answer, args=(connection,), daemon=True).start()
+        threading.Thread(target=_answer, args=(connection, netdev, netdevs), daemon=True).start()
 
 
-def _answer(connection: socket.socket) -> None:
-    with connection, contextlib.suppress(OSError):  # the client reports what went wrong
+def _answer(connection: socket.socket, netdev: str, netdevs: str) -> None:
+    with (
+        connection,
+        contextlib.suppress(OSError, ValueError, TypeError, KeyError),
+    ):  # the client reports what went wrong
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         kind = connection.recv(1)
         if kind == _LATENCY:
@@ -141,6 +194,108 @@ def _answer(connection: socket.socket) -> None:
             while count := connection.recv_into(room):
                 total += count
             connection.sendall(json.dumps({"bytes": total, "seconds": time.monotonic() - began}).encode())
+        elif kind == _TOOL:
+            asked = json.loads(_line(connection))
+            tool, seconds = TOOLS[TOOLS.index(asked["tool"])], min(int(asked["seconds"]), _MOST_SECONDS)
+            try:
+                _serve_tool(connection, netdev, _Rdma((), bool(asked["gpu"]), netdevs), tool, seconds)
+            except OSError as error:
+                _say(connection, {"failed": f"its server: {_why(error)}"})
+
+
+def _serve_tool(connection: socket.socket, netdev: str, rdma: _Rdma, tool: str, seconds: int) -> None:
+    """Run a tool's server until the client hangs up; say its port as soon as the server listens."""
+    untried = rdma.untried(tool, netdev)
+    if untried:
+        _say(connection, {"untried": f"{untried}, at the server's end"})
+        return
+    address = connection.getsockname()[0]
+    with _socket(socket.SOCK_STREAM, netdev, (address, 0)) as free:
+        port = free.getsockname()[1]
+    with _running(rdma.command(tool, netdev, port, seconds, address)) as server:
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while server.poll() is None and time.monotonic() < end and not _listens(port):
+            time.sleep(0.05)  # rping listens by the connection manager alone: it has all the time
+        if server.poll() is not None:
+            said = server.communicate()[1]
+            _say(connection, {"failed": f"its server has ended with status {server.returncode}: {_last_line(said)}"})
+            return
+        _say(connection, {"port": port})
+        connection.settimeout(seconds + _TOOL_SECONDS + _PATIENCE_SECONDS)
+        connection.recv(1)
+
+
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command, and end it with the block. Its stderr is short: it is read when the command has failed."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _listens(port: int) -> bool:
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), Path(table).open(encoding="ascii") as file:
+            for fields in map(str.split, file):
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    return True
+    return False
+
+
+def _outcome(tool: str, peer: tuple[str, int], netdev: str, source: str, seconds: float, rdma: _Rdma) -> dict[str, str]:
+    """Run a tool's client against its server in the peer's pod."""
+    untried = rdma.untried(tool, netdev)
+    if untried:
+        return {"untried": untried}
+    whole = max(1, round(seconds))  # the tools count whole seconds
+    try:
+        with _connected(peer, netdev, source) as connection:
+            connection.settimeout(2 * _PATIENCE_SECONDS)
+            asked = {"tool": tool, "seconds": whole, "gpu": rdma.gpu}
+            connection.sendall(_TOOL + json.dumps(asked).encode() + b"\n")
+            told = json.loads(_line(connection))
+            for kind in ("failed", "untried"):
+                if kind in told:
+                    return {kind: str(told[kind])}
+            command = rdma.command(tool, netdev, int(told["port"]), whole, peer[0], source)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=whole + _TOOL_SECONDS
+            )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it has not ended after {whole + _TOOL_SECONDS:g} s"}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        return {"failed": _why(error)}
+    if done.returncode:
+        return {"failed": f"status {done.returncode}: {_last_line(done.stderr.strip() or done.stdout)}"}
+    return {"printed": done.stdout[-_LONGEST_OUTPUT:].decode(errors="replace")}
+
+
+def _line(connection: socket.socket) -> bytes:
+    """Return a line, of which no more than a bounded length is read."""
+    found = b""
+    while not found.endswith(b"\n") and len(found) < _LONGEST_LINE:
+        more = connection.recv(1)
+        if not more:
+            raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
+        found += more
+    return found
+
+
+def _say(connection: socket.socket, told: dict[str, object]) -> None:
+    connection.sendall(json.dumps(told).encode() + b"\n")
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode(errors="replace").split("\n")
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it says nothing")
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _connected(peer: tuple[str, int], netdev: str, source: str) -> socket.socket:
@@ -179,10 +334,16 @@ def main() -> None:
     parser.add_argument("--netdev", help="the client's netdev")
     parser.add_argument("--source", help="the client's address")
     parser.add_argument("--seconds", type=float, default=3.0, help="of the bandwidth's measurement")
+    parser.add_argument(
+        "--tool", action="append", default=[], choices=TOOLS, help="try this tool for RDMA, too; may be repeated"
+    )
+    parser.add_argument("--gpu", action="store_true", help="let the tools use a GPU's memory")
+    parser.add_argument("--netdevs", default=_NETDEVS, help=f"the folder of netdevs ({_NETDEVS})")
     given = parser.parse_args()
     if given.peer is None:
-        serve(given.port)
-    json.dump(measure((given.peer, given.port), given.netdev, given.source, given.seconds), sys.stdout)
+        serve(given.port, given.netdevs)
+    rdma = _Rdma(given.tool, given.gpu, given.netdevs)
+    json.dump(measure((given.peer, given.port), given.netdev, given.source, given.seconds, rdma), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The report of one run, as text and as JSON. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ from railnet.validate.judgement import Finding, Limits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.probe_pods import PodRail
 
-NOT_TRIED = "not tried by this version: ib_write_bw, ib_write_lat, rping, GPUDirect, addresses of IPv6"
+Shown = Callable[[Measured | None], str]
 _LARGEST_MATRIX = 12  # nodes, whose columns fit into a line
 _SLOWEST = 10  # pairs of a larger rail that are shown
+_REASONS = 4  # of what was not tried; each pair may have its own
 
 
 class Report(NamedTuple):
@@ -22,6 +23,7 @@ class Report(NamedTuple):
         rails_of: the rails that each pod had, by node.
         measured: each pair of the plan.
         untested: what should have been tested and could not be, with the reason.
+        gpu: whether RDMA was tried with a GPU's memory.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -29,6 +31,7 @@ class Report(NamedTuple):
     findings: tuple[Finding, ...]
     untested: tuple[str, ...]
     limits: Limits
+    gpu: bool = False
 
     @property
     def rails(self) -> list[int]:
@@ -38,6 +41,20 @@ class Report(NamedTuple):
     def of_rail(self, rail: int) -> list[Measured]:
         """Return the measurements of a rail."""
         return [one for one in self.measured if one.pair.rail == rail]
+
+
+def not_tried(report: Report) -> str:
+    """Return the last line: what nobody expects to be tested in any case, and was not."""
+    parts = [*untried_tools(report.measured)[:_REASONS], *(() if report.gpu else ("GPUDirect",)), "addresses of IPv6"]
+    return f"not tried: {'; '.join(parts)}"
+
+
+def untried_tools(measured: Sequence[Measured]) -> list[str]:
+    """Return which tools for RDMA could not be tried, by the reason."""
+    tools: dict[str, list[str]] = {}
+    for tool, why in dict.fromkeys(each for one in measured for each in one.rdma.untried):
+        tools.setdefault(why, []).append(tool)
+    return [f"{', '.join(found)}: {why}" for why, found in tools.items()]
 
 
 def nodes_of(measured: Sequence[Measured]) -> list[str]:
@@ -61,12 +78,14 @@ def headline(report: Report) -> str:
 
 
 def summary(measured: Sequence[Measured]) -> str:
-    """Return what is usual of a rail: its largest packet, and the median of its round trips."""
+    """Return what is usual of a rail: its largest packet, and the medians of its round trips and of RDMA's latencies."""
     trips = [one.round_trip_us for one in measured if one.round_trip_us is not None]
     mtus = [one.mtu for one in measured if one.mtu is not None]
     if not trips or not mtus:
         return "nothing measured"
-    return f"largest packet {usual(mtus)} bytes, round trip {median(trips):.0f} us"
+    latencies = [one.rdma.latency_us for one in measured if one.rdma.latency_us is not None]
+    rdma = f", latency of RDMA {median(latencies):.2f} us" if latencies else ""
+    return f"largest packet {usual(mtus)} bytes, round trip {median(trips):.0f} us{rdma}"
 
 
 def coverage(measured: Sequence[Measured]) -> str:
@@ -85,6 +104,20 @@ def cell(one: Measured | None) -> str:
     return "cut" if one.failed or one.gbits is None else f"{one.gbits:.1f}"
 
 
+def rdma_cell(one: Measured | None) -> str:
+    """Return what a matrix of RDMA shows of a pair, as `cell`; `fail` if a tool has failed."""
+    if one is None or one.untried or one.failed:
+        return cell(one)
+    if one.rdma.gbits is not None:
+        return f"{one.rdma.gbits:.1f}"
+    return "fail" if one.rdma.failed else "?"
+
+
+def has_rdma(measured: Sequence[Measured]) -> bool:
+    """Return whether RDMA was tried between any pair, so that there is a matrix of it."""
+    return any(one.rdma.gbits is not None or one.rdma.failed for one in measured)
+
+
 def rendered(report: Report) -> Iterator[str]:
     """Yield the lines for a person."""
     yield headline(report)
@@ -92,12 +125,18 @@ def rendered(report: Report) -> Iterator[str]:
         measured = report.of_rail(rail)
         yield ""
         yield f"rail {rail}: {'; '.join(filter(None, (summary(measured), coverage(measured))))}"
-        yield from _matrix(measured) if len(nodes_of(measured)) <= _LARGEST_MATRIX else _list(measured)
+        table = _matrix if len(nodes_of(measured)) <= _LARGEST_MATRIX else _list
+        if has_rdma(measured):
+            yield from table(measured, "TCP Gbit/s", cell)
+            yield ""
+            yield from table(measured, "RDMA Gbit/s", rdma_cell)
+        else:
+            yield from table(measured, "Gbit/s", cell)
     for title, lines in (("findings", [one.text for one in report.findings]), ("not tested", report.untested)):
         if lines:
             yield from ("", f"{title}:", *(f"  {line}" for line in lines))
     yield ""
-    yield NOT_TRIED
+    yield not_tried(report)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -109,7 +148,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "pairs": [{**one.pair._asdict(), **_numbers(one)} for one in report.measured],
         "findings": [one._asdict() for one in report.findings],
         "untested": list(report.untested),
-        "notTried": NOT_TRIED,
+        "notTried": not_tried(report),
     }
 
 
@@ -120,21 +159,31 @@ def _numbers(one: Measured) -> dict[str, Any]:
         "gbits": None if one.gbits is None else round(one.gbits, 3),
         "failed": one.failed or None,
         "untried": one.untried or None,
+        "rdma": {
+            "gbits": one.rdma.gbits,
+            "latencyMicroseconds": one.rdma.latency_us,
+            "failed": one.rdma.failed or None,
+            "untried": dict(one.rdma.untried),
+        },
     }
 
 
-def _matrix(measured: Sequence[Measured]) -> Iterator[str]:
+def _matrix(measured: Sequence[Measured], title: str, shown: Shown) -> Iterator[str]:
     nodes, found = nodes_of(measured), by_nodes(measured)
-    columns = (Column("Gbit/s"), *(Column(str(number), number=True) for number, _ in enumerate(nodes, 1)))
+    columns = (Column(title), *(Column(str(number), number=True) for number, _ in enumerate(nodes, 1)))
     rows = []
     for number, node in enumerate(nodes, 1):
-        cells = ["-" if other == node else cell(found.get(frozenset((node, other)))) for other in nodes]
+        cells = ["-" if other == node else shown(found.get(frozenset((node, other)))) for other in nodes]
         rows.append((f"{number} {node}", *cells))
     yield from aligned(columns, rows)
 
 
-def _list(measured: Sequence[Measured]) -> Iterator[str]:
-    slowest = sorted(measured, key=lambda one: -1.0 if one.gbits is None else one.gbits)[:_SLOWEST]
-    columns = (Column("NODE"), Column("NODE"), Column("Gbit/s", number=True))
+def _list(measured: Sequence[Measured], title: str, shown: Shown) -> Iterator[str]:
+    def speed(one: Measured) -> float:
+        gbits = one.gbits if shown is cell else one.rdma.gbits
+        return -1.0 if gbits is None else gbits
+
+    slowest = sorted(measured, key=speed)[:_SLOWEST]
+    columns = (Column("NODE"), Column("NODE"), Column(title, number=True))
     yield f"the {len(slowest)} slowest pairs (all are in --json and --html):"
-    yield from aligned(columns, [(one.pair.server, one.pair.client, cell(one)) for one in slowest])
+    yield from aligned(columns, [(one.pair.server, one.pair.client, shown(one)) for one in slowest])

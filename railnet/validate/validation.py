@@ -23,7 +23,7 @@ from railnet.validate.measured import Measured, parse
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
 from railnet.validate.probe_pods import PodRail, rails, runs, waits_for
-from railnet.validate.report import Report
+from railnet.validate.report import Report, untried_tools
 
 _LOOK_SECONDS = 1.0
 _PROGRESS_SECONDS = 5.0
@@ -31,7 +31,8 @@ _PROGRESS_SECONDS = 5.0
 # synchronises the pod anew, after a minute and a half at the latest (pkg/kubelet/pod_workers.go, workerResyncIntervalJitterFactor).
 _GONE_SECONDS = 150.0
 _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
-_MORE_SECONDS = 60.0  # of one measurement, beside its bandwidth: the search for the MTU, and a slow API server
+# Of one measurement, beside its bandwidths: the search for the MTU, three tools for RDMA that hang (rail_probe), and a slow API server.
+_MORE_SECONDS = 150.0
 
 
 class Wanted(NamedTuple):
@@ -115,8 +116,12 @@ class Validation:
             for one in measured
             if one.untried
         ]
-        found = findings(measured, mtus, self._wanted.limits)
-        return Report(dict(rails_of), tuple(measured), found, tuple(self._untested), self._wanted.limits)
+        limits = self._wanted.limits
+        expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma else ""
+        if expected:
+            self._untested += [f"{expected}: {tools}" for tools in untried_tools(measured)]
+        found = findings(measured, mtus, limits)
+        return Report(dict(rails_of), tuple(measured), found, tuple(self._untested), limits, bool(self._run.gpu))
 
     def _create(self) -> None:
         run = self._run
@@ -206,10 +211,11 @@ class Validation:
 
     def _one(self, pair: Pair, place: Mapping[tuple[int, str], PodRail]) -> Measured:
         client, server = place[pair.rail, pair.client], place[pair.rail, pair.server]
-        command = measurement(client.netdev, client.address, server.address, self._wanted.seconds)
+        seconds = self._wanted.seconds
+        command = measurement(client.netdev, client.address, server.address, seconds, gpu=bool(self._run.gpu))
         name = next(one.pod for one in self._targets if one.node == pair.client)
         try:
-            said = self._exec.run(self._run.pod(name), CONTAINER, command, self._wanted.seconds + _MORE_SECONDS)
+            said = self._exec.run(self._run.pod(name), CONTAINER, command, 2 * seconds + _MORE_SECONDS)
             return parse(pair, said)
         except (RequestFailed, ValueError) as error:
             return Measured(pair, untried=str(error))

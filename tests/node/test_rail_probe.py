@@ -1,7 +1,11 @@
 """The probe of `railnet validate` between network namespaces: a sound rail, a rail with a smaller MTU, and a cut one."""
 
+import contextlib
 import json
+import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from railnet.validate.measured import parse
+from railnet.validate.measured import Rdma, parse
 from railnet.validate.pair_plan import Pair
 from simnode.linux import netns
 from tests.node.probe_cluster import ip, probe
+from tests.railnet.validate.perftest_tables import BANDWIDTH, LATENCY
 from tests.waiting import until
 
 _SERVER, _CLIENT, _SWITCH = "probe-server", "probe-client", "probe-switch"
@@ -20,16 +25,61 @@ _ADDRESS, _SOURCE = "10.56.0.1", "10.56.0.2"
 _MTU = 4092
 
 
-def measure(seconds: float = 0.2) -> dict[str, Any]:
-    command = probe(_CLIENT, "--netdev=net1", f"--source={_SOURCE}", f"--peer={_ADDRESS}", f"--seconds={seconds}")
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+# A tool as perftest and rdma-core have them: its server and its client greet each other by TCP at the port that both were given.
+_FAKE = """#!{python} -I
+import socket, sys
+words = sys.argv[1:]
+port = int(words[words.index("-p") + 1])
+if "-a" in words:  # rping
+    peer = words[words.index("-a") + 1] if "-c" in words else ""
+else:
+    assert words[:4] == ["-d", "mlx5_7", "-i", "1"], words
+    peer = words[-1] if words[-1].count(".") == 3 else ""
+if peer:
+    with socket.create_connection((peer, port)) as connection:
+        said = connection.recv(99)
+    assert said == " ".join(words).replace(" " + peer, "").replace("-c -I {source}", "-s").encode(), (said, words)
+    print({table!r})
+else:
+    with socket.create_server(("", port)) as listening:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(" ".join(words).replace(" {address}", "").encode())
+"""
+_TABLES = {"ib_write_bw": BANDWIDTH, "ib_write_lat": LATENCY, "rping": ""}
+
+
+def measure(seconds: float = 0.2, *options: str, path: Path | None = None) -> dict[str, Any]:
+    ends = ("--netdev=net1", f"--source={_SOURCE}", f"--peer={_ADDRESS}", f"--seconds={seconds}")
+    command = probe(_CLIENT, *ends, *options)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=with_tools(path))
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
+def with_tools(folder: Path | None) -> dict[str, str]:
+    """Return the environment of a pod whose image has the tools of a folder."""
+    return dict(os.environ) if folder is None else {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
 @pytest.fixture
-def rail() -> Iterator[None]:
-    """Join two namespaces by a bridge in a third one, and serve in the first."""
+def image() -> Iterator[Path]:
+    """Provide a folder for the image's tools, and `netdevs` in it, in which net1 has an RDMA device. Another user may read it."""
+    with tempfile.TemporaryDirectory(dir="/run") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "netdevs/net1/device/infiniband/mlx5_7").mkdir(parents=True)
+        yield folder
+
+
+def install(folder: Path, tool: str, text: str) -> None:
+    (folder / tool).write_text(text)
+    (folder / tool).chmod(0o755)
+
+
+@pytest.fixture
+def rail(image: Path) -> Iterator[None]:
+    """Join two namespaces by a bridge in a third one, and serve in the first, with the tools of `image`."""
     with ExitStack() as undo:
         for name in (_SERVER, _CLIENT, _SWITCH):
             netns.create(Path("/run/netns", name))
@@ -42,7 +92,7 @@ def rail() -> Iterator[None]:
             ip("-n", _SWITCH, "link", "set", name, "master", "switch", "up")
             ip("-n", name, "address", "add", f"{address}/24", "dev", "net1")
             ip("-n", name, "link", "set", "net1", "up")
-        with subprocess.Popen(probe(_SERVER)) as server:
+        with subprocess.Popen(probe(_SERVER, f"--netdevs={image}/netdevs"), env=with_tools(image)) as server:
             try:
                 until(lambda: measure().get("failed") is None, 30, "the probe to answer")
                 yield
@@ -87,3 +137,68 @@ def test_rail_whose_server_is_gone_has_a_reason(rail: None) -> None:
     ip("-n", _SERVER, "address", "flush", "dev", "net1")
 
     assert measure()["failed"]["measurement"] == "round_trip_seconds"
+
+
+def with_rdma(image: Path, *tools: str) -> Rdma:
+    """Measure with these tools, with those of the image alone, and return what they found."""
+    options = [f"--tool={tool}" for tool in tools]
+    found = measure(0.2, f"--netdevs={image}/netdevs", *options, path=image)
+    assert found.get("failed") is None
+    return parse(Pair(0, "a", "b"), json.dumps(found)).rdma
+
+
+def fake(tool: str) -> str:
+    return _FAKE.format(python=f"{sys.base_prefix}/bin/python3", table=_TABLES[tool], address=_ADDRESS, source=_SOURCE)
+
+
+def test_each_tool_of_the_image_meets_its_server_at_the_port_of_this_rail(rail: None, image: Path) -> None:
+    for tool in _TABLES:
+        install(image, tool, fake(tool))
+
+    assert with_rdma(image, *_TABLES) == Rdma(0.14, 31.4)
+
+
+def test_tool_that_the_image_lacks_and_rail_without_an_rdma_device_are_not_tried(rail: None, image: Path) -> None:
+    install(image, "ib_write_bw", fake("ib_write_bw"))
+    lacking = with_rdma(image, "ib_write_bw", "rping")
+    (image / "netdevs/net1/device/infiniband/mlx5_7").rmdir()
+
+    assert lacking == Rdma(0.14, untried=(("rping", "not in the image"),))
+    assert with_rdma(image, "ib_write_bw").untried == (("ib_write_bw", "net1 has no RDMA device in the pod"),)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (
+            "echo no device attributes >&2; exit 3",
+            "its server has ended with status 3: no device attributes",
+        ),
+        (
+            "case $* in *10.56.0.1) echo Completion with error >&2; exit 1;; esac; exec sleep 60",
+            "status 1: Completion with error",
+        ),
+    ],
+    ids=["server", "client"],
+)
+def test_tool_that_fails_says_why_and_ends_the_others(rail: None, image: Path, script: str, why: str) -> None:
+    install(image, "ib_write_bw", f"#!/bin/sh\n{script}\n")
+    install(image, "ib_write_lat", fake("ib_write_lat"))
+
+    assert with_rdma(image, "ib_write_bw", "ib_write_lat") == Rdma(failed=f"ib_write_bw: {why}")
+
+
+def test_tool_that_hangs_is_ended(rail: None, image: Path) -> None:
+    install(image, "ib_write_bw", "#!/bin/sh\nexec sleep 600\n")
+
+    assert with_rdma(image, "ib_write_bw").failed == "ib_write_bw: it has not ended after 16 s"
+    until(lambda: not processes(b"600"), 60, "the end of the tool's server")
+
+
+def processes(word: bytes) -> list[str]:
+    """Return the processes that run `sleep` with a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [path.parent.name] * (path.read_bytes().split(b"\0")[:2] == [b"sleep", word])
+    return found

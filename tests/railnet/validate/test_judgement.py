@@ -1,11 +1,15 @@
 """What measurements mean."""
 
+import json
+from typing import Any
+
 import pytest
 
 from railnet.validate.judgement import Finding, Limits, findings, usual
-from railnet.validate.measured import Measured, parse
+from railnet.validate.measured import Measured, Rdma, parse
 from railnet.validate.pair_plan import Pair
 from tests.railnet.validate.measurements import all_pairs, cut, measured, mtus
+from tests.railnet.validate.perftest_tables import BANDWIDTH, LATENCY
 
 NONE = Limits()
 
@@ -129,3 +133,47 @@ def test_measurement_that_failed_half_way_keeps_what_it_has() -> None:
 def test_what_is_no_measurement_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no measurement"):
         parse(Pair(0, "a", "b"), text)
+
+
+def test_tool_for_rdma_that_fails_where_tcp_does_not_is_named() -> None:
+    failed = Rdma(failed="ib_write_bw: status 1: Failed status 12")
+    pairs = [one._replace(rdma=failed) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
+    (found,) = findings(pairs, mtus(0, "abc"), NONE)
+
+    assert (found.kind, found.nodes) == ("rdma", ("c",))
+    assert found.text.endswith("RDMA fails, and TCP does not (ib_write_bw: status 1: Failed status 12)")
+
+
+def test_limits_of_rdma_are_judged_where_it_was_measured() -> None:
+    pairs = [one._replace(rdma=Rdma(200.0, 3.0)) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
+    found = findings(pairs, mtus(0, "abc"), Limits(least_rdma_gbits=380, most_rdma_microseconds=2))
+
+    assert findings(pairs, mtus(0, "abc"), Limits(80.0, 50.0)) == ()
+    assert [(one.kind, one.nodes, one.text) for one in found] == [
+        ("slow", (), "rail 0, all 2 pairs: RDMA has 200.0 Gbit/s, at least 380 wanted"),
+        ("late", (), "rail 0, all 2 pairs: latency of RDMA 3.00 us, at most 2 wanted"),
+    ]
+
+
+def with_rdma(outcomes: dict[str, Any]) -> Rdma:
+    sound = {"round_trip_seconds": {"median": 2e-05}, "mtu": 4092, "bits_per_second": 9e10}
+    return parse(Pair(0, "a", "b"), json.dumps({**sound, "rdma": outcomes})).rdma
+
+
+def test_outcome_of_each_tool_is_read() -> None:
+    outcomes = {
+        "ib_write_bw": {"printed": BANDWIDTH},
+        "ib_write_lat": {"printed": "no table"},
+        "rping": {"untried": "not in the image"},
+    }
+
+    assert with_rdma(outcomes) == Rdma(
+        0.14,
+        None,
+        "",
+        (("ib_write_lat", "it has printed no table of results that is known"), ("rping", "not in the image")),
+    )
+    assert (
+        with_rdma({"rping": {"failed": "status 1: rdma_resolve_addr"}}).failed == "rping: status 1: rdma_resolve_addr"
+    )
+    assert with_rdma({"ib_write_lat": {"printed": LATENCY}, "rping": {"printed": ""}}) == Rdma(latency_us=31.4)

@@ -7,10 +7,10 @@ from typing import Any
 from railnet import VERSION
 from railnet.validate.html_report import html
 from railnet.validate.judgement import Limits, findings
-from railnet.validate.measured import Measured
+from railnet.validate.measured import Measured, Rdma
 from railnet.validate.pair_plan import Pair, plan
 from railnet.validate.probe_pods import PodRail
-from railnet.validate.report import NOT_TRIED, Report, as_json, rendered
+from railnet.validate.report import Report, as_json, rendered
 from tests.railnet.validate.measurements import all_pairs, cut, measured
 
 
@@ -42,7 +42,7 @@ def test_matrix_names_the_cut_rail() -> None:
         "not tested:",
         "  node d: it is not ready: kubelet has stopped",
         "",
-        NOT_TRIED,
+        "not tried: GPUDirect; addresses of IPv6",
     ]
 
 
@@ -69,6 +69,7 @@ def test_json_has_each_pair_and_each_finding() -> None:
         "gbits": 90.0,
         "failed": None,
         "untried": None,
+        "rdma": {"gbits": None, "latencyMicroseconds": None, "failed": None, "untried": {}},
     }
     assert [one["nodes"] for one in found["findings"]] == [("c",)]
     assert found["nodes"]["a"] == [{"rail": 0, "netdev": "net1", "address": "10.56.0.1", "mtu": 4092}]
@@ -128,3 +129,60 @@ def test_pair_that_was_not_tried_is_marked() -> None:
 
     assert lines[4].split() == ["1", "a", "-", "90.0", "?"]
     assert lines[5].split() == ["2", "b", "90.0", "-", "."]
+
+
+FASTER = Rdma(gbits=380.0, latency_us=0.9)
+WITH_RDMA = report(
+    [
+        measured(0, "a", "b", rdma=FASTER),
+        measured(0, "a", "c", rdma=Rdma(failed="ib_write_bw: status 1: Unable to init the socket connection")),
+        measured(
+            0,
+            "b",
+            "c",
+            rdma=Rdma(
+                untried=tuple((tool, "net1 has no RDMA device in the pod") for tool in ("ib_write_bw", "ib_write_lat"))
+            ),
+        ),
+    ]
+)
+
+
+def test_rdma_has_a_matrix_of_its_own() -> None:
+    lines = list(rendered(WITH_RDMA))
+
+    assert lines[2] == "rail 0: largest packet 4092 bytes, round trip 20 us, latency of RDMA 0.90 us"
+    assert [line.split() for line in lines[8:12]] == [
+        ["RDMA", "Gbit/s", "1", "2", "3"],
+        ["1", "a", "-", "380.0", "fail"],
+        ["2", "b", "380.0", "-", "?"],
+        ["3", "c", "fail", "?", "-"],
+    ]
+    assert (
+        lines[-1]
+        == "not tried: ib_write_bw, ib_write_lat: net1 has no RDMA device in the pod; GPUDirect; addresses of IPv6"
+    )
+
+
+def test_large_rail_lists_the_slowest_pairs_of_rdma_too() -> None:
+    nodes = {f"node-{number:02}": (0,) for number in range(20)}
+    pairs = [measured(0, *one[1:], rdma=FASTER) for each in plan(nodes, 0) for one in each]
+    pairs[5] = pairs[5]._replace(rdma=Rdma(gbits=1.0))
+    lines = list(rendered(report(pairs)))
+
+    assert lines[18].split() == [*pairs[5].pair[1:], "1.0"]
+
+
+def test_html_and_json_have_what_rdma_has_measured() -> None:
+    page = _Page()
+    page.feed(html(WITH_RDMA))
+
+    assert page.cells[:9] == ["none", "good", "good", "good", "none", "good", "good", "good", "none"]
+    assert page.cells[9:] == ["none", "good", "bad", "good", "none", "unknown", "bad", "unknown", "none"]
+    assert "RDMA, Gbit/s" in page.text
+    assert as_json(WITH_RDMA)["pairs"][0]["rdma"] == {
+        "gbits": 380.0,
+        "latencyMicroseconds": 0.9,
+        "failed": None,
+        "untried": {},
+    }

@@ -1,5 +1,6 @@
 """A whole run against an API server in memory: what it creates, what it says, and that nothing is left."""
 
+import ast
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from railnet.validate import rail_probe, validation
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import Limits
 from railnet.validate.probe_objects import LABEL, Run
-from railnet.validate.report import Report
+from railnet.validate.report import Report, rendered
 from railnet.validate.validation import Validation, Wanted
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
@@ -45,6 +46,7 @@ class Cluster:
         network: what a node publishes of a rail of its pod.
         answer: what the probe prints, by the addresses of client and server.
         asked: the addresses of each measurement.
+        commands: its command.
         twice: the addresses that were in two tests at the same time.
     """
 
@@ -57,6 +59,7 @@ class Cluster:
         self.network: Callable[[str, int], dict[str, Any]] = rail
         self.answer: Callable[[str, str], dict[str, Any]] = lambda source, peer: SOUND
         self.asked: list[tuple[str, str]] = []
+        self.commands: list[Sequence[str]] = []
         self.busy: set[str] = set()
         self.twice: list[str] = []
         self.said: list[str] = []
@@ -80,12 +83,14 @@ class Cluster:
         return None
 
     def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
-        options = dict(zip(command[2::2], command[3::2], strict=True))
+        words = [word for word in command[2:] if word != "--gpu"]
+        options = dict(zip(words[::2], words[1::2], strict=True))
         ends = (options["--source"], options["--peer"])
         with self._lock:
             self.twice += self.busy.intersection(ends)
             self.busy.update(ends)
             self.asked.append(ends)
+            self.commands.append(command)
         answer = json.dumps(self.answer(*ends))
         with self._lock:
             self.busy.difference_update(ends)
@@ -163,6 +168,42 @@ def test_pods_may_run_under_the_strictest_standard_and_belong_to_the_owner(clust
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     assert owner["data"]["rail_probe.py"] == Path(rail_probe.__file__).read_text()
+
+
+def test_each_measurement_tries_the_tools_for_rdma_and_what_lacks_them_is_no_finding(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: {
+        **SOUND,
+        "rdma": {"ib_write_bw": {"untried": "not in the image"}},
+    }
+    report = cluster.validate()
+
+    tools = [text for tool in ("ib_write_bw", "ib_write_lat", "rping") for text in ("--tool", tool)]
+    assert [command[-6:] for command in cluster.commands] == [tools] * 6
+    assert (report.findings, report.untested) == ((), ())
+    assert list(rendered(report))[-1] == "not tried: ib_write_bw: not in the image; GPUDirect; addresses of IPv6"
+
+
+def test_limit_of_rdma_that_nothing_could_measure_is_said(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: {**SOUND, "rdma": {"ib_write_bw": {"untried": "not in the image"}}}
+    report = cluster.validate(limits=Limits(least_rdma_gbits=380.0))
+
+    assert report.untested == ("RDMA: ib_write_bw: not in the image",)
+
+
+def test_gpudirect_has_a_gpu_in_each_pod_and_where_it_cannot_be_tried_that_is_said(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: {
+        **SOUND,
+        "rdma": {"ib_write_bw": {"untried": "not in the image"}},
+    }
+    report = cluster.validate(RUN._replace(gpu="nvidia.com/gpu"))
+
+    for pod in cluster.pods:
+        (container,) = pod["spec"]["containers"]
+        limits = {"memory": "4Gi", "rdma/ib_vf": 2, "nvidia.com/gpu": 1}
+        assert container["resources"] == {"requests": {**limits, "cpu": "100m", "memory": "64Mi"}, "limits": limits}
+    assert {command[-1] for command in cluster.commands} == {"--gpu"}
+    assert report.untested == ("GPUDirect: ib_write_bw: not in the image",)
+    assert "GPUDirect;" not in list(rendered(report))[-1]
 
 
 def test_pod_that_does_not_start_is_named_with_what_it_waits_for(cluster: Cluster) -> None:
@@ -335,3 +376,11 @@ def test_api_server_that_refuses_to_delete_is_said(cluster: Cluster) -> None:
 
     assert "are left" in cluster.said[-1]
     assert "you lack the right 'delete'" in cluster.said[-2]
+
+
+def test_probe_is_a_program_for_an_older_python() -> None:
+    source = Path(rail_probe.__file__).read_text()
+    imports = [one for one in ast.parse(source, feature_version=(3, 9)).body if isinstance(one, ast.ImportFrom)]
+
+    assert imports[0].module == "__future__"  # and annotations are not evaluated
+    assert not [one for one in imports if str(one.module).startswith("railnet")]
