@@ -1,7 +1,7 @@
 """What a pod of a run says of itself: its rails, or what it waits for. Pure."""
 
 from collections.abc import Iterable, Iterator
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 from apiserver import network_status
@@ -16,7 +16,7 @@ class PodRail(NamedTuple):
     Attributes:
         rail: its number on the node.
         netdev: its name in the pod.
-        address: its first IPv4 address; empty if it has none.
+        address: its first IPv4 address, else its first IPv6 address; empty if it has none.
         mtu: of the netdev, in bytes; 0 if the pod's node does not say.
     """
 
@@ -79,16 +79,12 @@ def _of_events(pod: JsonObject, events: Iterable[JsonObject]) -> Iterator[str]:
 def _rail(element: dict[str, Any]) -> PodRail:
     netdev = str(element["interface"])
     rail = element.get("rail", int(netdev.removeprefix(_NETDEV)) - 1)
-    address = next(filter(_is_ipv4, element.get("ips") or ()), "")
-    return PodRail(int(rail), netdev, address, int(element.get("mtu") or 0))
+    addresses = sorted(map(ip_address, element.get("ips") or ()), key=_version)  # the order of one version stays
+    return PodRail(int(rail), netdev, str(addresses[0]) if addresses else "", int(element.get("mtu") or 0))
 
 
-def _is_ipv4(text: str) -> bool:
-    try:
-        IPv4Address(text)
-    except AddressValueError:
-        return False
-    return True
+def _version(address: IPv4Address | IPv6Address) -> int:
+    return address.version
 
 
 def _status(pod: JsonObject) -> JsonObject:

@@ -25,10 +25,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PORT = 18515
-_IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3  # linux/in.h: set DF, and ignore what is remembered of the path
+_IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER = 10, 23  # linux/in.h, linux/in6.h
+_PMTUDISC_PROBE = 3  # no packet is fragmented, and what is remembered of the path is ignored
+_IPV6_FREEBIND = 78  # linux/in6.h; an address that is new is tentative for a second, and cannot be bound to without it
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
-_IP_AND_UDP = 28  # bytes of both headers
-_LEAST_MTU, _LARGEST_MTU = 576, 65535
+_IF_INET6 = (
+    "/proc/net/if_inet6"  # address, index, prefix length, scope, flags, netdev (if6_seq_show(), net/ipv6/addrconf.c)
+)
+_GLOBAL = "00"  # its scope of an address that is not of the link alone
+_UDP_HEADER = 8  # bytes
+_LARGEST_MTU = 65535
 _CHUNK = 1 << 20
 _BANDWIDTH, _LATENCY, _TOOL = b"B", b"L", b"T"
 _MTU_TRIES, _MTU_SECONDS = 3, 0.3
@@ -40,6 +46,18 @@ _MOST_SECONDS = 600  # of a measurement, which another pod may ask for
 _TOOL_SECONDS = 15.0  # of one tool, beside the seconds of its measurement
 _LONGEST_LINE, _LONGEST_OUTPUT = 4096, 16384  # bytes
 _LISTENING = "0A"  # include/net/tcp_states.h
+
+
+class _Ip:
+    """What differs between both versions of IP. `headers` are bytes before UDP's data."""
+
+    def __init__(self, address: str) -> None:
+        if ":" in address:
+            self.family, self.headers, self.least_mtu = socket.AF_INET6, 40 + _UDP_HEADER, 1280
+            self.unfragmented = (socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
+        else:
+            self.family, self.headers, self.least_mtu = socket.AF_INET, 20 + _UDP_HEADER, 576
+            self.unfragmented = (socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_PROBE)
 
 
 class _Rdma:
@@ -72,8 +90,8 @@ class _Rdma:
 
 
 def serve(port: int, netdevs: str) -> None:
-    """Answer clients on each netdev netN that has an IPv4 address, until SIGTERM."""
-    for netdev, address in _rails():
+    """Answer clients on each address of each netdev netN, until SIGTERM."""
+    for netdev, address in (*_ipv4_rails(), *_ipv6_rails()):
         datagrams = _socket(socket.SOCK_DGRAM, netdev, (address, port))
         threading.Thread(target=_answer_lengths, args=(datagrams,), daemon=True).start()
         listening = _socket(socket.SOCK_STREAM, netdev, (address, port))
@@ -137,24 +155,25 @@ def _bandwidth(peer: tuple[str, int], netdev: str, source: str, seconds: float) 
 
 def _mtu(peer: tuple[str, int], netdev: str, source: str, _seconds: float) -> int:
     """Return the largest packet that arrives unfragmented."""
+    ip = _Ip(source)
     with _socket(socket.SOCK_DGRAM, netdev, (source, 0)) as probe:
-        probe.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
+        probe.setsockopt(*ip.unfragmented)
         probe.settimeout(_MTU_SECONDS)
         probe.connect(peer)
-        fits, too_large = _LEAST_MTU, _LARGEST_MTU + 1
-        if not _arrives(probe, fits):
+        fits, too_large = ip.least_mtu, _LARGEST_MTU + 1
+        if not _arrives(probe, fits - ip.headers):
             raise TimeoutError(errno.ETIMEDOUT, f"no packet of {fits} bytes arrives")
         while too_large - fits > 1:
             middle = (fits + too_large) // 2
-            fits, too_large = (middle, too_large) if _arrives(probe, middle) else (fits, middle)
+            fits, too_large = (middle, too_large) if _arrives(probe, middle - ip.headers) else (fits, middle)
     return fits
 
 
-def _arrives(probe: socket.socket, size: int) -> bool:
+def _arrives(probe: socket.socket, length: int) -> bool:
     for _ in range(_MTU_TRIES):
         try:
-            probe.send(bytes(size - _IP_AND_UDP))
-            while int(probe.recv(16)) != size - _IP_AND_UDP:
+            probe.send(bytes(length))
+            while int(probe.recv(16)) != length:
                 pass  # an answer to an earlier try
         except socket.timeout:  # noqa: UP041 - an image's Python may be older than 3.10
             continue
@@ -248,7 +267,7 @@ def _listens(port: int) -> bool:
 
 def _outcome(tool: str, peer: tuple[str, int], netdev: str, source: str, seconds: float, rdma: _Rdma) -> dict[str, str]:
     """Run a tool's client against its server in the peer's pod."""
-    untried = rdma.untried(tool, netdev)
+    untried = "not over IPv6" if ":" in source else rdma.untried(tool, netdev)
     if untried:
         return {"untried": untried}
     whole = max(1, round(seconds))  # the tools count whole seconds
@@ -307,8 +326,11 @@ def _connected(peer: tuple[str, int], netdev: str, source: str) -> socket.socket
 
 
 def _socket(kind: int, netdev: str, address: tuple[str, int]) -> socket.socket:
-    made = socket.socket(socket.AF_INET, kind)
+    family = _Ip(address[0]).family
+    made = socket.socket(family, kind)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
     # Linux before 5.7 permits it only with NET_RAW. The source address leads packets to the netdev as well.
     with contextlib.suppress(PermissionError):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode())
@@ -316,7 +338,7 @@ def _socket(kind: int, netdev: str, address: tuple[str, int]) -> socket.socket:
     return made
 
 
-def _rails() -> Iterator[tuple[str, str]]:
+def _ipv4_rails() -> Iterator[tuple[str, str]]:
     """Yield each netdev netN with its first IPv4 address; one without an address is left out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
@@ -324,6 +346,14 @@ def _rails() -> Iterator[tuple[str, str]]:
                 with contextlib.suppress(OSError):  # EADDRNOTAVAIL: it has none
                     found = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()))
                     yield name, socket.inet_ntoa(found[20:24])
+
+
+def _ipv6_rails() -> Iterator[tuple[str, str]]:
+    """Yield each netdev netN with each of its IPv6 addresses; addresses of the link alone are left out."""
+    with contextlib.suppress(OSError), Path(_IF_INET6).open(encoding="ascii") as file:  # a kernel may have no IPv6
+        for address, _, _, scope, _, netdev in map(str.split, file):
+            if _NETDEV.fullmatch(netdev) and scope == _GLOBAL:
+                yield netdev, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))
 
 
 def main() -> None:

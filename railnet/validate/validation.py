@@ -188,7 +188,7 @@ class Validation:
         asked = {target.node: target.rails for target in self._targets}
         for node, found in sorted(rails_of.items()):
             self._untested += [
-                f"rail {one.rail} of node {node}: {one.netdev} has no IPv4 address" for one in found if not one.address
+                f"rail {one.rail} of node {node}: {one.netdev} has no address" for one in found if not one.address
             ]
             if len(found) < asked[node]:
                 self._untested.append(
@@ -211,6 +211,8 @@ class Validation:
 
     def _one(self, pair: Pair, place: Mapping[tuple[int, str], PodRail]) -> Measured:
         client, server = place[pair.rail, pair.client], place[pair.rail, pair.server]
+        if (":" in client.address) != (":" in server.address):
+            return Measured(pair, untried=f"{client.address} and {server.address} are of different versions of IP")
         seconds = self._wanted.seconds
         command = measurement(client.netdev, client.address, server.address, seconds, gpu=bool(self._run.gpu))
         name = next(one.pod for one in self._targets if one.node == pair.client)

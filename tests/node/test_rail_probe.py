@@ -22,6 +22,7 @@ from tests.waiting import until
 
 _SERVER, _CLIENT, _SWITCH = "probe-server", "probe-client", "probe-switch"
 _ADDRESS, _SOURCE = "10.56.0.1", "10.56.0.2"
+_IPV6 = {_ADDRESS: "fd56::1", _SOURCE: "fd56::2"}
 _MTU = 4092
 
 
@@ -49,8 +50,9 @@ else:
 _TABLES = {"ib_write_bw": BANDWIDTH, "ib_write_lat": LATENCY, "rping": ""}
 
 
-def measure(seconds: float = 0.2, *options: str, path: Path | None = None) -> dict[str, Any]:
-    ends = ("--netdev=net1", f"--source={_SOURCE}", f"--peer={_ADDRESS}", f"--seconds={seconds}")
+def measure(seconds: float = 0.2, *options: str, path: Path | None = None, ipv6: bool = False) -> dict[str, Any]:
+    source, peer = (_IPV6[one] if ipv6 else one for one in (_SOURCE, _ADDRESS))
+    ends = ("--netdev=net1", f"--source={source}", f"--peer={peer}", f"--seconds={seconds}")
     command = probe(_CLIENT, *ends, *options)
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=with_tools(path))
     found: dict[str, Any] = json.loads(done.stdout)
@@ -91,6 +93,7 @@ def rail(image: Path) -> Iterator[None]:
             ip("-n", _SWITCH, "link", "add", name, "mtu", str(_MTU), *peer)
             ip("-n", _SWITCH, "link", "set", name, "master", "switch", "up")
             ip("-n", name, "address", "add", f"{address}/24", "dev", "net1")
+            ip("-n", name, "address", "add", f"{_IPV6[address]}/64", "dev", "net1")
             ip("-n", name, "link", "set", "net1", "up")
         with subprocess.Popen(probe(_SERVER, f"--netdevs={image}/netdevs"), env=with_tools(image)) as server:
             try:
@@ -110,6 +113,19 @@ def test_sound_rail_has_all_numbers(rail: None) -> None:
     assert 0 < found.round_trip_us < 1e6
     assert found.gbits is not None
     assert found.gbits > 0
+
+
+def test_sound_rail_has_all_numbers_by_ipv6_and_rdma_is_not_tried(rail: None, image: Path) -> None:
+    install(image, "ib_write_bw", fake("ib_write_bw"))
+    until(lambda: measure(ipv6=True).get("failed") is None, 30, "the addresses to be more than tentative")
+    options = (f"--netdevs={image}/netdevs", "--tool=ib_write_bw")
+    found = parse(Pair(0, "a", "b"), json.dumps(measure(0.2, *options, path=image, ipv6=True)))
+
+    assert (found.mtu, found.failed, found.rdma) == (_MTU, "", Rdma(untried=(("ib_write_bw", "not over IPv6"),)))
+    assert found.gbits is not None
+    assert found.gbits > 0
+    ip("-n", _SWITCH, "link", "set", _SERVER, "mtu", "2044")
+    assert measure(ipv6=True)["mtu"] == 2044
 
 
 def test_link_between_that_takes_smaller_packets_is_seen(rail: None) -> None:

@@ -180,7 +180,7 @@ def test_each_measurement_tries_the_tools_for_rdma_and_what_lacks_them_is_no_fin
     tools = [text for tool in ("ib_write_bw", "ib_write_lat", "rping") for text in ("--tool", tool)]
     assert [command[-6:] for command in cluster.commands] == [tools] * 6
     assert (report.findings, report.untested) == ((), ())
-    assert list(rendered(report))[-1] == "not tried: ib_write_bw: not in the image; GPUDirect; addresses of IPv6"
+    assert list(rendered(report))[-1] == "not tried: ib_write_bw: not in the image; GPUDirect"
 
 
 def test_limit_of_rdma_that_nothing_could_measure_is_said(cluster: Cluster) -> None:
@@ -257,17 +257,36 @@ def test_one_node_is_no_validation(cluster: Cluster) -> None:
 def test_rail_without_an_address_and_rail_of_one_node_are_said(cluster: Cluster) -> None:
     def network(name: str, number: int) -> dict[str, Any]:
         found = rail(name, number)
-        return {**found, "ips": ["fd56::1"]} if (name, number) in (("a", 1), ("b", 1)) else found
+        return {**found, "ips": []} if (name, number) in (("a", 1), ("b", 1)) else found
 
     cluster.network = network
     report = cluster.validate()
 
     assert {one.pair.rail for one in report.measured} == {0}
     assert report.untested == (
-        "rail 1 of node a: net2 has no IPv4 address",
-        "rail 1 of node b: net2 has no IPv4 address",
+        "rail 1 of node a: net2 has no address",
+        "rail 1 of node b: net2 has no address",
         "rail 1: no other node than c has it",
     )
+
+
+def test_rail_is_measured_by_ipv4_where_it_has_that_and_else_by_ipv6(cluster: Cluster) -> None:
+    def network(name: str, number: int) -> dict[str, Any]:
+        found = rail(name, number)
+        return {**found, "ips": [f"fd56::{name}", *(found["ips"] if number == 0 or name == "c" else ())]}
+
+    cluster.network = network
+    report = cluster.validate()
+
+    asked = {tuple(sorted(ends)) for ends in cluster.asked}
+    assert asked == {
+        ("fd56::a", "fd56::b"),
+        *((address(one, 0), address(other, 0)) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))),
+    }
+    assert sorted(report.untested) == [
+        f"rail 1 between a and c: {address('c', 1)} and fd56::a are of different versions of IP",
+        f"rail 1 between b and c: {address('c', 1)} and fd56::b are of different versions of IP",
+    ]
 
 
 def test_two_vfs_of_one_rail_are_said(cluster: Cluster) -> None:
