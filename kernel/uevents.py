@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
+from socket import AF_NETLINK, SOCK_RAW, fromfd
 
 from pyudev import Context, Device, Monitor
 
+from kernel import socket_filter
 from vf.changed_functions import ChangedFunction
 from vf.pci_address import PciAddress
 
@@ -33,6 +35,8 @@ def changes(report: Callable[[ChangedFunction | None], None]) -> Iterator[None]:
     for subsystem in _SUBSYSTEMS:
         monitor.filter_by(subsystem)
     monitor.start()
+    with fromfd(monitor.fileno(), AF_NETLINK, SOCK_RAW) as same:  # the filter is the socket's, not the descriptor's
+        socket_filter.attach(same, socket_filter.uevents_of_hardware())
     loop = asyncio.get_running_loop()
     loop.add_reader(monitor.fileno(), _read, monitor, report)
     try:
@@ -47,7 +51,7 @@ def named_function(action: str, device_path: str, subsystem: str) -> ChangedFunc
     A netdev below a function has the name that a pod gave it; the kernel lets no such name have a colon, as each PCI address has
     (dev_valid_name(), net/core/dev.c).
     """
-    if device_path.startswith("/devices/virtual/"):  # a plain pod's veth
+    if device_path.startswith("/devices/virtual/"):  # a plain pod's veth; the socket's filter may be missing
         return None
     for part in reversed(device_path.split("/")):
         with suppress(ValueError):

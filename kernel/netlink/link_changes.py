@@ -3,8 +3,8 @@
 The socket is opened at once. pyroute2, which decodes the messages, is imported later: the import takes a tenth of a second, and
 the first ADD after a daemon's start would wait for it.
 
-The caller chooses the watched links. Messages about other links are dropped before they are decoded: the veth of one plain
-pod causes a dozen messages.
+The caller chooses the watched links. The kernel drops messages about other links (`kernel.socket_filter`): the veth of one plain pod
+causes two dozen messages, and each would wake the daemon.
 
 The kernel sends the first change of a carrier at once, and repeated changes once a second (linkwatch_nextevent,
 net/core/link_watch.c).
@@ -20,6 +20,7 @@ from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOE
 
 from kernel.netlink.pf_link_state import PfLink, load
 from kernel.netlink.protocol import understanding
+from kernel.socket_filter import attach, links
 
 _log = logging.getLogger(__name__)
 _RTM_NEWLINK, _RTM_DELLINK, _RTMGRP_LINK = 16, 17, 1  # include/uapi/linux/rtnetlink.h
@@ -29,11 +30,14 @@ _AT_ONCE = 256  # messages that are read before other tasks of the event loop ru
 _PAUSE_SECONDS = 0.05  # between two calls of `look`, also when a flood causes lost messages
 _RETRY_SECONDS = 1.0
 
+Observe = Callable[[Callable[[], None]], Callable[[], None]]
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
 _Decode = Callable[[bytes], PfLink]  # raises LookupError or ValueError for a malformed message
 
 
-async def watch(watched: Callable[[], Collection[int]], look: Look, quiet_seconds: float = 0.0) -> None:
+async def watch(
+    watched: Callable[[], Collection[int]], observe: Observe, look: Look, quiet_seconds: float = 0.0
+) -> None:
     """Call `look` with the watched links that the kernel reports, by ifindex, until the task is cancelled.
 
     A link is None if no message has its state: the link is gone, or the caller must read it. In the first call, all watched
@@ -41,13 +45,15 @@ async def watch(watched: Callable[[], Collection[int]], look: Look, quiet_second
 
     Args:
         watched: returns the ifindexes of the watched links; it is called for each message.
+        observe: has a function called whenever other links may be watched, until the function that it returns is called. A link that
+            is watched from now on is None in the next call of `look`.
         look: handles the changes. While it runs, further changes are collected.
         quiet_seconds: the time after the first opening of the socket in which pyroute2 is not imported and `look` is not called.
     """
     decode: _Decode | None = None
     while True:
         try:
-            with _listening(watched, decode) as changes:
+            with _listening(watched, observe, decode) as changes:
                 if decode is None:
                     await asyncio.sleep(quiet_seconds)
                     decode = changes.decode = await asyncio.to_thread(_decoder)
@@ -76,6 +82,7 @@ class _Changes:
         """Read messages from an open socket. Without `decode`, every message counts as malformed."""
         self._route, self._watched, self.decode = route, watched, decode
         self._changed: dict[int, PfLink | None] = dict.fromkeys(watched())
+        self._passing: frozenset[int] | None = None  # what the kernel does not drop; None is everything
         self._news = asyncio.Event()
         self._news.set()
         self._error: OSError | None = None
@@ -92,6 +99,18 @@ class _Changes:
         self._news.clear()
         changed, self._changed = self._changed, {}
         return changed
+
+    def pass_watched(self) -> None:
+        """Have the kernel drop messages about links that are not watched now. It never raises."""
+        watched = frozenset(self._watched())
+        if watched == self._passing:
+            return
+        attach(self._route, links(watched))
+        # Its messages were dropped until now, so its state may be newer than what made it watched.
+        if self._passing is not None and not watched <= self._passing:
+            self._changed |= dict.fromkeys(watched - self._passing)
+            self._news.set()
+        self._passing = watched
 
     def read(self) -> None:
         """Read the queued messages. The event loop calls this; it never raises."""
@@ -130,7 +149,7 @@ class _Changes:
 
 
 @contextmanager
-def _listening(watched: Callable[[], Collection[int]], decode: _Decode | None) -> Iterator[_Changes]:
+def _listening(watched: Callable[[], Collection[int]], observe: Observe, decode: _Decode | None) -> Iterator[_Changes]:
     """Open the stream in the calling thread's network namespace. The running event loop reads it."""
     loop = asyncio.get_running_loop()
     try:
@@ -143,11 +162,14 @@ def _listening(watched: Callable[[], Collection[int]], decode: _Decode | None) -
         except OSError as error:
             raise _Broken from error
         changes = _Changes(route, watched, decode)
+        changes.pass_watched()
+        stop = observe(changes.pass_watched)
         loop.add_reader(route.fileno(), changes.read)
         try:
             yield changes
         finally:
             loop.remove_reader(route.fileno())
+            stop()
 
 
 def _decoder() -> _Decode:

@@ -51,4 +51,4 @@ async def watching_ports(
             port_changed()
             ask_for(changed)
 
-    await link_changes.watch(by_ifindex, look, _FIRST_SECONDS)
+    await link_changes.watch(by_ifindex, table.observe, look, _FIRST_SECONDS)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from errno import EEXIST, EINVAL, ENODEV, EOPNOTSUPP
 from ipaddress import ip_interface
 from pathlib import Path
+from select import select
+from socket import AF_NETLINK, NETLINK_ROUTE, SOCK_RAW, socket
 
 import pytest
 
@@ -16,19 +18,29 @@ from kernel.inventory import reread
 from kernel.netlink import pf_link_state, vf_configuration
 from kernel.netlink.rtnetlink import Link, links
 from kernel.netns import inside
+from kernel.socket_filter import attach, uevents_of_hardware
+from kernel.socket_filter import links as links_that_pass
 from kernel.sysfs import Sysfs
 from kernel.sysfs_folder import SysfsFolder
 from simnode.linux import netns
 from simnode.ping import ping
 from simnode.waiting import wait_until
-from tests.vm.guest import PFS, Guest, answers, netdevs, vfs
+from tests.vm.guest import DEVICES, PFS, Guest, answers, netdevs, vfs
 from vf.changed_functions import ChangedFunction, changed_functions
 from vf.guid import Guid
 from vf.mac import Mac
 from vf.pci_address import PciAddress
 
 SYSFS = Sysfs(Path("/sys"))
+NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 _SECONDS = 60.0  # an emulated processor is slow
+
+
+@pytest.fixture
+def node_alone(guest: Guest) -> Guest:
+    """Return the guest without a daemon: it would take the namespaces of these tests for pods whose records are lost."""
+    guest.stop_daemon()
+    return guest
 
 
 def test_vf_cannot_be_bound_while_its_pf_forbids_drivers(guest: Guest) -> None:
@@ -48,7 +60,7 @@ def test_number_of_vfs_cannot_change_while_there_are_vfs(guest: Guest) -> None:
         SYSFS.set_numvfs(PciAddress.parse(PFS[0]), 2)
 
 
-def test_netlink_reports_the_pci_device_of_a_netdev_in_every_namespace(guest: Guest) -> None:
+def test_netlink_reports_the_pci_device_of_a_netdev_in_every_namespace(node_alone: Guest) -> None:
     vf, name = first_vf()
     with links() as node, namespace() as there:
         here = find(node.listed(), vf)
@@ -59,7 +71,7 @@ def test_netlink_reports_the_pci_device_of_a_netdev_in_every_namespace(guest: Gu
     assert (here.ifname, moved.ifname, moved.parent) == (name, "net1", vf)
 
 
-def test_move_to_a_taken_name_fails_but_moves_the_link_under_its_old_name(guest: Guest) -> None:
+def test_move_to_a_taken_name_fails_but_moves_the_link_under_its_old_name(node_alone: Guest) -> None:
     vf, name = first_vf()
     with links() as node, namespace() as there:
         inside(there, lambda: subprocess.run(["ip", "link", "add", "net1", "type", "bridge"], check=True))
@@ -72,7 +84,7 @@ def test_move_to_a_taken_name_fails_but_moves_the_link_under_its_old_name(guest:
     assert moved.ifname == name
 
 
-def test_netdev_of_a_namespace_that_dies_returns_under_the_name_it_had_there(guest: Guest) -> None:
+def test_netdev_of_a_namespace_that_dies_returns_under_the_name_it_had_there(node_alone: Guest) -> None:
     vf, name = first_vf()
     with links() as node:
         ifindex = find(node.listed(), vf).ifindex
@@ -85,7 +97,7 @@ def test_netdev_of_a_namespace_that_dies_returns_under_the_name_it_had_there(gue
     assert returned == "net1"
 
 
-def test_vfs_of_two_cards_reach_each_other(guest: Guest) -> None:
+def test_vfs_of_two_cards_reach_each_other(node_alone: Guest) -> None:
     names, ends = netdevs(), (vfs()[0], vfs()[-1])
     with namespace() as here, namespace() as there:
         for vf, fd, address in zip(ends, (here, there), ("192.0.2.1/24", "192.0.2.2/24"), strict=True):
@@ -139,7 +151,7 @@ def test_uevent_names_hardware_and_no_virtual_link(guest: Guest, path: str, name
 
 
 def test_uevents_of_a_move_name_the_vf_alone_and_no_other_function_is_read(
-    guest: Guest, monkeypatch: pytest.MonkeyPatch
+    node_alone: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vf, name = first_vf()
     before = SYSFS.inventory()
@@ -176,6 +188,40 @@ def test_vf_without_a_driver_and_with_one_again_is_read_alone(guest: Guest) -> N
     assert found == {ChangedFunction(vf, with_card=False)}
     assert list(read.vfs) == [vf]
     assert read.merged_into(before) == SYSFS.inventory() != before
+
+
+def test_kernel_drops_what_it_says_of_a_plain_pods_veth(node_alone: Guest) -> None:
+    pf = next((DEVICES / PFS[0] / "net").iterdir()).name
+    with listening(NETLINK_KOBJECT_UEVENT) as devices, listening(NETLINK_ROUTE) as routes:
+        attach(devices, uevents_of_hardware())
+        attach(routes, links_that_pass({pf_ifindex()}))
+        run("ip link add name veth8 numtxqueues 32 numrxqueues 32 type veth peer name veth9")
+        run("ip link set dev veth8 up")
+        run("ip link delete dev veth8")
+        of_the_veth = [is_readable(one) for one in (devices, routes)]
+        (DEVICES / PFS[0] / "uevent").write_text("change")
+        run(f"ip link set dev {pf} promisc on")
+        run(f"ip link set dev {pf} promisc off")
+        of_the_pf = [is_readable(one) for one in (devices, routes)]
+
+    assert of_the_veth == [False, False]
+    assert of_the_pf == [True, True]
+
+
+def run(command: str) -> None:
+    subprocess.run(command.split(), check=True)
+
+
+@contextmanager
+def listening(family: int) -> Iterator[socket]:
+    """Yield a socket that receives uevents, or the changes of links. Both are the family's first group."""
+    with socket(AF_NETLINK, SOCK_RAW, family) as receiver:
+        receiver.bind((0, 1))
+        yield receiver
+
+
+def is_readable(receiver: socket) -> bool:
+    return bool(select([receiver], [], [], 0.2)[0])
 
 
 async def named_by(work: Callable[[], object]) -> set[ChangedFunction]:

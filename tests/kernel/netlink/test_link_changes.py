@@ -9,6 +9,7 @@ from typing import Self
 
 import pytest
 
+from kernel import socket_filter
 from kernel.netlink import link_changes
 from kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes, _decoder
 from kernel.netlink.pf_link_state import PfLink
@@ -25,6 +26,7 @@ class Route:
 
     def __init__(self, *received: bytes | int) -> None:
         self.received = list(received)
+        self.filters = 0
         self._fd = os.eventfd(1)
 
     def __enter__(self) -> Self:
@@ -35,6 +37,9 @@ class Route:
 
     def bind(self, address: tuple[int, int]) -> None:
         assert address == (0, 1)  # RTMGRP_LINK
+
+    def setsockopt(self, _level: int, option: int, _value: object) -> None:
+        self.filters += option == socket_filter._ATTACH
 
     def fileno(self) -> int:
         return self._fd
@@ -150,6 +155,10 @@ def test_broken_socket_is_no_longer_read() -> None:
     asyncio.run(main())
 
 
+def unchanging(_: Callable[[], None]) -> Callable[[], None]:
+    return lambda: None
+
+
 def looks_of_watch(monkeypatch: pytest.MonkeyPatch, open_socket: Callable[..., Route], calls: int) -> list[object]:
     """Return the arguments of the first `calls` calls of `look` by `watch`."""
     monkeypatch.setattr(link_changes, "socket", open_socket)
@@ -163,7 +172,7 @@ def looks_of_watch(monkeypatch: pytest.MonkeyPatch, open_socket: Callable[..., R
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(link_changes.watch(lambda: {PF}, look))
+        asyncio.run(link_changes.watch(lambda: {PF}, unchanging, look))
     return looked
 
 
@@ -201,13 +210,54 @@ def test_opening_of_a_socket_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert looks_of_watch(monkeypatch, lambda *_: Route(), 1) == [{PF: None}]
 
 
+def test_link_that_is_watched_from_now_on_must_be_read_and_one_that_is_not_any_more_is_filtered() -> None:
+    watched = {PF}
+
+    async def main() -> None:
+        with Route() as route:
+            changes = _Changes(route, lambda: watched, _decoder())
+            changes.pass_watched()
+            assert await changes.wait() == {PF: None}
+            watched.add(OTHER_PF)
+            changes.pass_watched()
+            async with asyncio.timeout(0):
+                assert await changes.wait() == {OTHER_PF: None}
+            watched.remove(PF)
+            changes.pass_watched()
+            changes.pass_watched()
+            assert route.filters == 3
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await changes.wait()
+
+    asyncio.run(main())
+
+
+def test_stream_is_told_of_other_links_as_long_as_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def observe(observer: Callable[[], None]) -> Callable[[], None]:
+        told.append("from now on")
+        observer()
+        return lambda: told.append("no more")
+
+    async def look(_: Mapping[int, PfLink | None]) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(link_changes, "socket", lambda *_: Route())
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(link_changes.watch(lambda: {PF}, observe, look))
+
+    assert told == ["from now on", "no more"]
+
+
 def test_stream_of_the_real_kernel_leaves_no_open_descriptor() -> None:
     def listen() -> None:
         async def look(_: Mapping[int, PfLink | None]) -> None:
             raise asyncio.CancelledError
 
         with pytest.raises(asyncio.CancelledError):
-            asyncio.run(link_changes.watch(lambda: {1}, look))
+            asyncio.run(link_changes.watch(lambda: {1}, unchanging, look))
 
     listen()
     before = sorted(Path("/proc/self/fd").iterdir())

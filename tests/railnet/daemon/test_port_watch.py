@@ -54,7 +54,10 @@ class Node:
     def _changed(self) -> None:
         self.calls += 1
 
-    async def _watch(self, watched: Callable[[], Collection[int]], look: Look, _: float) -> None:
+    async def _watch(
+        self, watched: Callable[[], Collection[int]], observe: link_changes.Observe, look: Look, _: float
+    ) -> None:
+        assert observe == self.table.observe
         self.watched = sorted(watched())
         await look(self._links)
 
