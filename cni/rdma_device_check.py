@@ -57,7 +57,7 @@ def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocati
 def _hcas(answer: ContainerAllocation) -> list[str]:
     """Return device and port of each HCA, as `mlx5_4:1`; the list is empty if the answer names none.
 
-    The rail that a newer version may write after them (docs/decisions/0059) is not compared: another number costs speed only.
+    The rail that may follow (docs/decisions/0059) is not compared: another number costs speed only.
     """
     value = answer.envs.get("NCCL_IB_HCA", "").removeprefix("=")
     return [":".join(entry.split(":")[:2]) for entry in value.split(",")] if value else []

@@ -57,7 +57,8 @@ def allocate(
         return Allocation((), _pci_environment(pool, {offer.id: None for offer in chosen}))
     rdma = {offer.id: _rdma_device(pool, offer, known) for offer in chosen}
     nodes = [node for device in rdma.values() for node in _nodes(pool, device).values()]
-    envs = _pci_environment(pool, dict(rdma)) | _rdma_environment([device.name for device in rdma.values()])
+    rails = [(rdma[offer.id].name, offer.rail if pool.nccl_rails else None) for offer in chosen]
+    envs = _pci_environment(pool, dict(rdma)) | _rdma_environment(rails)
     return Allocation((*nodes, _RDMA_CM), envs)
 
 
@@ -116,11 +117,15 @@ def _details(pool: Pool, address: str, device: RdmaDevice | None) -> dict[str, d
     return generic | {"rdma": _nodes(pool, device) | {"rdma_cm": _RDMA_CM, "rdma_dev": device.name}}
 
 
-def _rdma_environment(names: Sequence[str]) -> dict[str, str]:
+def _rdma_environment(devices: Sequence[tuple[str, int | None]]) -> dict[str, str]:
     """Return the variables that name port 1 of the devices for NCCL and UCX, which otherwise try every HCA of the host (NVIDIA/nccl#1422).
 
     NCCL takes a value that begins with "=" as exact names; without it `mlx5_1` would also mean `mlx5_10`. NCCL_IB_GID_INDEX is not set: on
-    InfiniBand it means nothing, and on RoCE NCCL chooses the GID by itself since 2.21. docs/decisions/0059 says why no rail follows the port.
+    InfiniBand it means nothing, and on RoCE NCCL chooses the GID by itself since 2.21. NCCL reads a rail after the port since 2.30.7, and
+    older versions skip it (docs/decisions/0059).
+
+    Args:
+        devices: each device's name, and its rail; None: the rail is not said.
     """
-    ports = ",".join(f"{name}:1" for name in names)
-    return {"NCCL_IB_HCA": f"={ports}", "UCX_NET_DEVICES": ports}
+    hcas = ",".join(f"{name}:1" if rail is None else f"{name}:1:{rail}" for name, rail in devices)
+    return {"NCCL_IB_HCA": f"={hcas}", "UCX_NET_DEVICES": ",".join(f"{name}:1" for name, _ in devices)}

@@ -56,12 +56,14 @@ class Pool:
         rdma: whether a VF needs an RDMA device to be healthy; false only for plain SR-IOV network cards.
         management: whether a container also gets `umadN` and `issmN`, with which it can send management datagrams to
             the fabric.
+        nccl_rails: whether a container is told the rail of each of its RDMA devices.
     """
 
     resource: str
     selector: Selector = field(default_factory=Selector)
     rdma: bool = True
     management: bool = False
+    nccl_rails: bool = False
 
 
 DEFAULT = (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)

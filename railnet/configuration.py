@@ -240,7 +240,11 @@ _SELECT = an_object(
         "pciAddress": list_of(PCI_ADDRESS),
     },
 )
-_POOL = an_object(_pool, {"select": _SELECT, "rdma": BOOLEAN, "management": BOOLEAN}, required={"resource": RESOURCE})
+_POOL = an_object(
+    _pool,
+    {"select": _SELECT, "rdma": BOOLEAN, "management": BOOLEAN, "ncclRails": BOOLEAN},
+    required={"resource": RESOURCE},
+)
 _PROVISION = an_object(Provision, {}, required={"pf": PCI_ADDRESS, "vfs": POSITIVE}, fixed={"guid": "derived"})
 _OWN_IPAM: dict[str, Reader[NetworkIpam]] = {
     "slice": an_object(SliceIpam, {"range": IP_NETWORK, "rails": POSITIVE}, fixed={"type": "slice"}),

@@ -59,6 +59,21 @@ def test_allocate_sets_the_environment_in_rail_order(name: str, value: str) -> N
     assert allocate(POOL, OFFERED, BOTH, {}).envs[name] == value
 
 
+def test_allocate_names_the_rails_for_nccl_and_not_for_ucx_if_the_pool_has_them() -> None:
+    envs = allocate(replace(POOL, nccl_rails=True), OFFERED, BOTH, {}).envs
+
+    assert envs["NCCL_IB_HCA"] == "=mlx5_4:1:0,mlx5_2:1:1"
+    assert envs["UCX_NET_DEVICES"] == "mlx5_4:1,mlx5_2:1"
+
+
+def test_allocate_names_no_rail_that_is_not_certain() -> None:
+    offered = [OfferedVf(a_vf(rdma=an_rdma_device(1)), None, None)]
+
+    envs = allocate(replace(POOL, nccl_rails=True), offered, ["0000:03:00.1"], {}).envs
+
+    assert envs["NCCL_IB_HCA"] == "=mlx5_1:1"
+
+
 def test_allocate_leaves_the_gid_to_nccl() -> None:
     assert "NCCL_IB_GID_INDEX" not in allocate(POOL, OFFERED, BOTH, {}).envs
 

@@ -11,8 +11,9 @@ import pytest
 
 from simnode.hardware.fabric import cable
 from simnode.hardware.pf_properties import SimulatedPf
-from simnode.node import Node, Pod
+from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
+from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
 from vf.guid import Guid
 from vf.pci_address import PciAddress
@@ -203,3 +204,23 @@ def test_default_route_stays_with_eth0(node: Node) -> None:
     node.remove_pod(pod)
 
     assert default == [("eth0", True)]
+
+
+def test_container_is_told_the_rail_of_each_device_if_the_pool_says_so_and_add_accepts_it(node: Node) -> None:
+    before = CONFIGURATION.read_text()
+    document = json.loads(before)
+    document["pools"] = [{"resource": RESOURCE, "select": {"linkType": ["infiniband"]}, "ncclRails": True}]
+    node.stop_daemon()
+    CONFIGURATION.write_text(json.dumps(document))
+    try:
+        node.start_daemon()
+        pod = node.run_pod("told", 2)
+        (allocation,) = node.kubelet.allocations(pod.identity)
+        devices = [rail["rdma"] for rail in attachments(pod)]
+        node.remove_pod(pod)
+    finally:
+        node.stop_daemon()
+        CONFIGURATION.write_text(before)
+        node.start_daemon()
+
+    assert allocation.response.envs["NCCL_IB_HCA"] == f"={devices[0]}:1:0,{devices[1]}:1:1"

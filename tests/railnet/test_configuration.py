@@ -34,6 +34,8 @@ pools:
     pf: ["0000:03:00.0"]
     pciAddress: ["0000:03:00.1"]
 - resource: rdma/rest
+  management: true
+  ncclRails: true
 provision:
 - {pf: "0000:03:00.0", vfs: 8, guid: derived}
 - {pf: "0000:83:00.0", vfs: 4}
@@ -76,7 +78,7 @@ def test_every_key_is_read() -> None:
                     pci_address=(PciAddress(0, 3, 0, 1),),
                 ),
             ),
-            Pool("rdma/rest"),
+            Pool("rdma/rest", management=True, nccl_rails=True),
         ),
         provision=(Provision(PciAddress(0, 3, 0, 0), 8), Provision(PciAddress(0, 0x83, 0, 0), 4)),
         networks=Networks(
