@@ -8,6 +8,8 @@ import tempfile
 from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ENOSPC, EXDEV
 from pathlib import Path
 
+from kernel.libc import LIBC
+
 NO_ROOM = (ENOSPC, EDQUOT)  # the file system has no free block, no free inode, or the user's quota is used up
 _SYS_OPENAT2 = 437  # the same on every architecture (include/uapi/asm-generic/unistd.h)
 _RESOLVE_IN_ROOT = 0x10
@@ -95,8 +97,7 @@ def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:
     root_fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)  # struct open_how: flags, mode, resolve
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd: int = libc.syscall(_SYS_OPENAT2, root_fd, os.fsencode(absolute), how, len(how))
+        fd: int = LIBC.syscall(_SYS_OPENAT2, root_fd, os.fsencode(absolute), how, len(how))
         if fd < 0:
             number = ctypes.get_errno()
             if number == EXDEV:  # a magic link, such as /proc/<pid>/ns/net, leads out of every root

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from kernel.files import open_below
+from kernel.libc import LIBC
 
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 
@@ -91,7 +92,6 @@ def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
 
 def _setns(netns_fd: int) -> None:
     # os.setns came with Python 3.12; Debian 12 has 3.11.
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(netns_fd, _CLONE_NEWNET) != 0:
+    if LIBC.setns(netns_fd, _CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"setns of descriptor {netns_fd}: {os.strerror(number)}")

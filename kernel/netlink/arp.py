@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable
 from ipaddress import IPv4Address
 
+from kernel.libc import LIBC
 from kernel.netlink.rtnetlink import Hardware, links
 
 # include/uapi/linux/if.h
@@ -56,8 +57,7 @@ def _broadcast(link: Hardware, packet: bytes) -> None:
     protocol = socket.htons(_ETH_P_ARP)
     to = struct.pack("=HHiHBB", socket.AF_PACKET, protocol, link.ifindex, 0, 0, len(link.broadcast)) + link.broadcast
     to = to.ljust(_SOCKADDR_LL_BYTES, b"\0")
-    libc = ctypes.CDLL(None, use_errno=True)
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0) as packet_socket:
-        if libc.sendto(packet_socket.fileno(), packet, len(packet), 0, to, len(to)) < 0:
+        if LIBC.sendto(packet_socket.fileno(), packet, len(packet), 0, to, len(to)) < 0:
             number = ctypes.get_errno()
             raise OSError(number, f"announce on link {link.ifindex}: {os.strerror(number)}")
