@@ -4,15 +4,16 @@ Pure. ListAndWatch streams this list, and Allocate checks requests against it. B
 refuses only what `lasting` says (docs/decisions/0038).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from deviceplugin import health
 from deviceplugin.pools import Pool, first_match
-from vf.inventory import PhysicalFunction, VirtualFunction
+from vf.inventory import PhysicalFunction, Rail, VirtualFunction
 from vf.pci_address import PciAddress
 from vf.table import VfTable
 
@@ -56,8 +57,8 @@ class OfferedVf(NamedTuple):
 class Offers:
     """The list of one pool, made again and again.
 
-    A VF whose facts have not changed keeps its `OfferedVf`. So an ADD, of which kubelet's calls and each change of the table ask for the
-    list, costs nearly the same on a node with a thousand VFs as on a node with sixteen.
+    A rail whose facts have not changed keeps its list, and so does a VF its `OfferedVf`. So an ADD, of which kubelet's calls and each
+    change of the table ask for the list, costs nearly the same on a node with a thousand VFs as on a node with sixteen.
     """
 
     def __init__(self, pools: Sequence[Pool], pool: Pool) -> None:
@@ -66,7 +67,7 @@ class Offers:
         self._pfs: dict[
             PciAddress, tuple[PhysicalFunction, PhysicalFunction]
         ] = {}  # each PF, and the same without its VFs
-        self._made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
+        self._of_rails: dict[PciAddress, _RailOffers] = {}
         self._asked: tuple[VfTable, int, str | None] | None = None
         self._answer: tuple[OfferedVf, ...] = ()
 
@@ -83,24 +84,40 @@ class Offers:
         return self._answer
 
     def _made_now(self, table: VfTable, node_reason: str | None) -> tuple[OfferedVf, ...]:
-        made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
         self._pfs = {pf.address: (pf, self._without_vfs(pf)) for pf in table.inventory.pfs}
-        pfs = {address: alone for address, (_, alone) in self._pfs.items()}
+        owned, before = table.owned(), self._of_rails
+        self._of_rails = {}
         for number, rail in table.inventory.all_rails():
-            pf = None if rail.pf is None else pfs[rail.pf.address]
-            for vf in sorted(rail.vfs, key=_address):
-                named = pf if pf is not None or vf.pf is None else pfs.get(vf.pf)
-                unprovisioned = None if vf.pf is None else table.unprovisioned.get(vf.pf)
-                barred = (
-                    node_reason or rail.reason or _pf_is_gone(named, vf) or table.withheld(vf.address) or unprovisioned
-                )
-                sure = number if rail.reason is None else None
-                facts = _Facts(vf, pf, named, sure, barred, table.owner(vf.address) is not None)
-                before = self._made.get(vf.address)
-                unchanged = before is not None and before[0] == facts
-                made[vf.address] = before if before is not None and unchanged else (facts, self._offer(facts))
-        self._made = made
-        return tuple(offer for _, offer in made.values() if offer is not None)
+            facts = _RailFacts(
+                rail,
+                number if rail.reason is None else None,
+                frozenset() if rail.pf is None else rail.pf.addresses & owned,
+                node_reason,
+                table.reasons_to_withhold,
+                table.unprovisioned,
+            )
+            known = before.get(rail.address)
+            # The list of a lone VF also follows from whether the node has the PF that it names.
+            unchanged = known is not None and rail.pf is not None and known.facts == facts
+            self._of_rails[rail.address] = (
+                known if known is not None and unchanged else self._made_of(facts, known, table)
+            )
+        return tuple(chain.from_iterable(of_rail.offers for of_rail in self._of_rails.values()))
+
+    def _made_of(self, facts: "_RailFacts", before: "_RailOffers | None", table: VfTable) -> "_RailOffers":
+        pfs = {address: alone for address, (_, alone) in self._pfs.items()}
+        rail, number, *_ = facts
+        pf = None if rail.pf is None else pfs[rail.pf.address]
+        made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
+        for vf in sorted(rail.vfs, key=_address):
+            named = pf if pf is not None or vf.pf is None else pfs.get(vf.pf)
+            unprovisioned = None if vf.pf is None else table.unprovisioned.get(vf.pf)
+            withheld = _pf_is_gone(named, vf) or table.withheld(vf.address) or unprovisioned
+            barred = facts.node_reason or rail.reason or withheld
+            now = _Facts(vf, pf, named, number, barred, table.owner(vf.address) is not None)
+            known = None if before is None else before.made.get(vf.address)
+            made[vf.address] = known if known is not None and known[0] == now else (now, self._offer(now))
+        return _RailOffers(facts, made, tuple(offer for _, offer in made.values() if offer is not None))
 
     def _without_vfs(self, pf: PhysicalFunction) -> PhysicalFunction:
         """Return a PF without its VFs; the same object as before if its own facts are the same, so that facts are compared at once."""
@@ -132,6 +149,25 @@ def differing(
     An offer that is the same object is not compared further: of a thousand VFs, one ADD changes a few.
     """
     return ((old, new) for old, new in zip_longest(before, now) if old is not new)
+
+
+class _RailFacts(NamedTuple):
+    """All that the list of a rail follows from. `owned` are those of its VFs that sandboxes have."""
+
+    rail: Rail
+    number: int | None
+    owned: AbstractSet[PciAddress]
+    node_reason: str | None
+    withheld: Mapping[PciAddress, str]
+    unprovisioned: Mapping[PciAddress, str]
+
+
+class _RailOffers(NamedTuple):
+    """The list of one rail, with all that it was made from; a VF that belongs to no pool, or to another, has no offer."""
+
+    facts: _RailFacts
+    made: "Mapping[PciAddress, tuple[_Facts, OfferedVf | None]]"
+    offers: tuple[OfferedVf, ...]
 
 
 class _Facts(NamedTuple):

@@ -38,12 +38,13 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
         NotOurs: one is no VF of this node. Misconfigured: the rail of one is not certain.
     """
     found = []
-    places = {vf.address: (number, rail.reason) for number, rail in inventory.all_rails() for vf in rail.vfs}
+    # By the rail's own address, which is its PF's or its lone VF's: a node may have a thousand VFs.
+    places = {rail.address: (number, rail.reason) for number, rail in inventory.all_rails() if rail.vfs}
     for address in vfs:
         vf = inventory.vf(address)
-        rail, reason = places.get(address, (None, None))
         if vf is None:
             raise NotOurs(f"kubelet gave this pod {address}, which is not a VF of this node")
+        rail, reason = places.get(address) or places.get(vf.pf or address, (None, None))
         if reason is not None:
             raise Misconfigured(reason)
         if rail is None:

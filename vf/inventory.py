@@ -1,6 +1,6 @@
 """Facts about a node's PFs, VFs and rails at one moment. The values are frozen; newer facts are new values."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypedDict, TypeVar, get_args
 
@@ -102,11 +102,27 @@ class PhysicalFunction:
     vfs: tuple[VirtualFunction, ...]
     carrier: bool | None = None
     fault: str | None = None
+    # Filled when it is first asked for; no part of the value.
+    _by_address: dict[PciAddress, VirtualFunction] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def link_layer(self) -> LinkLayer:
         """Return the link layer of its port: by the RDMA device, else by the PCI class."""
         return _link_layer(self.rdma, self.class_code)
+
+    def vf(self, address: PciAddress) -> VirtualFunction | None:
+        """Find one of its VFs by its address."""
+        return self._vfs_by_address().get(address)
+
+    @property
+    def addresses(self) -> KeysView[PciAddress]:
+        """Return the addresses of its VFs, as a set that is searched at once."""
+        return self._vfs_by_address().keys()
+
+    def _vfs_by_address(self) -> dict[PciAddress, VirtualFunction]:
+        if not self._by_address:
+            self._by_address.update((vf.address, vf) for vf in self.vfs)
+        return self._by_address
 
 
 class Rail(NamedTuple):
@@ -207,16 +223,23 @@ class Inventory:
 
     def vf(self, address: PciAddress) -> VirtualFunction | None:
         """Find a VF by its address."""
-        return next((vf for vf in self.vfs() if vf.address == address), None)
+        of_pfs = (found for pf in self.pfs if (found := pf.vf(address)) is not None)
+        return next(of_pfs, None) or next((vf for vf in self.lone_vfs if vf.address == address), None)
 
     def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
-        """Return this inventory with newer facts about some VFs."""
-        pfs = tuple(_with_newer_vfs(pf, newer) for pf in self.pfs)
+        """Return this inventory with newer facts about some VFs. A PF without any of them stays the same object, which compares at once."""
+        pfs = tuple(
+            replace(pf, vfs=_newer(pf.vfs, newer)) if any(pf.vf(address) for address in newer) else pf
+            for pf in self.pfs
+        )
         return replace(self, pfs=pfs, lone_vfs=_newer(self.lone_vfs, newer))
 
     def with_pfs(self, newer: Mapping[PciAddress, PhysicalFunction]) -> "Inventory":
         """Return the same inventory with newer facts about some PFs; their VFs stay as they are here."""
-        return replace(self, pfs=tuple(replace(newer.get(pf.address, pf), vfs=pf.vfs) for pf in self.pfs))
+        return replace(
+            self,
+            pfs=tuple(replace(newer[pf.address], vfs=pf.vfs) if pf.address in newer else pf for pf in self.pfs),
+        )
 
     def with_cards(self, looked_at: Container[PciAddress], found: "Inventory") -> "Inventory":
         """Return this inventory with the PFs and lone VFs that were looked at as they were `found`; one that was not found is gone."""
@@ -232,17 +255,19 @@ class Inventory:
     def recalling(self, before: "Inventory") -> "Inventory":
         """Return this inventory; a function with a fault has what does not change while it exists from an earlier inventory.
 
-        So a value that cannot be read takes a VF out of no pool, and changes no rail's number.
+        So a value that cannot be read takes a VF out of no pool, and changes no rail's number. A PF that is the same object in both
+        has what it recalled then.
         """
-        known = {vf.address: vf for vf in before.vfs()}
+        changed = [pf for pf in self.pfs if before.pf(pf.address) is not pf]
         vfs = {
-            vf.address: replace(vf, **_lasting_facts(vf, known[vf.address]))
-            for vf in self.vfs()
-            if vf.fault and vf.address in known
+            vf.address: replace(vf, **_lasting_facts(vf, known))
+            for each in (self.lone_vfs, *(pf.vfs for pf in changed))
+            for vf in each
+            if vf.fault and (known := before.vf(vf.address))
         }
         pfs = {
             pf.address: replace(pf, **_lasting_facts(pf, old), totalvfs=old.totalvfs)
-            for pf in self.pfs
+            for pf in changed
             if pf.fault and (old := before.pf(pf.address))
         }
         return self.with_vfs(vfs).with_pfs(pfs) if vfs or pfs else self
@@ -292,11 +317,6 @@ def _address(function: PhysicalFunction | VirtualFunction) -> PciAddress:
 
 def _absent(address: PciAddress) -> Rail:
     return Rail(address, None, (), f"`rails` in node.yaml names {address}, but this node has no such PF")
-
-
-def _with_newer_vfs(pf: PhysicalFunction, newer: Mapping[PciAddress, VirtualFunction]) -> PhysicalFunction:
-    """Return a PF with newer facts about some VFs: the same object if none of them is its own, which compares at once."""
-    return replace(pf, vfs=_newer(pf.vfs, newer)) if any(vf.address in newer for vf in pf.vfs) else pf
 
 
 def _newer(

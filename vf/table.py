@@ -59,6 +59,11 @@ class VfTable:
             self._withheld = dict(reasons)
             self._notify()
 
+    @property
+    def reasons_to_withhold(self) -> Mapping[PciAddress, str]:
+        """The reasons why VFs must not be given to pods: another object after each change."""
+        return self._withheld
+
     def withheld(self, vf: PciAddress) -> str | None:
         """Return why a VF must not be given to a pod, and what to do; None if it may be given."""
         return self._withheld.get(vf)
@@ -123,7 +128,8 @@ class VfTable:
         """Release a VF of `owner`; a VF of another owner, or of none, stays as it is."""
         if self._owners.get(vf) == owner:
             del self._owners[vf]
-            self._withheld.pop(vf, None)  # its reason was about the sandbox that had it
+            if vf in self._withheld:  # its reason was about the sandbox that had it
+                self._withheld = {one: reason for one, reason in self._withheld.items() if one != vf}
             self._notify()
 
     def _with_later_readings(self, inventory: Inventory, generation: int) -> Inventory:

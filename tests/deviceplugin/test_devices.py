@@ -120,12 +120,19 @@ def test_list_that_is_made_again_is_the_same_as_a_new_one_after_each_change() ->
         lambda: table.reread({VF: replace(first.vfs[0], netdev=None, rdma=None)}),
         lambda: table.release(VF, owner),
         lambda: table.withhold({VF: "it is in an unknown namespace"}),
+        lambda: table.claim(VF, owner),
+        lambda: table.release(VF, owner),
+        lambda: table.withhold({VF: "it is in an unknown namespace"}),
         lambda: table.withhold({}),
         lambda: table.report_unprovisioned({first.address: "it has too few VFs"}),
         lambda: table.report_unprovisioned({}),
         lambda: table.reread_pfs({first.address: replace(first, driver=None)}),
         lambda: table.refresh(Inventory((node.pfs[1],))),
         lambda: table.refresh(node),
+        lambda: table.refresh(replace(node, pfs=(), lone_vfs=first.vfs[:1])),
+        lambda: table.refresh(replace(node, pfs=(replace(first, vfs=()),), lone_vfs=first.vfs[:1])),
+        lambda: table.refresh(node),
+        lambda: table.number(RailNumbers((RememberedRail(node.pfs[1].address),))),
     ]
 
     for change in changes:

@@ -243,10 +243,12 @@ def test_reason_goes_with_the_sandbox_that_had_the_vf(table: VfTable) -> None:
     owner = Owner("c0ffee", "eth0", "")
     table.claim(FIRST, owner)
     table.withhold({FIRST: "in a sandbox without a record"})
+    before = table.reasons_to_withhold
 
     table.release(FIRST, owner)
 
     assert table.withheld(FIRST) is None
+    assert (dict(before), dict(table.reasons_to_withhold)) == ({FIRST: "in a sandbox without a record"}, {})
 
 
 def test_owned_vfs_are_those_of_sandboxes(table: VfTable) -> None:
