@@ -4,7 +4,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from errno import EEXIST, ENODEV, EOPNOTSUPP
 from itertools import repeat
 from pathlib import Path
@@ -18,6 +18,7 @@ from kernel.sysfs import Sysfs
 from kernel.vf_netdev import mark
 from kernel.waiting import block_until
 from vf.errors import NotReady
+from vf.inventory import Netdev
 from vf.link_settings import Settings, Value, changes
 from vf.pci_address import PciAddress
 from vf.rail_routing import RULE_PRIORITY
@@ -84,26 +85,57 @@ def _undo(undo: Callable[[], None], error: BaseException) -> None:
         error.add_note(f"and its undo failed: {second}")
 
 
-def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> None:
-    """Do the steps in order; an object that is gone is success.
+def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> tuple[MoveLinkOut, ...]:
+    """Do the steps in order; an object that is gone is success. Return the moves that brought a netdev to the node under its own name.
 
     Raises:
         OSError: what the kernel refused, in words.
     """
-    for step in steps:
-        match step:
-            case MoveLinkOut():
-                if netns_fd is not None:
-                    _move_link_out(step, netns_fd)
-            case RemoveRules():
-                if netns_fd is not None:
-                    with links(netns_fd) as sandbox:
+    moved = []
+    with nullcontext(None) if netns_fd is None else links(netns_fd) as sandbox:
+        for step in steps:
+            match step:
+                case MoveLinkOut():
+                    if sandbox is not None and _move_link_out(step, sandbox):
+                        moved.append(step)
+                case RemoveRules():
+                    if sandbox is not None:
                         _remove_rules(step.rules, sandbox)
-            case RenameLink():
-                _rename_link(step)
+                case RenameLink():
+                    _rename_link(step)
+    return tuple(moved)
 
 
-def reset(step: ResetLink) -> dict[str, Value]:
+def take_back(steps: Iterable[DetachStep], netns_fd: int) -> dict[PciAddress, Netdev]:
+    """Do what `detach` does, and give the netdevs that it moved under their own names their settings back, as `reset` does.
+
+    Return those of them that have all settings, by their VFs. What became of the others is to be looked up.
+
+    Raises:
+        OSError: as `detach` and `reset`.
+    """
+    moved = detach(steps, netns_fd)
+    with links() as node:
+        found = {step.vf: _found_again(step, node) for step in moved}
+    return {vf: netdev for vf, netdev in found.items() if netdev is not None}
+
+
+def _found_again(step: MoveLinkOut, node: Links) -> Netdev | None:
+    """Give a netdev that was just moved its settings back; None if it has not got all, or if a program has renamed it already."""
+    ifindex = node.ifindex(step.host_ifname)
+    if ifindex is None:
+        return None
+    try:
+        settings, left = _reset(node, ifindex, step.before)
+    except OSError as error:
+        if error.errno != ENODEV:
+            raise
+        return None
+    mtu = settings.get("mtu")
+    return Netdev(step.host_ifname, ifindex, mtu) if isinstance(mtu, int) and not left else None
+
+
+def reset(step: ResetLink) -> Mapping[str, Value]:
     """Give a netdev on the node its settings back. Return those that it has not got, with the values they should have.
 
     A netdev that is gone needs nothing.
@@ -113,15 +145,21 @@ def reset(step: ResetLink) -> dict[str, Value]:
     """
     with links() as node:
         try:
-            found = link_settings.read(node, step.ifindex)
-            if not (wanted := changes(found, step.before)):
-                return {}
-            link_settings.write(node, step.ifindex, found, wanted)
-            return changes(link_settings.read(node, step.ifindex), step.before)
+            return _reset(node, step.ifindex, step.before)[1]
         except OSError as error:
             if error.errno != ENODEV:
                 raise
             return {}
+
+
+def _reset(node: Links, ifindex: int, before: Settings | None) -> tuple[Settings, Mapping[str, Value]]:
+    """Return the settings that the netdev has then, and those of `before` that it has not got; with None it keeps all."""
+    found = link_settings.read(node, ifindex)
+    if before is None or not (wanted := changes(found, before)):
+        return found, {}
+    link_settings.write(node, ifindex, found, wanted)
+    found = link_settings.read(node, ifindex)
+    return found, changes(found, before)
 
 
 def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> dict[PciAddress, OSError]:
@@ -199,7 +237,7 @@ def _attach(
 
 def _move_link_in(step: MoveLinkIn, before: Settings, node: Links, sandbox: Links, netns_fd: int) -> Callable[[], None]:
     def undo() -> None:
-        _move_link_out(MoveLinkOut(step.vf, step.host_ifname, before), netns_fd)
+        _move_link_out(MoveLinkOut(step.vf, step.host_ifname, before), sandbox)
 
     # A taken name does not make the kernel refuse the move, only the rename after it: so look first.
     if sandbox.ifindex(step.ifname) is not None:
@@ -209,19 +247,19 @@ def _move_link_in(step: MoveLinkIn, before: Settings, node: Links, sandbox: Link
         try:
             node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu, step.ipv4)
         except FileExistsError:
-            _move_without_altnames(step, node, netns_fd)
+            _move_without_altnames(step, node, sandbox, netns_fd)
     except OSError as error:
         _undo(undo, error)
         raise
     return undo
 
 
-def _move_without_altnames(step: MoveLinkIn, node: Links, netns_fd: int) -> None:
+def _move_without_altnames(step: MoveLinkIn, node: Links, sandbox: Links, netns_fd: int) -> None:
     """Move a netdev again, without the alternative names that it had on the node: one of them exists in the sandbox.
 
     The kernel refused the move because of such a name, or moved the netdev and refused its new name.
     """
-    _move_link_out(MoveLinkOut(step.vf, step.host_ifname), netns_fd)
+    _move_link_out(MoveLinkOut(step.vf, step.host_ifname), sandbox)
     node.remove_altnames(step.ifindex, node.link(step.ifindex).altnames)
     node.move_up(step.ifindex, netns_fd, step.ifname, step.mtu, step.ipv4)
 
@@ -275,17 +313,18 @@ def _enable_ndisc_notify(ifname: str, root: Path) -> None:
     below(root, f"/proc/sys/net/ipv6/conf/{ifname}/ndisc_notify").write_text("1\n", encoding="ascii")
 
 
-def _move_link_out(step: MoveLinkOut, netns_fd: int) -> None:
+def _move_link_out(step: MoveLinkOut, sandbox: Links) -> bool:
     node_fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with links(netns_fd) as sandbox:
-            _send_back(step, sandbox, node_fd)
+        return _send_back(step, sandbox, node_fd)
     finally:
         os.close(node_fd)
 
 
-def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
+def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> bool:
     """Move a VF's netdev to the node: under its own name, or else under a name that cannot be taken, which `detach` renames later.
+
+    Return whether this moved it under its own name.
 
     Whether the netdev is gone from the sandbox is looked up, not concluded from an error: EEXIST may mean that it has moved and
     was not renamed, or that it has not moved. A process in the sandbox may give it names that exist on the node, again and again.
@@ -297,7 +336,7 @@ def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
     for ifname in (step.host_ifname, *repeat(_FREE_IFNAME, _MOVES)):
         link, uppers = _with_uppers(sandbox, step.vf)
         if link is None:
-            return
+            return False
         try:
             # The kernel moves a link with its alternative names, or not at all if one of them exists at the destination.
             sandbox.remove_altnames(link.ifindex, () if kept is None else set(link.altnames).difference(kept))
@@ -308,7 +347,7 @@ def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> None:
                 raise
             kept = ()
         else:
-            return
+            return ifname == step.host_ifname
     raise OSError(
         EEXIST,
         f"the netdev of VF {step.vf} is still in the sandbox: at each of {_MOVES + 1} moves it had a name that exists on the "

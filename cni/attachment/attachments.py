@@ -17,7 +17,7 @@ from cni.attachment.ipam_release import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
-from cni.attachment.netdev_return import NodeNetdevs
+from cni.attachment.netdev_return import NodeNetdevs, TakenBack
 from cni.host.chain import Primary
 from cni.request import Request
 from cni.timing import timed
@@ -27,7 +27,7 @@ from kernel.netlink.sandbox_link_state import link_states
 from kernel.sysfs import Sysfs
 from vf import attachment_plan, rail_routing, sandbox_difference
 from vf.errors import NotReady
-from vf.inventory import RdmaDevice
+from vf.inventory import Netdev, RdmaDevice
 from vf.link_settings import Settings
 from vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam
 from vf.pci_address import PciAddress
@@ -171,20 +171,39 @@ class Attachments:
         if netns_fd is None:
             raise NotReady(f"sandbox {record.key} has no network namespace any more")
         network = self._networks.by_name[record.network]
-        netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
-        steps = attachment_plan.attach(record.attachments, netdevs)
         with timed("kernel"):
-            try:
-                attach = partial(perform.attach, steps, netns_fd, self._root)
-                self._before[record.key] = await self._node_netdevs.do(record.attachments, attach)
-            except OSError as error:
-                if error.errno != ENODEV:
-                    raise
-                # A driver that is bound again takes its netdev away: the next try finds another netdev, or reports that there is none.
-                raise NotReady(f"a VF's netdev went away while it was attached: {error.strerror}") from error
+            self._before[record.key] = await self._attach_known(record, netns_fd)
         with timed("port"):
             card = partial(card_of, self._table.inventory)
             await port_wait.wait(network, record.attachments, self._sysfs, card)
+
+    async def _attach_known(self, record: Record, netns_fd: int) -> Mapping[PciAddress, Settings]:
+        """Attach the netdevs that the table knows since the plan; if one has gone since then, those that there are now.
+
+        A driver that is bound again takes its netdev away and makes another one. The other one has a higher ifindex: the kernel gives a number
+        again only when it has used all of them (dev_index_reserve(), net/core/dev.c).
+        """
+        known = {one.vf: self._netdevs.known(one.vf) for one in record.attachments}
+        netdevs = {vf: netdev for vf, netdev in known.items() if netdev is not None}
+        if len(netdevs) == len(known):
+            try:
+                return await self._attach(record, netns_fd, netdevs)
+            except OSError as error:
+                if error.errno != ENODEV:
+                    raise
+        netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
+        try:
+            return await self._attach(record, netns_fd, netdevs)
+        except OSError as error:
+            if error.errno != ENODEV:
+                raise
+            raise NotReady(f"a VF's netdev went away while it was attached: {error.strerror}") from error
+
+    async def _attach(
+        self, record: Record, netns_fd: int, netdevs: Mapping[PciAddress, Netdev]
+    ) -> Mapping[PciAddress, Settings]:
+        steps = attachment_plan.attach(record.attachments, netdevs)
+        return await self._node_netdevs.do(record.attachments, partial(perform.attach, steps, netns_fd, self._root))
 
     def confirm(self, record: Record) -> None:
         """Write to the record that the ADD is done: after this the pod's containers may start."""
@@ -277,11 +296,12 @@ class Attachments:
         """Return which VFs the sandbox had, when their netdevs are on the node again."""
         vfs = self._claims.own_unless_owned(detaching)  # no other sandbox gets them while their netdevs are searched
         ours = tuple(one for one in detaching.attachments if one.vf in vfs)
-        back = vfs
+        back = TakenBack({}, vfs)
         # A namespace of an older boot is gone; another may have its number.
         if not detaching.is_of_older_boot(self._boot):
             back = await self._node_netdevs.take_back(detaching.netns, ours, netns_fd)
-        await self._netdevs.reread(vfs, awaited=back)
+        self._netdevs.note(back.moved)
+        await self._netdevs.reread([vf for vf in vfs if vf not in back.moved], awaited=back.looked_up)
         return vfs
 
     def forget(self, record: Record) -> None:

@@ -4,6 +4,7 @@ Moving and renaming netdevs is `cni.attachment.netdev_return`'s.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -32,6 +33,16 @@ class NetdevLookup:
         self._table = table
         self._sysfs = sysfs
         self._seconds = wait_seconds
+
+    def known(self, vf: PciAddress) -> Netdev | None:
+        """Return the netdev that a VF had when it was read last."""
+        found = self._table.inventory.vf(vf)
+        return None if found is None else found.netdev
+
+    def note(self, netdevs: Mapping[PciAddress, Netdev]) -> None:
+        """Have the table know netdevs that the kernel has just named. The other facts of their VFs stay as they were read last."""
+        known = ((self._table.inventory.vf(vf), netdev) for vf, netdev in netdevs.items())
+        self._table.reread({vf.address: replace(vf, netdev=netdev) for vf, netdev in known if vf is not None})
 
     async def get(self, vf: PciAddress) -> Netdev:
         """Read a VF's netdev.
@@ -135,6 +146,8 @@ class NetdevLookup:
         some of the VFs.
         """
         known = [vf for address in vfs if (vf := self._table.inventory.vf(address)) is not None]
+        if not known:
+            return
         newer: dict[PciAddress, VirtualFunction] = {}
 
         async def all_have_netdevs() -> bool:

@@ -4,12 +4,12 @@ When that is done is decided in `cni.attachment.attachments` and `cni.recovery`;
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from errno import EBUSY
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
@@ -19,7 +19,7 @@ from kernel.inventory import card_of
 from kernel.netns import NetnsIdentity, identity, opened
 from kernel.sysfs import Sysfs
 from vf import attachment_plan, orphans
-from vf.inventory import VirtualFunction
+from vf.inventory import Netdev, VirtualFunction
 from vf.link_settings import Value
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
@@ -34,6 +34,13 @@ _NAMES = "names of netdevs"
 _PROBE_SECONDS = 20.0  # mlx5 takes half a second
 
 
+class TakenBack(NamedTuple):
+    """VFs whose netdevs are back: those that were `moved` with their netdevs as they are now, and those that were `looked_up`."""
+
+    moved: Mapping[PciAddress, Netdev]
+    looked_up: tuple[PciAddress, ...]
+
+
 class NodeNetdevs:
     """The netdevs of free VFs, which belong in the node's own network namespace; `root` is where the host is seen."""
 
@@ -45,10 +52,8 @@ class NodeNetdevs:
         self._search = OrphanSearch(root)
         self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
-    async def take_back(
-        self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None
-    ) -> tuple[PciAddress, ...]:
-        """Bring attachments' netdevs back from a namespace, or from another one; return the VFs whose netdevs are back.
+    async def take_back(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> "TakenBack":
+        """Bring attachments' netdevs back from a namespace, or from another one; return which are back.
 
         `netns_fd` may be None, or of another namespace: then `netns` is opened, if it is alive.
 
@@ -61,15 +66,21 @@ class NodeNetdevs:
         with opened(self._root, netns.path, expected) as fd:
             return await self._take_back(attachments, fd)
 
-    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> tuple[PciAddress, ...]:
-        """Move the netdevs to the node and rename those that came back under another name; return the VFs that have one.
+    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> "TakenBack":
+        """Move the netdevs to the node. What became of one that was not in the namespace, or has another name now, is looked up."""
+        moved: dict[PciAddress, Netdev] = {}
+        if netns_fd is not None:
+            steps = attachment_plan.take_out(attachments)
+            moved = await self.do(attachments, partial(perform.take_back, steps, netns_fd))
+        others = tuple(one for one in attachments if one.vf not in moved)
+        return TakenBack(moved, tuple(await self._look_up(others)) if others else ())
+
+    async def _look_up(self, attachments: tuple[Attachment, ...]) -> dict[PciAddress, Netdev]:
+        """Rename netdevs that came back under another name; return those that are on the node.
 
         A netdev that does not come back was moved by another program, so every namespace is searched for it. A netdev that
         is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
         """
-        if netns_fd is not None:
-            steps = attachment_plan.take_out(attachments)
-            await self.do(attachments, partial(perform.detach, steps, netns_fd))
         returned = await self._netdevs.returned(attachments)
         lost = [one for one in attachments if one.vf not in returned]
         found = await self._search.find(await self.absent(one.vf for one in lost))
@@ -86,7 +97,7 @@ class NodeNetdevs:
         if renames := attachment_plan.rename(attachments, returned):
             await self.do(attachments, partial(perform.detach, renames, None))
         await self._reset(attachment_plan.reset(attachments, returned))
-        return tuple(returned)
+        return returned
 
     async def _reset(self, steps: Iterable[ResetLink]) -> None:
         """Give netdevs that are back the settings that they had before; what a pod did to them must not reach the next pod.
@@ -107,7 +118,7 @@ class NodeNetdevs:
                 netdev = await self._netdevs.get(step.vf)
                 await self._reset_one(replace(step, ifindex=netdev.ifindex))
 
-    async def _reset_one(self, step: ResetLink) -> dict[str, Value]:
+    async def _reset_one(self, step: ResetLink) -> Mapping[str, Value]:
         card = card_of(self._table.inventory, step.vf)
         return await self.threads.run_to_the_end(card, partial(perform.reset, step))
 

@@ -30,6 +30,7 @@ from cni.sandbox_locks import PerKey
 from kernel.sysfs import Sysfs
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
+from vf.inventory import Netdev
 from vf.link_settings import Settings, Value
 from vf.network import DEFAULT, Network, Networks, NoIpam
 from vf.pci_address import PciAddress
@@ -44,12 +45,16 @@ PRIMARY = Primary("n", "1.0.0", [])
 
 
 class Kernel:
-    """Notes the steps it is asked for; `refuses` is raised instead, `then` is called after. A reset leaves what `keeps` has."""
+    """Notes the steps it is asked for; `refuses` is raised instead, `then` is called after. A reset leaves what `keeps` has.
+
+    `moved` is what taking back finds on the node by itself; without it, sysfs says what became of a netdev.
+    """
 
     def __init__(self) -> None:
         self.steps: list[object] = []
         self.resets: list[ResetLink] = []
         self.keeps: dict[str, Value] = {}
+        self.moved: dict[PciAddress, Netdev] = {}
         self.refuses: Exception | None = None
         self.then: Callable[[], None] = lambda: None
 
@@ -63,6 +68,10 @@ class Kernel:
 
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
         self._do(steps)
+
+    def take_back(self, steps: Iterable[object], netns_fd: int) -> dict[PciAddress, Netdev]:
+        self._do(steps)
+        return self.moved
 
     def probe_again(self, step: object, sysfs: Sysfs) -> None:
         self.steps.append(step)
@@ -151,10 +160,10 @@ class Node:
 
         asyncio.run(asyncio.wait_for(sweep(self.daemon().recovery), 20))
 
-    def netdev_is(self, name: str | None) -> None:
+    def netdev_is(self, name: str | None, ifindex: int = 31) -> None:
         """Show the VF's netdev under a name, or not at all."""
         shutil.rmtree(self.tree.devices / ON_NODE / "net", ignore_errors=True)
-        for path, text in netdev(name, 31).items() if name else ():
+        for path, text in netdev(name, ifindex).items() if name else ():
             (self.tree.devices / ON_NODE / path).parent.mkdir(parents=True, exist_ok=True)
             (self.tree.devices / ON_NODE / path).write_text(text)
 

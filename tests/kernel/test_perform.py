@@ -13,6 +13,7 @@ from kernel import perform, vf_netdev
 from kernel.netlink import link_settings
 from kernel.netlink.rtnetlink import IpInterface, Link
 from tests.kernel.test_vf_netdev import STRANGERS
+from vf.inventory import Netdev
 from vf.pci_address import PciAddress
 from vf.rail_routing import APART
 from vf.steps import (
@@ -94,7 +95,7 @@ class Namespace(NamedTuple):
     def settings(self, ifindex: int) -> dict[str, object]:
         if ifindex not in self.here:
             raise OSError(errno.ENODEV, "No such device")
-        return {"alias": self.here[ifindex].alias or "", "altnames": self.here[ifindex].altnames}
+        return {"alias": self.here[ifindex].alias or "", "altnames": self.here[ifindex].altnames, "mtu": 4092}
 
     def remove_altnames(self, ifindex: int, altnames: tuple[str, ...]) -> None:
         if altnames:
@@ -334,6 +335,82 @@ def test_rename_of_a_link_that_is_gone_or_to_a_name_that_is_taken_is_no_error(
         raised.append(error)
 
     assert (raised == []) is fine
+
+
+# Take back: detach, and the settings as they were before.
+
+BACK = MoveLinkOut(VF, "ibs5v0", {"alias": "", "altnames": (), "mtu": 4092})
+
+
+def test_take_back_returns_the_netdev_as_it_is_on_the_node(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "net1", MARK, parent=OURS)])
+
+    assert perform.take_back((BACK, RemoveRules(ROUTING.rules)), SANDBOX) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert (kernel.sandbox, kernel.log) == ({}, ["move out", *REMOVED])
+
+
+def test_take_back_gives_no_settings_back_that_are_not_known(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "net1", MARK)])
+
+    assert perform.take_back((MoveLinkOut(VF, "ibs5v0"),), SANDBOX) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert kernel.node[31].alias == MARK
+
+
+def test_take_back_writes_a_setting_that_is_another(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    settings, written = {"mtu": 9000, "group": 7}, []
+
+    def write(_: object, ifindex: int, found: object, wanted: dict[str, int]) -> None:
+        written.append((ifindex, wanted))
+        settings.update(wanted)
+
+    monkeypatch.setattr(link_settings, "read", lambda *_: dict(settings))
+    monkeypatch.setattr(link_settings, "write", write)
+
+    assert perform.take_back((BACK,), SANDBOX) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert written == [(31, {"mtu": 4092, "group": 0})]
+
+
+def test_take_back_leaves_out_a_netdev_that_keeps_a_setting(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    monkeypatch.setattr(link_settings, "read", lambda *_: {"mtu": 4092, "group": 7})
+    monkeypatch.setattr(link_settings, "write", lambda *_: None)
+
+    assert perform.take_back((BACK,), SANDBOX) == {}
+
+
+@pytest.mark.parametrize(
+    ("node", "sandbox"),
+    [
+        ([a_link(2, "ibs5v0")], []),
+        ([a_link(2, "ibs5v0")], [a_link(31, "net1", parent=OURS)]),
+        ([a_link(2, "eth0")], [a_link(31, "net1", parent=OURS)._replace(altnames=("eth0",))]),
+    ],
+    ids=["nothing was in the sandbox", "another link has its name", "its first move is refused"],
+)
+def test_take_back_returns_no_link_that_only_has_the_netdevs_name(
+    a_kernel, node: list[Link], sandbox: list[Link]
+) -> None:
+    a_kernel(node, sandbox)
+
+    assert perform.take_back((MoveLinkOut(VF, "ibs5v0"),), SANDBOX) == {}
+
+
+@pytest.mark.parametrize("gone", ["renamed", "removed"])
+def test_take_back_leaves_out_a_netdev_that_another_program_takes_at_once(
+    a_kernel, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    found = Namespace.ifindex
+
+    def lost(namespace: Namespace, ifname: str) -> int | None:
+        ifindex = found(namespace, ifname)
+        kernel.node.clear()
+        return None if gone == "renamed" else ifindex
+
+    monkeypatch.setattr(Namespace, "ifindex", lost)
+
+    assert perform.take_back((BACK,), SANDBOX) == {}
 
 
 # Names that a hostile pod gives its netdev.

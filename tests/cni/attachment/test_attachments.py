@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from errno import ENODEV
 from ipaddress import ip_interface, ip_network
@@ -22,7 +23,8 @@ from tests.cni.fake_executable import CONF, ENVIRON
 from tests.kernel.tree import ON_NODE, UNBOUND
 from tests.vf.builders import a_record, an_attachment
 from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
-from vf.inventory import Port
+from vf.inventory import Netdev, Port
+from vf.link_settings import Settings
 from vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from vf.orphans import OrphanNetdev
 from vf.pci_address import PciAddress
@@ -156,6 +158,36 @@ def test_netdev_that_goes_away_during_attach_is_tried_again(node: Node) -> None:
         node.run(attached)
 
 
+def test_netdev_that_was_replaced_since_the_plan_is_looked_up_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def attach(steps: Sequence[MoveLinkIn], netns_fd: int, root: Path) -> dict[PciAddress, Settings]:
+        tried.append(steps[0].ifindex)
+        if tried == [9]:  # the driver was bound again meanwhile
+            node.netdev_is("ibs5v0", 32)
+            raise OSError(ENODEV, "No such device")
+        return {}
+
+    monkeypatch.setattr(node.kernel, "attach", attach)
+
+    node.run(attached)
+
+    assert (tried, node.state) == ([9, 32], ("attached", True))
+
+
+def test_attach_reads_no_file_of_a_netdev_that_the_plan_has_read(node: Node) -> None:
+    async def main(attachments: Attachments, netns_fd: int) -> None:
+        record = await planned(attachments, netns_fd)
+        node.netdev_is(None)
+        await attachments.attach(record, netns_fd)
+
+    node.run(main)
+
+    assert [step.ifindex for step in node.kernel.steps if isinstance(step, MoveLinkIn)] == [9]
+
+
 def test_attach_that_is_cancelled_ends_only_when_the_kernel_is_done(node: Node) -> None:
     async def main(attachments: Attachments, netns_fd: int) -> None:
         record = await planned(attachments, netns_fd)
@@ -232,6 +264,19 @@ def test_detach_from_a_living_sandbox_always_moves_out_then_renames(node: Node, 
 
     assert node.kernel.steps == steps
     assert left.attachments == ()
+    assert node.state == ("detaching", False)
+
+
+def test_netdev_that_was_moved_under_its_own_name_is_looked_for_in_no_file(node: Node) -> None:
+    node.run(attached)
+    node.kernel.resets.clear()
+    node.netdev_is(None)  # sysfs is not asked: else this waited for a netdev
+    node.kernel.moved = {VF: Netdev("ibs5v0", 47, 2044)}
+
+    node.run(detached)
+
+    assert (node.kernel.steps[-1], node.kernel.resets) == (OUT, [])
+    assert node.table.inventory.vf(VF).netdev == Netdev("ibs5v0", 47, 2044)
     assert node.state == ("detaching", False)
 
 
