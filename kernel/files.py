@@ -4,8 +4,9 @@ import ctypes
 import os
 import stat
 import struct
-import tempfile
+from contextlib import suppress
 from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ENOSPC, EXDEV
+from itertools import count
 from pathlib import Path
 
 from kernel.libc import LIBC
@@ -14,6 +15,8 @@ NO_ROOM = (ENOSPC, EDQUOT)  # the file system has no free block, no free inode, 
 _SYS_OPENAT2 = 437  # the same on every architecture (include/uapi/asm-generic/unistd.h)
 _RESOLVE_IN_ROOT = 0x10
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # to open a named pipe would wait until a program writes to the pipe
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_numbers = count()  # of this process's temporary files
 _MOST_BYTES = 1 << 20  # the files of the host that are read here are configurations of some kilobytes
 
 
@@ -26,14 +29,15 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
     Raises:
         OSError: the folder is missing or full; the error names the file. The old content stays, and no temporary file is left.
     """
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    fd, temporary = _temporary(path)
     try:
-        with open(fd, "wb") as file:
-            file.write(content)
+        try:
+            _write_whole(fd, content)
             os.fchmod(fd, mode)
             if durable:
-                file.flush()
                 os.fsync(fd)
+        finally:
+            os.close(fd)
         os.replace(temporary, path)
     except BaseException as error:
         os.unlink(temporary)
@@ -42,6 +46,21 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
         raise
     if durable:
         sync(path.parent)
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """Make a new empty file beside a path, which begins with a dot and the path's name."""
+    folder, name = os.path.split(path)
+    while True:
+        temporary = f"{folder}/.{name}.{os.getpid()}.{next(_numbers)}"
+        with suppress(FileExistsError):  # of another process with this number, which may have ended
+            return os.open(temporary, _NEW, 0o600), temporary
+
+
+def _write_whole(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def overwrite(path: Path, content: bytes) -> None:

@@ -1,10 +1,12 @@
 """Atomic writes, and reading of the host's files."""
 
 import os
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from kernel import files
 from kernel.files import below, open_below, read_below, write_atomically
 from tests.cni.host.shell_plugins import descriptors
 
@@ -59,18 +61,45 @@ def test_old_content_stays_and_no_temporary_file_is_left_when_writing_fails(tmp_
 
 
 def test_error_of_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = open
+    write = os.write
 
-    def full(*arguments: object) -> object:
-        opened(*arguments).close()  # type: ignore[call-overload]
-        return opened("/dev/full", "wb", buffering=0)
+    def full(_: int, content: bytes) -> int:
+        with Path("/dev/full").open("wb", buffering=0) as device:
+            return write(device.fileno(), content)
 
-    monkeypatch.setattr("builtins.open", full)
-
-    with pytest.raises(OSError, match=r"No space left on device: '.*/record'"):
-        write_atomically(tmp_path / "record", b"content")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match=r"No space left on device: '.*/record'"):
+            write_atomically(tmp_path / "record", b"content")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_content_that_the_kernel_takes_in_parts_is_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda fd, content: write(fd, bytes(content[:3])))
+        write_atomically(tmp_path / "record", b"content")
+
+    assert (tmp_path / "record").read_bytes() == b"content"
+
+
+def test_temporary_file_of_another_process_with_the_same_number_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_numbers", count())
+    others = tmp_path / f".record.{os.getpid()}.0"
+    others.write_bytes(b"half of something")
+
+    write_atomically(tmp_path / "record", b"content")
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "record": b"content",
+        others.name: b"half of something",
+    }
 
 
 def test_no_temporary_file_is_left_when_the_rename_is_refused(tmp_path: Path) -> None:

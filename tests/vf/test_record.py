@@ -39,15 +39,7 @@ def test_record_is_read_back_as_it_was_written(record: Record) -> None:
     assert decode(encode(record)) == record
 
 
-@pytest.mark.slow
-@given(records)
-def test_record_is_written_as_json_with_indentation(record: Record) -> None:
-    written = encode(record)
-
-    assert written.decode() == json.dumps(json.loads(written), indent=1) + "\n"
-
-
-def test_configuration_of_a_plugin_is_written_as_json_with_indentation() -> None:
+def test_configuration_of_a_plugin_is_written_whatever_is_in_it() -> None:
     odd = {
         "": {},
         "lists": [[], [1, [True, None]], {'é\ud800"': 1.5}],
@@ -58,7 +50,7 @@ def test_configuration_of_a_plugin_is_written_as_json_with_indentation() -> None
     written = encode(replace(RECORD, primary=odd))
 
     assert json.loads(written)["primary"] == odd
-    assert written.decode() == json.dumps(json.loads(written), indent=1) + "\n"
+    assert decode(written).primary == odd
 
 
 def test_configuration_may_be_nested_as_deeply_as_it_is_read() -> None:
@@ -130,7 +122,7 @@ def test_record_of_rails_that_are_kept_apart_says_how() -> None:
 
 def test_record_is_text_of_one_line_for_each_value() -> None:
     assert b'\n "stage": "planned",\n' in WRITTEN
-    assert WRITTEN.endswith(b"\n}\n")
+    assert WRITTEN.endswith(b'"}\n')
 
 
 def test_key_names_container_and_interface() -> None:
