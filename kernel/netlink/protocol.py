@@ -204,10 +204,14 @@ def decode_attributes(payload: bytes) -> dict[int, bytes]:
 
 
 def _attributes(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    while position < len(payload):
-        length, kind = _ATTRIBUTE.unpack(_cut(payload, position, position + _ATTRIBUTE.size))
-        yield kind & _ATTRIBUTE_TYPE, _cut(payload, position + _ATTRIBUTE.size, position + length)
+    # A link has some fifty attributes, and an attach and a detach decode several links: so `_cut` is called for errors alone.
+    position, end, header, unpack_from = 0, len(payload), _ATTRIBUTE.size, _ATTRIBUTE.unpack_from
+    while position < end:
+        length, kind = unpack_from(payload, position) if position + header <= end else (0, 0)
+        if not header <= length <= end - position:
+            _cut(payload, position + header, position + (length or header))
+            raise ValueError(f"netlink: an attribute of {length} bytes is shorter than its header")
+        yield kind & _ATTRIBUTE_TYPE, payload[position + header : position + length]
         position += _aligned(length)
 
 
