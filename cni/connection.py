@@ -53,6 +53,7 @@ class ExecutableConnection:
         self._number = 0
         self._inbox = bytearray()  # what has arrived of a frame: a wait that is cancelled loses nothing
         self._reading = False
+        self._begun = False
         self._gone: str | None = None
         self._arrived: asyncio.Future[None] | None = None
         self._raw_environment: dict[bytes, bytes] = {}
@@ -96,7 +97,6 @@ class ExecutableConnection:
             FrameError: another frame came. ExecutableGone, TimeoutError: the executable is gone or stuck.
         """
         async with asyncio.timeout(_FRAME_SECONDS):
-            await self._receive_descriptor()
             kind, payload = await self._receive()
         if kind == frames.QUERY:
             return None
@@ -295,7 +295,7 @@ class ExecutableConnection:
     def _read(self) -> None:
         """Take what has arrived; always, so that the executable's end is seen whatever its request waits for."""
         try:
-            chunk = self._socket.recv(_CHUNK)
+            chunk = self._socket.recv(_CHUNK) if self._begun else self._receive_beginning()
         except BlockingIOError:
             return
         except OSError as error:
@@ -319,34 +319,21 @@ class ExecutableConnection:
         if self._arrived is not None and not self._arrived.done():  # cancelled in the same round of the loop
             self._arrived.set_result(None)
 
-    async def _receive_descriptor(self) -> None:
-        # A descriptor arrives with the first byte of its message, so the first receive must be the one that takes it.
-        await _readable(self._socket, self._loop)
+    def _receive_beginning(self) -> bytes:
+        """Take what has arrived first, with the descriptor: it arrives with the first byte of its message.
+
+        Raises:
+            OSError: EMFILE, this process has no number left for it; or as recvmsg(2).
+        """
         # Not socket.recv_fds: Python 3.11's drops the flags, and a child of the daemon would pin the namespace.
         room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)  # CMSG_SPACE would round up to two
-        begin, control, flags, _ = self._socket.recvmsg(frames.HEADER_BYTES, room, socket.MSG_CMSG_CLOEXEC)
-        self._inbox += begin
+        chunk, control, flags, _ = self._socket.recvmsg(_CHUNK, room, socket.MSG_CMSG_CLOEXEC)
+        self._begun = True
         for _level, _kind, data in control:
             self.netns_fd = int.from_bytes(data[:_DESCRIPTOR_BYTES], sys.byteorder)
         if flags & socket.MSG_CTRUNC and self.netns_fd is None:
             raise OSError(EMFILE, "no descriptor is left for a sandbox's network namespace")
-        if not self._inbox:
-            raise ExecutableGone("the executable is gone")
-
-
-async def _readable(connection: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-    ready: asyncio.Future[None] = loop.create_future()
-    fd = connection.fileno()
-
-    def wake() -> None:
-        if not ready.done():  # cancelled in the same round of the loop
-            ready.set_result(None)
-
-    loop.add_reader(fd, wake)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(fd)
+        return chunk
 
 
 def _do_nothing() -> None:

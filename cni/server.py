@@ -61,26 +61,39 @@ class Server:
                 await asyncio.wait(self._connections)
 
     async def _accept(self, listening: socket.socket) -> None:
+        """Accept until cancelled. A callback accepts: a task that waited for each connection would cost two rounds of the loop."""
         loop = asyncio.get_running_loop()
         self._spare = _spare_descriptor()
         while True:
+            refused: asyncio.Future[OSError] = loop.create_future()
+            loop.add_reader(listening.fileno(), self._accept_one, listening, refused)
             try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError as error:  # EMFILE, ENOMEM: requests that end free what is needed
-                _log.error("no connection can be accepted: %s", error)
-                await self._refuse_one(listening)
-                continue
-            if _peer_uid(accepted) != 0:  # whatever the socket's mode has become
-                _log.warning("a connection of user %d is closed: only root may send requests", _peer_uid(accepted))
-                accepted.close()
-                continue
-            task = asyncio.create_task(
-                self._serve_connection(
-                    ExecutableConnection(accepted, self._limits.delegate, self._slots, self._flannel)
-                )
-            )
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+                error = await refused
+            finally:
+                loop.remove_reader(listening.fileno())
+            # EMFILE, ENOMEM: requests that end free what is needed.
+            _log.error("no connection can be accepted: %s", error)
+            await self._refuse_one(listening)
+
+    def _accept_one(self, listening: socket.socket, refused: "asyncio.Future[OSError]") -> None:
+        """Accept a connection, and serve it in a task. If the kernel refuses, `refused` says why."""
+        try:
+            accepted, _ = listening.accept()
+        except BlockingIOError:  # its executable has ended already
+            return
+        except OSError as error:
+            if not refused.done():
+                refused.set_result(error)
+            return
+        accepted.setblocking(False)
+        if _peer_uid(accepted) != 0:  # whatever the socket's mode has become
+            _log.warning("a connection of user %d is closed: only root may send requests", _peer_uid(accepted))
+            accepted.close()
+            return
+        connection = ExecutableConnection(accepted, self._limits.delegate, self._slots, self._flannel)
+        task = asyncio.create_task(self._serve_connection(connection))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
     async def _refuse_one(self, listening: socket.socket) -> None:
         """Close a connection for which no descriptor is left, by means of the spare one: its executable need not wait for HELLO."""

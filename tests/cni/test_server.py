@@ -4,9 +4,7 @@ import asyncio
 import errno
 import json
 import os
-import select
 import socket
-from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -238,19 +236,18 @@ def test_hello_announces_the_time_for_the_request_and_for_its_undo(node: Node) -
 def test_server_without_descriptors_ends_connections_at_once_and_goes_on_when_it_has_some(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    accept, refusals = BaseSelectorEventLoop.sock_accept, [OSError(errno.EMFILE, "Too many open files")] * 2
+    accept, refusals = socket.socket.accept, [None, OSError(errno.EMFILE, "Too many open files")] * 2
 
-    async def refusing(loop: BaseSelectorEventLoop, listening: socket.socket) -> tuple[socket.socket, object]:
-        while refusals:
-            if select.select([listening], [], [], 0)[0]:
-                raise refusals.pop()
-            await asyncio.sleep(0.01)
-        return await accept(loop, listening)
+    def refusing(listening: socket.socket) -> tuple[socket.socket, object]:
+        refusal = refusals.pop() if refusals else None  # each second accept is that by the spare descriptor
+        if refusal is not None:
+            raise refusal
+        return accept(listening)
 
     async def refused(executable: FakeExecutable) -> tuple[int, bytes]:
         return await executable.receive()
 
-    monkeypatch.setattr(BaseSelectorEventLoop, "sock_accept", refusing)
+    monkeypatch.setattr(socket.socket, "accept", refusing)
 
     assert node.serve(refused, refused, added) == [(0, b""), (0, b""), (["ADD flannel"], (0, BYTES))]
     assert caplog.text.count("no connection can be accepted: [Errno 24] Too many open files") == 2
