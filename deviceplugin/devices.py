@@ -99,8 +99,9 @@ class Offers:
             known = before.get(rail.address)
             # The list of a lone VF also follows from whether the node has the PF that it names.
             unchanged = known is not None and rail.pf is not None and known.facts == facts
+            # With the newer of two equal facts: the same objects compare at once the next time.
             self._of_rails[rail.address] = (
-                known if known is not None and unchanged else self._made_of(facts, known, table)
+                known._replace(facts=facts) if known is not None and unchanged else self._made_of(facts, known, table)
             )
         return tuple(chain.from_iterable(of_rail.offers for of_rail in self._of_rails.values()))
 

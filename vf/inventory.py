@@ -137,6 +137,12 @@ class Rail(NamedTuple):
     vfs: tuple[VirtualFunction, ...]
     reason: str | None = None
 
+    def vf(self, address: PciAddress) -> VirtualFunction | None:
+        """Find one of its VFs by its address."""
+        if self.pf is not None:
+            return self.pf.vf(address)
+        return next((vf for vf in self.vfs if vf.address == address), None)
+
 
 _AllRails = tuple[tuple[Rail, ...], tuple[Rail, ...]]
 
@@ -275,7 +281,7 @@ class Inventory:
     def rail(self, function: PciAddress) -> int | None:
         """Return the number of the rail of a PF or VF, counted from 0; None if it is on no rail."""
         for number, rail in enumerate(self.rails):
-            if rail.address == function or any(vf.address == function for vf in rail.vfs):
+            if rail.address == function or rail.vf(function) is not None:
                 return number
         return None
 

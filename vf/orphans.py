@@ -126,13 +126,16 @@ def _to_be_tried(
             yield ProbeAgain(address, vf.driver), absence
 
 
-def misnamed(inventory: Inventory, vfs: Container[PciAddress]) -> tuple[VirtualFunction, ...]:
+def misnamed(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[VirtualFunction, ...]:
     """Return those of some VFs whose netdev has, on the node, the name of a netdev that came back from an ended namespace."""
+    rails = frozenset(rail.address for _, rail in inventory.all_rails())
+    found = filter(None, map(inventory.vf, vfs))
     return tuple(
         vf
-        for _, rail in inventory.all_rails()
-        for vf in rail.vfs
-        if vf.address in vfs and vf.netdev is not None and _OF_A_POD.fullmatch(vf.netdev.name)
+        for vf in found
+        if not rails.isdisjoint((vf.address, vf.pf or vf.address))
+        and vf.netdev is not None
+        and _OF_A_POD.fullmatch(vf.netdev.name)
     )
 
 

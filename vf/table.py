@@ -106,7 +106,8 @@ class VfTable:
     def reread(self, newer: Mapping[PciAddress, VirtualFunction]) -> None:
         """Replace the facts about some VFs. Unchanged facts count, too: an inventory that is being read may have older ones."""
         self._note_reading(newer)
-        self.refresh(self._inventory.with_vfs(newer))
+        if changed := {address: vf for address, vf in newer.items() if vf != self._inventory.vf(address)}:
+            self.refresh(self._inventory.with_vfs(changed))
 
     def reread_pfs(self, newer: Mapping[PciAddress, PhysicalFunction]) -> None:
         """Replace the facts about some PFs, as `reread` does for VFs; which VFs a PF has is left to `refresh`."""

@@ -7,7 +7,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from cni.cancellation_shield import to_the_end
+from kernel.bounded_threads import BoundedThreads
 from kernel.netlink.arp import announce
 from kernel.netns import NetnsIdentity, inside, opened
 from kernel.waiting import until_awaited
@@ -15,6 +15,7 @@ from vf.record import Attachment, Record
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
+_THREADS, _AT_ONCE = "gratuitous ARP", 4
 
 
 class GratuitousArp:
@@ -23,6 +24,7 @@ class GratuitousArp:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._running: set[asyncio.Task[None]] = set()
+        self._threads = BoundedThreads(_AT_ONCE)
 
     def begin(self, record: Record, seconds: float, still_attached: Callable[[], bool]) -> None:
         """Announce the rails of a record in a task, each as soon as it has a carrier, for at most some seconds."""
@@ -42,7 +44,8 @@ class GratuitousArp:
             with opened(self._root, record.netns.path, expected) as fd:
                 if fd is None:
                     return True
-                left = await to_the_end(asyncio.to_thread(inside, fd, partial(_announce_those_with_carrier, left)))
+                announce_in = partial(inside, fd, partial(_announce_those_with_carrier, left))
+                left = await self._threads.run_to_the_end(_THREADS, announce_in)
             return not left
 
         try:

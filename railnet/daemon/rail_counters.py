@@ -91,9 +91,9 @@ class RailCounters:
         try:
             while True:
                 changed.clear()
-                begun = set(filter(self._has_begun, self._table.owned()))
-                if begun:  # most changes of the table are no claims, and a thousand VFs are many sources
-                    await self._read(source for source in self._sources() if source.function in begun)
+                begun = list(filter(self._has_begun, self._table.owned()))
+                if begun:  # most changes of the table are no claims
+                    await self._read(source for function in begun for source in self._sources_of(function))
                 await changed.wait()
         finally:
             stop()
@@ -122,6 +122,13 @@ class RailCounters:
                 yield from _source(rail.pf.address, rail.pf.rdma, number, rail.address, OF_A_PF)
             for vf in rail.vfs:
                 yield from _source(vf.address, vf.rdma, number, rail.address, OF_A_VF)
+
+    def _sources_of(self, function: PciAddress) -> Iterator[Source]:
+        """Yield the source that a VF is, without a look at all others."""
+        for number, rail in enumerate(self._table.inventory.rails):
+            vf = rail.vf(function)
+            if vf is not None:
+                yield from _source(function, vf.rdma, number, rail.address, OF_A_VF)
 
     def _has_begun(self, function: PciAddress) -> bool:
         owner, known = self._table.owner(function), self._known.get(function)
