@@ -6,8 +6,7 @@ refuses only what `lasting` says (docs/decisions/0038).
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
@@ -20,7 +19,8 @@ from vf.table import VfTable
 State = Literal["free", "attached", "unhealthy"]
 
 
-class OfferedVf(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OfferedVf:
     """One VF of a pool.
 
     Attributes:
@@ -29,6 +29,7 @@ class OfferedVf(NamedTuple):
         reason: why it is unhealthy; None if it is healthy.
         rdma: whether the pool needs RDMA.
         lasting: the reason, if it does not pass by itself; None if there is none, or if the pod's ADD can wait for its end.
+        id: the VF's device id for kubelet: its PCI address.
     """
 
     vf: VirtualFunction
@@ -36,11 +37,12 @@ class OfferedVf(NamedTuple):
     reason: str | None
     rdma: bool = True
     lasting: str | None = None
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        """The VF's device id for kubelet: its PCI address."""
-        return _id(self.vf.address)
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "id", str(self.vf.address)
+        )  # a field: kubelet's calls need the id of each of a thousand VFs
 
     @property
     def card(self) -> PciAddress:
@@ -184,11 +186,6 @@ class _Facts(NamedTuple):
 
 def _address(vf: VirtualFunction) -> PciAddress:
     return vf.address
-
-
-@lru_cache(maxsize=4096)  # more than VFs; each list of kubelet's and of ours needs the id of each VF
-def _id(address: PciAddress) -> str:
-    return str(address)
 
 
 def _pf_is_gone(pf: PhysicalFunction | None, vf: VirtualFunction) -> str | None:

@@ -9,7 +9,7 @@ Source: kubernetes/kubelet, pkg/apis/deviceplugin/v1beta1/api.proto.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import grpc
@@ -233,8 +233,11 @@ class _Stream:
     async def settled(self) -> None:
         """Wait for a change, then for those that come with it."""
         await self.changed.wait()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.at_once.wait(), _SETTLE_SECONDS)
+        timer = asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self.at_once.set)
+        try:
+            await self.at_once.wait()
+        finally:
+            timer.cancel()
 
 
 def _shown(offer: OfferedVf | None) -> tuple[str, bool, int] | None:

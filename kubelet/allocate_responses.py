@@ -28,9 +28,18 @@ def parse(raw: bytes, pod_uid: str, resources: frozenset[str]) -> tuple[Containe
     Raises:
         ValueError: the checkpoint is not understood; the message says why.
     """
+    return of_pod(checkpoint.listed(raw), pod_uid, resources)
+
+
+def of_pod(entries: checkpoint.Listed, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
+    """Return what `parse` does, of a checkpoint that was parsed already.
+
+    Raises:
+        ValueError: an answer is not understood.
+    """
     return tuple(
         _allocation(ids, response)
-        for ids, resource, response in checkpoint.responses(raw, pod_uid)
+        for ids, resource, response in checkpoint.responses(entries, pod_uid)
         if resource in resources and response
     )
 

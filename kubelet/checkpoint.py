@@ -9,6 +9,7 @@ reader never sees half a file.
 """
 
 Entries = dict[str, dict[str, set[str]]]  # pod UID → resource → device ids, united over the pod's containers
+Listed = list[tuple[str, str, set[str], dict[str, object]]]  # pod UID, resource and device ids, and the entry itself
 
 
 def parse(raw: bytes) -> Entries:
@@ -17,21 +18,36 @@ def parse(raw: bytes) -> Entries:
     Raises:
         ValueError: the checkpoint is not understood; the message says why.
     """
+    return united(listed(raw))
+
+
+def listed(raw: bytes) -> Listed:
+    """Return the checkpoint's entries as they stand there: one for each container and resource.
+
+    Raises:
+        ValueError: as for `parse`.
+    """
+    data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
+    found = []
+    for entry in _pod_device_entries(data):
+        _mapping(entry, "an entry of its PodDeviceEntries")
+        found.append((_name(entry, "PodUID"), _name(entry, "ResourceName"), _device_ids(entry.get("DeviceIDs")), entry))
+    return found
+
+
+def united(found: Listed) -> Entries:
+    """Return the devices of each pod that has some, united over its containers."""
     entries: Entries = {}
-    for pod_uid, resource, ids, _ in _entries(raw):
+    for pod_uid, resource, ids, _ in found:
         if ids:
             entries.setdefault(pod_uid, {}).setdefault(resource, set()).update(ids)
     return entries
 
 
-def responses(raw: bytes, pod_uid: str) -> list[tuple[set[str], str, str]]:
-    """Return one pod's device ids, resource and AllocResp ("" if the entry has none), container by container.
-
-    Raises:
-        ValueError: as for `parse`.
-    """
+def responses(entries: Listed, pod_uid: str) -> list[tuple[set[str], str, str]]:
+    """Return one pod's device ids, resource and AllocResp ("" if the entry has none), container by container."""
     found = []
-    for uid, resource, ids, entry in _entries(raw):
+    for uid, resource, ids, entry in entries:
         response = entry.get("AllocResp") or ""
         if uid == pod_uid and isinstance(response, str):
             found.append((ids, resource, response))
@@ -65,16 +81,6 @@ def holders(entries: Entries, resource: str, device: str) -> set[str]:
     return {pod_uid for pod_uid, pod in entries.items() if device in pod.get(resource, ())}
 
 
-def _entries(raw: bytes) -> list[tuple[str, str, set[str], dict[str, object]]]:
-    """Return each entry's pod UID, resource and device ids, and the entry itself."""
-    data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
-    found = []
-    for entry in _listed(data):
-        _mapping(entry, "an entry of its PodDeviceEntries")
-        found.append((_name(entry, "PodUID"), _name(entry, "ResourceName"), _device_ids(entry.get("DeviceIDs")), entry))
-    return found
-
-
 def _document(raw: bytes) -> object:
     import json  # here, since most requests on the host parse no checkpoint
 
@@ -88,7 +94,7 @@ def _document(raw: bytes) -> object:
         raise _not_understood(f"it is not JSON ({error})") from error
 
 
-def _listed(data: dict[str, object]) -> list[dict[str, object]]:
+def _pod_device_entries(data: dict[str, object]) -> list[dict[str, object]]:
     if "PodDeviceEntries" not in data:
         raise _not_understood("its Data has no PodDeviceEntries")
     entries = data["PodDeviceEntries"]

@@ -33,6 +33,8 @@ class CheckpointFile:
         self.path = kubelet / "device-plugins" / "kubelet_internal_checkpoint"
         self._version: _Version | None = None
         self._entries: checkpoint.Entries = {}
+        self._raw: bytes | None = None
+        self._listed: checkpoint.Listed = []
 
     def read(self) -> checkpoint.Entries:
         """Return the current entries, which the caller must not change; empty if kubelet never allocated a device.
@@ -55,7 +57,7 @@ class CheckpointFile:
             OSError: the file cannot be read.
         """
         try:
-            return allocate_responses.parse(self.path.read_bytes(), pod_uid, resources)
+            return allocate_responses.of_pod(self._parsed(self.path.read_bytes()), pod_uid, resources)
         except FileNotFoundError:
             return ()
 
@@ -71,10 +73,16 @@ class CheckpointFile:
             return self._entries
         with self.path.open("rb") as file:
             version = _version(os.fstat(file.fileno()))
-            entries = checkpoint.parse(file.read())
+            entries = checkpoint.united(self._parsed(file.read()))
         settled = time.time_ns() - version.mtime_ns > _SETTLED_NS
         self._version, self._entries = version if settled else None, entries
         return entries
+
+    def _parsed(self, raw: bytes) -> checkpoint.Listed:
+        """Parse the file, unless its content is that of the last time: an ADD asks for devices and for answers, one after the other."""
+        if raw != self._raw:
+            self._listed, self._raw = checkpoint.listed(raw), raw
+        return self._listed
 
     def _absent(self) -> checkpoint.Entries:
         if not self.path.parent.is_dir():

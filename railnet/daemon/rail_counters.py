@@ -149,7 +149,10 @@ class RailCounters:
         cards: dict[PciAddress, dict[PciAddress, Source]] = {}
         for source in sources:
             cards.setdefault(source.card, {})[source.function] = source
-        await asyncio.gather(*(self._read_card(card, wanted) for card, wanted in cards.items()))
+        if len(cards) == 1:  # as at a claim; a task would be waste
+            await self._read_card(*next(iter(cards.items())))
+        else:
+            await asyncio.gather(*(self._read_card(card, wanted) for card, wanted in cards.items()))
 
     async def _read_card(self, card: PciAddress, sources: Mapping[PciAddress, Source]) -> None:
         def work(function: PciAddress) -> dict[str, int]:

@@ -57,7 +57,7 @@ def device_checkpoint(data: bytes) -> None:
         assert pod_uid
         for resource, device in checkpoint.devices(entries, pod_uid, _RESOURCES):
             assert pod_uid in checkpoint.holders(entries, resource, device)
-    for ids, resource, response in checkpoint.responses(data, next(iter(entries), "uid-1")):
+    for ids, resource, response in checkpoint.responses(checkpoint.listed(data), next(iter(entries), "uid-1")):
         assert isinstance(ids, set) and resource and isinstance(response, str)
 
 

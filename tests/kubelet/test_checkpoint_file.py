@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubelet import checkpoint
 from kubelet.checkpoint_file import CheckpointFile
 from vf.errors import NotReady
 
@@ -68,6 +69,26 @@ def test_read_remembers_nothing_when_the_file_was_written_just_now(kubelet: Path
     file = CheckpointFile(kubelet)
 
     assert file.read() is not file.read()
+
+
+def test_content_is_parsed_once_for_devices_and_answers(kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    listed = checkpoint.listed
+
+    def noted(raw: bytes) -> checkpoint.Listed:
+        parsed.append(raw)
+        return listed(raw)
+
+    monkeypatch.setattr(checkpoint, "listed", noted)
+    path = write(kubelet, "a")
+    os.utime(path)
+    file = CheckpointFile(kubelet)
+    file.read()
+    file.allocations("uid-1", frozenset({RAIL}))
+    once = len(parsed)
+    write(kubelet, "b")
+
+    assert (once, file.read(), len(parsed)) == (1, {"uid-1": {RAIL: {"b"}}}, 2)
 
 
 def test_read_returns_nothing_when_kubelet_never_allocated_a_device(kubelet: Path) -> None:
