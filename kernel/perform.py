@@ -50,6 +50,7 @@ _BINDING_AT_ONCE = 8  # mlx5 probes a VF in half a second, and probes of one PF'
 # dev_alloc_name(), net/core/dev.c, puts a free number in place of %d: a netdev's name on the node until it is renamed.
 _FREE_IFNAME = "railnet%d"
 _MOVES = 16  # of a netdev that a process in the sandbox gives names which exist on the node
+_SHOWN_SECONDS, _SHOWN_LOOK_SECONDS = 2.0, 0.002
 _LOOK_SECONDS = 0.02  # PCI reports a new VF by a uevent only after sysfs shows it
 
 
@@ -106,10 +107,11 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> tuple[MoveLinkO
     return tuple(moved)
 
 
-def take_back(steps: Iterable[DetachStep], netns_fd: int) -> dict[PciAddress, Netdev]:
+def take_back(steps: Iterable[DetachStep], netns_fd: int, sysfs: Sysfs) -> dict[PciAddress, Netdev]:
     """Do what `detach` does, and give the netdevs that it moved under their own names their settings back, as `reset` does.
 
-    Return those of them that have all settings, by their VFs. What became of the others is to be looked up.
+    Return those of them that have all settings, by their VFs, when sysfs shows them, too: a kernel's does at once, a simulated one some
+    milliseconds later. What became of the others is to be looked up.
 
     Raises:
         OSError: as `detach` and `reset`.
@@ -117,7 +119,12 @@ def take_back(steps: Iterable[DetachStep], netns_fd: int) -> dict[PciAddress, Ne
     moved = detach(steps, netns_fd)
     with links() as node:
         found = {step.vf: _found_again(step, node) for step in moved}
-    return {vf: netdev for vf, netdev in found.items() if netdev is not None}
+    return {vf: netdev for vf, netdev in found.items() if netdev is not None and _is_shown(vf, netdev, sysfs)}
+
+
+def _is_shown(vf: PciAddress, netdev: Netdev, sysfs: Sysfs) -> bool:
+    # Nothing is read, so this waits for no firmware: the path exists or not.
+    return block_until(lambda: sysfs.shows_netdev(vf, netdev.name), _SHOWN_SECONDS, _SHOWN_LOOK_SECONDS)
 
 
 def _found_again(step: MoveLinkOut, node: Links) -> Netdev | None:

@@ -173,6 +173,10 @@ class Sysfs:
             return netdev
         return None
 
+    def shows_netdev(self, function: PciAddress, ifname: str) -> bool:
+        """Return whether a function has a netdev of this name in the daemon's namespace; no file is read for it."""
+        return os.path.isdir(f"{self.path(function)}/net/{ifname}")
+
     def has_driver(self, function: PciAddress) -> bool:
         """Return whether a function is bound to a driver.
 

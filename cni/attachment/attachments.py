@@ -17,7 +17,7 @@ from cni.attachment.ipam_release import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
-from cni.attachment.netdev_return import NodeNetdevs, TakenBack
+from cni.attachment.netdev_return import NodeNetdevs
 from cni.host.chain import Primary
 from cni.request import Request
 from cni.timing import timed
@@ -296,12 +296,12 @@ class Attachments:
         """Return which VFs the sandbox had, when their netdevs are on the node again."""
         vfs = self._claims.own_unless_owned(detaching)  # no other sandbox gets them while their netdevs are searched
         ours = tuple(one for one in detaching.attachments if one.vf in vfs)
-        back = TakenBack({}, vfs)
+        moved, back = dict[PciAddress, Netdev](), vfs
         # A namespace of an older boot is gone; another may have its number.
         if not detaching.is_of_older_boot(self._boot):
-            back = await self._node_netdevs.take_back(detaching.netns, ours, netns_fd)
-        self._netdevs.note(back.moved)
-        await self._netdevs.reread([vf for vf in vfs if vf not in back.moved], awaited=back.looked_up)
+            moved, back = await self._node_netdevs.take_back(detaching.netns, ours, netns_fd)
+        self._netdevs.note(moved)
+        await self._netdevs.reread([vf for vf in vfs if vf not in moved], awaited=back)
         return vfs
 
     def forget(self, record: Record) -> None:

@@ -37,7 +37,7 @@ _PROBE_SECONDS = 20.0  # mlx5 takes half a second
 class TakenBack(NamedTuple):
     """VFs whose netdevs are back: those that were `moved` with their netdevs as they are now, and those that were `looked_up`."""
 
-    moved: Mapping[PciAddress, Netdev]
+    moved: dict[PciAddress, Netdev]
     looked_up: tuple[PciAddress, ...]
 
 
@@ -52,7 +52,7 @@ class NodeNetdevs:
         self._search = OrphanSearch(root)
         self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
-    async def take_back(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> "TakenBack":
+    async def take_back(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> TakenBack:
         """Bring attachments' netdevs back from a namespace, or from another one; return which are back.
 
         `netns_fd` may be None, or of another namespace: then `netns` is opened, if it is alive.
@@ -66,12 +66,12 @@ class NodeNetdevs:
         with opened(self._root, netns.path, expected) as fd:
             return await self._take_back(attachments, fd)
 
-    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> "TakenBack":
+    async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> TakenBack:
         """Move the netdevs to the node. What became of one that was not in the namespace, or has another name now, is looked up."""
         moved: dict[PciAddress, Netdev] = {}
         if netns_fd is not None:
             steps = attachment_plan.take_out(attachments)
-            moved = await self.do(attachments, partial(perform.take_back, steps, netns_fd))
+            moved = await self.do(attachments, partial(perform.take_back, steps, netns_fd, self._sysfs))
         others = tuple(one for one in attachments if one.vf not in moved)
         return TakenBack(moved, tuple(await self._look_up(others)) if others else ())
 

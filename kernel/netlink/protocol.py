@@ -204,13 +204,14 @@ def decode_attributes(payload: bytes) -> dict[int, bytes]:
 
 
 def _attributes(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    # A link has some fifty attributes, and an attach and a detach decode several links: so `_cut` is called for errors alone.
+    # Without `_cut`: a link has some fifty attributes, and an attach and a detach decode several links.
     position, end, header, unpack_from = 0, len(payload), _ATTRIBUTE.size, _ATTRIBUTE.unpack_from
     while position < end:
         length, kind = unpack_from(payload, position) if position + header <= end else (0, 0)
         if not header <= length <= end - position:
-            _cut(payload, position + header, position + (length or header))
-            raise ValueError(f"netlink: an attribute of {length} bytes is shorter than its header")
+            raise ValueError(
+                f"netlink: the attribute at byte {position} of {end} is cut short, or has a length of {length}"
+            )
         yield kind & _ATTRIBUTE_TYPE, payload[position + header : position + length]
         position += _aligned(length)
 

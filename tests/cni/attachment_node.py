@@ -69,7 +69,7 @@ class Kernel:
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
         self._do(steps)
 
-    def take_back(self, steps: Iterable[object], netns_fd: int) -> dict[PciAddress, Netdev]:
+    def take_back(self, steps: Iterable[object], netns_fd: int, sysfs: Sysfs) -> dict[PciAddress, Netdev]:
         self._do(steps)
         return self.moved
 

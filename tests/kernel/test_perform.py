@@ -12,6 +12,7 @@ import pytest
 from kernel import perform, vf_netdev
 from kernel.netlink import link_settings
 from kernel.netlink.rtnetlink import IpInterface, Link
+from kernel.sysfs import Sysfs
 from tests.kernel.test_vf_netdev import STRANGERS
 from vf.inventory import Netdev
 from vf.pci_address import PciAddress
@@ -342,17 +343,31 @@ def test_rename_of_a_link_that_is_gone_or_to_a_name_that_is_taken_is_no_error(
 BACK = MoveLinkOut(VF, "ibs5v0", {"alias": "", "altnames": (), "mtu": 4092})
 
 
+class Shown(Sysfs):
+    """Shows each netdev at the `look`-th look."""
+
+    def __init__(self, look: int = 1) -> None:
+        self.left = look
+
+    def shows_netdev(self, function: PciAddress, ifname: str) -> bool:
+        self.left -= 1
+        return self.left <= 0 and (function, ifname) == (VF, "ibs5v0")
+
+
+SHOWN = Shown()
+
+
 def test_take_back_returns_the_netdev_as_it_is_on_the_node(a_kernel) -> None:
     kernel = a_kernel(sandbox=[a_link(31, "net1", MARK, parent=OURS)])
 
-    assert perform.take_back((BACK, RemoveRules(ROUTING.rules)), SANDBOX) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert perform.take_back((BACK, RemoveRules(ROUTING.rules)), SANDBOX, SHOWN) == {VF: Netdev("ibs5v0", 31, 4092)}
     assert (kernel.sandbox, kernel.log) == ({}, ["move out", *REMOVED])
 
 
 def test_take_back_gives_no_settings_back_that_are_not_known(a_kernel) -> None:
     kernel = a_kernel(sandbox=[a_link(31, "net1", MARK)])
 
-    assert perform.take_back((MoveLinkOut(VF, "ibs5v0"),), SANDBOX) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert perform.take_back((MoveLinkOut(VF, "ibs5v0"),), SANDBOX, SHOWN) == {VF: Netdev("ibs5v0", 31, 4092)}
     assert kernel.node[31].alias == MARK
 
 
@@ -367,7 +382,7 @@ def test_take_back_writes_a_setting_that_is_another(a_kernel, monkeypatch: pytes
     monkeypatch.setattr(link_settings, "read", lambda *_: dict(settings))
     monkeypatch.setattr(link_settings, "write", write)
 
-    assert perform.take_back((BACK,), SANDBOX) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert perform.take_back((BACK,), SANDBOX, SHOWN) == {VF: Netdev("ibs5v0", 31, 4092)}
     assert written == [(31, {"mtu": 4092, "group": 0})]
 
 
@@ -376,7 +391,7 @@ def test_take_back_leaves_out_a_netdev_that_keeps_a_setting(a_kernel, monkeypatc
     monkeypatch.setattr(link_settings, "read", lambda *_: {"mtu": 4092, "group": 7})
     monkeypatch.setattr(link_settings, "write", lambda *_: None)
 
-    assert perform.take_back((BACK,), SANDBOX) == {}
+    assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
 
 
 @pytest.mark.parametrize(
@@ -393,7 +408,7 @@ def test_take_back_returns_no_link_that_only_has_the_netdevs_name(
 ) -> None:
     a_kernel(node, sandbox)
 
-    assert perform.take_back((MoveLinkOut(VF, "ibs5v0"),), SANDBOX) == {}
+    assert perform.take_back((MoveLinkOut(VF, "ibs5v0"),), SANDBOX, SHOWN) == {}
 
 
 @pytest.mark.parametrize("gone", ["renamed", "removed"])
@@ -410,7 +425,22 @@ def test_take_back_leaves_out_a_netdev_that_another_program_takes_at_once(
 
     monkeypatch.setattr(Namespace, "ifindex", lost)
 
-    assert perform.take_back((BACK,), SANDBOX) == {}
+    assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
+
+
+def test_take_back_waits_until_sysfs_shows_the_netdev(a_kernel) -> None:
+    a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    late = Shown(3)
+
+    assert perform.take_back((BACK,), SANDBOX, late) == {VF: Netdev("ibs5v0", 31, 4092)}
+    assert late.left == 0
+
+
+def test_take_back_leaves_out_a_netdev_that_sysfs_does_not_show(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    monkeypatch.setattr(perform, "_SHOWN_SECONDS", 0.01)
+
+    assert perform.take_back((BACK,), SANDBOX, Shown(1000)) == {}
 
 
 # Names that a hostile pod gives its netdev.
