@@ -1,3 +1,3 @@
 """The command line, and the composition of the node daemon from its parts."""
 
-VERSION = "0.5.0"
+VERSION = "0.5.1"
