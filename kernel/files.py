@@ -50,7 +50,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, *, durable: 
 
 def _temporary(path: Path) -> tuple[int, str]:
     """Make a new empty file beside a path, which begins with a dot and the path's name."""
-    folder, name = os.path.split(path)
+    folder, name = path.parent, path.name
     while True:
         temporary = f"{folder}/.{name}.{os.getpid()}.{next(_numbers)}"
         with suppress(FileExistsError):  # of another process with this number, which may have ended

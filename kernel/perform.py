@@ -2,16 +2,19 @@
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from errno import EEXIST, ENODEV, EOPNOTSUPP
 from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel import vf_netdev
 from kernel.files import below
 from kernel.netlink import link_settings, pf_link_state, source_routing
+from kernel.netlink.link_settings import Known
 from kernel.netlink.rtnetlink import Link, Links, links
 from kernel.netns import inside
 from kernel.sysfs import Sysfs
@@ -54,7 +57,7 @@ _SHOWN_SECONDS, _SHOWN_LOOK_SECONDS = 2.0, 0.002
 _LOOK_SECONDS = 0.02  # PCI reports a new VF by a uevent only after sysfs shows it
 
 
-def attach(steps: Sequence[AttachStep], netns_fd: int, root: Path) -> dict[PciAddress, Settings]:
+def attach(steps: Sequence[AttachStep], netns_fd: int, root: Path, sysfs: Sysfs) -> dict[PciAddress, Settings]:
     """Do the steps in order; if one fails, undo the steps before it and raise. `root` is where the host is seen.
 
     Return the settings of the VFs' netdevs before the first step.
@@ -62,16 +65,19 @@ def attach(steps: Sequence[AttachStep], netns_fd: int, root: Path) -> dict[PciAd
     The caller closes the descriptor. Blocks for some milliseconds: not for an event loop's thread.
 
     Raises:
-        OSError: what the kernel refused, in words. A note is added if the undo failed too.
+        OSError: what the kernel refused, in words. A note is added if the undo failed too. ENODEV: a link is gone, or another device's.
     """
     undos: list[Callable[[], None]] = []
     with links() as node, links(netns_fd) as sandbox:
         before: dict[PciAddress, Settings] = {
-            step.vf: link_settings.read(node, step.ifindex) for step in steps if isinstance(step, MoveLinkIn)
+            step.vf: _require_own(step.vf, link_settings.read(node, step.ifindex), sysfs).settings
+            for step in steps
+            if isinstance(step, MoveLinkIn)
         }
+        spaces = _Spaces(node, sandbox, netns_fd, root, sysfs)
         try:
             for step in steps:
-                undos.append(_attach(step, before, node, sandbox, netns_fd, root))  # noqa: PERF401 - what was done must be known
+                undos.append(_attach(step, before, spaces))  # noqa: PERF401 - what was done must be known
         except BaseException as error:
             for undo in reversed(undos):
                 _undo(undo, error)
@@ -117,29 +123,41 @@ def take_back(steps: Iterable[DetachStep], netns_fd: int, sysfs: Sysfs) -> dict[
         OSError: as `detach` and `reset`.
     """
     moved = detach(steps, netns_fd)
+    give_up = time.monotonic() + _SHOWN_SECONDS
     with links() as node:
-        found = {step.vf: _found_again(step, node) for step in moved}
-    return {vf: netdev for vf, netdev in found.items() if netdev is not None and _is_shown(vf, netdev, sysfs)}
+        found = {step.vf: _found_again(step, node, sysfs, give_up) for step in moved}
+    return {vf: netdev for vf, netdev in found.items() if netdev is not None}
 
 
-def _is_shown(vf: PciAddress, netdev: Netdev, sysfs: Sysfs) -> bool:
-    # Nothing is read, so this waits for no firmware: the path exists or not.
-    return block_until(lambda: sysfs.shows_netdev(vf, netdev.name), _SHOWN_SECONDS, _SHOWN_LOOK_SECONDS)
-
-
-def _found_again(step: MoveLinkOut, node: Links) -> Netdev | None:
+def _found_again(step: MoveLinkOut, node: Links, sysfs: Sysfs, give_up: float) -> Netdev | None:
     """Give a netdev that was just moved its settings back; None if it has not got all, or if a program has renamed it already."""
-    ifindex = node.ifindex(step.host_ifname)
+    shown = block_until(
+        lambda: sysfs.names_of_netdevs(step.vf), max(0.0, give_up - time.monotonic()), _SHOWN_LOOK_SECONDS
+    )
+    ifindex = node.ifindex(step.host_ifname) if step.host_ifname in shown else None
     if ifindex is None:
         return None
     try:
-        settings, left = _reset(node, ifindex, step.before)
+        found = _require_own(step.vf, link_settings.read(node, ifindex), sysfs)
+        settings, left = _reset(node, ifindex, found.settings, step.before)
     except OSError as error:
         if error.errno != ENODEV:
             raise
         return None
     mtu = settings.get("mtu")
     return Netdev(step.host_ifname, ifindex, mtu) if isinstance(mtu, int) and not left else None
+
+
+def _require_own(vf: PciAddress, link: Known, sysfs: Sysfs) -> Known:
+    """Return a link's facts if it is the netdev of a VF. Where the kernel does not name its device, sysfs names it.
+
+    Raises:
+        OSError: ENODEV, it is another device's. A link that comes from another namespace keeps its ifindex if no link has it.
+    """
+    own = link.ifname in sysfs.names_of_netdevs(vf) if link.parent is None else link.parent == str(vf)
+    if not own:
+        raise OSError(ENODEV, f"link {link.ifname!r} is not the netdev of VF {vf} any more")
+    return link
 
 
 def reset(step: ResetLink) -> Mapping[str, Value]:
@@ -152,21 +170,20 @@ def reset(step: ResetLink) -> Mapping[str, Value]:
     """
     with links() as node:
         try:
-            return _reset(node, step.ifindex, step.before)[1]
+            return _reset(node, step.ifindex, link_settings.read(node, step.ifindex).settings, step.before)[1]
         except OSError as error:
             if error.errno != ENODEV:
                 raise
             return {}
 
 
-def _reset(node: Links, ifindex: int, before: Settings | None) -> tuple[Settings, Mapping[str, Value]]:
+def _reset(node: Links, ifindex: int, found: Settings, before: Settings | None) -> tuple[Settings, Mapping[str, Value]]:
     """Return the settings that the netdev has then, and those of `before` that it has not got; with None it keeps all."""
-    found = link_settings.read(node, ifindex)
     if before is None or not (wanted := changes(found, before)):
         return found, {}
     link_settings.write(node, ifindex, found, wanted)
-    found = link_settings.read(node, ifindex)
-    return found, changes(found, before)
+    now = link_settings.read(node, ifindex).settings
+    return now, changes(now, before)
 
 
 def provision(steps: Iterable[ProvisionStep], sysfs: Sysfs) -> dict[PciAddress, OSError]:
@@ -222,29 +239,36 @@ def probe_again(step: ProbeAgain, sysfs: Sysfs) -> None:
     sysfs.bind(step.vf, step.driver)
 
 
-def _attach(
-    step: AttachStep,
-    before: Mapping[PciAddress, Settings],
-    node: Links,
-    sandbox: Links,
-    netns_fd: int,
-    root: Path,
-) -> Callable[[], None]:
+class _Spaces(NamedTuple):
+    """The links of both namespaces of an attach, the sandbox's descriptor, and where the host and its hardware are seen."""
+
+    node: Links
+    sandbox: Links
+    netns_fd: int
+    root: Path
+    sysfs: Sysfs
+
+
+def _attach(step: AttachStep, before: Mapping[PciAddress, Settings], spaces: _Spaces) -> Callable[[], None]:
     match step:
         case MoveLinkIn():
-            return _move_link_in(step, before[step.vf], node, sandbox, netns_fd)
+            return _move_link_in(step, before[step.vf], spaces)
         case ConfigureLink():
             if any(address.version == 6 for address in step.addresses):  # noqa: PLR2004
-                inside(netns_fd, lambda: _enable_ndisc_notify(step.ifname, root))
-            _configure_link(step, sandbox)
+                inside(spaces.netns_fd, lambda: _enable_ndisc_notify(step.ifname, spaces.root))
+            _configure_link(step, spaces.sandbox)
             return lambda: None  # the kernel drops them when the link is moved out
         case RouteBySource():
-            return _route_by_source(step, sandbox)
+            return _route_by_source(step, spaces.sandbox)
 
 
-def _move_link_in(step: MoveLinkIn, before: Settings, node: Links, sandbox: Links, netns_fd: int) -> Callable[[], None]:
+def _move_link_in(step: MoveLinkIn, before: Settings, spaces: _Spaces) -> Callable[[], None]:
+    node, sandbox, netns_fd, _, sysfs = spaces
+
     def undo() -> None:
-        _move_link_out(MoveLinkOut(step.vf, step.host_ifname, before), sandbox)
+        out = MoveLinkOut(step.vf, step.host_ifname, before)
+        if _move_link_out(out, sandbox):  # the next try must not take the pod's MTU for the node's
+            _found_again(out, node, sysfs, time.monotonic() + _SHOWN_SECONDS)
 
     # A taken name does not make the kernel refuse the move, only the rename after it: so look first.
     if sandbox.ifindex(step.ifname) is not None:

@@ -173,9 +173,11 @@ class Sysfs:
             return netdev
         return None
 
-    def shows_netdev(self, function: PciAddress, ifname: str) -> bool:
-        """Return whether a function has a netdev of this name in the daemon's namespace; no file is read for it."""
-        return os.path.isdir(f"{self.path(function)}/net/{ifname}")
+    def names_of_netdevs(self, function: PciAddress) -> list[str]:
+        """List the names of a function's netdevs in the daemon's namespace. No file is read for it, so no firmware is asked."""
+        with suppress(*_GONE):
+            return os.listdir(f"{self.path(function)}/net")
+        return []
 
     def has_driver(self, function: PciAddress) -> bool:
         """Return whether a function is bound to a driver.

@@ -180,8 +180,7 @@ class Attachments:
     async def _attach_known(self, record: Record, netns_fd: int) -> Mapping[PciAddress, Settings]:
         """Attach the netdevs that the table knows since the plan; if one has gone since then, those that there are now.
 
-        A driver that is bound again takes its netdev away and makes another one. The other one has a higher ifindex: the kernel gives a number
-        again only when it has used all of them (dev_index_reserve(), net/core/dev.c).
+        A driver that is bound again takes its netdev away and makes another one.
         """
         known = {one.vf: self._netdevs.known(one.vf) for one in record.attachments}
         netdevs = {vf: netdev for vf, netdev in known.items() if netdev is not None}
@@ -191,19 +190,23 @@ class Attachments:
             except OSError as error:
                 if error.errno != ENODEV:
                     raise
+                if getattr(error, "__notes__", None):  # its undo failed, so a netdev may be in the sandbox
+                    raise _gone(error) from error
         netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
         try:
             return await self._attach(record, netns_fd, netdevs)
         except OSError as error:
             if error.errno != ENODEV:
                 raise
-            raise NotReady(f"a VF's netdev went away while it was attached: {error.strerror}") from error
+            raise _gone(error) from error
 
     async def _attach(
         self, record: Record, netns_fd: int, netdevs: Mapping[PciAddress, Netdev]
     ) -> Mapping[PciAddress, Settings]:
         steps = attachment_plan.attach(record.attachments, netdevs)
-        return await self._node_netdevs.do(record.attachments, partial(perform.attach, steps, netns_fd, self._root))
+        return await self._node_netdevs.do(
+            record.attachments, partial(perform.attach, steps, netns_fd, self._root, self._sysfs)
+        )
 
     def confirm(self, record: Record) -> None:
         """Write to the record that the ADD is done: after this the pod's containers may start."""
@@ -315,6 +318,11 @@ class Attachments:
             OSError: as `detach`. CniError: as `IpamRelease.finish`. The record stays for another try.
         """
         await self._ipam_release.finish(await self.detach(record, None))
+
+
+def _gone(error: OSError) -> NotReady:
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return NotReady(f"a VF's netdev went away while it was attached: {error.strerror}{notes}")
 
 
 def _ipam(

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kernel.netlink.protocol import attributes, decode_attributes, decode_repeated, text, u32, understanding
-from kernel.netlink.rtnetlink import ALT_IFNAME, IFINFOMSG, PROP_LIST, Links, link_message
+from kernel.netlink.rtnetlink import ALT_IFNAME, IFINFOMSG, IFNAME, PARENT, PROP_LIST, Links, link_message
 from vf.link_settings import Settings, Value
 
 # IFF_* of include/uapi/linux/if.h that a program may change: DEBUG, NOTRAILERS, NOARP, PROMISC, ALLMULTI, MULTICAST, DYNAMIC.
@@ -55,8 +55,16 @@ _READ_ONLY = frozenset({"promiscuity"})
 _XDP_REQUEST = Struct("=i")
 
 
-def read(links: Links, ifindex: int) -> dict[str, Value]:
-    """Read the settings of a link; a setting that this kernel does not report is left out.
+class Known(NamedTuple):
+    """A link's name and its PCI device, as `Link` has them, and its settings; a setting that this kernel does not report is left out."""
+
+    ifname: str
+    parent: str | None
+    settings: dict[str, Value]
+
+
+def read(links: Links, ifindex: int) -> Known:
+    """Read the settings of a link, and by what it is known.
 
     Raises:
         OSError: ENODEV, the link is gone.
@@ -72,7 +80,8 @@ def read(links: Links, ifindex: int) -> dict[str, Value]:
         several: dict[str, Value] = {"flags": flags & _IFF_CHANGEABLE, "xdp": xdp, "altnames": tuple(altnames)}
         if info.get(_INFO_KIND, b"").rstrip(b"\0") == b"ipoib":
             several["ipoib"] = info.get(_INFO_DATA, b"").hex()
-        return {**_ABSENT, **simple, **several}
+        parent = text(found[PARENT]) if PARENT in found else None
+        return Known(text(found[IFNAME]), parent, {**_ABSENT, **simple, **several})
 
 
 def write(links: Links, ifindex: int, found: Settings, wanted: Mapping[str, Value]) -> None:

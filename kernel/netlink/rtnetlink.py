@@ -10,6 +10,7 @@ Source: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, whose names are in
 """
 
 import fcntl
+import os
 import socket
 import struct
 import sys
@@ -42,13 +43,13 @@ NEWLINK = 16  # RTM_NEWLINK: without NLM_F_CREATE it only changes an existing li
 _DELLINK, _GETLINK, _NEWADDR, _GETADDR, _NEWROUTE = 17, 18, 20, 22, 24  # RTM_*
 _NEWLINKPROP, _DELLINKPROP = 108, 109  # RTM_*, since kernel 5.5
 # IFLA_*
-_ADDRESS, _BROADCAST, _IFNAME, _MTU = 1, 2, 3, 4
+_ADDRESS, _BROADCAST, IFNAME, _MTU = 1, 2, 3, 4
 _LINK, _LINKINFO, _ALIAS, _AF_SPEC, _NETNS_FD, _EXT_MASK, _LINK_NETNSID = 5, 18, 20, 26, 28, 29, 37
 _INET_CONF = 1  # IFLA_INET_CONF, in IFLA_AF_SPEC's AF_INET
 # IPV4_DEVCONF_* of include/uapi/linux/ip.h
 _IPV4_DEVCONF = {"arp_ignore": 19, "arp_announce": 18, "rp_filter": 8}
 PROP_LIST, ALT_IFNAME = 52, 53
-_PARENT = 56  # IFLA_PARENT_DEV_NAME
+PARENT = 56  # IFLA_PARENT_DEV_NAME
 _NESTED = 1 << 15  # NLA_F_NESTED, which the kernel demands around alternative names
 _ALTNAMES_BYTES = 32 << 10  # of one request: an attribute's length has 16 bits
 _INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
@@ -178,7 +179,7 @@ class Links:
     def ifindex(self, ifname: str) -> int | None:
         """Return the ifindex of the link with this name; None if there is none. It does not wait for RTNL."""
         try:
-            answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, _IFREQ_INDEX.pack(ifname.encode(), 0))
+            answer = fcntl.ioctl(self._socket, _SIOCGIFINDEX, _IFREQ_INDEX.pack(os.fsencode(ifname), 0))
         except OSError as error:
             if error.errno != ENODEV:
                 raise
@@ -190,7 +191,7 @@ class Links:
         """Read the facts of one link that may change."""
         with self._read_link(ifindex) as (hardware_type, flags, found):
             mtu = int.from_bytes(found[_MTU], sys.byteorder)
-            return LinkFacts(text(found[_IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP), _ipv4(found))
+            return LinkFacts(text(found[IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP), _ipv4(found))
 
     def hardware(self, ifindex: int) -> Hardware:
         """Read a link's hardware addresses and flags."""
@@ -227,7 +228,7 @@ class Links:
 
         Source: IFLA_NET_NS_FD with IFLA_IFNAME, do_setlink() in net/core/rtnetlink.c.
         """
-        changes = attributes((_NETNS_FD, u32(netns_fd)), (_IFNAME, string(ifname)))
+        changes = attributes((_NETNS_FD, u32(netns_fd)), (IFNAME, string(ifname)))
         changes += b"" if alias is None else attributes((_ALIAS, alias.encode(errors="surrogateescape")))
         self._set(f"move link {ifindex} to another namespace as {ifname!r}", link_message(ifindex) + changes)
 
@@ -239,7 +240,7 @@ class Links:
 
         Source: the order of do_setlink(): namespace, MTU, name, flags, settings of address families.
         """
-        changes = attributes((_NETNS_FD, u32(netns_fd)), (_MTU, u32(mtu)), (_IFNAME, string(ifname)))
+        changes = attributes((_NETNS_FD, u32(netns_fd)), (_MTU, u32(mtu)), (IFNAME, string(ifname)))
         changes += b"" if ipv4 is None else _ipv4_settings(ipv4)
         operation = f"move link {ifindex} to another namespace as {ifname!r} with MTU {mtu}"
         self._set(operation, link_message(ifindex, up=True) + changes)
@@ -248,7 +249,7 @@ class Links:
         """Set a link down and rename it. Kernels before 6.2 rename no link that is up (bd039b5ea2a9, live renaming)."""
         operation = f"rename link {ifindex} to {ifname!r}"
         self._set(operation, link_message(ifindex, up=False))
-        self._set(operation, link_message(ifindex) + attributes((_IFNAME, string(ifname))))
+        self._set(operation, link_message(ifindex) + attributes((IFNAME, string(ifname))))
 
     def set_alias(self, ifindex: int, alias: str) -> None:
         """Set a link's alias, which `ip link` shows."""
@@ -329,13 +330,12 @@ def _link(message: bytes) -> Link:
     found = decode_attributes(message[IFINFOMSG.size :])
     info = decode_attributes(found.get(_LINKINFO, b""))
     alias, parent, kind = (
-        None if value is None else text(value)
-        for value in (found.get(_ALIAS), found.get(_PARENT), info.get(_INFO_KIND))
+        None if value is None else text(value) for value in (found.get(_ALIAS), found.get(PARENT), info.get(_INFO_KIND))
     )
     # With IFLA_LINK_NETNSID, the ifindex is one of another namespace.
     lower = int.from_bytes(found[_LINK], sys.byteorder) if _LINK in found and _LINK_NETNSID not in found else None
     altnames = tuple(text(name) for name in decode_repeated(found.get(PROP_LIST, b""), ALT_IFNAME))
-    return Link(ifindex, text(found[_IFNAME]), alias, parent, kind, lower, altnames)
+    return Link(ifindex, text(found[IFNAME]), alias, parent, kind, lower, altnames)
 
 
 def _in_parts(altnames: Iterable[str]) -> Iterator[list[bytes]]:

@@ -52,13 +52,14 @@ class Kernel:
 
     def __init__(self) -> None:
         self.steps: list[object] = []
+        self.tries = 0
         self.resets: list[ResetLink] = []
         self.keeps: dict[str, Value] = {}
         self.moved: dict[PciAddress, Netdev] = {}
         self.refuses: Exception | None = None
         self.then: Callable[[], None] = lambda: None
 
-    def attach(self, steps: Iterable[object], netns_fd: int, root: Path) -> dict[PciAddress, Settings]:
+    def attach(self, steps: Iterable[object], netns_fd: int, root: Path, sysfs: Sysfs) -> dict[PciAddress, Settings]:
         self._do(steps)
         return {}
 
@@ -80,6 +81,7 @@ class Kernel:
         self.then()
 
     def _do(self, steps: Iterable[object]) -> None:
+        self.tries += 1
         if self.refuses is not None:
             raise self.refuses
         self.steps += steps

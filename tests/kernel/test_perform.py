@@ -11,6 +11,7 @@ import pytest
 
 from kernel import perform, vf_netdev
 from kernel.netlink import link_settings
+from kernel.netlink.link_settings import Known
 from kernel.netlink.rtnetlink import IpInterface, Link
 from kernel.sysfs import Sysfs
 from tests.kernel.test_vf_netdev import STRANGERS
@@ -41,6 +42,20 @@ OUT = MoveLinkOut(VF, "ibs5v0", {})
 OLD_KERNEL = vf_netdev.kinds_without_device(
     "5.13.0"
 )  # by the mark, a netdev is found only where the kernel names no devices
+
+
+class Shown(Sysfs):
+    """Shows a netdev of `VF` from the `look`-th look on."""
+
+    def __init__(self, look: int = 1, name: str = "ibs5v0") -> None:
+        self.left, self.name = look, name
+
+    def names_of_netdevs(self, function: PciAddress) -> list[str]:
+        self.left -= 1
+        return [self.name] if self.left <= 0 and function == VF else []
+
+
+SHOWN = Shown()
 
 
 def a_link(ifindex: int, ifname: str, alias: str | None = None, parent: str | None = None, kind: str | None = None):
@@ -93,10 +108,11 @@ class Namespace(NamedTuple):
     def link(self, ifindex: int) -> Link:
         return self.here[ifindex]
 
-    def settings(self, ifindex: int) -> dict[str, object]:
+    def known(self, ifindex: int) -> Known:
         if ifindex not in self.here:
             raise OSError(errno.ENODEV, "No such device")
-        return {"alias": self.here[ifindex].alias or "", "altnames": self.here[ifindex].altnames, "mtu": 4092}
+        link = self.here[ifindex]
+        return Known(link.ifname, link.parent, {"alias": link.alias or "", "altnames": link.altnames, "mtu": 4092})
 
     def remove_altnames(self, ifindex: int, altnames: tuple[str, ...]) -> None:
         if altnames:
@@ -147,7 +163,7 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
         kernel = Kernel(node, sandbox)
         monkeypatch.setattr(vf_netdev, "_kinds", list(OLD_KERNEL))
         monkeypatch.setattr(perform, "links", kernel.links)
-        monkeypatch.setattr(link_settings, "read", lambda links, ifindex: links.settings(ifindex))
+        monkeypatch.setattr(link_settings, "read", lambda links, ifindex: links.known(ifindex))
         return kernel
 
     return made
@@ -159,10 +175,39 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
 def test_attach_marks_moves_and_gives_addresses(a_kernel) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0")])
 
-    perform.attach((IN, ADDRESSES), SANDBOX, ROOT)
+    perform.attach((IN, ADDRESSES), SANDBOX, ROOT, SHOWN)
 
     assert (kernel.node, kernel.sandbox) == ({}, {11: a_link(11, "net1", MARK)})
     assert kernel.log == ["set_alias", "move in", "MTU 4092", "add_address"]
+
+
+@pytest.mark.parametrize(
+    ("parent", "sysfs"),
+    [("0000:83:00.1", SHOWN), (None, Shown(name="ibs9v9")), (None, Shown(1000))],
+    ids=["its device is another", "the VF has another netdev", "the VF has none"],
+)
+def test_attach_takes_no_link_that_only_has_the_netdevs_ifindex(a_kernel, parent: str | None, sysfs: Sysfs) -> None:
+    stranger = a_link(11, "ibs5v0", parent=parent)
+    kernel = a_kernel([stranger])
+
+    with pytest.raises(OSError, match=r"is not the netdev of VF 0000:03:00\.1 any more") as raised:
+        perform.attach((IN, ADDRESSES), SANDBOX, ROOT, sysfs)
+
+    assert raised.value.errno == errno.ENODEV
+    assert (kernel.node, kernel.sandbox, kernel.log) == ({11: stranger}, {}, [])
+
+
+def test_undo_of_an_attach_gives_the_netdev_its_mtu_back(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS)])
+    kernel.refuses = {"add_address": OSError(errno.EINVAL, "Invalid argument")}
+    mtus, written = iter((4092, 2044, 4092)), []
+    monkeypatch.setattr(link_settings, "read", lambda *_: Known("ibs5v0", OURS, {"mtu": next(mtus)}))
+    monkeypatch.setattr(link_settings, "write", lambda _, ifindex, found, wanted: written.append((ifindex, wanted)))
+
+    with pytest.raises(OSError, match="Invalid argument"):
+        perform.attach((IN, ADDRESSES), SANDBOX, ROOT, SHOWN)
+
+    assert written == [(11, {"mtu": 4092})]
 
 
 @pytest.mark.parametrize("operation", ["MTU 4092", "add_address"])
@@ -172,7 +217,7 @@ def test_attach_undoes_its_changes_when_a_step_is_refused(a_kernel, operation: s
     kernel.refuses = {operation: OSError(errno.EINVAL, "Invalid argument")}
 
     with pytest.raises(OSError, match="Invalid argument") as raised:
-        perform.attach((IN, ADDRESSES), SANDBOX, ROOT)
+        perform.attach((IN, ADDRESSES), SANDBOX, ROOT, SHOWN)
 
     assert (kernel.node, kernel.sandbox) == ({11: a_link(11, "ibs5v0", parent=parent)}, {})
     assert not hasattr(raised.value, "__notes__")
@@ -184,7 +229,7 @@ def test_attach_raises_the_first_error_with_a_note_when_its_undo_fails_too(a_ker
     kernel.refuses = {operation: OSError(errno.EINVAL, "first"), "move out": OSError(errno.EBUSY, "second")}
 
     with pytest.raises(OSError, match="first") as raised:
-        perform.attach((IN, ADDRESSES), SANDBOX, ROOT)
+        perform.attach((IN, ADDRESSES), SANDBOX, ROOT, SHOWN)
 
     assert raised.value.__notes__ == ["and its undo failed: [Errno 16] second"]
 
@@ -202,7 +247,7 @@ def test_attach_undoes_every_move_though_the_undo_of_one_fails(a_kernel) -> None
 
     kernel.move = move
     with pytest.raises(OSError, match="first") as raised:
-        perform.attach((IN, MoveLinkIn(other, 12, "ibs6v0", "net2", 4092), ADDRESSES), SANDBOX, ROOT)
+        perform.attach((IN, MoveLinkIn(other, 12, "ibs6v0", "net2", 4092), ADDRESSES), SANDBOX, ROOT, SHOWN)
 
     assert (list(kernel.node), list(kernel.sandbox)) == ([11], [12])
     assert len(raised.value.__notes__) == 1
@@ -213,7 +258,7 @@ def test_attach_does_not_move_where_the_name_is_taken(a_kernel) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0")], [strangers])
 
     with pytest.raises(OSError, match=r"has a link named net1 already; VF 0000:03:00\.1 was not moved") as raised:
-        perform.attach((IN,), SANDBOX, ROOT)
+        perform.attach((IN,), SANDBOX, ROOT, SHOWN)
 
     assert raised.value.errno == errno.EEXIST
     assert (kernel.sandbox, kernel.log) == ({2: strangers}, [])
@@ -223,7 +268,7 @@ def test_attach_leaves_the_pods_links_alone_when_the_netdev_is_gone(a_kernel) ->
     kernel = a_kernel([], [a_link(2, "ibs5v0", MARK, kind="veth")])
 
     with pytest.raises(OSError, match="No such device"):
-        perform.attach((IN,), SANDBOX, ROOT)
+        perform.attach((IN,), SANDBOX, ROOT, SHOWN)
 
     assert list(kernel.sandbox) == [2]
 
@@ -242,7 +287,7 @@ REMOVED = ["remove rule from 10.56.3.1 to table 5601", "remove rule from fd00::1
 def test_attach_fills_a_rails_table_before_it_leads_packets_there(a_kernel) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0")])
 
-    perform.attach((IN, RouteBySource("net1", ROUTING)), SANDBOX, ROOT)
+    perform.attach((IN, RouteBySource("net1", ROUTING)), SANDBOX, ROOT, SHOWN)
 
     assert kernel.log == ["set_alias", "move in", "MTU 4092", *TABLE, *RULES]
 
@@ -253,7 +298,7 @@ def test_attach_removes_its_rules_when_one_is_refused(a_kernel, refused: str) ->
     kernel.refuses = {refused: OSError(errno.EOPNOTSUPP, "Operation not supported")}
 
     with pytest.raises(OSError, match="Operation not supported") as raised:
-        perform.attach((IN, RouteBySource("net1", ROUTING)), SANDBOX, ROOT)
+        perform.attach((IN, RouteBySource("net1", ROUTING)), SANDBOX, ROOT, SHOWN)
 
     assert (list(kernel.node), kernel.sandbox) == ([11], {})
     assert kernel.log[-3:] == [*REMOVED, "move out"]
@@ -264,7 +309,7 @@ def test_attach_removes_its_rules_when_a_later_step_is_refused(a_kernel) -> None
     kernel = a_kernel([a_link(11, "ibs5v0")])
 
     with pytest.raises(OSError, match="net2 is gone from the sandbox"):
-        perform.attach((IN, RouteBySource("net1", ROUTING), RouteBySource("net2", ROUTING)), SANDBOX, ROOT)
+        perform.attach((IN, RouteBySource("net1", ROUTING), RouteBySource("net2", ROUTING)), SANDBOX, ROOT, SHOWN)
 
     assert kernel.log[-3:] == [*REMOVED, "move out"]
 
@@ -343,20 +388,6 @@ def test_rename_of_a_link_that_is_gone_or_to_a_name_that_is_taken_is_no_error(
 BACK = MoveLinkOut(VF, "ibs5v0", {"alias": "", "altnames": (), "mtu": 4092})
 
 
-class Shown(Sysfs):
-    """Shows each netdev at the `look`-th look."""
-
-    def __init__(self, look: int = 1) -> None:
-        self.left = look
-
-    def shows_netdev(self, function: PciAddress, ifname: str) -> bool:
-        self.left -= 1
-        return self.left <= 0 and (function, ifname) == (VF, "ibs5v0")
-
-
-SHOWN = Shown()
-
-
 def test_take_back_returns_the_netdev_as_it_is_on_the_node(a_kernel) -> None:
     kernel = a_kernel(sandbox=[a_link(31, "net1", MARK, parent=OURS)])
 
@@ -379,7 +410,7 @@ def test_take_back_writes_a_setting_that_is_another(a_kernel, monkeypatch: pytes
         written.append((ifindex, wanted))
         settings.update(wanted)
 
-    monkeypatch.setattr(link_settings, "read", lambda *_: dict(settings))
+    monkeypatch.setattr(link_settings, "read", lambda *_: Known("ibs5v0", OURS, dict(settings)))
     monkeypatch.setattr(link_settings, "write", write)
 
     assert perform.take_back((BACK,), SANDBOX, SHOWN) == {VF: Netdev("ibs5v0", 31, 4092)}
@@ -388,7 +419,7 @@ def test_take_back_writes_a_setting_that_is_another(a_kernel, monkeypatch: pytes
 
 def test_take_back_leaves_out_a_netdev_that_keeps_a_setting(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
-    monkeypatch.setattr(link_settings, "read", lambda *_: {"mtu": 4092, "group": 7})
+    monkeypatch.setattr(link_settings, "read", lambda *_: Known("ibs5v0", OURS, {"mtu": 4092, "group": 7}))
     monkeypatch.setattr(link_settings, "write", lambda *_: None)
 
     assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
@@ -426,6 +457,22 @@ def test_take_back_leaves_out_a_netdev_that_another_program_takes_at_once(
     monkeypatch.setattr(Namespace, "ifindex", lost)
 
     assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
+
+
+def test_take_back_writes_no_setting_of_another_devices_link(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    monkeypatch.setattr(link_settings, "read", lambda *_: Known("ibs5v0", "0000:83:00.1", {"mtu": 9000}))
+    monkeypatch.setattr(link_settings, "write", lambda *_: pytest.fail("a setting was written"))
+
+    assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
+
+
+def test_take_back_waits_for_no_name_when_the_vf_has_a_netdev_of_another(a_kernel) -> None:
+    a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
+    renamed = Shown(2, "ib0")
+
+    assert perform.take_back((BACK,), SANDBOX, renamed) == {}
+    assert renamed.left == 0
 
 
 def test_take_back_waits_until_sysfs_shows_the_netdev(a_kernel) -> None:
@@ -493,6 +540,6 @@ def test_detach_deletes_links_that_the_pod_made_on_its_netdev(a_kernel) -> None:
 def test_attach_moves_a_netdev_whose_alternative_name_exists_in_the_sandbox(a_kernel, altname: str) -> None:
     kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS)._replace(altnames=(altname,))], [a_link(2, "eth0")])
 
-    perform.attach((IN,), SANDBOX, ROOT)
+    perform.attach((IN,), SANDBOX, ROOT, SHOWN)
 
     assert (kernel.sandbox[11].ifname, kernel.sandbox[11].altnames) == ("net1", ())

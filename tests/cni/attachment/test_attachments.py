@@ -163,7 +163,7 @@ def test_netdev_that_was_replaced_since_the_plan_is_looked_up_again(
 ) -> None:
     tried: list[int] = []
 
-    def attach(steps: Sequence[MoveLinkIn], netns_fd: int, root: Path) -> dict[PciAddress, Settings]:
+    def attach(steps: Sequence[MoveLinkIn], netns_fd: int, root: Path, sysfs: Sysfs) -> dict[PciAddress, Settings]:
         tried.append(steps[0].ifindex)
         if tried == [9]:  # the driver was bound again meanwhile
             node.netdev_is("ibs5v0", 32)
@@ -175,6 +175,16 @@ def test_netdev_that_was_replaced_since_the_plan_is_looked_up_again(
     node.run(attached)
 
     assert (tried, node.state) == ([9, 32], ("attached", True))
+
+
+def test_attach_whose_undo_failed_is_not_tried_again_at_once(node: Node) -> None:
+    node.kernel.refuses = OSError(ENODEV, "No such device")
+    node.kernel.refuses.add_note("and its undo failed: busy")
+
+    with pytest.raises(NotReady, match="went away while it was attached: No such device; and its undo failed: busy"):
+        node.run(attached)
+
+    assert node.kernel.tries == 1
 
 
 def test_attach_reads_no_file_of_a_netdev_that_the_plan_has_read(node: Node) -> None:

@@ -133,6 +133,7 @@ def test_link_is_found_by_its_name() -> None:
     with links() as here:
         assert here.ifindex("lo") == 1
         assert here.ifindex("no-such-link") is None
+        assert here.ifindex("h\udcff") is None  # a name that is not UTF-8
 
 
 def test_links_are_listed_as_sysfs_names_them() -> None:
