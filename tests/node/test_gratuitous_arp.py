@@ -10,6 +10,7 @@ import pytest
 
 from kernel.netlink.arp import announce
 from kernel.perform import attach
+from kernel.sysfs import Sysfs
 from simnode.linux import netns
 from simnode.waiting import wait_until
 from vf.steps import ConfigureLink
@@ -51,7 +52,7 @@ def test_stale_entry_of_a_neighbour_is_replaced(mac: str, text: str) -> None:
 
     ip(POD, "link", "set", "net1", "up")
     with POD.open("rb") as pod:
-        attach((ConfigureLink("net1", (address,), ()),), pod.fileno(), Path("/"))
+        attach((ConfigureLink("net1", (address,), ()),), pod.fileno(), Path("/"), Sysfs(Path("/sys")))
     if address.version == 4:
         wait_until(lambda: netns.run_inside(POD, lambda: announce("net1", [IPv4Address(host)])), 10, "a carrier")
 
