@@ -304,7 +304,8 @@ class Attachments:
         if not detaching.is_of_older_boot(self._boot):
             moved, back = await self._node_netdevs.take_back(detaching.netns, ours, netns_fd)
         self._netdevs.note(moved)
-        await self._netdevs.reread([vf for vf in vfs if vf not in moved], awaited=back)
+        unsure = [vf for vf in vfs if vf not in moved or not self._netdevs.is_whole(vf)]
+        await self._netdevs.reread(unsure, awaited=(*moved, *back))
         return vfs
 
     def forget(self, record: Record) -> None:

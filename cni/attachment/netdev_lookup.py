@@ -44,6 +44,11 @@ class NetdevLookup:
         known = ((self._table.inventory.vf(vf), netdev) for vf, netdev in netdevs.items())
         self._table.reread({vf.address: replace(vf, netdev=netdev) for vf, netdev in known if vf is not None})
 
+    def is_whole(self, vf: PciAddress) -> bool:
+        """Return whether a VF had all that it should have when it was read last: a look may have met it in the middle of a move."""
+        found = self._table.inventory.vf(vf)
+        return found is not None and found.fault is None and None not in (found.driver, found.netdev, found.rdma)
+
     async def get(self, vf: PciAddress) -> Netdev:
         """Read a VF's netdev.
 

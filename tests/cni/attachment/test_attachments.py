@@ -290,6 +290,20 @@ def test_netdev_that_was_moved_under_its_own_name_is_looked_for_in_no_file(node:
     assert node.state == ("detaching", False)
 
 
+@pytest.mark.parametrize("change", [{"fault": "mtu: Input/output error"}, {"driver": None}, {"rdma": None}])
+def test_vf_that_was_not_whole_at_the_last_look_is_read_again_when_it_is_back(
+    node: Node, change: dict[str, object]
+) -> None:
+    node.run(attached)
+    whole = node.table.inventory.vf(VF)
+    node.table.reread({VF: replace(whole, netdev=None, **change)})
+    node.kernel.moved = {VF: whole.netdev}
+
+    node.run(detached)
+
+    assert node.table.inventory.vf(VF) == whole
+
+
 @pytest.mark.parametrize("given", [False, True], ids=["no descriptor", "descriptor of another namespace"])
 def test_detach_from_a_namespace_that_is_gone_only_renames(node: Node, tmp_path: Path, given: bool) -> None:
     node.run(attached)
