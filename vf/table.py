@@ -120,10 +120,12 @@ class VfTable:
         Raises:
             NotOurs: another sandbox has it.
         """
-        holder = self._owners.setdefault(vf, owner)
-        if holder != owner:
+        holder = self._owners.get(vf)
+        if holder is None:
+            self._owners[vf] = owner
+            self._notify()
+        elif holder != owner:
             raise NotOurs(f"VF {vf} belongs to sandbox {holder.container_id} (pod UID {holder.pod_uid or 'unknown'})")
-        self._notify()
 
     def release(self, vf: PciAddress, owner: Owner) -> None:
         """Release a VF of `owner`; a VF of another owner, or of none, stays as it is."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
-from kernel import orphan_netdevs, perform
+from kernel import orphan_netdevs, perform, vf_provisioning
 from kernel.bounded_threads import BoundedThreads
 from kernel.inventory import card_of
 from kernel.netns import NetnsIdentity, identity, opened
@@ -205,4 +205,4 @@ class NodeNetdevs:
             OSError: the kernel refuses, or the driver does not come in time.
         """
         card = card_of(self._table.inventory, step.vf)
-        await self._sysfs.writes.write(card, _PROBE_SECONDS, partial(perform.probe_again, step, self._sysfs))
+        await self._sysfs.writes.write(card, _PROBE_SECONDS, partial(vf_provisioning.probe_again, step, self._sysfs))

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 
-from kernel import perform
+from kernel import vf_provisioning
 from kernel.bounded_reads import DoesNotAnswer
 from kernel.bounded_threads import BoundedThreads
 from kernel.inventory import inventory
@@ -179,7 +179,7 @@ async def _do(
 ) -> bool:
     seconds = _WRITE_SECONDS if serving else _START_SECONDS
     try:
-        refused = await sysfs.writes.write(pf, seconds, partial(perform.provision, steps, sysfs))
+        refused = await sysfs.writes.write(pf, seconds, partial(vf_provisioning.provision, steps, sysfs))
     except DoesNotAnswer as error:
         troubles[pf] = f"PF {pf} does not get its VFs: {error.strerror}. It is tried again"
         return False

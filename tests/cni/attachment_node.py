@@ -93,6 +93,7 @@ def a_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Node":
     kernel = Kernel()
     for module in (netdev_return, attachments):
         monkeypatch.setattr(module, "perform", kernel)
+    monkeypatch.setattr(netdev_return, "vf_provisioning", kernel)
     return Node(folder, kernel)
 
 

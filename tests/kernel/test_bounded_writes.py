@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel import perform
+from kernel import vf_provisioning
 from kernel.bounded_reads import DoesNotAnswer
 from kernel.bounded_threads import BoundedThreads, Job
 from kernel.bounded_writes import BoundedWrites
@@ -126,8 +126,8 @@ def test_each_file_that_the_daemon_writes_may_hang(tmp_path: Path, monkeypatch: 
     os.mkfifo(hung)  # its open hangs, for nothing reads from it
     sysfs, card, vf = Sysfs(tree.root), PciAddress.parse(PF), PciAddress.parse(ON_NODE)
     works = {
-        PF: partial(perform.provision, [CreateVfs(card, 3, 3)], sysfs),
-        "mlx5_core": partial(perform.probe_again, ProbeAgain(vf, "mlx5_core"), sysfs),
+        PF: partial(vf_provisioning.provision, [CreateVfs(card, 3, 3)], sysfs),
+        "mlx5_core": partial(vf_provisioning.probe_again, ProbeAgain(vf, "mlx5_core"), sysfs),
     }
 
     begun = threading.Event()

@@ -110,6 +110,14 @@ def test_observers_are_called_after_claim_and_release(table: VfTable, observer: 
     assert observer.told == 2
 
 
+def test_observers_are_not_called_when_the_owner_claims_again(table: VfTable, observer: Observer) -> None:
+    table.claim(FIRST, OWNER)
+
+    table.claim(FIRST, OWNER)
+
+    assert observer.told == 1
+
+
 def test_observers_are_not_called_after_a_refused_claim(table: VfTable) -> None:
     table.claim(FIRST, OWNER)
     observer = Observer()

@@ -37,8 +37,8 @@ class Start:
         loop = SimpleNamespace(time=lambda: self.now)
         monkeypatch.setattr(waiting, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=self._sleep))
         self.steps: list[object] = []
-        perform = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
-        monkeypatch.setattr(provisioning, "perform", perform)
+        kernel = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
+        monkeypatch.setattr(provisioning, "vf_provisioning", kernel)
         monkeypatch.setattr(provisioning, "pf_link_state", SimpleNamespace(macs=lambda pfs: {}))
 
     async def _sleep(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_
             hangs.wait()
         start.steps.extend(steps)
 
-    monkeypatch.setattr(provisioning, "perform", SimpleNamespace(provision=provision))
+    monkeypatch.setattr(provisioning, "vf_provisioning", SimpleNamespace(provision=provision))
     configuration = Configuration(
         host=HostConfiguration(kubelet=start.tree.root),
         provision=(Provision(PciAddress.parse(PF), 3), Provision(other, 1)),
