@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kernel.bounded_reads import DoesNotAnswer
+from kernel.bounded_reads import DoesNotAnswer, card_by_card
 from kernel.bounded_threads import BoundedThreads
 from kernel.netlink import pf_link_state
 from kernel.netlink.pf_link_state import PfLink
@@ -28,7 +28,7 @@ _pyroute2 = BoundedThreads(1)
 
 
 async def inventory(sysfs: Sysfs, before: Inventory) -> Inventory:
-    """Read all PFs, VFs and carriers, each card in a thread of its own.
+    """Read all PFs, VFs and carriers, each card in threads of its own.
 
     A function that does not answer has a fault, and its other facts are those of the inventory `before`.
 
@@ -81,7 +81,7 @@ async def _pfs_of(sysfs: Sysfs, functions: Iterable[PciAddress]) -> frozenset[Pc
 async def _inventory_of(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress]) -> Inventory:
     """Read those of some functions that are PFs or lone VFs, with the PFs' VFs and carriers."""
     cards = [CardReading(sysfs, card) for card in await _cards(sysfs, before, addresses)]
-    await asyncio.gather(*(_read_card(card, before) for card in cards))
+    await card_by_card(_read_card(card, before) for card in cards)
     found = sysfs.assembled(cards)
     return found.with_pfs(await _with_carriers(sysfs, found.pfs))
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kernel.bounded_reads import BoundedReads
+from kernel.bounded_reads import BoundedReads, card_by_card
 from kernel.rdma_counters import read_counters
 from kernel.sysfs import Sysfs
 from railnet.prometheus_text import Labels, Sample, family
@@ -152,7 +152,7 @@ class RailCounters:
         if len(cards) == 1:  # as at a claim; a task would be waste
             await self._read_card(*next(iter(cards.items())))
         else:
-            await asyncio.gather(*(self._read_card(card, wanted) for card, wanted in cards.items()))
+            await card_by_card(self._read_card(card, wanted) for card, wanted in cards.items())
 
     async def _read_card(self, card: PciAddress, sources: Mapping[PciAddress, Source]) -> None:
         def work(function: PciAddress) -> dict[str, int]:

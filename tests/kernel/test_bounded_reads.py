@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kernel.bounded_reads import BoundedReads, DoesNotAnswer
+from kernel.bounded_reads import BoundedReads, DoesNotAnswer, card_by_card
 from kernel.bounded_threads import BoundedThreads
 from tests.kernel.begun_jobs import Hangs, wait_for_begin
 from vf.pci_address import PciAddress
@@ -115,3 +115,78 @@ def test_work_that_has_not_begun_when_its_caller_is_cancelled_is_not_done() -> N
     asyncio.run(main())
 
     assert done == [3]
+
+
+def test_card_is_read_after_the_one_before_it_has_answered() -> None:
+    log: list[str] = []
+
+    async def read(card: str) -> None:
+        log.append(f"{card} begins")
+        await asyncio.sleep(0.001)
+        log.append(f"{card} ends")
+
+    asyncio.run(card_by_card(read(card) for card in ("one", "two")))
+
+    assert log == ["one begins", "one ends", "two begins", "two ends"]
+
+
+def test_card_that_hangs_is_passed_by_the_next_one() -> None:
+    async def main() -> bool:
+        alive = asyncio.Event()
+
+        async def hang() -> None:
+            await alive.wait()
+
+        async def revive() -> None:
+            alive.set()
+
+        await asyncio.wait_for(card_by_card(read() for read in (hang, revive)), 10)
+        return alive.is_set()
+
+    assert asyncio.run(main())
+
+
+def test_error_of_a_card_is_raised_and_a_hanging_card_is_not_waited_for() -> None:
+    hang_ended: list[bool] = []
+
+    async def refuse() -> None:
+        raise OSError(24, "too many open files")
+
+    async def main() -> None:
+        async def hang() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                hang_ended.append(True)
+
+        with pytest.raises(OSError, match="too many"):
+            await card_by_card(read() for read in (hang, refuse))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+    assert hang_ended == [True]
+
+
+def test_cancelled_caller_cancels_the_reads_of_cards() -> None:
+    ended: list[str] = []
+
+    async def main() -> None:
+        began = asyncio.Event()
+
+        async def hang(card: str) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(card)
+
+        reading = asyncio.create_task(card_by_card(hang(card) for card in ("one", "two")))
+        await began.wait()
+        reading.cancel()
+        await asyncio.wait((reading,))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+    assert ended == ["one"]
