@@ -27,21 +27,22 @@ def prefer(
             kubelet counts them in `size`.
         size: the number of ids in the result.
     """
-    by_id = {offer.id: offer for offer in offered}
-    chosen = {id_ for id_ in must_include if id_ in by_id}
-    settled = [by_id[id_] for id_ in chosen]
+    settled: list[OfferedVf] = []
     free: _Rails = {}
     load = Counter[int]()
-    for id_, offer in by_id.items():
-        if offer.rail is None or id_ in chosen:
-            continue  # without a rail it is unhealthy; kubelet may ask before it knows
-        if id_ in available:
+    for offer in offered:  # a thousand, for each container: no more is done for each than must be
+        if offer.id in must_include:
+            settled.append(offer)
+        elif offer.rail is None:
+            continue  # it is unhealthy; kubelet may ask before it knows
+        elif offer.id in available:
             free.setdefault(offer.rail, []).append(offer)
         elif offer.reason is None:
             load[offer.rail] += 1
+    chosen = {offer.id for offer in settled}
     gone = set(must_include) - chosen
     chosen |= _spread(free, settled, load, size - len(settled) - len(gone))
-    return [id_ for id_ in by_id if id_ in chosen] + sorted(gone)
+    return [offer.id for offer in offered if offer.id in chosen] + sorted(gone)
 
 
 def _spread(free: _Rails, settled: Sequence[OfferedVf], load: Mapping[int, int], wanted: int) -> set[str]:

@@ -127,7 +127,7 @@ async def card_by_card(reads: Iterable[Coroutine[None, None, None]]) -> None:
     """Await reads of cards: each begins when the one before it has ended, or has not for a tenth of a second.
 
     Threads that read at once take the interpreter's lock from each other at each file: eight take twice the processor time of one,
-    and are not done sooner. A card that hangs costs the next one a tenth of a second.
+    and are done later. A card that hangs costs the next one a tenth of a second.
 
     Raises:
         Exception: what one read raises; the others are cancelled then.
