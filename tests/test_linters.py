@@ -26,7 +26,7 @@ def run(*command: str | Path) -> None:
 
 
 def shell_scripts() -> Iterator[Path]:
-    for folder in ("scripts", ".ci", "daemonset"):
+    for folder in ("scripts", ".ci", "daemonset", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.read_bytes().startswith(tuple(line.encode() for line in SHELL)):
                 yield path
