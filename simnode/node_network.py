@@ -5,17 +5,16 @@ The Ethernet is a bridge in the network namespace of the calling thread, with a 
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from pathlib import Path
 from typing import NamedTuple
 
 from pyroute2 import IPRoute
 
+from simnode.linux import netns
 from simnode.node import Node
 
 _BRIDGE = "lan"
 _ETH0 = "eth0"
 MTU = 1500
-_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 class HostRoute(NamedTuple):
@@ -45,7 +44,7 @@ def disconnect() -> None:
 
 def configure(_node: Node, address: IPv4Interface, routes: Iterable[HostRoute]) -> None:
     """Configure a node as its administrator and flanneld do: address, routes to the pods of other nodes, IP forwarding."""
-    _FORWARD.write_text("1")
+    netns.FORWARD.write_text("1")
     with IPRoute() as route:
         (index,) = route.link_lookup(ifname=_ETH0)
         route.addr("add", index=index, address=str(address.ip), prefixlen=address.network.prefixlen)

@@ -20,6 +20,7 @@ _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1  # include/uapi/linux/if.h
 _IFREQ_FLAGS = "16sh14x"
+FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 _T = TypeVar("_T")
 
@@ -45,6 +46,9 @@ def create(path: Path) -> None:
     def make() -> None:
         libc.unshare(libc.CLONE_NEWNET)
         libc.mount("/proc/thread-self/ns/net", str(path), flags=libc.MS_BIND)
+        # The kernel copies the setting of the machine, which is 1 beside Docker. A pod that forwards would return what a simulated
+        # fabric floods to it, as no pod on a real fabric does.
+        FORWARD.write_text("0")
         set_up("lo")
 
     in_a_thread(make)
