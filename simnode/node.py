@@ -29,7 +29,7 @@ from simnode.kubernetes.cri import SOCKET, CriEndpoint
 from simnode.kubernetes.kubelet import Kubelet, PodIdentity
 from simnode.kubernetes.runtime import Added, Runtime, Sandbox
 from simnode.linux import namespaces
-from simnode.ping import ping
+from simnode.ping import ANSWER_SECONDS, ping
 from simnode.preinstalled_files import FlannelLease
 from vf.pci_address import PciAddress
 
@@ -238,9 +238,9 @@ class Node:
             tuple(device.host_path for response in responses for device in response.devices),
         )
 
-    def ping(self, pod: Pod, address: str, ifname: str) -> bool:
-        """Return whether an address answers one ping through a pod's interface."""
-        return ping(pod.netns, address, ifname=ifname)
+    def ping(self, pod: Pod, address: str, ifname: str, seconds: int = ANSWER_SECONDS) -> bool:
+        """Return whether an address answers one ping through a pod's interface in time."""
+        return ping(pod.netns, address, ifname=ifname, seconds=seconds)
 
     def look(self) -> NodeState:
         """Return the state of the whole node as kernel and disk show it, for `judge.invariants`."""
