@@ -1,11 +1,16 @@
-"""Rules for all tests: a missing tool fails the test, properties are deterministic, measured figures are printed last."""
+"""Rules for all tests: a missing tool fails the test, properties are deterministic, no quick test waits, measured figures are printed last."""
 
+import gc
 import logging
 import os
+import re
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.waiting_limit import WaitingLimit
 
 # No deadline: a slow machine is no failure. No database, and derandomized: every run tries the same inputs, so an unchanged
 # tree cannot begin to fail. scripts/fuzz --seed tries other inputs.
@@ -16,6 +21,7 @@ settings.load_profile("railnet")
 # keeps refers to freed memory then, and the process dies when the record is freed, in any later test.
 logging.getLogger("grpc").setLevel(logging.INFO)
 
+_TESTS = Path(__file__).parent
 _measured = pytest.StashKey[list[str]]()
 
 
@@ -47,8 +53,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.path in kept]
 
 
+def pytest_collection_finish() -> None:
+    """Exempt the thousands of collected tests from garbage collection: a collection would look at each of them again and again."""
+    gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_measured] = []
+    config.pluginmanager.register(WaitingLimit(1, is_quick))
+
+
+def is_quick(test: pytest.Item) -> bool:
+    """Return whether `scripts/test quick` runs a test. The script names the folders whose tests need another machine."""
+    apart = re.search(r"^apart=\((.+?)\)", (_TESTS.parent / "scripts/test").read_text(), re.MULTILINE)
+    assert apart
+    return test.get_closest_marker("slow") is None and test.path.relative_to(_TESTS).parts[0] not in apart[1].split()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

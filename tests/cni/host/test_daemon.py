@@ -266,6 +266,7 @@ def test_daemon_is_lost_when_it_falls_silent(executable: Executable, tmp_path: P
         executable.serve(lambda _: None, tmp_path, seconds=0.2)
 
 
+@pytest.mark.slow
 def test_daemon_that_promised_signs_of_life_is_lost_when_it_gives_none(executable: Executable, tmp_path: Path) -> None:
     a_plugin(tmp_path, "p", "echo '{}'")
     executable.peer.send(frames.frame(frames.HELLO, frames.u32(60_000) + frames.u32(2000)))

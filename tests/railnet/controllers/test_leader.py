@@ -9,6 +9,7 @@ import pytest
 
 from apiserver import kubernetes_transport
 from apiserver.request import Request, Verb
+from controllers import work_queue
 from railnet.configuration import Configuration, parse
 from railnet.controllers import leader as leader_module
 from railnet.controllers.leader import Leader
@@ -67,6 +68,7 @@ def test_old_api_server_is_asked_once_and_gets_its_version(cluster: Cluster) -> 
     assert cluster.requests["get apigroups"] == 1
 
 
+@pytest.mark.slow
 def test_leader_that_cannot_list_deletes_nothing_and_says_why(cluster: Cluster) -> None:
     """Without the pods, all names would seem to be of jobs that have ended."""
     with leading(cluster):
@@ -101,7 +103,8 @@ def test_leader_waits_for_the_api_server_to_say_what_it_serves(
 
 
 @pytest.mark.parametrize("status", [409, 410, 429, 503])
-def test_write_that_is_refused_is_done_later(cluster: Cluster, status: int) -> None:
+def test_write_that_is_refused_is_done_later(cluster: Cluster, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_queue, "_FIRST_PAUSE_SECONDS", 0.05)
     left = [status] * 2
 
     def refused(request: Request) -> bool:

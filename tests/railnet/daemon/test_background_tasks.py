@@ -165,6 +165,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(conflist_keeper, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(primary_gc_schedule, "_SWEEP_SECONDS", 0.01)
     monkeypatch.setattr(primary_gc_schedule, "_sweep", swept)
+    monkeypatch.setattr(server_module, "_ROOM_SECONDS", 0.01)
 
 
 @contextmanager

@@ -159,6 +159,7 @@ def test_counter_that_is_no_number_is_left_out(node: Node, text: str) -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_file_that_hangs_costs_its_function_alone(node: Node) -> None:
     async def scenario() -> None:
         node.begin("one")
