@@ -11,10 +11,14 @@ import pytest
 from simnode.preinstalled_files import CONFIGURATION
 
 CHECKOUT = Path(__file__).parents[2]
-# The last commit of each version that was installed on nodes. A tag could be moved, and a clone may lack it.
+# The last commit of each version before the work on the next one, newest version last. Commits after it that still name the
+# version already have changes of the next one. A tag could be moved, and a clone may lack it.
 OLD_COMMITS = {
     "0.1.0": "3f709f9c7a5248f8fc40285043d6ec925e6507e8",
     "0.2.0": "feb360984f1af28b15078889698473c3453b9597",
+    "0.3.0": "dc1646a9a358a76453630f06e755c59edfa637b7",
+    "0.4.0": "4a4f47d035e3ee2424071093b884c567a8a39248",
+    "0.5.0": "0e1822b558a08c763d829294068fed4c1817a1d7",
 }
 
 
