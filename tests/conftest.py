@@ -22,6 +22,7 @@ settings.load_profile("railnet")
 logging.getLogger("grpc").setLevel(logging.INFO)
 
 _TESTS = Path(__file__).parent
+_MODULES = sorted(_TESTS.rglob("test_*.py"))
 _measured = pytest.StashKey[list[str]]()
 
 
@@ -45,12 +46,11 @@ def fail_if_skipped(report):
     return report
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the modules of one part, because scripts/test runs the node tier on several simulated nodes at once."""
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the modules of the other parts, because scripts/test runs the tiers node and quick in several processes at once."""
     part, parts = map(int, os.environ.get("RAILNET_MODULES_PART", "0/1").split("/"))
-    kept = set(sorted({item.path for item in items})[part::parts])
-    config.hook.pytest_deselected(items=[item for item in items if item.path not in kept])
-    items[:] = [item for item in items if item.path in kept]
+    is_of_another_part = collection_path in _MODULES and _MODULES.index(collection_path) % parts != part
+    return is_of_another_part or None
 
 
 def pytest_collection_finish() -> None:

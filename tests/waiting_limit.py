@@ -1,8 +1,11 @@
 """A pytest plugin that fails a test which waits for more than a second in all: a tier in which tests wait is no quick tier.
 
-A wait is what the test has requested of the clock, in any thread of its process: the seconds of a sleep, and the seconds of a
-time limit that ran out. A poll is many sleeps. Waits at the same time count once. What a sleep took beyond its seconds, and
-the work of a slow machine, do not count. Waits of child processes, and for them, are not seen.
+A wait is what the test has requested of the clock in its own thread: the seconds of a sleep, and the seconds of a time limit
+that ran out. Waits at the same time count once. What a sleep took beyond its seconds does not count. Waits of other threads and
+of child processes are not seen, but the poll that ends with them is.
+
+A poll is many short waits. It lasts as long as the work that it waits for, which takes long on a busy machine. So short waits
+count as far as a processor of the machine was idle meanwhile: then it was no work that the test waited for.
 """
 
 import asyncio
@@ -11,35 +14,41 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-SECONDS = 1.0
+_POLL_SECONDS = 0.25  # what is shorter may be part of a poll
 _SELECTORS = (selectors.SelectSelector, selectors.PollSelector, selectors.EpollSelector)
 _SOCKET_CALLS = ("_accept", "connect", "recv", "recv_into", "recvfrom", "recvmsg", "send", "sendall", "sendmsg")
 
 
-class Waits:
-    """The waits of a process, each from its begin to the end that was requested, on the monotonic clock."""
+def idle_seconds() -> float:
+    """Return for how long the machine's processors have been idle since it started, summed over the processors (proc_uptime(5))."""
+    return float(Path("/proc/uptime").read_text().split()[1])
 
-    def __init__(self) -> None:
-        self._spans: list[tuple[float, float]] = []
+
+class Waits:
+    """The waits of the thread that makes this object, each from its begin to the end that was requested, on the monotonic clock."""
+
+    def __init__(self, idle: Callable[[], float] = idle_seconds) -> None:
+        self._thread, self._idle = threading.get_ident(), idle
+        self.clear()
 
     def clear(self) -> None:
-        self._spans = []
+        self._spans: list[tuple[float, float]] = []
+        self._idle_before = self._idle()
 
     def add(self, begin: float, seconds: float) -> None:
-        self._spans.append((begin, begin + seconds))
+        if threading.get_ident() == self._thread:
+            self._spans.append((begin, begin + seconds))
 
     def seconds(self) -> float:
-        """Return the time in which at least one wait went on."""
-        total, reached = 0.0, 0.0
-        for begin, end in sorted(self._spans):
-            total += max(0.0, end - max(begin, reached))
-            reached = max(reached, end)
-        return total
+        """Return the time in which at least one wait went on; of the short waits, no more than processors were idle."""
+        long = _covered(span for span in self._spans if span[1] - span[0] >= _POLL_SECONDS)
+        return long + min(_covered(self._spans) - long, self._idle() - self._idle_before)
 
     def record(self, patch: pytest.MonkeyPatch) -> None:
         """Replace what waits by what waits and adds to the waits, until the patch is undone."""
@@ -100,6 +109,14 @@ class Waits:
                 raise
 
         return call_and_add
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    total, reached = 0.0, 0.0
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
 
 
 class _Poll:

@@ -27,7 +27,7 @@ from training.pod import parse
 JsonObject = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent / "golden_gangs"
-FILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
+FILES = {path.stem: yaml.load(path.read_text(), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))}
 EACH = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
 KUBERNETES = KubernetesVersion(1, 36)
 BY_CONDITIONS = {"webhooks": webhook_configuration.gangs_by_conditions()}

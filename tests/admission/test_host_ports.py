@@ -96,6 +96,7 @@ def test_pod_that_is_made_again_gets_another_port() -> None:
     assert ports.free_port(POD) != given
 
 
+@pytest.mark.slow
 def test_replicas_have_ports_of_their_own() -> None:
     names = ("a", "b", "c")
     replicas = [known(replicas=names, me=name) for name in names]

@@ -235,6 +235,7 @@ def test_annotation_that_asks_for_a_rotation_stays_until_the_rotation_begins(
     assert cluster.kept.others == ()
 
 
+@pytest.mark.slow
 def test_rotation_waits_while_the_bundle_cannot_be_set(cluster: FakeApiServer, replica: Replica, clock: Clock):
     old = replica.look().shown
     cluster.put_secret(cluster.data, annotations={ROTATE: "now"})

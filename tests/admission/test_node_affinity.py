@@ -81,6 +81,7 @@ terms_of_a_pod = st.none() | st.lists(
 )
 
 
+@pytest.mark.slow
 @given(terms_of_a_pod, node_terms)
 def test_pod_may_be_on_a_node_afterwards_if_both_permitted_it_before(
     own: list[JsonObject] | None, nodes: list[NodeTerm]
@@ -93,6 +94,7 @@ def test_pod_may_be_on_a_node_afterwards_if_both_permitted_it_before(
         assert matched(after, labels, name) is permitted
 
 
+@pytest.mark.slow
 @given(terms_of_a_pod, node_terms)
 def test_narrowing_twice_changes_nothing(own: list[JsonObject] | None, nodes: list[NodeTerm]) -> None:
     once = narrowed(a_pod(own), nodes)

@@ -155,6 +155,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.fixed_dictionaries({"metadata": ANYTHING, "spec": ANYTHING}) | ANYTHING)
 def test_any_object_gets_an_answer(pod: Any):
     assert ask(pod)["allowed"] in (True, False)

@@ -299,6 +299,7 @@ def test_oldest_idle_connection_is_closed_for_one_beyond_the_limit(monkeypatch: 
     run(test)
 
 
+@pytest.mark.slow
 def test_client_with_few_connections_keeps_them_beside_a_client_with_many(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connections, "_MAX_OPEN", 20)
 
@@ -544,6 +545,7 @@ def test_server_speaks_http_1_over_tls(version: ssl.TLSVersion):
     run(test)
 
 
+@pytest.mark.slow
 def test_no_request_fails_while_the_certificate_changes_under_load():
     async def test(served: Served) -> None:
         old, new = served.authority, an_authority()

@@ -168,6 +168,7 @@ def test_service_name_is_valid_in_kubernetes(job: str):
     assert service(job).endswith("-net1")
 
 
+@pytest.mark.slow
 @given(_NAMES, _NAMES)
 def test_jobs_with_different_names_have_different_services(one: str, other: str):
     assert (service(one) == service(other)) == (one == other)

@@ -217,6 +217,7 @@ def test_command_that_a_silent_api_server_does_not_begin_is_given_up(server: Raw
         PodExec(transport, transport.token).run(POD, "main", ["true"], 0.3)
 
 
+@pytest.mark.slow
 def test_command_whose_output_stops_in_the_middle_of_a_frame_is_given_up(server: RawServer, tmp_path: Path) -> None:
     def switch(connection: socket.socket) -> None:
         (key,) = re.findall(rb"Sec-WebSocket-Key: (\S+)", server.requests[-1])

@@ -56,6 +56,7 @@ STEPS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     before=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 5)), script=st.lists(STEPS, min_size=20, max_size=50)
 )

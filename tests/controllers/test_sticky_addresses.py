@@ -375,6 +375,7 @@ class Disorder:
             assert self.of_rank.setdefault((pod.owner.uid, f"{pod.rank}"), address) == address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_two_leaders_at_once_that_fail_at_any_write_never_give_two_pods_one_address(seed: int) -> None:
     disorder = Disorder(seed)
@@ -413,6 +414,7 @@ def test_refused_write_of_the_table_gives_nothing_and_the_table_is_read_again() 
     assert cluster.net1()["mnist-1"] == "10.58.0.3/24"
 
 
+@pytest.mark.slow
 def test_thousand_pods_cost_one_write_of_the_table_and_one_patch_each(measured: Callable[[str], None]) -> None:
     cluster = Cluster()
     root = cluster.make_job("mnist")

@@ -209,6 +209,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(JSON) | JSON)
 def test_any_network_status_gives_addresses_or_none(status: object) -> None:
     for one in addresses(status):

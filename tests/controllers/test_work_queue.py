@@ -103,7 +103,7 @@ class Model(RuleBasedStateMachine):
 
 
 Model.TestCase.settings = settings(max_examples=50, stateful_step_count=60)
-TestModel = Model.TestCase
+TestModel = pytest.mark.slow(Model.TestCase)
 
 
 def test_key_added_while_a_worker_has_it_is_handed_out_again_and_once() -> None:

@@ -14,7 +14,7 @@ FOLDERS = [
     *sorted(
         path.parent.relative_to(ROOT).as_posix()
         for path in ROOT.glob("overlays/**/kustomization.yaml")
-        if yaml.safe_load(path.read_text())["kind"] == "Kustomization"
+        if yaml.load(path.read_text(), yaml.CSafeLoader)["kind"] == "Kustomization"
     ),
 ]
 """The folders that can be applied by themselves, and those that they contain."""
@@ -44,4 +44,4 @@ def rendered_by(kubectl: str, folder: Path | str) -> tuple[list[dict[str, Any]],
     """Return a folder's documents as one kubectl renders them, which callers must not change, and its warnings."""
     done = subprocess.run([kubectl, "kustomize", ROOT / folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout)), done.stderr
+    return list(yaml.load_all(done.stdout, yaml.CSafeLoader)), done.stderr

@@ -1,5 +1,6 @@
 """The manifests: each kubectl can render what is for it, they fit the code, and each privilege has its reason."""
 
+import json
 import os
 import re
 import subprocess
@@ -63,11 +64,13 @@ def test_the_two_kubectls_have_the_oldest_and_a_newer_kustomize() -> None:
     assert "Kustomize Version: v5." in said[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [folder for folder in FOLDERS if not folder.endswith("-1.20")])
 def test_newer_kubectl_renders_the_folder_without_a_warning(folder: str) -> None:
     assert rendered_by(os.environ["RAILNET_NEWER_KUBECTL"], folder)[1] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOR_OLD_KUBECTL)
 def test_folder_for_old_kubectl_is_the_same_in_both(folder: str) -> None:
     old, newer = (
@@ -77,6 +80,7 @@ def test_folder_for_old_kubectl_is_the_same_in_both(folder: str) -> None:
     assert old == newer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -88,16 +92,15 @@ def test_folder_for_old_kubectl_is_the_same_in_both(folder: str) -> None:
     ],
 )
 def test_overlay_for_old_kubectl_is_the_other_one_but_for_versions(old: str, new: str) -> None:
-    differing = [
-        kind for (kind, name), one in by_name(kustomized(old)).items() if by_name(kustomized(new))[kind, name] != one
-    ]
+    older, newer = by_name(kustomized(old)), by_name(kustomized(new))
+    differing = [kind for (kind, name), one in older.items() if newer[kind, name] != one]
 
     assert differing == ([] if "uninstall" in old else ["PodDisruptionBudget"])
 
 
 def by_name(documents: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return documents by kind and name. The hash in the name of the ConfigMap, which differs from kustomize to kustomize, is left out."""
-    plain = yaml.safe_load_all(re.sub(r"railnet-node-[a-z0-9]{10}\b", "railnet-node", yaml.safe_dump_all(documents)))
+    plain = json.loads(re.sub(r"railnet-node-[a-z0-9]{10}\b", "railnet-node", json.dumps(documents)))
     return {(one["kind"], one["metadata"]["name"]): one for one in plain}
 
 

@@ -38,6 +38,7 @@ def defined(node: ast.AST, prefix: str = "") -> Iterator[str]:
             yield from defined(child, f"{prefix}{child.name}.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
 def test_parser_accepts_inputs_or_raises_a_documented_error(name: str) -> None:
     kept = len(corpus(name))

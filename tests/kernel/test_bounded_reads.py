@@ -67,6 +67,7 @@ def test_function_that_hangs_is_refused_at_once_and_read_again_when_it_has_retur
     assert asyncio.run(main()) == (1, VFS[0])
 
 
+@pytest.mark.slow
 def test_threads_of_a_card_are_bounded_and_another_card_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     hardware, reads, card = Hardware(*VFS), BoundedReads(0.1), PciAddress(0, 0x99, 0, 0)
     wait_for_begin(monkeypatch, hardware)

@@ -143,6 +143,7 @@ def again(sysfs: Sysfs, before: Inventory, named: Iterable[ChangedFunction]) -> 
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_what_is_named_is_enough_for_the_whole(data: st.DataObject) -> None:

@@ -30,7 +30,7 @@ class WorkloadPod:
 def documents() -> Iterator[tuple[str, JsonObject]]:
     """Yield each document with the name of its file."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
+        for document in yaml.load_all(path.read_text(), yaml.CSafeLoader):
             yield path.name, document
 
 

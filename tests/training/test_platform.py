@@ -33,6 +33,7 @@ def explain(folder: Path, pod: WorkloadPod) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @EACH
 def test_only_training_pods_get_a_rail(tmp_path: Path, pod: WorkloadPod):
     lines = explain(tmp_path, pod)
@@ -66,6 +67,7 @@ def names(kind: str, namespace: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 @EACH
 def test_pods_name_objects_that_the_files_have(pod: WorkloadPod):
     spec, namespace = pod.manifest["spec"], pod.manifest["metadata"]["namespace"]

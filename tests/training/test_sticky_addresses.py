@@ -145,4 +145,4 @@ class Life(RuleBasedStateMachine):
         assert len(given) == len(set(given))
 
 
-TestLife = Life.TestCase
+TestLife = pytest.mark.slow(Life.TestCase)

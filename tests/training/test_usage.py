@@ -1,6 +1,7 @@
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def total(shares: list[Share]) -> Share:
     return Share(*(sum(column, Fraction()) for column in zip(*shares, strict=True))) if shares else Share()
 
 
+@pytest.mark.slow
 @given(_NODES, _PODS)
 def test_every_pod_is_counted_once_and_free_is_what_no_pod_requests(nodes: list[NodeRoom], pods: list[PodUse]) -> None:
     found = usage(nodes, pods)
@@ -124,6 +126,7 @@ def test_every_pod_is_counted_once_and_free_is_what_no_pod_requests(nodes: list[
     assert sorted((job.namespace, job.name) for job in found.jobs) == sorted({(one.namespace, one.job) for one in pods})
 
 
+@pytest.mark.slow
 @given(_NODES, _PODS, st.randoms())
 def test_order_of_pods_does_not_matter(nodes: list[NodeRoom], pods: list[PodUse], random: Any) -> None:
     mixed = random.sample(pods, len(pods))
@@ -135,6 +138,7 @@ def test_order_of_pods_does_not_matter(nodes: list[NodeRoom], pods: list[PodUse]
     ]
 
 
+@pytest.mark.slow
 @given(_PODS)
 def test_jobs_of_namespaces_are_all_jobs(pods: list[PodUse]) -> None:
     found = usage([], pods)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
+import pytest
 from hypothesis import given
 
 from tests.vf.builders import FIRST, SECOND, an_attachment, attachments
@@ -104,6 +105,7 @@ def test_routes_of_the_other_family_are_left_out() -> None:
     assert routing(*rails) == [table(5601, "10.60.0.1", "10.60.0.0/24"), table(5602, "10.60.0.2", "10.60.0.0/24")]
 
 
+@pytest.mark.slow
 @given(attachments, attachments)
 def test_every_packet_from_an_address_with_a_rule_finds_the_way_to_its_own_prefix(
     one: Attachment, other: Attachment

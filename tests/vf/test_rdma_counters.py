@@ -82,6 +82,7 @@ def test_totals_are_added_by_name() -> None:
 VALUES = st.integers(0, LARGEST) | st.none()
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(VALUES, st.sampled_from([None, ONE, OTHER])), min_size=1))
 def test_totals_never_fall_and_no_pod_has_more_than_the_total(readings: list[tuple[int | None, Owner | None]]) -> None:
     tally = Tally()

@@ -109,6 +109,7 @@ def test_parse_blobs_raises_nothing_but_frame_error(payload: bytes, count: int) 
     assert frames.blobs(*parts) == payload
 
 
+@pytest.mark.slow
 @given(environs)
 def test_environment_is_read_back(environ: dict[bytes, bytes]) -> None:
     assert frames.parse_environ(frames.environ_blob(environ)) == environ

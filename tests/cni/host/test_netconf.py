@@ -221,6 +221,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_gc_of_any_list_is_understood_or_refused(listed: object) -> None:
     conf = None

@@ -328,6 +328,7 @@ def test_without_parameter_servers_nothing_is_done() -> None:
     assert job.left("Service") == TASKS[2:]
 
 
+@pytest.mark.slow
 @given(st.permutations(range(3)), st.lists(st.sampled_from(["Complete", "Failed", None]), min_size=3, max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_in_any_order_of_ends_they_go_exactly_when_all_are_complete(order: list[int], ends: list[str | None]) -> None:

@@ -180,6 +180,7 @@ def test_task_without_a_possible_name_is_refused_and_its_pod_keeps_the_jobs(fiel
     assert refused[0].text.startswith(text)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 30), max_size=20), min_size=1, max_size=6))
 def test_slices_have_each_record_once_and_stay_where_they_are(states: list[set[int]]) -> None:
     before: list[Slice] = []
@@ -199,6 +200,7 @@ def test_slices_have_each_record_once_and_stay_where_they_are(states: list[set[i
             before = after
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30), min_size=1), st.integers(0, 12))
 def test_successor_of_a_leader_that_died_after_some_slices_decides_the_same(
     old: set[int], new: set[int], written: int

@@ -38,6 +38,7 @@ with suppress(OSError):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_message_equals_that_of_ip(case: str, tmp_path: Path) -> None:
     words, call = CASES[case]

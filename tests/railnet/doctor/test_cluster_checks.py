@@ -380,6 +380,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.text() | (st.lists(JSON) | JSON).map(json.dumps))
 def test_any_annotation_gives_rails_or_none(told: str) -> None:
     one = pod_rails(a_pod("x", "a", told=told))

@@ -34,6 +34,7 @@ def test_program_names_its_new_loader(program: bytes) -> None:
     assert elf_relocation.interpreter(program).startswith("/lib")
 
 
+@pytest.mark.slow
 def test_relocation_changes_only_four_records(program: bytes) -> None:
     relocated = elf_relocation.relocate(program, "/a", "/b")
 

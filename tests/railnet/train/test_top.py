@@ -133,6 +133,7 @@ def watched(server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> io.Stri
     return out
 
 
+@pytest.mark.slow
 def test_watch_shows_a_change_and_asks_nothing_at_rest(
     server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +327,7 @@ def test_other_failures_of_events_are_said(gangs: MemoryApiServer) -> None:
         top(gangs.api, None, RAILS, json_text=False)
 
 
+@pytest.mark.slow
 def test_watch_shows_what_a_gang_waits_for_when_that_is_said(
     server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
