@@ -52,7 +52,7 @@ class Cluster:
 
     def __init__(self, plugins: Path, machines: Iterable[Machine], vfs: int = 8) -> None:
         self._plugins, self._machines, self._vfs = plugins, tuple(machines), vfs
-        self.nodes: tuple[RemoteNode, ...] = ()
+        self.nodes: tuple[RemoteNode[Node], ...] = ()
         self.fabrics: tuple[Fabric, ...] = ()
         self._made = contextlib.ExitStack()
 
@@ -87,12 +87,12 @@ class Cluster:
             node.begin(function, *args, **kwargs)
         return [cast(_T, node.wait()) for node in self.nodes]
 
-    def _start(self, machine: Machine, made: contextlib.ExitStack) -> RemoteNode:
+    def _start(self, machine: Machine, made: contextlib.ExitStack) -> RemoteNode[Node]:
         lease = FlannelLease(machine.subnet, node_network.MTU)  # host-gw does not encapsulate
         plan = NodePlan(self._plugins, machine.pfs, self._vfs, lease)
         with contextlib.ExitStack() as node_ends:  # the node has copies of its own
             ends = [node_ends.enter_context(self._cabled(fabric, made)) for fabric in self.fabrics[: len(machine.pfs)]]
-            node = RemoteNode(machine.name, plan, ends)
+            node: RemoteNode[Node] = RemoteNode(machine.name, plan, ends)
         made.callback(node.close)
         return node
 

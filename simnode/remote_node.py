@@ -1,7 +1,8 @@
-"""A simulated node in a separate process with separate namespaces, and the client that starts it and calls functions on it.
+"""A node in a separate process with separate namespaces, and the client that starts it and calls functions on it.
 
 Both processes run the same code. So a request is a function: the client sends its name and its arguments, the node's
-process calls it with the node and sends the result back. `cluster` connects several nodes.
+process calls it with the node and sends the result back. `cluster` connects several simulated nodes; the tests of a
+Kubernetes cluster have a node class of their own.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import Node
@@ -24,6 +25,7 @@ _STDERR = 2  # the caller's stdout may be the result of a program, so the node m
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_N = TypeVar("_N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +42,30 @@ class RemoteFailed(RuntimeError):
     """A function failed on a node, or the node ended; the message has the traceback of the node's process."""
 
 
-class RemoteNode:
+class RemoteNode(Generic[_N]):
     """A node that starts in another process; `wait` returns when it runs, `close` ends it and all its processes.
 
     Args:
         name: the node's name in messages.
-        plan: the arguments of the node.
+        plan: the first message to the node's process.
         uplinks: by rail, the end of a cable to plug into the node's fabric; the caller closes it.
+        module: the program of the node's process. Its arguments are the descriptors of the connection and of the uplinks.
+        options: options of `simnode exec`.
     """
 
-    def __init__(self, name: str, plan: NodePlan, uplinks: Iterable[socket.socket]) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: object,
+        uplinks: Iterable[socket.socket],
+        module: str = "simnode.remote_node",
+        options: Iterable[str] = (),
+    ) -> None:
         self.name = name
         client_end, node_end = socket.socketpair()
         fds = [node_end.fileno(), *(end.fileno() for end in uplinks)]
-        inside = [sys.executable, "-m", "simnode.remote_node", *map(str, fds)]
-        command = [sys.executable, "-m", "simnode", "exec", "--", *inside]
+        inside = [sys.executable, "-m", module, *map(str, fds)]
+        command = [sys.executable, "-m", "simnode", "exec", *options, "--", *inside]
         with node_end:
             self._process = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=_STDERR)
         self._connection: Connection[Any, Any] = Connection(client_end.detach())
@@ -65,8 +76,8 @@ class RemoteNode:
         """The id of a process that is in the node's network namespace once the node runs."""
         return self._process.pid
 
-    def call(self, function: Callable[Concatenate[Node, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a module's function or a method of `Node` in the node's process; arguments and result must be picklable.
+    def call(self, function: Callable[Concatenate[_N, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a module's function or a method of the node's class in the node's process; arguments and result must be picklable.
 
         Raises:
             RemoteFailed: the function raised.
@@ -74,7 +85,7 @@ class RemoteNode:
         self.begin(function, *args, **kwargs)
         return cast(_T, self.wait())
 
-    def begin(self, function: Callable[Concatenate[Node, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> None:
+    def begin(self, function: Callable[Concatenate[_N, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Call a function in the node's process and do not wait for its result; a call of `wait` must follow."""
         try:
             self._connection.send((function, args, kwargs))
@@ -125,15 +136,20 @@ def main(fds: Iterable[int]) -> None:
     with Node(plan.plugins, plan.pfs, plan.vfs, plan.lease) as node:
         for rail, fd in enumerate(uplinks):
             node.uplink(rail, socket.socket(fileno=fd))
-        connection.send((False, None))
-        with contextlib.suppress(EOFError):  # the client closed the connection, or has ended
-            while True:
-                function, args, kwargs = connection.recv()
-                connection.send(_called(function, node, args, kwargs))
+        serve(connection, node)
+
+
+def serve(connection: "Connection[Any, Any]", node: object) -> None:
+    """Report that the node runs, and call what the client asks for, until the client closes the connection or has ended."""
+    connection.send((False, None))
+    with contextlib.suppress(EOFError):
+        while True:
+            function, args, kwargs = connection.recv()
+            connection.send(_called(function, node, args, kwargs))
 
 
 def _called(
-    function: Callable[..., object], node: Node, args: Iterable[Any], kwargs: dict[str, Any]
+    function: Callable[..., object], node: object, args: Iterable[Any], kwargs: dict[str, Any]
 ) -> tuple[bool, object]:
     try:
         return False, function(node, *args, **kwargs)

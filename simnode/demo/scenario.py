@@ -68,7 +68,7 @@ class Findings:
 class Running:
     """A running pod, the node on which it runs, and its rails."""
 
-    node: RemoteNode
+    node: RemoteNode[Node]
     pod: Pod
     rails: tuple[Attachment, ...]
 

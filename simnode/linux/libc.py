@@ -22,6 +22,7 @@ MS_NOEXEC = 0x8
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
+MS_SHARED = 0x100000
 
 MNT_DETACH = 0x2  # include/linux/fs.h
 # include/uapi/linux/prctl.h

@@ -20,7 +20,7 @@ from railnet import VERSION
 from tests.cluster import training_pods
 from tests.cluster.admission_load import is_patched
 from tests.cluster.api_requests import ApiRequests
-from tests.cluster.control_plane import NODE
+from tests.cluster.ground import NODE
 from tests.cluster.manifests import NAMESPACE, ROOT, Overlay
 from tests.cluster.node import CONFIGURATION, SYSFS, ClusterNode
 from tests.cluster.process import wait_until
@@ -53,7 +53,7 @@ _ANSWER_SECONDS = 60.0  # of a replica that is asked while a load takes both pro
 class Admission:
     """A context manager: installed for as long as it lasts, with namespaces of each kind and a node that says it has GPUs."""
 
-    def __init__(self, node: ClusterNode, base: str = "overlays/admission-1.20") -> None:
+    def __init__(self, node: ClusterNode, base: str = "overlays/admission-1.27") -> None:
         """Install a folder of the checkout's."""
         self._node, self._kubectl = node, node.kubectl
         self._overlay = Overlay(base, SYSFS, _PATCH)

@@ -1,4 +1,4 @@
-"""A real Kubernetes node with Railnet; one for all tests of this folder, which run by scripts/cluster."""
+"""A real Kubernetes cluster with Railnet on its first node; one for all tests of this folder, which run by scripts/cluster."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,11 @@ import pytest
 
 from tests.cluster.node import PFS, VFS, ClusterNode
 
+pytest.register_assert_rewrite("tests.cluster.tfjob_tests")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nodes", type=int, default=2, help="how many nodes the cluster has")
     parser.addoption("--rounds", type=int, default=1, help="how often pods with and without Railnet are compared")
 
 
@@ -18,8 +21,8 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="session")
-def shared_node() -> Iterator[ClusterNode]:
-    with ClusterNode() as node:
+def shared_node(request: pytest.FixtureRequest) -> Iterator[ClusterNode]:
+    with ClusterNode(request.config.getoption("nodes")) as node:
         node.railnet.start()
         node.wait_for_vfs(VFS * len(PFS))
         yield node

@@ -1,26 +1,29 @@
-"""etcd, API server, controller manager and scheduler, as real ones; users are known by token, certificates are the API server's own."""
+"""The real etcd, API server, controller manager and scheduler; users are known by token, certificates are the API server's own."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster.ground import NODE_ADDRESS, POD_SUBNET, RUN, SERVICES
+from tests.cluster.ground import NODE_ADDRESS, NODES, POD_SUBNET, RUN, SERVICES
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.process import Program
 
-NODE = "node-a"
-ADMIN, KUBELET, KUBE_PROXY = (RUN / f"{name}.kubeconfig" for name in ("admin", "kubelet", "kube-proxy"))
+ADMIN, KUBE_PROXY = RUN / "admin.kubeconfig", RUN / "kube-proxy.kubeconfig"
 _CERTIFICATES = RUN / "certificates"
-_CERTIFICATE, _KEY = _CERTIFICATES / "apiserver.crt", _CERTIFICATES / "apiserver.key"
+CERTIFICATE, _KEY = _CERTIFICATES / "apiserver.crt", _CERTIFICATES / "apiserver.key"
 _TOKENS = RUN / "tokens.csv"
-# token, user, uid, groups
+
+
+def kubelet_kubeconfig(node: str) -> Path:
+    """Return the path of the kubeconfig of a node's kubelet."""
+    return RUN / f"{node}.kubeconfig"
+
+
+# By kubeconfig: user, group. The cluster role system:node-proxier is bound to the user system:kube-proxy.
 _USERS = {
-    ADMIN: ("of-admin", "admin", "system:masters"),
-    KUBELET: ("of-kubelet", f"system:node:{NODE}", "system:nodes"),
-    KUBE_PROXY: (
-        "of-kube-proxy",
-        "system:kube-proxy",
-        "system:authenticated",
-    ),  # the cluster role system:node-proxier is bound to it
+    ADMIN: ("admin", "system:masters"),
+    KUBE_PROXY: ("system:kube-proxy", "system:authenticated"),
+    **{kubelet_kubeconfig(node): (f"system:node:{node}", "system:nodes") for node in NODES},
 }
 _ETCD = "http://127.0.0.1:2379"
 _START_SECONDS = 300.0
@@ -29,12 +32,13 @@ _START_SECONDS = 300.0
 class ControlPlane:
     """Four programs, used by `kubectl`. `start` returns at once; `wait` returns when they can be used."""
 
-    def __init__(self) -> None:
+    def __init__(self, flags: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Describe them; `flags` are further ones by program, which count beyond those that all tests have."""
         self.kubectl = Kubectl(ADMIN)
-        self.etcd = Program(_etcd())
-        self.apiserver = Program(_apiserver())
-        self.controllers = Program(_controller_manager())
-        self.scheduler = Program(_scheduler())
+        self.etcd, self.apiserver, self.controllers, self.scheduler = (
+            Program([*command, *(flags or {}).get(str(command[0]), ())])
+            for command in (_etcd(), _apiserver(), _controller_manager(), _scheduler())
+        )
 
     def start(self) -> None:
         """Start what the others need."""
@@ -56,14 +60,14 @@ class ControlPlane:
 
 def _write_users() -> None:
     RUN.mkdir(exist_ok=True)
-    lines = [f'{token},{user},{user},"{group}"' for token, user, group in _USERS.values()]
+    lines = [f'of-{user},{user},{user},"{group}"' for user, group in _USERS.values()]
     _TOKENS.write_text("\n".join(lines) + "\n")
-    for path, (token, _, _) in _USERS.items():
-        path.write_text(json.dumps(_kubeconfig(token)))
+    for path, (user, _) in _USERS.items():
+        path.write_text(json.dumps(_kubeconfig(f"of-{user}")))
 
 
 def _kubeconfig(token: str) -> dict[str, object]:
-    cluster = {"server": f"https://{NODE_ADDRESS}", "certificate-authority": str(_CERTIFICATE)}
+    cluster = {"server": f"https://{NODE_ADDRESS}", "certificate-authority": str(CERTIFICATE)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -109,11 +113,11 @@ def _controller_manager() -> list[str | Path]:
         "kube-controller-manager",
         f"--kubeconfig={ADMIN}",
         f"--service-account-private-key-file={_KEY}",
-        f"--root-ca-file={_CERTIFICATE}",
+        f"--root-ca-file={CERTIFICATE}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         "--allocate-node-cidrs",
-        f"--cluster-cidr={POD_SUBNET}",  # kubelet 1.20 reports a node without one seconds later
+        f"--cluster-cidr={POD_SUBNET}",  # each node gets a /24 of it, which flanneld takes for its lease
     ]
 
 

@@ -1,4 +1,4 @@
-"""The controllers in the cluster as their users have them: overlays/controllers-1.20 with clean-up and sticky addresses, applied by kubectl.
+"""The controllers in the cluster as their users have them: overlays/controllers with clean-up and sticky addresses, applied by kubectl.
 
 Here their rights meet Kubernetes' own authoriser, and its garbage collector deletes what belongs to an object that is gone.
 """
@@ -42,7 +42,7 @@ class Controllers:
         self._kubectl = node.kubectl
         # What the comments of the overlays for old kubectls say of an overlay with both.
         self._overlay = Overlay(
-            "overlays/controllers-sticky-1.20", SYSFS, _PATCH, more=["overlays/controllers-clean-up/rights"]
+            "overlays/controllers-sticky", SYSFS, _PATCH, more=["overlays/controllers-clean-up/rights"]
         )
 
     def __enter__(self) -> Self:

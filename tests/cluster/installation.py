@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tests.cluster.control_plane import ADMIN, NODE
+from tests.cluster.control_plane import ADMIN
+from tests.cluster.ground import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import RESOURCE
 from tests.cluster.process import wait_until

@@ -8,26 +8,29 @@ lacks. In `userspace` the program itself forwards, which hardly a cluster uses.
 import re
 import subprocess
 
-from tests.cluster.control_plane import KUBE_PROXY, NODE
-from tests.cluster.ground import NODE_ADDRESS, POD_SUBNET
+from tests.cluster.control_plane import KUBE_PROXY
+from tests.cluster.ground import POD_SUBNET, address_of
 from tests.cluster.process import Program
 
 _START_SECONDS = 180.0
 _CLEAN_UP_SECONDS = 180.0
-# What --cleanup of 1.20 leaves (pkg/proxy/iptables/proxier.go): marks, which kubelet has on other nodes, and what Monitor made.
-_LEFT = {
-    "mangle": ["KUBE-PROXY-CANARY"],
-    "filter": ["KUBE-PROXY-CANARY"],
-    "nat": ["KUBE-PROXY-CANARY", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"],
-}
+# What --cleanup leaves (pkg/proxy/iptables/proxier.go, 1.34 and 1.37): the chain that keeps packets for 127.0.0.0/8 of other hosts away.
+_LEFT = (
+    "--delete INPUT --jump KUBE-FIREWALL",
+    "--delete OUTPUT --jump KUBE-FIREWALL",
+    "--flush KUBE-FIREWALL",
+    "--delete-chain KUBE-FIREWALL",
+)
 _SERVICE = re.compile(r'-A KUBE-(?:SERVICES|SVC-\w+|SEP-\w+) .*--comment "?(\S+?/[^:\s"]+)')
 
 
 class KubeProxy:
     """kube-proxy; its rules outlive it until `stop` removes them."""
 
-    def __init__(self) -> None:
-        self.program = Program(_command())
+    def __init__(self, node: str) -> None:
+        """Describe the kube-proxy of a node."""
+        self._command = _command(node)
+        self.program = Program(self._command)
 
     def start(self) -> None:
         """Start it; returns at once."""
@@ -46,12 +49,10 @@ class KubeProxy:
         self.program.stop()
         # Its status is 1 where there is no program `ipset`, which only the mode `ipvs` needs: what counts is what is left.
         done = subprocess.run(
-            [*_command(), "--cleanup"], check=False, capture_output=True, text=True, timeout=_CLEAN_UP_SECONDS
+            [*self._command, "--cleanup"], check=False, capture_output=True, text=True, timeout=_CLEAN_UP_SECONDS
         )
-        for table, chains in _LEFT.items():
-            for chain in chains:
-                for what in ("--flush", "--delete-chain"):
-                    subprocess.run(["iptables", f"--table={table}", what, chain], check=False, capture_output=True)
+        for rule in _LEFT:
+            subprocess.run(["iptables", *rule.split()], check=False, capture_output=True)
         if left := rules():
             raise RuntimeError(f"kube-proxy has left {left}: {done.stderr[-2000:]}")
 
@@ -68,12 +69,12 @@ def services() -> set[str]:
     return {match[1] for match in found if match is not None}
 
 
-def _command() -> list[str]:
+def _command(node: str) -> list[str]:
     return [
         "kube-proxy",
         f"--kubeconfig={KUBE_PROXY}",
-        f"--hostname-override={NODE}",
-        f"--bind-address={NODE_ADDRESS}",  # else kube-proxy asks for the node's address before there is a node, for a minute
+        f"--hostname-override={node}",
+        f"--bind-address={address_of(node)}",  # else kube-proxy asks for the node's address before there is a node, for a minute
         "--healthz-bind-address=127.0.0.1:10256",
         "--metrics-bind-address=127.0.0.1:10249",
         "--proxy-mode=iptables",

@@ -1,129 +1,201 @@
-"""One real Kubernetes node with two simulated InfiniBand cards: what the tests of this folder run on."""
+"""A real Kubernetes cluster whose nodes have two simulated InfiniBand cards each: what the tests of this folder run on.
+
+The first node is also the control plane's, and most tests are about it alone: a taint keeps pods away from the others, but CoreDNS. A test of
+several nodes takes the taint away for as long as it needs them (`all_nodes`).
+"""
 
 import contextlib
 import itertools
 import json
 import os
+import socket
 import subprocess
-from collections.abc import Collection, Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterator
 from ipaddress import ip_interface
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from simnode import preinstalled_files
 from simnode.hardware.fabric import Fabric, Uplink, cable
-from simnode.hardware.hca import Hca
-from simnode.hardware.pf_properties import SimulatedPf
+from simnode.remote_node import RemoteNode
 from simnode.waiting import until_empty
-from tests.cluster import busybox, ground, kube_proxy
+from tests.cluster import addons, ground, kube_proxy, remote_worker
 from tests.cluster.cluster_dns import ClusterDns
-from tests.cluster.control_plane import NODE, ControlPlane
-from tests.cluster.kube_proxy import KubeProxy
-from tests.cluster.kubelet import Kubelet
+from tests.cluster.control_plane import ADMIN, CERTIFICATE, KUBE_PROXY, ControlPlane, kubelet_kubeconfig
+from tests.cluster.ground import NODE, NODES
+from tests.cluster.kubelet import APART
+from tests.cluster.manifests import LABEL
 from tests.cluster.pods import RESOURCE, pod
 from tests.cluster.process import until_found, wait_until
 from tests.cluster.railnet_on_node import STATE, Railnet
-from tests.cluster.runtime import SOCKET, Containerd
-from vf.guid import Guid
-from vf.pci_address import PciAddress
+from tests.cluster.remote_worker import WorkerPlan
+from tests.cluster.runtime import SOCKET
+from tests.cluster.worker import SYSFS, VFS, Worker, pfs_of
 
-PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98FA2), netdev="ibs6"))
-VFS = 4  # of each PF
-SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: kubelet and runtime need it
+PFS = pfs_of(NODE)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 JOURNAL = STATE / "journal"
 _LOCKS = STATE / "lock"
 _SERVICES = {"default/kubernetes"}  # of the namespace `default`, before any test
-CONFIGURATION: dict[str, Any] = {
-    "apiVersion": "railnet.io/v1alpha1",
-    "kind": "NodeConfiguration",
-    "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
-    "provision": [{"pf": str(pf.address), "vfs": VFS} for pf in PFS],
-    "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/16"}}},
-    "limits": {"ml": {"networks": ["default", "staying"]}},  # the namespace of `train_jobs`
-}
-# The scheduler may look only once a minute at a pod that it held back, and a busy kubelet 1.20 may report the end of the pod before it a minute
-# and a half late.
+
+
+def configuration(cards: int = len(PFS), vfs: int = VFS) -> dict[str, Any]:
+    """Return the node configuration of nodes with so many cards, and so many VFs on each."""
+    return {
+        "apiVersion": "railnet.io/v1alpha1",
+        "kind": "NodeConfiguration",
+        "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
+        "provision": [{"pf": str(pf.address), "vfs": vfs} for pf in pfs_of(NODE, cards)],
+        "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/16"}}},
+        "limits": {"ml": {"networks": ["default", "staying"]}},  # the namespace of `train_jobs`
+    }
+
+
+CONFIGURATION = configuration()
+# The scheduler may look only once a minute at a pod that it held back, and a busy kubelet may report the end of the pod before it late.
 _RUNNING_SECONDS = 240.0
 _LOOK_SECONDS = 0.1
 _QUIET_SECONDS = 240.0  # every minute kubelet looks for sandboxes it has forgotten; a busy one takes longer
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class ClusterNode:
     """The whole cluster, a context manager; Railnet is not on it yet. What it leaves ends with scripts/cluster's namespaces.
 
     Attributes:
-        fabrics: by rail.
+        fabrics: of the first node, by rail.
+        leaves: by rail, the fabric that joins the nodes' fabrics.
+        others: the nodes beside the first, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 2, cards: int = len(PFS), vfs: int = VFS) -> None:
+        """Describe a cluster of so many nodes, with so many cards each, and so many VFs on each card."""
+        self._cards, self._vfs = cards, vfs
         self.control_plane = ControlPlane()
         self.kubectl = self.control_plane.kubectl
-        self.containerd = Containerd()
-        self.kube_proxy = KubeProxy()
-        self.dns = ClusterDns(self.kubectl)
-        self.kubelet = Kubelet(self.kubectl)
-        self.railnet = Railnet(self.kubectl, self.containerd, SYSFS, CONFIGURATION)
-        self.fabrics: tuple[Fabric, ...] = ()
-        self.hca: Hca
+        self._worker = Worker(NODE, ground.UPLINK, cards)
+        self.containerd, self.kube_proxy, self.kubelet = (
+            self._worker.containerd,
+            self._worker.kube_proxy,
+            self._worker.kubelet,
+        )
+        self.dns = ClusterDns()
+        self.railnet = Railnet(self.kubectl, self.containerd, SYSFS, configuration(cards, vfs))
+        self.leaves: tuple[Fabric, ...] = ()
+        self.others: dict[str, RemoteNode[Worker]] = {}
+        self._other_names = NODES[1:nodes]
         self._serial = itertools.count(1)
         self._made = contextlib.ExitStack()
 
+    @property
+    def fabrics(self) -> tuple[Fabric, ...]:
+        return self._worker.fabrics
+
     def __enter__(self) -> Self:
-        ground.prepare()
+        ground.make_uplink()
         with contextlib.ExitStack() as made:
-            preinstalled_files.write(Path(os.environ["RAILNET_CNI_PLUGINS"]), (), 0, preinstalled_files.FlannelLease())
-            preinstalled_files.CONFIGURATION.unlink()  # it comes with the manifests
-            self.fabrics = tuple(made.enter_context(Fabric()) for _ in PFS)
-            self.hca = Hca(dict(zip(PFS, self.fabrics, strict=True)), SYSFS, Path("/dev"))
-            made.callback(self.hca.close)
+            made.callback(self._worker.close)
+            self._worker.prepare()
+            self.leaves = tuple(made.enter_context(Fabric()) for _ in self.fabrics)
+            for fabric, leaf in zip(self.fabrics, self.leaves, strict=True):
+                _connect(fabric, leaf, made)
             made.callback(self.control_plane.stop)
             self.control_plane.start()
-            made.callback(self.containerd.end)
-            self.containerd.start()
-            busybox.write(ground.RUN / "busybox.tar")
-            self.containerd.load(ground.RUN / "busybox.tar")
-            self.railnet.load()
-            self.control_plane.wait()
-            made.callback(self.kube_proxy.stop)
-            self.kube_proxy.start()
             made.callback(self.dns.stop)
             self.dns.start()
-            made.callback(self.kubelet.stop)
-            self.kubelet.start()
-            self.kube_proxy.wait()
+            # A folder that all nodes see: each of them has a /run of its own.
+            folder = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="railnet-images-")))
+            images = [*addons.write_images(folder), Path(os.environ["RAILNET_IMAGE"])]
+            self._worker.start_runtime(images)
+            self.control_plane.wait()
+            for name in self._other_names:
+                self.others[name] = self._start_other(name, made)
+            for other in self.others.values():
+                other.begin(Worker.start_runtime, images)
+            self._worker.join()
+            addons.apply_flannel(self.kubectl)
+            addons.apply_coredns(self.kubectl, [NODE, *self.others][-1])
+            for other in self.others.values():
+                other.wait()
+                other.call(Worker.join)
+            self._worker.wait()
+            for other in self.others.values():
+                other.call(Worker.wait)
             self.dns.wait()
             self._made = made.pop_all()
         return self
+
+    def _start_other(self, name: str, made: contextlib.ExitStack) -> RemoteNode[Worker]:
+        paths = (ADMIN, KUBE_PROXY, kubelet_kubeconfig(name), CERTIFICATE)
+        with contextlib.ExitStack() as node_ends:  # the node has copies of its own
+            ends = []
+            for leaf in self.leaves:
+                leaf_end, node_end = cable()
+                ends.append(node_ends.enter_context(node_end))
+                _plug(leaf, leaf_end, made)
+            other = remote_worker.start(
+                WorkerPlan(name, self._cards, {path: path.read_bytes() for path in paths}), ends
+            )
+        made.callback(other.close)
+        other.call(Worker.prepare)
+        return other
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._made.close()
 
+    def call(
+        self, node: str, function: Callable[Concatenate[Worker, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call a method of `Worker` in the namespaces of a node."""
+        if node == NODE:
+            return function(self._worker, *args, **kwargs)
+        return self.others[node].call(function, *args, **kwargs)
+
     @contextlib.contextmanager
     def joined_rails(self) -> Iterator[None]:
         """Cable the rails' fabrics to each other, as leaves of one fabric are: pods of different rails reach each other."""
         with contextlib.ExitStack() as made:
-            for fabric, end in zip(self.fabrics, cable(), strict=True):
-                port = Uplink(end)
-                made.callback(port.close)
-                fabric.join(port)
-                made.callback(fabric.leave, port)
+            _connect(*self.fabrics, made)
             yield
 
-    def allocatable(self) -> int:
-        """Give how many VFs the node says it can give to pods."""
-        return int(self.kubectl.get("node", NODE)["status"]["allocatable"].get(RESOURCE, 0))
+    @contextlib.contextmanager
+    def all_nodes(self) -> Iterator[None]:
+        """Have Railnet on all nodes, and pods where the scheduler likes; the daemons of the others end with the block."""
+        names = list(self.others)
+        self.kubectl.run("label", "node", *names, f"{LABEL}=true")
+        self.kubectl.run("taint", "node", *names, f"{APART}-")
+        try:
+            self.railnet.roll_out()
+            for name in names:
+                self.wait_for_vfs(self._vfs * self._cards, name)
+            yield
+        finally:
+            self.kubectl.run("taint", "node", *names, f"{APART}=:NoSchedule")
+            self.kubectl.run("label", "node", *names, f"{LABEL}-")
+
+    def on(self, name: str, function: Callable[Concatenate[Worker, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function with the programs of a node; arguments and result must be picklable."""
+        other = self.others.get(name)
+        return function(self._worker, *args, **kwargs) if other is None else other.call(function, *args, **kwargs)
+
+    def allocatable(self, node: str = NODE) -> int:
+        """Return how many VFs a node says it can give to pods."""
+        return int(self.kubectl.get("node", node)["status"]["allocatable"].get(RESOURCE, 0))
 
     def is_ready(self) -> bool:
         """Tell whether the node is, as the API server knows."""
         conditions = self.kubectl.get("node", NODE)["status"]["conditions"]
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
-    def wait_for_vfs(self, count: int) -> float:
-        """Wait until the API server knows of so many VFs; gives the seconds."""
-        return wait_until(lambda: self.allocatable() == count, _RUNNING_SECONDS, f"{count} allocatable {RESOURCE}")
+    def wait_for_vfs(self, count: int, node: str = NODE) -> float:
+        """Wait until the API server knows of so many VFs of a node; gives the seconds."""
+        what = f"{count} allocatable {RESOURCE} on {node}"
+        return wait_until(lambda: self.allocatable(node) == count, _RUNNING_SECONDS, what)
 
     def create(self, *pods: dict[str, Any]) -> None:
         """Create pods, and return at once."""
@@ -162,7 +234,7 @@ class ClusterNode:
     def forget_pods(self) -> list[str]:
         """Have the API server forget every pod of the default namespace when the node has; gives what is left over there.
 
-        So their VFs can be given away; kubelet 1.20 would tell it up to ten seconds later.
+        So their VFs can be given away, however late kubelet reports their ends.
         """
         self.delete_all()
         left = self.left_over()
@@ -186,7 +258,7 @@ class ClusterNode:
         return int(container["restartCount"]) if container["ready"] else 0
 
     def delete(self, *names: str) -> None:
-        """Delete pods; they end a little later, and the API server forgets them ten seconds later, as kubelet 1.20 looks."""
+        """Delete pods, and return at once; they end a little later."""
         self.kubectl.run("delete", "pod", "--wait=false", *names)
 
     def delete_all(self) -> None:
@@ -229,10 +301,8 @@ class ClusterNode:
 
     def _left_over(self) -> list[str]:
         links = {path.name for path in Path("/sys/class/net").iterdir()}
-        vfs = {f"{pf.netdev}v{index}" for pf in PFS for index in range(VFS)}
-        found = [f"VF netdev {name} is missing" for name in sorted(vfs - links)]
+        found = self._worker.left_over(self._vfs)
         found += [f"link {name}" for name in sorted(links) if name.startswith("veth")]
-        found += [f"record {path.name}" for path in JOURNAL.glob("*")]
         found += [f"lock {path.name}" for path in _LOCKS.glob("*") if path.name != "recovery"]
         found += [f"address {path.name}" for path in Path("/var/lib/cni").glob("networks/*/*.*.*.*")]
         found += [f"flannel state {path.name}" for path in Path("/var/lib/cni").glob("flannel/*")]
@@ -242,3 +312,16 @@ class ClusterNode:
             if name.startswith("default/")
         ]
         return found + [f"network namespace {path.name}" for path in Path("/run/netns").glob("*")]
+
+
+def _connect(one: Fabric, other: Fabric, made: contextlib.ExitStack) -> None:
+    """Join two fabrics by a cable, until the end of the stack."""
+    for fabric, end in zip((one, other), cable(), strict=True):
+        _plug(fabric, end, made)
+
+
+def _plug(fabric: Fabric, end: socket.socket, made: contextlib.ExitStack) -> None:
+    port = Uplink(end)
+    made.callback(port.close)
+    fabric.join(port)
+    made.callback(fabric.leave, port)

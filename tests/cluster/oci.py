@@ -23,13 +23,20 @@ class _Blob(NamedTuple):
     size: int
 
 
-def write(archive: Path, name: str, layer: BinaryIO, command: Sequence[str] = (), path: str = "/usr/bin") -> None:
+def write(
+    archive: Path,
+    name: str,
+    layer: BinaryIO,
+    command: Sequence[str] = (),
+    path: str = "/usr/bin",
+    entrypoint: Sequence[str] = (),
+) -> None:
     """Write an image of this machine's architecture; `layer` is a tar archive, `path` where its programs are."""
     tree = _blob(layer)
     config = _json(
         architecture="amd64" if os.uname().machine == "x86_64" else "arm64",
         os="linux",
-        config={"Cmd": list(command), "Env": [f"PATH={path}"]},
+        config={"Entrypoint": list(entrypoint), "Cmd": list(command), "Env": [f"PATH={path}"]},
         rootfs={"type": "layers", "diff_ids": [tree.digest]},
     )
     manifest = _json(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from railnet import VERSION
-from tests.cluster.control_plane import NODE
+from tests.cluster.ground import NODE
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.manifests import LABEL, NAMESPACE, Overlay
 from tests.cluster.process import until_found, wait_until
@@ -36,13 +36,13 @@ _END_SECONDS = 240.0  # terminationGracePeriodSeconds, and the time kubelet take
 
 
 class Railnet:
-    """At most one daemon, in a pod of the DaemonSet."""
+    """The DaemonSet, and its daemon on the first node: at most one."""
 
     def __init__(self, kubectl: Kubectl, containerd: Containerd, sysfs: Path, configuration: dict[str, Any]) -> None:
         """Use the image at $RAILNET_IMAGE; the tree at `sysfs` stands for the node's cards."""
         self._kubectl, self._containerd = kubectl, containerd
         self._configuration = configuration
-        self._node, self._leaving = Overlay("daemonset", sysfs), Overlay("overlays/uninstall-1.20", sysfs)
+        self._node, self._leaving = Overlay("daemonset", sysfs), Overlay("overlays/uninstall", sysfs)
 
     def load(self) -> None:
         """Import the image."""
@@ -96,8 +96,8 @@ class Railnet:
         with contextlib.suppress(ProcessLookupError):  # kubelet was first: the pod's grace was over
             os.kill(process, signal.SIGKILL)
         self._wait_for_end()
-        # There is no other pod before the API server has forgotten this one. kubelet 1.20 reports its end ten seconds late, and a busy one a minute
-        # and a half: longer than an ADD may wait for the next daemon.
+        # There is no other pod before the API server has forgotten this one. A busy kubelet may report its end
+        # later than an ADD may wait for the next daemon.
         names = [pod["metadata"]["name"] for pod in self.pods()]
         forget = ("--force", "--grace-period=0", "--ignore-not-found")
         if names:
@@ -112,7 +112,7 @@ class Railnet:
         self._kubectl.run("rollout", "restart", DAEMON_SET, f"--namespace={NAMESPACE}")
 
     def uninstall(self) -> None:
-        """Apply overlays/uninstall-1.20; returns at once."""
+        """Apply overlays/uninstall; returns at once."""
         self._apply(self._leaving, self._configuration)
 
     def delete(self) -> None:
@@ -131,8 +131,10 @@ class Railnet:
         )
 
     def pods(self) -> list[dict[str, Any]]:
-        """Give the DaemonSet's pods."""
-        found: list[dict[str, Any]] = self._kubectl.get("pods", f"--namespace={NAMESPACE}")
+        """Return Railnet's pods on the first node."""
+        found: list[dict[str, Any]] = self._kubectl.get(
+            "pods", f"--namespace={NAMESPACE}", f"--field-selector=spec.nodeName={NODE}"
+        )
         return found
 
     def status(self, *options: str) -> str:
@@ -167,17 +169,18 @@ class Railnet:
         self._kubectl.run("label", "--overwrite", "node", NODE, wanted)
 
     def _is_current(self) -> bool:
-        """Tell whether the DaemonSet's one pod is of its newest revision; it may be ready before its probe says so."""
+        """Return whether the DaemonSet's pods are of its newest revision; they may be ready before their probes say so."""
         found = self._kubectl.get(DAEMON_SET, f"--namespace={NAMESPACE}")
         status = found["status"]
         seen = status.get("observedGeneration") == found["metadata"]["generation"]
-        return seen and status.get("updatedNumberScheduled") == 1 and len(self.pods()) == 1
+        updated = status.get("updatedNumberScheduled", 0)
+        return seen and 1 <= updated == status["desiredNumberScheduled"] and len(self.pods()) == 1
 
     def _is_being_deleted(self) -> bool:
         return all("deletionTimestamp" in pod["metadata"] for pod in self.pods())
 
     def _wait_for_end(self) -> None:
-        """Wait for the process alone; kubelet 1.20 lets go of the pod up to ten seconds later, which `start` waits for."""
+        """Wait for the process alone; kubelet lets go of the pod later, which `start` waits for."""
         wait_until(lambda: not list(_processes()), _END_SECONDS, "the daemon to end")
 
 
@@ -230,7 +233,10 @@ def _read_logs() -> Iterator[str]:
 
 
 def _processes() -> Iterator[int]:
+    """Yield the processes of this node's daemon: it is in the node's network namespace, and those of other nodes are not."""
+    own = Path("/proc/self/ns/net").readlink()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if path.read_bytes().split(b"\0")[1:3] == [b"/opt/railnet/bin/railnet", b"node"]:
+            is_daemon = path.read_bytes().split(b"\0")[1:3] == [b"/opt/railnet/bin/railnet", b"node"]
+            if is_daemon and (path.parent / "ns/net").readlink() == own:
                 yield int(path.parent.name)

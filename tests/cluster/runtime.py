@@ -1,4 +1,4 @@
-"""containerd 1.6 with runc, and what its own client knows of pods' sandboxes."""
+"""containerd with runc, and what its own client knows of pods' sandboxes."""
 
 import signal
 import subprocess
@@ -16,15 +16,17 @@ _COMMAND_SECONDS = 400  # an import of the image with PyTorch, onto a slow disk
 _END_SECONDS = 180.0  # of all at once, each by a shim of its own
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.
 _TOML = f"""\
-version = 2
+version = 3
 root = "{RUN}/containerd"
 state = "{RUN}/containerd-state"
 
 [grpc]
 address = "{SOCKET}"
 
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{busybox.NAME}"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{busybox.NAME}"
+
+[plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 """
 
@@ -66,6 +68,10 @@ class Containerd:
     def kill_container(self, pod: str) -> None:
         """Kill the one container of a pod; what follows from its exit code 137 is kubelet's or an operator's to do."""
         _ctr("tasks", "kill", f"--signal={signal.SIGKILL.name}", _running(pod, "container"))
+
+    def containers(self, namespace: str) -> list[str]:
+        """Return the ids of sandboxes and containers of a namespace's pods."""
+        return _ctr("containers", "list", "--quiet", f'labels."io.kubernetes.pod.namespace"=={namespace}').split()
 
     def end(self) -> None:
         """End every sandbox and container, then the runtime; kubelet must have ended."""

@@ -51,7 +51,7 @@ def net1_slice(name: str, addresses: dict[str, str]) -> dict[str, Any]:
         {"addresses": [ip], "hostname": hostname, "conditions": {"ready": True}} for hostname, ip in addresses.items()
     ]
     return {
-        "apiVersion": "discovery.k8s.io/v1beta1",
+        "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": f"{name}-0", "labels": {"kubernetes.io/service-name": name}},
         "addressType": "IPv4",

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from apiserver.network_status import ANNOTATION
-from tests.cluster.control_plane import ADMIN, NODE
+from tests.cluster.control_plane import ADMIN
+from tests.cluster.ground import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import pod
 from tests.cluster.process import until_found, wait_until
 from vf.rails_condition import TAINT
 
-_SECONDS = 240.0  # a busy kubelet 1.20 may report a pod's end a minute and a half late
+_SECONDS = 240.0  # a busy kubelet may report a pod's end late
 _IPOIB = "00:00:10:29:fe:80:00:00:00:00:00:00:ba:59:9f:03:01:f9:8f:11"
 Found = list[dict[str, str]]
 Change = Callable[[dict[str, Any]], object]
@@ -64,7 +65,7 @@ def with_an_absent_image(made: dict[str, Any]) -> None:
             f"99 requested; the most that a node has is {VFS * len(PFS)} ({NODE})",
         ),
         (1, nowhere, "sandbox-refused", "pods of namespace 'default' may not use network 'nowhere'"),
-        (1, on_another_node, "pod-unschedulable", "0/1 nodes are available"),
+        (1, on_another_node, "pod-unschedulable", "nodes are available: "),
         (1, with_an_absent_image, "container-waits", "ErrImageNeverPull"),
         (0, lambda _: None, "pod-without-request", "match no training operator"),
     ],

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cluster.control_plane import NODE
+from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import pod
 from tests.cluster.process import until_found, wait_until

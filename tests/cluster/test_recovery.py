@@ -40,7 +40,7 @@ def test_pods_keep_their_rails_over_a_kubelet_restart(node: ClusterNode) -> None
     before = [sandboxes(node, name) for name in (one, other)]
     began = time.time()
     node.kubelet.restart()
-    # The node was ready all the time. A pod that is bound before the device plugin is known again is failed by kubelet 1.20. The daemon may
+    # The node was ready all the time. A pod that is bound before the device plugin is known again is failed by kubelet. The daemon may
     # be ready for a moment more: it has yet to hear that the last kubelet's stream has ended.
     wait_until(
         lambda: node.railnet.said_at(_SENT) > began and is_ready(), _SECONDS, "kubelet to watch the daemon again"

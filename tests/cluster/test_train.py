@@ -1,6 +1,6 @@
 """The article's job by `railnet train up`, with admission helper and controllers: names on net1, sticky addresses, clean-up.
 
-Each fixture is a step of one run, and says what was seen of it: a run takes kubelet 1.20 a minute.
+Each fixture is a step of one run, and says what was seen of it: a run takes a minute.
 """
 
 import time
@@ -17,9 +17,10 @@ from tests.cluster.admission_on_node import Admission
 from tests.cluster.controllers_on_node import Controllers
 from tests.cluster.manifests import ROOT
 from tests.cluster.node import PFS, VFS, ClusterNode
+from tests.cluster.pod_networks import Traffic, net1
 from tests.cluster.pods import RESOURCE
 from tests.cluster.process import until_found, wait_until
-from tests.cluster.train_jobs import CLAIM, MOUNT, NAMESPACE, Tasks, Traffic, claimed_folder, job_file, net1, train
+from tests.cluster.train_jobs import CLAIM, MOUNT, NAMESPACE, Tasks, claimed_folder, job_file, train
 from tests.stand_ins.toy_trainer import Checkpoint
 
 _SECONDS = 240.0
@@ -297,7 +298,7 @@ def _gone(cluster: Cluster, began: float) -> dict[str, float]:
 
 
 def _serves(pod: dict[str, Any]) -> bool:
-    """Tell whether a pod is a parameter server whose container runs; kubelet 1.20 lets go of a pod ten seconds after that."""
+    """Tell whether a pod is a parameter server whose container runs; kubelet lets go of the pod a little later."""
     states = [one["state"] for one in pod["status"].get("containerStatuses", ())]
     return pod["metadata"]["labels"]["job"] == "ps" and any("running" in state for state in states)
 
@@ -325,7 +326,7 @@ def test_names_of_tasks_and_pods_lead_to_net1_by_slices_of_v1beta1(running: Runn
         for one in running.slices
     }
 
-    assert {one["apiVersion"] for one in running.slices} == {"discovery.k8s.io/v1beta1"}
+    assert {one["apiVersion"] for one in running.slices} == {"discovery.k8s.io/v1"}
     assert all(address.startswith("10.58.") for address in running.addresses.values())
     assert sorted(found.pop("mnist-net1")) == sorted(running.addresses.values())
     assert found == {f"mnist-{task}": [address] for task, address in running.addresses.items()}
@@ -354,7 +355,7 @@ def test_top_shows_both_jobs_and_what_the_third_waits_for(views: dict[str, str])
     assert lines[0] == ["NODES", "CPU", "MEMORY", "GPUS", "RAILS"]
     assert [line[-2:] for line in lines[1:4]] == [["8", "8"], ["4", "7"], ["4", "1"]]
     assert {tuple(line[:3]) for line in lines} >= {("mnist", "5", "5"), ("cifar", "2", "2"), ("late", "1", "0")}
-    assert "ml/late: 1 pod waits: Unschedulable: 0/1 nodes are available: 1 Insufficient rdma/ib_vf." in views["top"]
+    assert "ml/late: 1 pod waits: Unschedulable: 0/2 nodes are available: 1 Insufficient rdma/ib_vf" in views["top"]
     assert {tuple(line.split()[:3]) for line in views["ls"].splitlines()} >= {
         ("ml", "mnist", "running"),
         ("ml", "cifar", "running"),

@@ -10,7 +10,7 @@ from tests.cluster.process import until_found, wait_until
 from tests.cluster.railnet_on_node import BUNDLES, CONFLIST, EXECUTABLE, STATE, why_not_ready
 
 OURS = (EXECUTABLE, BUNDLES, CONFLIST, STATE)
-_LOOK_SECONDS = 180.0  # kubelet 1.20 lets go of the last daemon ten seconds late, and the next one is a new pod
+_LOOK_SECONDS = 180.0  # the last daemon's grace, and the next one is a new pod
 _REASON = (_LOOK_SECONDS, "the daemon to say what it waits for")
 
 

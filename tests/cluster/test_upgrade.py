@@ -8,9 +8,9 @@ from tests.cluster.node import ClusterNode
 from tests.cluster.owners import Owners
 from tests.cluster.process import wait_until
 
-# kubelet 1.20 refuses a pod that is bound while the daemon is away; the pod's controller makes another.
+# kubelet refuses a pod that is bound while the daemon is away; the pod's controller makes another.
 REFUSED = "UnexpectedAdmissionError"
-_SECONDS = 150.0  # the last daemon's grace, ten seconds until kubelet 1.20 lets go of its pod, and the next pod's start
+_SECONDS = 150.0  # the last daemon's grace and the next pod's start
 
 
 def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(

@@ -1,63 +1,35 @@
-"""`railnet validate` with real pods, real commands in them, and a real garbage collector.
-
-The tests' cluster has one node, so the run is told that it has two: both pods are on the one node, each with a VF of both rails, and their
-packets go over the fabrics.
-"""
+"""`railnet validate` on two nodes, with real pods, real commands in them, and a real garbage collector."""
 
 import os
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from apiserver.client import ApiServer
-from apiserver.request import JsonObject, Request, Verb
 from railnet.train.connection import connect_with_exec
 from railnet.validate.judgement import Limits
 from railnet.validate.probe_objects import LABEL, Run
 from railnet.validate.report import Report
 from railnet.validate.validation import Validation, Wanted
-from tests.cluster.control_plane import ADMIN, NODE
+from tests.cluster.control_plane import ADMIN
+from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import RESOURCE
 from tests.cluster.railnet_on_node import IMAGE
 
-_SECOND = "second"
 _WANTED = Wanted(frozenset(), "", None, rails=2, seconds=0.5, start_seconds=120.0, seed=0, limits=Limits())
 
 
-class TwoNodes:
-    """The API server, which shows its node twice; a pod for the second one is made for the first."""
-
-    def __init__(self, api: ApiServer) -> None:
-        self._api = api
-
-    def send(self, request: Request) -> JsonObject:
-        if request.verb is Verb.CREATE and request.about.resource == "pods":
-            request = _on_the_one_node(request)
-        answer = self._api.send(request)
-        if request.verb is Verb.LIST and request.about.resource == "nodes":
-            (one,) = answer["items"]
-            answer["items"] = [one, {**one, "metadata": {**one["metadata"], "name": _SECOND}}]
-        return answer
-
-
-def _on_the_one_node(request: Request) -> Request:
-    body = deepcopy(request.body)
-    assert isinstance(body, dict)
-    (term,) = body["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-        "nodeSelectorTerms"
-    ]
-    (field,) = term["matchFields"]
-    assert field["values"] in ([NODE], [_SECOND])
-    field["values"] = [NODE]
-    return Request(request.verb, request.about, body, request.content_type)
+@pytest.fixture(scope="module", autouse=True)
+def nodes(shared_node: ClusterNode) -> Iterator[list[str]]:
+    """The names of two nodes with Railnet."""
+    with shared_node.all_nodes():
+        yield [NODE, *shared_node.others]
 
 
 def validate(say: Callable[[str], None] = print) -> Report:
     api, execution = connect_with_exec(os.environ, str(ADMIN), None, "railnet validate")
     run = Run("railnet-validate-test", "default", IMAGE, RESOURCE)
-    return Validation(TwoNodes(api), execution, run, _WANTED, say).report()  # type: ignore[arg-type]
+    return Validation(api, execution, run, _WANTED, say).report()
 
 
 def left(node: ClusterNode) -> list[str]:
@@ -83,12 +55,12 @@ def test_rails_between_two_pods_are_measured_over_their_fabrics_and_nothing_is_l
         assert one.mtu == next(has.mtu for has in report.rails_of[NODE] if has.rail == rail)
 
 
-def test_rail_that_is_cut_is_named_and_the_other_is_sound(node: ClusterNode) -> None:
+def test_rail_that_is_cut_is_named_and_the_other_is_sound(node: ClusterNode, nodes: list[str]) -> None:
     node.fabrics[1].stop()
     report = validate()
 
     (cut,) = report.findings
-    assert (cut.kind, cut.rail, set(cut.nodes)) == ("cut", 1, {NODE, _SECOND})
+    assert (cut.kind, cut.rail, set(cut.nodes)) == ("cut", 1, set(nodes))
     assert {one.pair.rail for one in report.measured if not one.failed} == {0}
     assert left(node) == []
 

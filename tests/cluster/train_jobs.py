@@ -1,18 +1,16 @@
 """`railnet train` on the node: the command as a program, files of jobs of the toy trainer, and what their pods are connected to."""
 
-import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.kubectl import Kubectl
+from tests.cluster.pod_networks import Traffic, traffic
 from tests.cluster.railnet_on_node import IMAGE
 from tests.stand_ins import toy_trainer
 
@@ -22,8 +20,6 @@ SMALL: Mapping[str, Any] = {"cpu": "50m", "memory": "64Mi", "gpus": 1}
 """What a task of the toy trainer needs; its workers ask for a GPU, as workers do."""
 
 _COMMAND_SECONDS = 240.0
-_ESTABLISHED = "01"  # include/net/tcp_states.h
-_SHOW = "print(*(open(f'/proc/net/{name}').read() for name in ('dev', 'tcp', 'tcp6')), sep='\\n--\\n')"
 
 
 def job_file(folder: Path, name: str, *options: str, **keys: Any) -> Path:
@@ -75,18 +71,6 @@ def claimed_folder(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-class Traffic(NamedTuple):
-    """What a pod's network namespace shows.
-
-    Attributes:
-        connections: local and remote addresses of all established TCP connections.
-        bytes: sent and received, by interface.
-    """
-
-    connections: frozenset[tuple[str, str]]
-    bytes: Mapping[str, int]
-
-
 class Tasks:
     """The pods of one job, by the names of its tasks such as `worker-1`."""
 
@@ -111,25 +95,4 @@ class Tasks:
             return ""
 
     def traffic(self, task: str) -> Traffic:
-        command = ("exec", self.pod(task), f"--namespace={NAMESPACE}", "--", "python", "-c", _SHOW)
-        device, *sockets = self.kubectl.run(*command).split("\n--\n")
-        lines = [line.split() for text in sockets for line in text.splitlines()]
-        pairs = {(_plain(line[1]), _plain(line[2])) for line in lines if len(line) > 3 and line[3] == _ESTABLISHED}
-        counted = re.findall(r"^ *(\w+): *(\d+)(?: +\d+){7} +(\d+)", device, re.MULTILINE)
-        return Traffic(
-            frozenset(pair for pair in pairs if not ip_address(pair[0]).is_loopback),
-            {name: int(received) + int(sent) for name, received, sent in counted if name != "lo"},
-        )
-
-
-def net1(pod: Mapping[str, Any]) -> str:
-    """Give a pod's address on net1, as its node has published it; empty if it has not yet."""
-    networks = json.loads(pod["metadata"].get("annotations", {}).get("k8s.v1.cni.cncf.io/network-status", "[]"))
-    return next((one["ips"][0] for one in networks if one["interface"] == "net1"), "")
-
-
-def _plain(text: str) -> str:
-    """Give an address of /proc/net/tcp or tcp6 (proc(5)): words of four bytes in the machine's order, which is little-endian."""
-    words = re.findall("." * 8, text.partition(":")[0])
-    found = ip_address(b"".join(bytes.fromhex(word)[::-1] for word in words))
-    return str(getattr(found, "ipv4_mapped", None) or found)
+        return traffic(self.kubectl, NAMESPACE, self.pod(task))

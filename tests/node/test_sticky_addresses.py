@@ -76,7 +76,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def run(node: RemoteNode, name: str, address: str) -> Pod:
+def run(node: RemoteNode[Node], name: str, address: str) -> Pod:
     return node.call(attempt, node.call(admit, name), address)
 
 
