@@ -1,6 +1,6 @@
 """The admission policies of overlays/own-node, with their expressions evaluated: only requests of the node's daemon pass.
 
-Another implementation of the expression language evaluates them here; tests/genericapiserver uses an API server.
+Another implementation of the expression language evaluates them here; tests/control_plane uses an API server.
 """
 
 import copy

@@ -75,7 +75,7 @@ def enable(hca, pf, vfs):
 def test_fabric_carries_a_ping_between_pods(pods, fabric, address):
     before = fabric.counters.bytes
 
-    assert ping(pods[0], address, ifname="net1")
+    assert ping(pods[0], address, ifname="net1", seconds=20)
     assert fabric.counters.bytes - before >= 2 * 84
 
 

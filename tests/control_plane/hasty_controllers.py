@@ -1,0 +1,19 @@
+"""`railnet controllers` that wait for seconds where they wait for half a minute, and lead on for a minute without an API server.
+
+A test starts that anew, which takes longer than a Lease on a machine that is busy.
+"""
+
+from functools import partial
+
+from apiserver import lease
+from controllers import informer
+from controllers.gangs import evictions
+from railnet.__main__ import main
+
+STUCK_SECONDS = 2.0
+
+if __name__ == "__main__":
+    evictions.STUCK_SECONDS = STUCK_SECONDS
+    informer.LONGEST_PAUSE_SECONDS = 1.0
+    lease.lead = partial(lease.lead, seconds=lease.Seconds(lease=90.0, renew=60.0))
+    main()

@@ -1,0 +1,145 @@
+"""A whole control plane, and kwok for the nodes that a test makes; run by scripts/control-plane. No pod's program runs."""
+
+import base64
+import http.client
+import json
+import signal
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from tests.cluster.control_plane import ADMIN, ControlPlane
+from tests.cluster.ground import NODE_ADDRESS
+from tests.cluster.manifests import ROOT
+from tests.cluster.process import wait_until
+from tests.control_plane.api import Api, JsonObject
+from tests.control_plane.kwok import Kwok
+
+_ETCD = "127.0.0.1:2379"
+_SECONDS = 60.0
+_MOST_PUTS = 100  # etcd takes 128 operations in one transaction
+# Where the API server stores the objects of a resource, and their kind (k8s.io/kubernetes/pkg/registry/core).
+_STORED = {"pods": ("pods", "Pod"), "nodes": ("minions", "Node")}
+_FLAGS = {
+    "etcd": ["--unsafe-no-fsync"],
+    # The nodes of these tests have no network, and are more than there are subnets. What is not measured has no limit of requests.
+    "kube-controller-manager": ["--allocate-node-cidrs=false", "--kube-api-qps=500", "--kube-api-burst=1000"],
+    "kube-scheduler": ["--kube-api-qps=500", "--kube-api-burst=1000"],
+}
+
+
+class ApiServer:
+    """The API server, whose other programs are around it, with a client (`api`) and `kubectl` for the tests; a context manager."""
+
+    def __init__(self) -> None:
+        self.plane = ControlPlane(_FLAGS)
+        self.kwok = Kwok()
+        self._made = ExitStack()
+
+    def __enter__(self) -> Self:
+        subprocess.run(["ip", "address", "add", f"{NODE_ADDRESS}/32", "dev", "lo"], check=True)
+        with ExitStack() as made:
+            made.callback(self.plane.stop)
+            self.plane.start()
+            self.plane.wait()
+            self.api = Api(ADMIN)
+            made.callback(self.api.close)
+            made.callback(self.kwok.stop)
+            self.kwok.start()
+            self.kubectl("apply", "--filename=daemonset/namespace.yaml")  # most overlays say what goes into it alone
+            self._made = made.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._made.close()
+
+    def restart(self) -> None:
+        """Kill the API server, which cuts all connections, and start it again with the objects and without their old versions."""
+        self.api.close()
+        self.plane.apiserver.stop(
+            signal.SIGKILL
+        )  # by SIGTERM it would wait for the watches, until the leader's Lease runs out
+        revision = self._etcd_answer("maintenance/status", {})["header"]["revision"]
+        self._etcd_answer("kv/compaction", {"revision": revision, "physical": True})
+        self.plane.apiserver.start()
+        self.plane.apiserver.wait(self._is_ready, _SECONDS)
+
+    def namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
+        """Make a namespace if there is none of this name; pods can be made in it."""
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": dict(labels or {})}})
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        wait_until(lambda: self.api.get(account).status == http.client.OK, _SECONDS, f"an account in {name}")
+
+    def token(self, namespace: str, account: str, pod: JsonObject | None = None) -> str:
+        """Return a token of a service account, as kubelet gets it: it is bound to a pod, and with it to the pod's node."""
+        about = {} if pod is None else {"boundObjectRef": _reference(pod)}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        made = self.api.create(path, {"spec": {"expirationSeconds": 7200, **about}})
+        assert made.status == http.client.CREATED, made.message
+        found: str = made.object["status"]["token"]
+        return found
+
+    def put_all(self, resource: str, objects: Sequence[JsonObject]) -> None:
+        """Store objects of a resource of the core group in etcd: at once, complete as they are, and without admission; watches report it."""
+        for first in range(0, len(objects), _MOST_PUTS):
+            puts = [_put(resource, one) for one in objects[first : first + _MOST_PUTS]]
+            self._etcd_answer("kv/txn", {"success": puts})
+
+    def delete_all(self, resource: str) -> None:
+        """Delete all objects of a resource of the core group, at once and without admission; watches report it."""
+        first = f"/registry/{_STORED[resource][0]}/".encode()
+        last = first[:-1] + bytes([first[-1] + 1])  # the first key that does not begin so
+        self._etcd_answer("kv/deleterange", {"key": _base64(first), "range_end": _base64(last)})
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run kubectl at the root of the repository; it may fail."""
+        command = ["kubectl", f"--kubeconfig={ADMIN}", *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, input=stdin, capture_output=True, text=True, check=False, timeout=2 * _SECONDS
+        )
+
+    @staticmethod
+    def _etcd_answer(path: str, body: JsonObject) -> JsonObject:
+        """Ask etcd by HTTP (etcd.io/docs, "gRPC gateway")."""
+        with closing(http.client.HTTPConnection(_ETCD, timeout=_SECONDS)) as connection:
+            connection.request("POST", f"/v3/{path}", json.dumps(body))
+            response = connection.getresponse()
+            found: JsonObject = json.load(response)
+            assert response.status == http.client.OK, found
+            return found
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.api.text("/readyz") == "ok"
+        except OSError:
+            return False
+
+
+def _reference(pod: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
+    }
+
+
+def _put(resource: str, found: JsonObject) -> JsonObject:
+    """Return the part of a transaction that stores an object where the API server does; it reads JSON as well as its own form."""
+    folder, kind = _STORED[resource]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": now, **found["metadata"]}
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    stored = {"apiVersion": "v1", "kind": kind, **found, "metadata": metadata}
+    put = {"key": _base64(f"/registry/{folder}/{name}".encode()), "value": _base64(json.dumps(stored).encode())}
+    return {"request_put": put}
+
+
+def _base64(text: bytes) -> str:
+    return base64.b64encode(text).decode()

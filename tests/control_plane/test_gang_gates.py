@@ -1,0 +1,94 @@
+"""`railnet admission --gangs`: whose pods wait for nothing, and run as they did without it.
+
+Which pods are asked about, and what they become, is in test_gang_webhook.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.process import wait_until
+from tests.control_plane.api import JsonObject
+from tests.control_plane.cluster import Cluster
+from tests.control_plane.gang_cluster import (
+    CONTAINERS,
+    LEAF,
+    PLACEMENT,
+    SECONDS,
+    gating,
+    is_gated,
+    leaf,
+    probe,
+    required,
+    runs,
+)
+from tests.control_plane.gang_jobs import GangJob
+from tests.control_plane.nodes import node, some_nodes
+from tests.control_plane.proxy import ApiProxy, older
+from tests.control_plane.server import ApiServer
+
+UNGATED = "ungated"
+
+
+@pytest.fixture(scope="module")
+def webhook(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with gating(server, tmp_path_factory.mktemp("webhook")) as found:
+        yield found
+
+
+def plain(server: ApiServer, name: str) -> JsonObject:
+    made = server.api.create(f"/api/v1/namespaces/{UNGATED}/pods", {"metadata": {"name": name}, "spec": CONTAINERS})
+    assert made.status == 201, made.message
+    return made.object
+
+
+def test_pod_without_a_gang_is_never_asked_about(server: ApiServer, webhook: Cluster) -> None:
+    server.namespace(UNGATED)
+    before = webhook.calls()
+    path = f"/api/v1/namespaces/{UNGATED}/pods"
+    with some_nodes(server.api, [node("a")]):
+        served = plain(server, "served")
+        webhook.stop()
+        try:
+            down = plain(server, "down")
+            wait_until(
+                lambda: [one["status"]["phase"] for one in server.api.items(path)] == ["Running"] * 2,
+                SECONDS,
+                "both pods to run",
+            )
+        finally:
+            webhook.start()
+            server.api.delete(f"{path}?gracePeriodSeconds=0")
+
+    assert (is_gated(served), is_gated(down)) == (False, False)
+    assert webhook.calls() == before
+
+
+def test_namespace_that_is_off_has_no_gates(server: ApiServer, webhook: Cluster) -> None:
+    server.namespace("gangs-off", {"railnet.io/gang": "off"})
+    with some_nodes(server.api, leaf("leaf", 1, 5)), GangJob(server, "gangs-off", 5, required()) as job:
+        wait_until(lambda: runs(job), SECONDS, "five pods to run")
+        assert all(PLACEMENT not in one["metadata"].get("annotations", {}) for one in job.pods())
+        assert all(LEAF not in one["spec"].get("nodeSelector", {}) for one in job.pods())
+
+
+def test_pod_of_a_gang_on_an_older_kubernetes_is_left_alone_and_a_warning_says_why(
+    server: ApiServer, webhook: Cluster
+) -> None:
+    (replica,) = webhook.replicas
+    webhook.stop()
+    with ApiProxy(server.api) as proxy:
+        proxy.fault = older
+        replica.start(proxy=proxy)
+        try:
+            replica.wait()
+            wait_until(lambda: probe(server.api).warnings != [], SECONDS, "the webhook to be asked")
+            answer = probe(server.api)
+        finally:
+            webhook.stop()
+            webhook.start()
+
+    assert not is_gated(answer.object)
+    assert answer.warnings == [
+        "the pod does not wait for its gang: this is Kubernetes 1.26, and gangs need 1.27 or newer, where a pod can wait behind a gate and get its nodes afterwards"
+    ]

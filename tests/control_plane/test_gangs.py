@@ -1,0 +1,160 @@
+"""Gangs on a whole control plane: `railnet admission --gangs` holds their pods, `railnet controllers --gangs` places them whole.
+
+The Job controller makes the pods, kube-scheduler binds them, and they run on nodes of kwok.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.process import until_found, wait_until
+from tests.control_plane.cluster import Cluster
+from tests.control_plane.controllers import Controllers
+from tests.control_plane.gang_cluster import (
+    LEAF,
+    SECONDS,
+    STRANGERS,
+    events,
+    gating,
+    is_gated,
+    leaf,
+    leaves_of,
+    messages,
+    nodes_of,
+    occupy,
+    placements,
+    required,
+    runs,
+)
+from tests.control_plane.gang_jobs import GangJob
+from tests.control_plane.nodes import Nodes, node
+from tests.control_plane.server import ApiServer
+from tests.training.test_gang_labels import PRINTED, SHOWN
+
+STAYS_SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def webhook(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with gating(server, tmp_path_factory.mktemp("webhook")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def controllers(server: ApiServer, webhook: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
+    """Have one leader for all tests; their nodes come and go meanwhile."""
+    found = Controllers(server, tmp_path_factory.mktemp("controllers"), options=["--gangs"])
+    found.start()
+    try:
+        found.wait()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def nodes(server: ApiServer) -> Iterator[Nodes]:
+    found = Nodes(server.api)
+    yield found
+    server.api.delete(f"/api/v1/namespaces/{STRANGERS}/pods?gracePeriodSeconds=0")
+    found.remove_all()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"), [(PRINTED, "abc-large"), (SHOWN, "a")], ids=["as printed", "as its result has it"]
+)
+def test_articles_example_ends_with_five_pods_on_one_node(
+    server: ApiServer, controllers: Controllers, nodes: Nodes, constraint: str, expected: str
+) -> None:
+    nodes.create(
+        [
+            node("abc-small", {"test": "abc"}, rdma_ib_vf="4"),
+            node("abc-large", {"test": "abc"}, rdma_ib_vf="5"),
+            node("a", {"test": "a"}, rdma_ib_vf="8"),
+            node("plain", rdma_ib_vf="8"),
+        ]
+    )
+    before = controllers.requests("patch")
+    with GangJob(server, f"article-{expected}", 5, constraint) as job:
+        wait_until(lambda: runs(job), SECONDS, "five pods to run")
+        assert nodes_of(job) == {expected: 5}
+        wait_until(lambda: "GangPlaced" in events(server, job), SECONDS, "an event")
+        assert placements(job) == [{"domain": {"kubernetes.io/hostname": expected}, "attempt": 1}]
+    assert controllers.requests("patch")["patch pods"] - before.get("patch pods", 0) == 5
+
+
+def test_node_of_the_first_pod_does_not_decide(server: ApiServer, controllers: Controllers, nodes: Nodes) -> None:
+    """The scheduler alone takes the emptiest node for the first pod; its leaf does not hold the gang."""
+    nodes.create(
+        [
+            node("large-0", {LEAF: "large"}, rdma_ib_vf="4", cpu="128"),
+            *(node(f"whole-{number}", {LEAF: "whole"}, rdma_ib_vf="2", cpu="8") for number in range(3)),
+        ]
+    )
+    requests = {"cpu": "2"}
+    server.namespace("alone")
+    amounts = {"rdma/ib_vf": "1", **requests}
+    container = {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    alone = "/api/v1/namespaces/alone/pods"
+    server.api.create(alone, {"metadata": {"name": "alone"}, "spec": {"containers": [container]}})
+    chosen = until_found(lambda: server.api.get(f"{alone}/alone").object["spec"].get("nodeName"), SECONDS, "its node")
+    server.api.delete(f"{alone}/alone?gracePeriodSeconds=0")
+    with GangJob(server, "first", 5, required(), requests=requests) as job:
+        wait_until(lambda: runs(job), SECONDS, "five pods to run")
+        assert (chosen, leaves_of(job)) == ("large-0", {"whole"})
+
+
+def test_gang_that_fits_nowhere_waits_whole_until_there_is_room(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    nodes.create([*leaf("one", 1, 4), *leaf("two", 3, 2)])
+    stranger = occupy(server, "two-0", "2")
+    with GangJob(server, "waiting", 5, required()) as job:
+        wait_until(lambda: job.made() == 5 and "GangWaiting" in events(server, job), SECONDS, "an event")
+        assert [is_gated(one) for one in job.pods()] == [True] * 5
+        assert "rdma/ib_vf" in messages(server, job, "GangWaiting")
+        server.api.send("DELETE", f"{stranger}?gracePeriodSeconds=0")
+        wait_until(lambda: runs(job), SECONDS, "five pods to run")
+        assert leaves_of(job) == {"two"}
+
+
+def test_gang_that_no_domain_can_hold_has_an_event_and_is_placed_when_one_can(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    nodes.create([*leaf("one", 1, 4), *leaf("two", 2, 2)])
+    with GangJob(server, "larger", 5, required()) as job:
+        wait_until(lambda: job.made() == 5 and "GangRefused" in events(server, job), SECONDS, "an event")
+        assert [is_gated(one) for one in job.pods()] == [True] * 5
+        assert LEAF in messages(server, job, "GangRefused")
+        nodes.create(leaf("two", 3, 2)[2:])
+        wait_until(lambda: runs(job), SECONDS, "five pods to run")
+        assert leaves_of(job) == {"two"}
+
+
+def test_jobs_whose_workers_wait_for_parameter_servers_do_not_hold_each_other(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """There is room for both parameter servers, and then for the workers of neither: for one gang and a half.
+
+    As an operator does, the test creates the workers' Job when the parameter server runs.
+    """
+    nodes.create(leaf("leaf", 3, 2))
+
+    def part(job: str, role: str, pods: int) -> GangJob:
+        return GangJob(server, f"{job}-{role}", pods, required(), namespace=job, gang=(job, 4))
+
+    with part("dag-a", "ps", 1) as first, part("dag-b", "ps", 1) as second:
+        wait_until(lambda: runs(first) or runs(second), SECONDS, "a parameter server to run")
+        time.sleep(STAYS_SECONDS)
+        before, after = (first, second) if runs(first) else (second, first)
+        assert [is_gated(one) for one in after.pods()] == [True]
+        with part(before.namespace, "worker", 3) as workers:
+            wait_until(lambda: runs(workers), SECONDS, "the workers to run")
+            time.sleep(STAYS_SECONDS)
+            assert [is_gated(one) for one in after.pods()] == [True]
+            before.finish()
+        wait_until(lambda: runs(after), SECONDS, "the second parameter server to run")
+        with part(after.namespace, "worker", 3) as workers:
+            wait_until(lambda: runs(workers), SECONDS, "its workers to run")
+            assert leaves_of(workers) == {"leaf"}
