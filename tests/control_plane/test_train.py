@@ -1,5 +1,6 @@
 """`railnet train` as a program, by a kubeconfig: Kubernetes' controllers make the pods, and delete what belongs to a job that is gone."""
 
+import http.client
 import json
 import os
 import signal
@@ -71,8 +72,15 @@ class Train:
 
 
 def wait_until_collected(train: Train) -> None:
-    """Wait until the garbage collector has deleted what belongs to an owner that is gone."""
+    """Wait until what belongs to an owner that is gone is deleted, and the namespace, if it is being deleted, too."""
     wait_until(lambda: train.count() == dict.fromkeys(OBJECTS, 0), _SECONDS, "all to be gone")
+    wait_until(lambda: not is_terminating(train), _SECONDS, "the namespace to be gone")
+
+
+def is_terminating(train: Train) -> bool:
+    """Return whether the job's namespace is being deleted: the API server then refuses new objects in it."""
+    answer = train.server.api.get(f"{CORE}/namespaces/mnist")
+    return answer.status == http.client.OK and answer.object["status"]["phase"] == "Terminating"
 
 
 @pytest.fixture
