@@ -34,8 +34,6 @@ from tests.cluster.runtime import SOCKET
 from tests.cluster.worker import SYSFS, VFS, Worker, pfs_of
 
 PFS = pfs_of(NODE)
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 JOURNAL = STATE / "journal"
 _LOCKS = STATE / "lock"
 _SERVICES = {"default/kubernetes"}  # of the namespace `default`, before any test
@@ -147,14 +145,6 @@ class ClusterNode:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._made.close()
-
-    def call(
-        self, node: str, function: Callable[Concatenate[Worker, _P], _T], *args: _P.args, **kwargs: _P.kwargs
-    ) -> _T:
-        """Call a method of `Worker` in the namespaces of a node."""
-        if node == NODE:
-            return function(self._worker, *args, **kwargs)
-        return self.others[node].call(function, *args, **kwargs)
 
     @contextlib.contextmanager
     def joined_rails(self) -> Iterator[None]:
