@@ -21,6 +21,8 @@ from tests.control_plane.kwok import Kwok
 
 _ETCD = "127.0.0.1:2379"
 _SECONDS = 60.0
+_GONE_SECONDS = 180.0  # a namespace waits for all that is in it
+_NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "railnet"}  # Kubernetes' own, and Railnet's
 _MOST_PUTS = 100  # etcd takes 128 operations in one transaction
 # Where the API server stores the objects of a resource, and their kind (k8s.io/kubernetes/pkg/registry/core).
 _STORED = {"pods": ("pods", "Pod"), "nodes": ("minions", "Node")}
@@ -76,6 +78,13 @@ class ApiServer:
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         wait_until(lambda: self.api.get(account).status == http.client.OK, _SECONDS, f"an account in {name}")
 
+    def remove_namespaces(self) -> None:
+        """Delete the namespaces that tests have made, and wait until they and all pods are gone."""
+        for name in self._namespaces_of_tests():
+            self.api.delete(f"/api/v1/namespaces/{name}")
+        wait_until(lambda: not self._namespaces_of_tests(), _GONE_SECONDS, "the tests' namespaces to be gone")
+        wait_until(lambda: not self.api.items("/api/v1/pods"), _GONE_SECONDS, "all pods to be gone")
+
     def token(self, namespace: str, account: str, pod: JsonObject | None = None) -> str:
         """Return a token of a service account, as kubelet gets it: it is bound to a pod, and with it to the pod's node."""
         about = {} if pod is None else {"boundObjectRef": _reference(pod)}
@@ -103,6 +112,9 @@ class ApiServer:
         return subprocess.run(
             command, cwd=ROOT, input=stdin, capture_output=True, text=True, check=False, timeout=2 * _SECONDS
         )
+
+    def _namespaces_of_tests(self) -> set[str]:
+        return {one["metadata"]["name"] for one in self.api.items("/api/v1/namespaces")} - _NAMESPACES
 
     @staticmethod
     def _etcd_answer(path: str, body: JsonObject) -> JsonObject:

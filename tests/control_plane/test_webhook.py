@@ -108,7 +108,10 @@ def test_largest_pod_stays_below_the_cost_limit_of_conditions(cluster: Cluster) 
 
 def test_mirror_of_a_static_pod_causes_no_call(cluster: Cluster) -> None:
     pod, namespace = TRAINING.pod, cluster.namespace(TRAINING.namespace, None)
-    mirror = pod | {"metadata": pod["metadata"] | {"annotations": {"kubernetes.io/config.mirror": "hash"}}}
+    mirror = {
+        "metadata": pod["metadata"] | {"annotations": {"kubernetes.io/config.mirror": "hash"}},
+        "spec": pod["spec"] | {"nodeName": "node"},  # kubelet creates a mirror, and says that it runs the pod
+    }
     before = cluster.calls()
     answer = cluster.create(mirror, namespace)
 
