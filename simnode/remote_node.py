@@ -20,7 +20,6 @@ from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import Node
 from simnode.preinstalled_files import FlannelLease
 
-_END_SECONDS = 20.0
 _STDERR = 2  # the caller's stdout may be the result of a program, so the node must not write there
 
 _P = ParamSpec("_P")
@@ -51,6 +50,7 @@ class RemoteNode(Generic[_N]):
         uplinks: by rail, the end of a cable to plug into the node's fabric; the caller closes it.
         module: the program of the node's process. Its arguments are the descriptors of the connection and of the uplinks.
         options: options of `simnode exec`.
+        end_seconds: how long the end of the node may take.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class RemoteNode(Generic[_N]):
         uplinks: Iterable[socket.socket],
         module: str = "simnode.remote_node",
         options: Iterable[str] = (),
+        end_seconds: float = 20.0,
     ) -> None:
-        self.name = name
+        self.name, self._end_seconds = name, end_seconds
         client_end, node_end = socket.socketpair()
         fds = [node_end.fileno(), *(end.fileno() for end in uplinks)]
         inside = [sys.executable, "-m", module, *map(str, fds)]
@@ -100,7 +101,7 @@ class RemoteNode(Generic[_N]):
         """
         self._connection.close()
         try:
-            status = self._process.wait(_END_SECONDS)
+            status = self._process.wait(self._end_seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()

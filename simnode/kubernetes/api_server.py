@@ -1,8 +1,8 @@
 """A Kubernetes API server with pods, their events and nodes in memory, over real TLS; a test can make it hang, refuse or fail.
 
 It has only the part of the API that the daemon uses: patches of `pods/status`, of nodes and of `nodes/status`, and events. Its answers are those that
-kube-apiserver 1.20 gave: a patch with another UID and a JSON patch whose test fails are unprocessable, and an object
-that exists already is a conflict.
+kube-apiserver 1.20 gave, and `tests/control_plane/test_gated_pods.py` shows the 422 of 1.37: a patch with another UID and a JSON patch whose test
+fails are unprocessable, and an object that exists already is a conflict.
 """
 
 import json

@@ -40,7 +40,7 @@ class Controllers:
 
     def __init__(self, node: ClusterNode) -> None:
         self._kubectl = node.kubectl
-        # What the comments of the overlays for old kubectls say of an overlay with both.
+        # Sticky addresses and clean-up at once.
         self._overlay = Overlay(
             "overlays/controllers-sticky", SYSFS, _PATCH, more=["overlays/controllers-clean-up/rights"]
         )

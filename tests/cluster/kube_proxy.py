@@ -2,7 +2,7 @@
 
 Why the mode `iptables`: most clusters have it, and all that it needs is in the machine's kernel, which has no loadable modules
 (addrtype, comment, conntrack, mark, statistic, DNAT, MASQUERADE, br_netfilter). `ipvs` needs CONFIG_IP_VS, which the kernel
-lacks. In `userspace` the program itself forwards, which hardly a cluster uses.
+lacks. `nftables` needs a kernel with nf_tables and the program nft.
 """
 
 import re

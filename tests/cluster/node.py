@@ -105,19 +105,20 @@ class ClusterNode:
             made.callback(self.dns.stop)
             self.dns.start()
             # A folder that all nodes see: each of them has a /run of its own.
-            folder = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="railnet-images-")))
-            images = [*addons.write_images(folder), Path(os.environ["RAILNET_IMAGE"])]
-            self._worker.start_runtime(images)
-            self.control_plane.wait()
-            for name in self._other_names:
-                self.others[name] = self._start_other(name, made)
+            with tempfile.TemporaryDirectory(prefix="railnet-images-") as folder:
+                images = [*addons.write_images(Path(folder)), Path(os.environ["RAILNET_IMAGE"])]
+                self._worker.start_runtime(images)
+                self.control_plane.wait()
+                for name in self._other_names:
+                    self.others[name] = self._start_other(name, made)
+                for other in self.others.values():
+                    other.begin(Worker.start_runtime, images)
+                self._worker.join()
+                addons.apply_flannel(self.kubectl)
+                addons.apply_coredns(self.kubectl, [NODE, *self.others][-1])
+                for other in self.others.values():
+                    other.wait()
             for other in self.others.values():
-                other.begin(Worker.start_runtime, images)
-            self._worker.join()
-            addons.apply_flannel(self.kubectl)
-            addons.apply_coredns(self.kubectl, [NODE, *self.others][-1])
-            for other in self.others.values():
-                other.wait()
                 other.call(Worker.join)
             self._worker.wait()
             for other in self.others.values():
@@ -164,9 +165,15 @@ class ClusterNode:
             for name in names:
                 self.wait_for_vfs(self._vfs * self._cards, name)
             yield
+            for name in names:
+                assert self._left_on(name) == []
         finally:
             self.kubectl.run("taint", "node", *names, f"{APART}=:NoSchedule")
             self.kubectl.run("label", "node", *names, f"{LABEL}-")
+
+    def _left_on(self, name: str) -> list[str]:
+        """Say what pods with VFs left on one of the other nodes, when it has had time to go."""
+        return until_empty(lambda: self.on(name, Worker.left_over, self._vfs), _QUIET_SECONDS, _LOOK_SECONDS)
 
     def on(self, name: str, function: Callable[Concatenate[Worker, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call a function with the programs of a node; arguments and result must be picklable."""
@@ -268,11 +275,10 @@ class ClusterNode:
         lines = [line.split() for line in self.execute(pod_name, "ip", "-4", "-o", "address").splitlines()]
         return {fields[1]: fields[3] for fields in lines if fields[1] != "lo"}
 
-    def pings(self, pod_name: str, ifname: str, address: str) -> bool:
-        """Tell whether an address answers one ping out of a pod's interface."""
-        return self.kubectl.answers(
-            "exec", pod_name, "--", "ping", "-c1", "-W5", "-I", ifname, str(ip_interface(address).ip)
-        )
+    def pings(self, pod_name: str, ifname: str, address: str, size: int = 56) -> bool:
+        """Tell whether an address answers a ping of so many bytes out of a pod's interface; on a busy machine it may answer late."""
+        ping = ("ping", "-c1", "-W20", f"-s{size}", "-I", ifname, str(ip_interface(address).ip))
+        return self.kubectl.answers("exec", pod_name, "--", *ping)
 
     def records(self, pod_name: str) -> list[dict[str, Any]]:
         """Give what Railnet has written down of a pod's sandboxes."""

@@ -1,5 +1,6 @@
 """A job of an operator, from its creation until nothing of it is left."""
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Mapping
@@ -40,6 +41,7 @@ class OperatorJob:
         self.namespace: str = job["metadata"]["namespace"]
         self.kind = f"{job['kind'].lower()}s.{job['apiVersion'].partition('/')[0]}"
         self.left: list[str] = []
+        self._made = contextlib.ExitStack()
 
     @property
     def kubectl(self) -> Kubectl:
@@ -47,21 +49,28 @@ class OperatorJob:
 
     def __enter__(self) -> Self:
         metadata = {"name": self.namespace, "labels": self._labels}
-        self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        # The API server refuses pods of a namespace without its service account, which a controller makes.
-        account = ("get", "serviceaccount/default", f"--namespace={self.namespace}")
-        wait_until(lambda: self.kubectl.answers(*account), SECONDS, " ".join(account))
-        self.kubectl.apply(self._job)
+        with contextlib.ExitStack() as made:
+            made.callback(self.kubectl.run, "delete", "namespace", self.namespace)
+            self.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            # The API server refuses pods of a namespace without its service account, which a controller makes.
+            account = ("get", "serviceaccount/default", f"--namespace={self.namespace}")
+            wait_until(lambda: self.kubectl.answers(*account), SECONDS, " ".join(account))
+            made.callback(self._delete)
+            self.kubectl.apply(self._job)
+            self._made = made.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None:
-            error.add_note(self._describe())
-        self._run("delete", self.kind, self.name)
+        with self._made:
+            if error is not None:
+                error.add_note(self._describe())
+
+    def _delete(self) -> None:
+        """Delete the job, and see what is left of it."""
+        self._run("delete", self.kind, self.name, "--ignore-not-found")
         self.left = until_empty(self._left, SECONDS, _LOOK_SECONDS)
-        self.kubectl.run("delete", "namespace", self.namespace)
 
     def object(self) -> dict[str, Any]:
         """Return the job as the API server has it."""

@@ -13,6 +13,7 @@ from tests.cluster import ground
 from tests.cluster.worker import Worker
 
 _LINK = "eth0"
+_END_SECONDS = 600.0  # kube-proxy and the runtime clean up, and each has a limit of its own
 
 
 class WorkerPlan(NamedTuple):
@@ -36,7 +37,9 @@ def start(plan: WorkerPlan, uplinks: Iterable[socket.socket]) -> RemoteNode[Work
         plan: its first message.
         uplinks: by rail, the end of a cable; the caller closes it.
     """
-    node: RemoteNode[Worker] = RemoteNode(plan.node, plan, uplinks, "tests.cluster.remote_worker", ["--cgroups"])
+    node: RemoteNode[Worker] = RemoteNode(
+        plan.node, plan, uplinks, "tests.cluster.remote_worker", ["--cgroups"], _END_SECONDS
+    )
     node.wait()
     ground.join(plan.node, node.pid, _LINK)
     return node

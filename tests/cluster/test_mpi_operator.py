@@ -153,6 +153,7 @@ def test_launcher_that_is_a_worker_has_a_vf_too_and_index_0(
     assert "Succeeded" in with_launcher.conditions
     assert _limits(launcher)[RESOURCE] == _limits(worker)[RESOURCE] == "1"
     assert (_said(launcher), _said(worker)) == (("ring", "launcher", "0"), ("ring", "worker", "1"))
+    assert len(with_launcher.carried) == openmpi.RANKS
     for interfaces in with_launcher.carried.values():
         assert min(interfaces["net1"]) > openmpi.ROUNDS * openmpi.MESSAGE_BYTES
         assert max(interfaces["eth0"]) < _LITTLE

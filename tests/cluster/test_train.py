@@ -318,7 +318,7 @@ def test_each_task_asks_for_one_rail_by_the_webhook(running: Running) -> None:
     assert {task: found[RESOURCE] for task, found in limits.items()} == dict.fromkeys((*_SERVERS, *_WORKERS), "1")
 
 
-def test_names_of_tasks_and_pods_lead_to_net1_by_slices_of_v1beta1(running: Running) -> None:
+def test_names_of_tasks_and_pods_lead_to_net1(running: Running) -> None:
     found = {
         one["metadata"]["labels"]["kubernetes.io/service-name"]: [
             address for endpoint in one["endpoints"] for address in endpoint["addresses"]
@@ -355,7 +355,8 @@ def test_top_shows_both_jobs_and_what_the_third_waits_for(views: dict[str, str])
     assert lines[0] == ["NODES", "CPU", "MEMORY", "GPUS", "RAILS"]
     assert [line[-2:] for line in lines[1:4]] == [["8", "8"], ["4", "7"], ["4", "1"]]
     assert {tuple(line[:3]) for line in lines} >= {("mnist", "5", "5"), ("cifar", "2", "2"), ("late", "1", "0")}
-    assert "ml/late: 1 pod waits: Unschedulable: 0/2 nodes are available: 1 Insufficient rdma/ib_vf" in views["top"]
+    assert "ml/late: 1 pod waits: Unschedulable: 0/" in views["top"]
+    assert " nodes are available: 1 Insufficient rdma/ib_vf" in views["top"]
     assert {tuple(line.split()[:3]) for line in views["ls"].splitlines()} >= {
         ("ml", "mnist", "running"),
         ("ml", "cifar", "running"),

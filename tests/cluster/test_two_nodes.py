@@ -8,6 +8,8 @@ from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import pod
 
+PING_BYTES = 1400
+
 
 @pytest.fixture(scope="module")
 def nodes(shared_node: ClusterNode) -> Iterator[list[str]]:
@@ -43,12 +45,12 @@ def test_packets_of_a_rail_cross_its_leaf_and_no_other(node: ClusterNode, pods: 
     first, second, *_ = pods
     address = node.addresses(second)["net2"]
     before = [leaf.counters.bytes for leaf in node.leaves]
-    pinged = node.pings(first, "net2", address)
+    pinged = node.pings(first, "net2", address, PING_BYTES)
     carried = [leaf.counters.bytes - count for leaf, count in zip(node.leaves, before, strict=True)]
 
     assert pinged
-    assert carried[0] == 0
-    assert carried[1] > 0
+    assert carried[0] < PING_BYTES  # a host solicits routers on each rail from time to time
+    assert carried[1] > 2 * PING_BYTES
 
 
 def test_no_two_pods_of_the_cluster_have_an_address_in_common(node: ClusterNode, pods: list[str]) -> None:

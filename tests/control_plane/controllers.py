@@ -58,8 +58,11 @@ class Controllers:
 
     def wait(self) -> None:
         """Wait until the replica leads, and knows all objects."""
-        leads = "railnet_controllers_leader 1"
-        self.program.wait(lambda: leads in self.asked("/metrics") and self.asked("/readyz") == "ok\n", _SECONDS)
+        self.program.wait(self.leads, _SECONDS)
+
+    def leads(self) -> bool:
+        """Return whether the replica leads, and knows all objects."""
+        return "railnet_controllers_leader 1" in self.asked("/metrics") and self.asked("/readyz") == "ok\n"
 
     def stop(self) -> None:
         self.program.stop()
@@ -186,6 +189,7 @@ def die_until(replica: Controllers, proxy: ApiProxy, complete: Callable[[], bool
 
 def dies(replica: Controllers) -> bool:
     """Return whether a leader still has something to write."""
+    wait_until(lambda: replica.ended() or replica.leads(), _SECONDS, "a leader, which may die at once")
     try:
         wait_until(replica.ended, 3.0, "the leader to die")
     except TimeoutError:

@@ -18,7 +18,6 @@ from tests.control_plane.gang_cluster import (
     FOLDER,
     GATE,
     LEAF,
-    SECONDS,
     gating,
     is_gated,
     leaf,
@@ -34,6 +33,7 @@ from tests.control_plane.server import ApiServer
 from tests.control_plane.watched import Watched
 
 _REST_SECONDS = 10.0
+_LONG_SECONDS = 300.0
 _WRITES = ("create", "update", "patch", "delete")
 _MOST_MIB = 256
 
@@ -109,7 +109,9 @@ def test_gang_of_a_thousand_pods_is_admitted_by_one_patch_for_each(
             before, used = replica.requests(*_WRITES), process(replica)[2]
             with Watched(server.api, job.pods_path) as watched:
                 server.put_all("pods", pods)
-                wait_until(lambda: len(first(watched, gated=False)) == 1000, SECONDS, "a thousand pods without a gate")
+                wait_until(
+                    lambda: len(first(watched, gated=False)) == 1000, _LONG_SECONDS, "a thousand pods without a gate"
+                )
             time.sleep(2.0)  # for what must not be written
             sent = {what: count - before.get(what, 0) for what, count in replica.requests(*_WRITES).items()}
             took = process(replica)[2] - used
@@ -167,7 +169,7 @@ def test_job_of_two_hundred_pods_runs_on_one_leaf(
             leader.wait()
             began = time.monotonic()
             with GangJob(server, "two-hundred", 200, required()) as job:
-                wait_until(lambda: runs(job), 2 * SECONDS, "two hundred pods to run")
+                wait_until(lambda: runs(job), _LONG_SECONDS, "two hundred pods to run")
                 measured(
                     f"a Job of 200 pods with one VF each: all run {time.monotonic() - began:.1f} s after it was created"
                 )

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.kwok import ANNOTATION
+from vf.rails_condition import TYPE
 
 _SECONDS = 60.0
+_KUBERNETES = "node.kubernetes.io/"
 _ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
 
 
@@ -34,6 +36,18 @@ def without_kubelets(nodes: Iterable[JsonObject]) -> list[JsonObject]:
         }
         for one in nodes
     ]
+
+
+def own_part(node: JsonObject) -> JsonObject:
+    """Return the part of a node that Kubernetes' node controller does not write; it may write at any moment."""
+    metadata, spec, status = node["metadata"], node["spec"], node["status"]
+    kept = ("labels", "annotations", "finalizers", "ownerReferences")
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {**spec, "taints": [one for one in spec.get("taints", ()) if not one["key"].startswith(_KUBERNETES)]},
+        "allocatable": status.get("allocatable"),
+        "conditions": [one for one in status.get("conditions", ()) if one["type"] == TYPE],
+    }
 
 
 class Nodes:

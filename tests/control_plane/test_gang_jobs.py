@@ -1,5 +1,6 @@
 """What the Job controller, quotas and Railnet's gangs make of each other. What is marked `xfail` is a fault of Railnet that is known."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 
@@ -55,7 +56,7 @@ def test_pod_that_is_made_again_comes_to_the_others(server: ApiServer, leader: C
         assert not has_failed(job)
 
 
-@pytest.mark.xfail(strict=True, reason="moving a gang destroys the Job it belongs to")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="moving a gang destroys the Job it belongs to")
 def test_gang_that_is_moved_keeps_its_job(
     server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
 ) -> None:
@@ -68,7 +69,7 @@ def test_gang_that_is_moved_keeps_its_job(
         assert not has_failed(job)
 
 
-@pytest.mark.xfail(strict=True, reason="all or none does not hold for members that never come")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="all or none does not hold for members that never come")
 def test_gang_of_which_a_quota_permits_a_part_does_not_start(
     server: ApiServer, leader: Controllers, nodes: Nodes
 ) -> None:
@@ -82,3 +83,20 @@ def test_gang_of_which_a_quota_permits_a_part_does_not_start(
         time.sleep(STAYS_SECONDS)
 
         assert nodes_of(job) == {"": 3}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a pod whose gate is open and that is not bound has a domain, and no seat in it",
+)
+def test_gang_that_is_spread_uses_as_few_nodes_as_possible(
+    server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
+) -> None:
+    nodes.create(leaf("one", 20, 2))
+    preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": "kubernetes.io/hostname"}]}})
+    with GangJob(server, "seats", 32, preferred) as job:
+        wait_until(lambda: runs(job), SECONDS, "32 pods to run")
+        measured(f"a gang of 32, two to a node: {len(nodes_of(job))} nodes are used")
+
+        assert len(nodes_of(job)) == 16

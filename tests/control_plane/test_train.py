@@ -112,7 +112,8 @@ def test_up_creates_the_job_and_the_second_up_changes_nothing(train: Train) -> N
 
 def test_manifests_of_a_job_pass_strict_validation_without_a_warning(train: Train) -> None:
     """The API server names each field that it does not know, and each that it would drop."""
-    train.up()
+    assert train.up().returncode == 0
+    assert train.count() == OBJECTS
     for path in OBJECTS:
         for one in train.items(path):
             name = one["metadata"]["name"]
@@ -265,14 +266,17 @@ def test_kubeconfig_that_is_absent_or_wrong_is_named(train: Train, tmp_path: Pat
 
 def test_many_pods_are_shown_page_by_page(train: Train, measured: Callable[[str], None]) -> None:
     train.up()
+    wait_until(lambda: len(phases(train.server)) == 5, _SECONDS, "the pods of all tasks")
     (job, *_) = train.items(f"{BATCH}{MINE}/jobs")
     template = job["spec"]["template"]
+    # Without the Job's UID among the labels: the Job controller takes only pods that have it.
+    labels = {key: value for key, value in template["metadata"]["labels"].items() if not key.endswith("controller-uid")}
     count = 1000
     spec = {**template["spec"], "nodeName": "node-a"}
     train.server.put_all(
         "pods",
         [
-            {"metadata": {**template["metadata"], "name": f"pod-{number}", "namespace": "mnist"}, "spec": spec}
+            {"metadata": {"name": f"pod-{number}", "namespace": "mnist", "labels": labels}, "spec": spec}
             for number in range(count)
         ],
     )
