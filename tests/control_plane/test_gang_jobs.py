@@ -95,7 +95,7 @@ def test_gang_that_is_spread_uses_as_few_nodes_as_possible(
 ) -> None:
     nodes.create(leaf("one", 20, 2))
     preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": "kubernetes.io/hostname"}]}})
-    with GangJob(server, "seats", 32, preferred) as job:
+    with GangJob(server, "seats", 32, preferred, gang=("seats", 2)) as job:
         wait_until(lambda: runs(job), SECONDS, "32 pods to run")
         measured(f"a gang of 32, two to a node: {len(nodes_of(job))} nodes are used")
 
