@@ -79,10 +79,13 @@ class ApiServer:
         wait_until(lambda: self.api.get(account).status == http.client.OK, _SECONDS, f"an account in {name}")
 
     def remove_namespaces(self) -> None:
-        """Delete the namespaces that tests have made, and wait until they and all pods are gone."""
+        """Delete the namespaces that tests have made, and all pods, and wait until they are gone."""
         for name in self._namespaces_of_tests():
             self.api.delete(f"/api/v1/namespaces/{name}")
         wait_until(lambda: not self._namespaces_of_tests(), _GONE_SECONDS, "the tests' namespaces to be gone")
+        for one in self.api.items("/api/v1/pods"):
+            path = f"/api/v1/namespaces/{one['metadata']['namespace']}/pods/{one['metadata']['name']}"
+            self.api.delete(f"{path}?gracePeriodSeconds=0")
         wait_until(lambda: not self.api.items("/api/v1/pods"), _GONE_SECONDS, "all pods to be gone")
 
     def token(self, namespace: str, account: str, pod: JsonObject | None = None) -> str:

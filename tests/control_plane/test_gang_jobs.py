@@ -2,13 +2,24 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.cluster.process import wait_until
 from tests.control_plane.controllers import Controllers
-from tests.control_plane.gang_cluster import SECONDS, STRANGERS, gating, leaf, leaves_of, nodes_of, required, runs
+from tests.control_plane.gang_cluster import (
+    SECONDS,
+    STRANGERS,
+    gating,
+    is_gated,
+    leaf,
+    leaves_of,
+    nodes_of,
+    required,
+    runs,
+)
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
 from tests.control_plane.proxy import ApiProxy
@@ -85,18 +96,20 @@ def test_gang_of_which_a_quota_permits_a_part_does_not_start(
         assert nodes_of(job) == {"": 3}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a pod whose gate is open and that is not bound has a domain, and no seat in it",
-)
-def test_gang_that_is_spread_uses_as_few_nodes_as_possible(
+def test_gang_whose_pods_are_not_bound_yet_keeps_its_seats(
     server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
 ) -> None:
+    """The scheduler is away, while the Job controller makes more and more pods, and the leader opens their gates."""
     nodes.create(leaf("one", 20, 2))
-    preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": "kubernetes.io/hostname"}]}})
-    with GangJob(server, "seats", 32, preferred, gang=("seats", 2)) as job:
-        wait_until(lambda: runs(job), SECONDS, "32 pods to run")
-        measured(f"a gang of 32, two to a node: {len(nodes_of(job))} nodes are used")
+    host = "kubernetes.io/hostname"
+    preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": host}]}})
+    server.plane.scheduler.stop()
+    try:
+        with GangJob(server, "seats", 32, preferred, gang=("seats", 2)) as job:
+            wait_until(lambda: [is_gated(one) for one in job.pods()] == [False] * 32, SECONDS, "32 pods without a gate")
+            given = Counter(one["spec"]["nodeSelector"][host] for one in job.pods())
+            measured(f"of a gang of 32, two to a node: the nodes that are named have {sorted(given.values())} pods")
 
-        assert len(nodes_of(job)) == 16
+            assert max(given.values()) <= 2
+    finally:
+        server.plane.scheduler.start()
