@@ -19,15 +19,11 @@ from training.pod import parse
 from training.railnet_labels import NET1
 from training.recogniser import recognise
 
-CONDITIONS, SELECTORS = "overlays/admission", "overlays/admission-1.27"
 
-
-@pytest.fixture(scope="module", params=[CONDITIONS, SELECTORS])
-def cluster(
-    server: ApiServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     server.kubectl("apply", "--kustomize", "overlays/priorities")  # classes that golden pods name
-    with Cluster(server, request.param, tmp_path_factory.mktemp("replica")) as found:
+    with Cluster(server, "overlays/admission", tmp_path_factory.mktemp("replica")) as found:
         yield found
 
 
@@ -55,14 +51,13 @@ def test_golden_pod_becomes_what_the_decision_says(cluster: Cluster, golden: Gol
         assert answer.warnings == decided.get("warnings", [])
 
 
-def pods_of_no_operator(folder: str) -> Iterator[tuple[str, JsonObject]]:
+def pods_of_no_operator() -> Iterator[tuple[str, JsonObject]]:
     """Yield pods that differ from an operator's in one key, and ask for GPUs as its pods do."""
     for operator in OPERATORS:
         if NET1 in operator.marks:
             continue  # Railnet's label with another value is malformed, and refused
         for how, pod in near_misses_of_goldens(operator):
-            by_name = how.endswith("another container") and folder == SELECTORS  # selectors see labels only
-            if not by_name and recognise(parse(pod), lambda _: False) is None:
+            if recognise(parse(pod), lambda _: False) is None:
                 yield f"{operator.page}: {how}", pod
 
 
@@ -72,24 +67,21 @@ def test_pods_of_no_operator_cause_no_call(cluster: Cluster) -> None:
     before = cluster.calls()
     statuses = Counter(
         cluster.create(pod, cluster.namespace(pod["metadata"]["namespace"], None)).status
-        for _, pod in pods_of_no_operator(cluster.folder)
+        for _, pod in pods_of_no_operator()
     )
 
     assert statuses.keys() == {201}
     assert statuses[201] > 500
     assert cluster.calls() - before == Counter()
     assert cluster.trains()
-    assert (cluster.calls() - before).total() == (
-        1 if cluster.folder == CONDITIONS else 2
-    )  # the pod also has the labels of an indexed Job
+    assert (cluster.calls() - before).total() == 1
 
 
 def test_every_condition_was_evaluated(cluster: Cluster, measured: Callable[[str], None]) -> None:
     """With failurePolicy: Fail, a pod is refused if a condition cannot be evaluated, or is beyond its cost limit."""
-    if cluster.folder == CONDITIONS:
-        assert cluster.trains()
-        conditions, calls = cluster.milliseconds_of_conditions(), cluster.milliseconds_of_calls()
-        measured(f"a webhook's conditions take {conditions}; a call {calls}")
+    assert cluster.trains()
+    conditions, calls = cluster.milliseconds_of_conditions(), cluster.milliseconds_of_calls()
+    measured(f"a webhook's conditions take {conditions}; a call {calls}")
 
     assert cluster.metric("apiserver_admission_match_condition_evaluation_errors_total") == []
 
@@ -116,8 +108,7 @@ def test_mirror_of_a_static_pod_causes_no_call(cluster: Cluster) -> None:
     answer = cluster.create(mirror, namespace)
 
     assert answer.status == 201
-    if cluster.folder == CONDITIONS:
-        assert cluster.calls() - before == Counter()
+    assert cluster.calls() - before == Counter()
 
 
 def test_without_the_helper_only_training_pods_are_refused(cluster: Cluster) -> None:
