@@ -83,10 +83,11 @@ class ApiServer:
         for name in self._namespaces_of_tests():
             self.api.delete(f"/api/v1/namespaces/{name}")
         wait_until(lambda: not self._namespaces_of_tests(), _GONE_SECONDS, "the tests' namespaces to be gone")
-        for one in self.api.items("/api/v1/pods"):
-            path = f"/api/v1/namespaces/{one['metadata']['namespace']}/pods/{one['metadata']['name']}"
-            self.api.delete(f"{path}?gracePeriodSeconds=0")
-        wait_until(lambda: not self.api.items("/api/v1/pods"), _GONE_SECONDS, "all pods to be gone")
+        pods = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in self.api.items("/api/v1/pods")]
+        for namespace, name in pods:
+            self.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
+        what = f"all pods to be gone and not to be made again: {pods}"
+        wait_until(lambda: not self.api.items("/api/v1/pods"), _GONE_SECONDS, what)
 
     def token(self, namespace: str, account: str, pod: JsonObject | None = None) -> str:
         """Return a token of a service account, as kubelet gets it: it is bound to a pod, and with it to the pod's node."""

@@ -43,6 +43,7 @@ def manifests_end(server: ApiServer) -> Iterator[None]:
         (ADMISSION, "--all"),
         ("clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/name"),
         ("cronjobs,jobs,daemonsets,deployments,services", "--all", "--namespace=railnet"),
+        ("deployments", "--selector=app.kubernetes.io/name", "--namespace=kube-system"),  # overlays/dns-autoscaler
     ):
         done = server.kubectl("delete", "--ignore-not-found", *what)
         assert done.returncode == 0, done.stderr
