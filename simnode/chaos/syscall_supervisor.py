@@ -108,7 +108,7 @@ class Supervisor:
     """A thread that serves the socket `path`, where processes introduce themselves (`under_seccomp`); a context manager."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._watch: CallWatch | None = None
         self._introduced: dict[str, int] = {}
         self._names: dict[int, tuple[str, int]] = {}  # seccomp listener → name and id of the process
@@ -117,8 +117,8 @@ class Supervisor:
 
     def __enter__(self) -> Self:
         self._socket = self._made.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        self._socket.bind(str(self._path))
-        self._made.callback(self._path.unlink)
+        self._socket.bind(str(self.path))
+        self._made.callback(self.path.unlink)
         self._socket.listen()
         self._wake, wake = os.pipe()
         self._made.callback(os.close, self._wake)
@@ -134,7 +134,7 @@ class Supervisor:
 
     def command(self, name: str, python: str) -> tuple[str, ...]:
         """Return the words to put before a command, so that it is supervised under this name."""
-        return (python, "-ISE", str(Path(__file__).with_name("under_seccomp.py")), str(self._path), name)
+        return (python, "-ISE", str(Path(__file__).with_name("under_seccomp.py")), str(self.path), name)
 
     @contextlib.contextmanager
     def watching(self, watch: CallWatch) -> Iterator[CallWatch]:

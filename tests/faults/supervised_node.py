@@ -27,6 +27,7 @@ from simnode.kubernetes.runtime import CniFailed, Sandbox
 from simnode.node import RESOURCE, Node
 from simnode.waiting import until_empty
 from tests.faults.matrix import LEFT
+from tests.faults.supervised_daemon import SupervisedDaemon
 from tests.node.primaries import OURS, set_seconds
 
 _TRIES = 5
@@ -48,8 +49,8 @@ class SupervisedNode:
     def __init__(self, node: Node, supervisor: Supervisor) -> None:
         self.node, self._supervisor = node, supervisor
         self._admitted: list[PodIdentity] = []
+        node.daemon = SupervisedDaemon(supervisor.path)
         node.install()
-        node.daemon.starter = supervisor.command("daemon", sys.executable)
         node.start_daemon()
         OURS.parent.mkdir()
         for name in ("00-railnet.conflist", "10-flannel.conflist"):

@@ -14,7 +14,7 @@ import pytest
 from simnode.chaos.syscall_supervisor import THREAD, CallWatch, Interference, Point, Supervisor
 from simnode.kubernetes.runtime import CniFailed
 from tests.faults.fault_kinds import FAILED, KILLED, FaultKind
-from tests.vm import killed
+from tests.faults.supervised_daemon import SupervisedDaemon
 from tests.vm.guest import Guest, Pod, left_over, netdevs
 
 _SUPERVISOR = Path("/run/simnode/supervisor.sock")
@@ -28,7 +28,7 @@ def supervisor(provisioned: Guest) -> Iterator[Supervisor]:
     before = provisioned.daemon
     with Supervisor(_SUPERVISOR) as made:
         provisioned.stop_daemon()
-        provisioned.daemon = killed.SupervisedDaemon(_SUPERVISOR)
+        provisioned.daemon = SupervisedDaemon(_SUPERVISOR)
         provisioned.start_daemon()
         yield made
         provisioned.stop_daemon()

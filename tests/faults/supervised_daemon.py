@@ -1,7 +1,7 @@
 """Railnet's daemon under a supervisor of its system calls (`simnode.chaos.under_seccomp`).
 
-The daemon is killed dozens of times, and its imports take seconds on an emulated processor. So each daemon is forked from
-a server that has already imported them.
+The daemon is killed hundreds of times, and its imports take half a second, or ten seconds on an emulated processor. So each daemon is
+forked from a server that has already imported them.
 """
 
 import multiprocessing
@@ -24,9 +24,12 @@ class SupervisedDaemon(Daemon):
         super().__init__()
         self._supervisor = supervisor
         self._server = multiprocessing.get_context("forkserver")
-        self._server.set_forkserver_preload(["railnet.__main__", "railnet.daemon.composition", "tests.vm.killed"])
+        self._server.set_forkserver_preload(["railnet.__main__", "railnet.daemon.composition", __name__])
 
     def start(self) -> None:
+        """Start `railnet node`, without `environment`, `starter` and `source`."""
+        if self.process is not None and self.process.poll() is None:
+            raise RuntimeError("cannot start the daemon: it runs already; stop it first")
         process = self._server.Process(target=_run, args=(str(self._supervisor),))
         process.start()
         self.process = _Forked(process)
@@ -61,6 +64,8 @@ class _Forked(subprocess.Popen[bytes]):
 def _run(supervisor: str) -> None:
     from railnet.__main__ import main
 
+    for name in {name for name in os.environ if name.startswith("KUBERNETES_")}:  # as Daemon.start does
+        del os.environ[name]
     with (MARK / "railnet.log").open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
