@@ -69,9 +69,11 @@ class Containerd:
         """Kill the one container of a pod; what follows from its exit code 137 is kubelet's or an operator's to do."""
         _ctr("tasks", "kill", f"--signal={signal.SIGKILL.name}", _running(pod, "container"))
 
-    def containers(self, namespace: str) -> list[str]:
-        """Return the ids of sandboxes and containers of a namespace's pods."""
-        return _ctr("containers", "list", "--quiet", f'labels."io.kubernetes.pod.namespace"=={namespace}').split()
+    def tasks(self, namespace: str) -> set[str]:
+        """Return the ids of a namespace's sandboxes and containers that have a task: a stopped sandbox has none, and kubelet removes it minutes later."""
+        pods = f'labels."io.kubernetes.pod.namespace"=={namespace}'
+        known = set(_ctr("containers", "list", "--quiet", pods).split())
+        return known & set(_ctr("tasks", "list", "--quiet").split())
 
     def end(self) -> None:
         """End every sandbox and container, then the runtime; kubelet must have ended."""

@@ -26,12 +26,16 @@ VFS = 4
 _PLUGINS = ("bandwidth", "bridge", "firewall", "host-local", "loopback", "portmap", "ptp", "static", "tuning")
 _FOLDER = Path("/opt/cni/bin")
 
+_MOST_VFS = 32  # of a card, for scripts/bench pods
+
 
 def pfs_of(node: str, cards: int = 2) -> tuple[SimulatedPf, ...]:
     """Return the PFs of a node's cards, one on each rail; no two PFs of a cluster have the same GUID."""
     first = 0xB8599F0300F98F86 + (ground.NODES.index(node) << 16)
     return tuple(
-        SimulatedPf(PciAddress(0, 0x03 + 9 * card, 0, 0), Guid(first + 0x1C * card), netdev=f"ibs{5 + card}")
+        SimulatedPf(
+            PciAddress(0, 0x03 + 9 * card, 0, 0), Guid(first + 0x1C * card), f"ibs{5 + card}", totalvfs=_MOST_VFS
+        )
         for card in range(cards)
     )
 
@@ -115,6 +119,6 @@ class Worker:
         """Return what containerd has said so far."""
         return self.containerd.program.log()
 
-    def containers(self, namespace: str) -> list[str]:
-        """Return the ids of sandboxes and containers of a namespace's pods."""
-        return self.containerd.containers(namespace)
+    def tasks(self, namespace: str) -> set[str]:
+        """Return the ids of a namespace's sandboxes and containers that have a task."""
+        return self.containerd.tasks(namespace)
