@@ -1,10 +1,11 @@
 """Rules for all tests: a missing tool fails the test, properties are deterministic, no quick test waits, measured figures are printed last."""
 
+import functools
 import gc
 import logging
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def is_quick(test: pytest.Item) -> bool:
-    """Return whether `scripts/test quick` runs a test. The script names the folders whose tests need another machine."""
+    """Return whether `scripts/test quick` runs a test."""
+    return test.get_closest_marker("slow") is None and test.path.relative_to(_TESTS).parts[0] not in folders_apart()
+
+
+@functools.cache
+def folders_apart() -> Collection[str]:
+    """Return the folders whose tests need another machine; scripts/test names them."""
     apart = re.search(r"^apart=\((.+?)\)", (_TESTS.parent / "scripts/test").read_text(), re.MULTILINE)
     assert apart
-    return test.get_closest_marker("slow") is None and test.path.relative_to(_TESTS).parts[0] not in apart[1].split()
+    return apart[1].split()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

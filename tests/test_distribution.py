@@ -54,6 +54,7 @@ def imported() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_wheel_has_every_module_that_a_program_imports_and_no_other(wheel: zipfile.ZipFile) -> None:
     shipped, needed = modules(wheel), imported()
 

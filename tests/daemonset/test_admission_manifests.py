@@ -60,6 +60,7 @@ def test_these_are_all_overlays_of_the_helper() -> None:
     assert [folder for folder in FOLDERS if "admission" in folder and folder.count("/") == 1] == WHOLE
 
 
+@pytest.mark.slow
 @EACH
 def test_one_install_contains_the_unchanged_daemon_and_the_helper(folder: str) -> None:
     kubectl = "kubectl" if folder in FOR_OLD_KUBECTL else os.environ["RAILNET_NEWER_KUBECTL"]

@@ -53,6 +53,7 @@ def test_webhook_gets_one_option_and_its_reviews_and_no_right() -> None:
     assert _parser().parse_args(before["args"]).gangs is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "component", "entries"),
     [
@@ -79,6 +80,7 @@ def test_gangs_and_host_network_mode_are_beside_each_other_in_one_overlay(tmp_pa
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_component_gives_the_server_its_token_with_cert_manager(tmp_path: Path) -> None:
     documents = composed(tmp_path, "admission-cert-manager", "gangs/webhook")
 

@@ -23,6 +23,7 @@ def by_name(folder: str) -> dict[tuple[str, str], JsonObject]:
     return {(one["kind"], one["metadata"]["name"]): one for one in kustomized(folder)}
 
 
+@pytest.mark.slow
 @EACH
 def test_mode_adds_an_option_a_right_and_reviews_and_nothing_else(folder: str) -> None:
     mode, base = by_name(folder), by_name(BASES[folder])
@@ -71,6 +72,7 @@ def test_right_is_to_read_pods(folder: str) -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": "railnet"}]
 
 
+@pytest.mark.slow
 def test_component_gives_the_server_its_token_with_cert_manager(tmp_path: Any) -> None:
     relative = {
         one: os.path.relpath(ROOT / "overlays" / one, tmp_path)

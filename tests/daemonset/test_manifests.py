@@ -104,6 +104,7 @@ def by_name(documents: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, 
     return {(one["kind"], one["metadata"]["name"]): one for one in plain}
 
 
+@pytest.mark.slow
 def test_set_for_1_30_has_no_annotation_that_it_deprecates() -> None:
     """kube-apiserver 1.30 and newer warn of an AppArmor annotation (kubernetes/kubernetes, pkg/api/pod/warnings.go)."""
     of_set = ("overlays/kubernetes-1.30", "overlays/own-node", "overlays/rails-condition", "overlays/topology-labels")

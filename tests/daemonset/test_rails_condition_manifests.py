@@ -41,6 +41,7 @@ OF_CONDITION = {
 OF_TAINT = {(kind, "railnet-rails-taint") for kind in ("ClusterRole", "ClusterRoleBinding")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "objects", "publish"),
     [

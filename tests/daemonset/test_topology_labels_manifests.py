@@ -76,6 +76,7 @@ def test_daemon_alone_is_privileged_for_the_umad_devices_and_differs_in_nothing_
     assert all("privileged" not in one["securityContext"] for one in spec["initContainers"])
 
 
+@pytest.mark.slow
 def test_uninstall_has_the_same_rights_and_configuration() -> None:
     folder = "overlays/topology-labels-uninstall"
 

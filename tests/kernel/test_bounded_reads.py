@@ -29,6 +29,7 @@ class Hardware(Hangs):
         return function
 
 
+@pytest.mark.slow
 def test_function_that_hangs_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     hardware, reads = Hardware(VFS[3], VFS[7]), BoundedReads(0.2)
     wait_for_begin(monkeypatch, hardware)
@@ -44,6 +45,7 @@ def test_function_that_hangs_costs_itself_alone(monkeypatch: pytest.MonkeyPatch)
     assert reads.hung == {str(CARD): 2}
 
 
+@pytest.mark.slow
 def test_function_that_hangs_is_refused_at_once_and_read_again_when_it_has_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -246,6 +246,7 @@ def test_vf_that_comes_and_goes_is_found_although_its_pf_is_not_named(tmp_path: 
     assert sysfs.inventory() == whole
 
 
+@pytest.mark.slow
 def test_vf_that_does_not_answer_has_a_fault_and_the_next_is_read(sysfs: Sysfs, tmp_path: Path) -> None:
     before = sysfs.inventory()
     hung, other = before.pfs[0].vfs[0], before.pfs[0].vfs[1]

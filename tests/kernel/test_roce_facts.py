@@ -74,6 +74,7 @@ def test_bad_gid_costs_its_function_alone(tmp_path: Path) -> None:
     assert found.flow_control == {PF_ADDRESS: LOSSLESS}
 
 
+@pytest.mark.slow
 def test_pf_that_hangs_costs_itself_alone(tmp_path: Path) -> None:
     Tree(tmp_path).write(roce_node())
     (hung,) = (tmp_path / "devices").rglob(f"{PF}/infiniband/*/ports/1/gid_attrs/types/0")

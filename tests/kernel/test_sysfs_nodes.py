@@ -238,6 +238,7 @@ NODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("node", "inventory"), NODES.values(), ids=NODES.keys())
 def test_inventory_is_complete(tmp_path: Path, node: tuple[Function, ...], inventory: Inventory) -> None:
     tree = Tree(tmp_path)
@@ -246,6 +247,7 @@ def test_inventory_is_complete(tmp_path: Path, node: tuple[Function, ...], inven
     assert Sysfs(tree.root).inventory() == inventory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["VFs in pods under exclusive mode", "VFs without a PF", "no issm", "127 VFs"])
 def test_every_reread_vf_equals_the_inventorys(tmp_path: Path, name: str) -> None:
     node, inventory = NODES[name]
@@ -299,6 +301,7 @@ def opens(root: Path) -> tuple[dict[str, int], dict[str, int]]:
     return inventory, again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "node",
     [nodes.many_vfs(pfs=2, vfs=20), nodes.OFED, nodes.AZURE, nodes.TWO_PORTS_ON_TWO_FUNCTIONS, nodes.ETHERNET_ONLY],
@@ -324,6 +327,7 @@ def test_each_file_of_two_ports_on_one_function_is_opened_once(tmp_path: Path) -
     ]
 
 
+@pytest.mark.slow
 def test_reread_of_one_vf_opens_no_file_of_another(tmp_path: Path) -> None:
     Tree(tmp_path).write(nodes.many_vfs(pfs=2, vfs=20))
 

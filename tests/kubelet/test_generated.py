@@ -22,6 +22,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return generated(root)
 
 
+@pytest.mark.slow
 def test_generate_writes_the_modules_of_the_tree(fresh: dict[str, bytes]) -> None:
     assert fresh == generated(REPOSITORY)
 

@@ -36,6 +36,7 @@ def test_promtool_parses_every_panel(tmp_path: Path) -> None:
     assert f"{len(list(expressions()))} rules found" in printed
 
 
+@pytest.mark.slow
 def test_every_panel_finds_series_in_what_the_programs_export(tmp_path: Path) -> None:
     status, printed = find_series(tmp_path, map(filled_in, expressions()), exported())
 

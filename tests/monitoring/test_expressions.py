@@ -65,6 +65,7 @@ def test_promtool_refuses_what_is_no_expression(tmp_path: Path) -> None:
     assert re.search("expression:1.*could not parse expression", printed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression", ["railnet_cni_queues", f'{QUEUE}{{rail="0"}}', f"{QUEUE} > 1000", f"0 * {QUEUE} / 0"]
 )

@@ -23,6 +23,7 @@ def of_kind(folder: str, kind: str) -> dict[str, JsonObject]:
     return {one["metadata"]["name"]: one for one in kustomized(folder) if one["kind"] == kind}
 
 
+@pytest.mark.slow
 def test_generate_writes_the_rule_of_the_tree(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "scripts/generate", tmp_path], check=True)
 

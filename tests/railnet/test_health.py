@@ -123,6 +123,7 @@ def test_probe_is_answered_while_metrics_are_prepared() -> None:
     assert asked(health, ask) == (200, "ok\n")
 
 
+@pytest.mark.slow
 def test_scrapes_of_closed_connections_are_not_prepared_any_more() -> None:
     """Each local user may connect again and again: what waits for a preparation must be as bounded as the connections are."""
     waiting_now = most = 0

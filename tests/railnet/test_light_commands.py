@@ -6,6 +6,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["version", "status", "doctor"])
 def test_command_imports_neither_pyroute2_nor_grpc(command: str) -> None:
     ran = [sys.executable, "-X", "importtime", "-m", "railnet", command]
@@ -16,6 +17,7 @@ def test_command_imports_neither_pyroute2_nor_grpc(command: str) -> None:
     assert not [line for line in imported.splitlines() if "pyroute2" in line or "grpc" in line]
 
 
+@pytest.mark.slow
 def test_daemon_starts_without_pyroute2_which_it_imports_when_it_has_served_for_a_second() -> None:
     program = "import sys, railnet.daemon.composition; print('pyroute2' in sys.modules)"
 

@@ -34,6 +34,7 @@ class Jobs:
     said_by = st.sampled_from(["size", "services", "replicas"])
 
 
+@pytest.mark.slow
 @given(Jobs.jobs, Jobs.said_by, st.integers(1, 3), st.randoms(use_true_random=False))
 def test_they_go_exactly_when_every_worker_is_complete(
     states: list[State | None], said_by: str, servers: int, order: object

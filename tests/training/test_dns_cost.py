@@ -62,6 +62,7 @@ def test_one_service_with_each_address_alone(n: int):
     check(of_one_service(n), written, bound=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("separate", "bound"), [(False, 0), (True, 1)], ids=["with readiness", "before readiness"])
 @given(n=MEMBERS)
 def test_a_service_for_each_task(separate: bool, bound: int, n: int):

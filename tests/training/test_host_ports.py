@@ -36,6 +36,7 @@ def test_range_that_is_none_is_refused(text: str, words: str) -> None:
         parse(text)
 
 
+@pytest.mark.slow
 @given(st.sets(PORTS), st.dictionaries(PORTS, st.floats(0, 100)), st.integers(0, 2))
 def test_chosen_port_is_free_and_in_the_range(taken: set[int], resting: dict[int, float], place: int) -> None:
     found = choose(RANGE, [taken], resting, Share(place, 3))

@@ -259,6 +259,7 @@ def test_garbled_memory_is_refused(raw: bytes, says: str) -> None:
         parse(raw)
 
 
+@pytest.mark.slow
 def test_cards_that_come_and_go_never_take_the_rail_of_another_card() -> None:
     """Boot with any cards in any slots, 2,000 times: a card that is served is in its slot, or in the slot of a card that is gone."""
     random = Random(7)  # noqa: S311 - no secrets

@@ -129,10 +129,10 @@ def test_key_names_container_and_interface() -> None:
     assert RECORD.key == "c0ffee@eth0"
 
 
-@pytest.mark.parametrize("length", range(CONTENT))
-def test_record_is_unreadable_when_it_is_truncated(length: int) -> None:
-    with pytest.raises(UnreadableRecord):
-        decode(WRITTEN[:length])
+def test_record_is_unreadable_when_it_is_truncated() -> None:
+    for length in range(CONTENT):
+        with pytest.raises(UnreadableRecord):
+            pytest.fail(f"{length} bytes are a record: {decode(WRITTEN[:length])}")
 
 
 @given(st.integers(0, CONTENT - 1), st.integers(0, 255))

@@ -121,6 +121,7 @@ def test_add_is_an_error_of_code_4_when_netns_is_none(runtime: Runtime, netns: s
     assert runtime.left_over() == []
 
 
+@pytest.mark.slow
 def test_stdin_without_end_is_an_error_of_code_6(runtime: Runtime) -> None:
     code, message = error(runtime.call("ADD", b" " * (65 << 20)))
 
@@ -190,6 +191,7 @@ def test_del_without_a_daemon_runs_the_primary_chain_last_first_and_leaves_nothi
     assert runtime.left_over() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "code", "words"),
     [

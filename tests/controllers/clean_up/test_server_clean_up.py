@@ -310,6 +310,7 @@ def test_owner_that_cannot_exist_keeps_the_pod(job: TemplateJob, leader: Leader)
     assert leader.said[0][1] == "ParameterServersStay"
 
 
+@pytest.mark.slow
 def test_changes_that_come_together_are_one_look(job: TemplateJob, leader: Leader) -> None:
     leader.look()
     end_all(job)

@@ -563,6 +563,7 @@ def survive(cluster: Cluster) -> None:
     cluster.interfere = cluster.answered = lambda request: None
 
 
+@pytest.mark.slow
 def test_watch_that_is_cut_or_too_old_loses_nothing(cluster: Cluster) -> None:
     """With the informers' own threads: each watch ends after milliseconds, and some begin at a version that is forgotten."""
     leader, ended = Leader(cluster), threading.Event()

@@ -160,6 +160,7 @@ def test_link_is_read_with_the_link_below_it_and_its_alternative_names() -> None
     assert [(link.lower, link.altnames) for link in found] == [(31, ("eth0", "a")), (None, ("eth0", "a"))]
 
 
+@pytest.mark.slow
 def test_one_link_is_found_among_more_than_65536() -> None:
     many = [an_answer(attributes((3, b"x\0"))) * 1000] * 70
 

@@ -47,6 +47,7 @@ def cluster() -> Cluster:
     return made
 
 
+@pytest.mark.slow
 def test_leader_makes_names_and_takes_them_back(cluster: Cluster) -> None:
     with leading(cluster) as leader:
         until(lambda: cluster.of("services") and cluster.of("endpointslices"), SECONDS, "the names")

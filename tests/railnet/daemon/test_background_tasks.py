@@ -184,6 +184,7 @@ async def read_no_pfs(*_: object) -> dict[PciAddress, PhysicalFunction]:
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=[os.strerror(number) for number in ERRORS])
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_task_outlives_a_refused_call_and_the_call_succeeds_later(

@@ -121,6 +121,7 @@ def test_log_names_the_pf_that_keeps_another_number_of_vfs(start: Start, caplog:
     ]
 
 
+@pytest.mark.slow
 def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_returned(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def test_node_whose_rails_are_active_gets_a_true_condition_at_once_and_no_taint(
     assert node.events == []
 
 
+@pytest.mark.slow
 def test_lost_port_is_a_false_condition_with_a_taint_and_its_return_takes_both_back(node: Node) -> None:
     node.at(0)
     node.port(1, DOWN)
@@ -300,6 +301,7 @@ def test_taint_of_another_program_that_comes_at_the_same_moment_is_kept(node: No
     assert node.condition.trouble is None
 
 
+@pytest.mark.slow
 def test_node_that_changes_all_the_time_gets_its_taint_later(node: Node) -> None:
     def conflict(received: Received) -> Reply | None:
         return Reply(409, "modified") if received.path.endswith("/nodes/node-a") else None
@@ -323,6 +325,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["forbidden", "dead", "gone"])
 def test_failure_is_reported_once_with_what_to_do_and_tried_again_ever_more_seldom(
     node: Node, name: str, caplog: pytest.LogCaptureFixture

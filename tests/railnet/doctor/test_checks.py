@@ -119,6 +119,7 @@ def test_findings_of_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cas
     assert names(gathered(tmp_path, functions, monkeypatch)) == expected
 
 
+@pytest.mark.slow
 def test_file_that_hangs_costs_its_function_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysfs, "BoundedReads", partial(BoundedReads, 0.2))
     Tree(tmp_path / "before").write(SOUND)  # only to know the path

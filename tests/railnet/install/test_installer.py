@@ -63,6 +63,7 @@ def upgrade(host: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[st
     return lambda: install(host)
 
 
+@pytest.mark.slow
 def test_older_version_is_removed_when_no_process_uses_it(host: Path, upgrade: Callable[[], list[str]]) -> None:
     said = upgrade()
 
@@ -84,6 +85,7 @@ def test_older_version_stays_while_a_request_uses_it(host: Path, upgrade: Callab
     assert "1 requests still run" in said[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "environ"), [("railnet", {}), ("flannel", {"CNI_COMMAND": "ADD"})], ids=["no request", "another plugin"]
 )
@@ -97,6 +99,7 @@ def test_older_version_does_not_wait_for_other_processes(
     assert len(bundles(host)) == 1
 
 
+@pytest.mark.slow
 def test_process_in_a_pod_is_never_taken_for_a_request(host: Path, upgrade: Callable[[], list[str]]) -> None:
     process = runs(host, CNI_COMMAND="ADD")
     (process / "status").write_text("Name:\tpython3\nPid:\t4711\nNSpid:\t4711\t7\n")
@@ -106,6 +109,7 @@ def test_process_in_a_pod_is_never_taken_for_a_request(host: Path, upgrade: Call
     assert len(bundles(host)) == 1
 
 
+@pytest.mark.slow
 def test_version_that_does_not_answer_does_not_replace_the_older_one(
     host: Path, upgrade: Callable[[], list[str]]
 ) -> None:
@@ -148,6 +152,7 @@ def test_installing_again_changes_nothing(host: Path) -> None:
     assert len(bundles(host)) == 1
 
 
+@pytest.mark.slow
 def test_leftovers_of_crashed_installations_are_removed(host: Path) -> None:
     install(host)
     (bundle,) = bundles(host)

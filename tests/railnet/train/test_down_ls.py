@@ -45,6 +45,7 @@ def test_down_deletes_all_and_says_what_is_gone(server: MemoryApiServer, capsys:
     ]
 
 
+@pytest.mark.slow
 def test_down_waits_for_pods_that_take_their_time(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     last = server.add("pods", pods(job(), RUNNING)[0])["metadata"]["name"]
     found: list[bool] = []

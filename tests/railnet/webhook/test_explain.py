@@ -167,6 +167,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
 def test_explain_refuses_a_file_without_pods_in_the_expected_form(tmp_path: Path, text: str):
     with pytest.raises(Misconfigured):
