@@ -14,7 +14,7 @@ from tests.cluster.process import wait_until
 from tests.cluster.training_jobs import Ended
 
 _BYTES = 4 << 20
-_LITTLE = 64 << 10  # what may go over eth0: questions to the DNS
+_LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, for as long as a peer is awaited
 _CONTAINER = "main"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.5
 _CLEAN_UP_SECONDS = 60.0
 _STEPS, _BYTES = 60, 128 << 10  # steps of each worker, and what it sends with each step to each parameter server
 # What may go over eth0: questions to the DNS, 14 KiB each second while peers have not started. It is less than the steps that are waited for.
-_LITTLE = 512 << 10
+_LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, for as long as a peer is awaited, and the look at it
 _SERVERS, _WORKERS = ("ps-0", "ps-1"), ("worker-0", "worker-1", "worker-2")
 _OPTIONS = (f"--steps={_STEPS}", "--step-seconds=0.2", f"--bytes={_BYTES}", f"--hold={MOUNT}/hold")
 _JOBS = ("mnist", "cifar", "late")

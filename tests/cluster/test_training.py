@@ -23,7 +23,7 @@ from training.operators import Part
 
 _SECONDS = 120.0  # replicas look at their certificates every ten seconds, while the load takes both processors
 _JOB_SECONDS = 400.0  # a Job that was refused its pod is looked at again after 10 s, then 20, 40, 80, 160
-_LITTLE = 64 << 10  # what may go over eth0: rendezvous, ARP, router solicitations
+_LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, rendezvous, ARP, router solicitations
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.cluster.training_jobs import Ended
 from tests.cluster.worker import Worker
 
 _RANGE = range(20000, 30000)
-_LITTLE = 64 << 10  # what may go over eth0: questions to the DNS
+_LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, for as long as a peer is awaited
 _NAMESPACE = "torch"
 _RANKS = ["ranks-master-0", *(f"ranks-worker-{index}" for index in range(3))]
 

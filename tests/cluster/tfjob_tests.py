@@ -20,7 +20,7 @@ from tests.cluster.trained_tfjob import (
     port,
 )
 
-_LITTLE = 64 << 10  # what may go over eth0: questions to the DNS, and the look at it
+_LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, for as long as a peer is awaited, and the look at it
 
 
 class TfJobTests:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class _Forked(subprocess.Popen[bytes]):
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # the fork server has reaped it, and has not said so yet
+                os.kill(self.pid, sig)
 
     def __del__(self) -> None:
         """Do nothing: there are no pipes."""
