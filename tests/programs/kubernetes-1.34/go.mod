@@ -1,4 +1,4 @@
-module example.com/tests/kubernetes-1.34
+module example.com/tests/kubernetes
 
 go 1.26.0
 
