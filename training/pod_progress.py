@@ -1,5 +1,6 @@
 """How far a pod has come, and what it waits for, in words for people; read from the pod as the API server reports it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -7,8 +8,9 @@ from typing import Any, NamedTuple
 from training.gang_labels import GATE
 
 _LONGEST = 160
-# The scheduler's second sentence, about pods that it could evict, repeats the first one.
-_ABOUT_PREEMPTION = " preemption: "
+# The scheduler's second sentence, about pods that it could evict, repeats the first one. In some versions, such as 1.34, that of
+# another plugin comes before it: "no new claims to deallocate, preemption: …".
+_ABOUT_PREEMPTION = re.compile(r"(?:(?<=\.) [^.]*,)? preemption: ")
 _STARTS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -48,7 +50,7 @@ def progress(pod: Mapping[str, Any]) -> Progress:
 
 def said(reason: str, message: str) -> str:
     """Return a reason and its message in one short line."""
-    words = " ".join(message.partition(_ABOUT_PREEMPTION)[0].split())
+    words = " ".join(_ABOUT_PREEMPTION.split(message, maxsplit=1)[0].split())
     text = f"{reason}: {words}" if reason and words else reason or words
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 

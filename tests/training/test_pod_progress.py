@@ -66,6 +66,23 @@ def test_progress_of_a_pod(found: dict[str, Any], stage: Stage, why: str) -> Non
     assert progress(found) == Progress(stage, why)
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        " preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+        " no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found.",
+    ],
+)
+@pytest.mark.parametrize(
+    "words", ["2 Insufficient nvidia.com/gpu.", "1 Insufficient rdma/ib_vf, 1 node(s) had taint(s)."]
+)
+def test_what_the_scheduler_says_of_preemption_is_left_out(words: str, rest: str) -> None:
+    assert said("Unschedulable", f"0/2 nodes are available: {words}{rest}") == (
+        f"Unschedulable: 0/2 nodes are available: {words}"
+    )
+
+
 def test_long_message_is_cut() -> None:
     assert len(said("Unschedulable", "x" * 1000)) == 160
 
