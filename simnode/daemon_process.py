@@ -57,11 +57,15 @@ class Daemon:
         """Start `railnet node`."""
         if self.process is not None and self.process.poll() is None:
             raise RuntimeError("cannot start the daemon: it runs already; stop it first")
+        self.process = self._begin()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        """Start the process and return it."""
         with open(_LOG, "ab") as log:
             environment = {
                 key: value for key, value in self._environment().items() if not key.startswith("KUBERNETES_")
             }
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 [*self.starter, *_railnet("node"), *self._options()],
                 cwd=self.source,
                 env={**environment, **self.environment},

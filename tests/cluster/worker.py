@@ -21,12 +21,11 @@ from vf.pci_address import PciAddress
 SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: kubelet and runtime need it
 VFS = 4
 """The VFs of each PF, unless a cluster is made otherwise."""
+_MOST_VFS = 32  # that a PF can have: scripts/bench pods takes 30
 
 # As an administrator installs them; `flannel` comes with its DaemonSet.
 _PLUGINS = ("bandwidth", "bridge", "firewall", "host-local", "loopback", "portmap", "ptp", "static", "tuning")
 _FOLDER = Path("/opt/cni/bin")
-
-_MOST_VFS = 32  # of a card, for scripts/bench pods
 
 
 def pfs_of(node: str, cards: int = 2) -> tuple[SimulatedPf, ...]:

@@ -19,7 +19,7 @@ from simnode.preinstalled_files import CONFIGURATION
 
 
 class SupervisedDaemon(Daemon):
-    """The daemon, supervised through the socket `supervisor` under the name `daemon`."""
+    """The daemon, supervised through the socket `supervisor` under the name `daemon`; without `environment`, `starter` and `source`."""
 
     def __init__(self, supervisor: Path) -> None:
         super().__init__()
@@ -27,13 +27,10 @@ class SupervisedDaemon(Daemon):
         self._server = multiprocessing.get_context("forkserver")
         self._server.set_forkserver_preload(["railnet.__main__", "railnet.daemon.composition", __name__])
 
-    def start(self) -> None:
-        """Start `railnet node`, without `environment`, `starter` and `source`."""
-        if self.process is not None and self.process.poll() is None:
-            raise RuntimeError("cannot start the daemon: it runs already; stop it first")
+    def _begin(self) -> subprocess.Popen[bytes]:
         process = self._server.Process(target=_run, args=(str(self._supervisor),))
         process.start()
-        self.process = _Forked(process)
+        return _Forked(process)
 
 
 class _Forked(subprocess.Popen[bytes]):
