@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cni.host.errors import CniError
-from vf.record import Pod, Record
+from railnet.vf.record import Pod, Record
 
 
 @dataclass(frozen=True, slots=True)

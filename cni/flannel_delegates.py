@@ -21,7 +21,7 @@ from cni.host.environment import ADD, DEL, is_container_id
 from cni.host.errors import CniError
 from cni.host.json_text import load_object
 from cni.host.versions import number
-from kernel.files import open_below, read_below
+from railnet.kernel.files import open_below, read_below
 
 _log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from cni.host import chain, lock
 from cni.host.chain import Exec, Output
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.flannel import KeptState, keep
-from kernel.files import below
-from kernel.host_process import Stopped, Terms, execute
-from vf.record import Pod
+from railnet.kernel.files import below
+from railnet.kernel.host_process import Stopped, Terms, execute
+from railnet.vf.record import Pod
 
 _Result = TypeVar("_Result")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # for programs that a plugin itself executes, such as iptables

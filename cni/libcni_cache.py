@@ -9,8 +9,8 @@ from ipaddress import ip_interface
 from typing import Any, NamedTuple
 
 from cni.host.environment import is_container_id
-from vf.address_slice import IpAddress
-from vf.record import Pod
+from railnet.vf.address_slice import IpAddress
+from railnet.vf.record import Pod
 
 FOLDER = "/var/lib/cni/results"  # libcni's CacheDir: containerd, CRI-O
 FOLDERS = (FOLDER, "/var/lib/cni/cache/results")  # the second one: dockershim, cri-dockerd

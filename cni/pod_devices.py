@@ -6,13 +6,13 @@ from pathlib import Path
 
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.own_shortage import is_own_shortage
-from kernel.waiting import until
-from kubelet import checkpoint, podresources
-from kubelet.allocate_responses import ContainerAllocation
-from kubelet.checkpoint_file import CheckpointFile
-from vf.errors import NotOurs, NotReady
-from vf.pci_address import PciAddress
-from vf.record import Pod
+from railnet.kernel.waiting import until
+from railnet.kubelet import checkpoint, podresources
+from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.vf.errors import NotOurs, NotReady
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Pod
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.02

@@ -11,8 +11,8 @@ from cni.host.chain import Primary
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.netconf import NetConf
 from cni.own_shortage import is_own_shortage
-from kernel.files import read_below
-from vf.record import Record
+from railnet.kernel.files import read_below
+from railnet.vf.record import Record
 
 
 def read(conf: NetConf, root: Path) -> Primary:

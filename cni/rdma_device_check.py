@@ -9,11 +9,11 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernel.files import below
-from kubelet.allocate_responses import ContainerAllocation
-from vf.errors import Unusable
-from vf.inventory import DeviceNode
-from vf.record import Attachment
+from railnet.kernel.files import below
+from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.vf.errors import Unusable
+from railnet.vf.inventory import DeviceNode
+from railnet.vf.record import Attachment
 
 _FOLDER = "/dev/infiniband"
 _REMEDY = "its driver was bound again since kubelet asked; delete the pod, so that kubelet asks anew"

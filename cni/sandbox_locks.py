@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cni.host import lock
-from kernel.files import make_way
+from railnet.kernel.files import make_way
 
 
 class PerKey:

@@ -19,7 +19,7 @@ from cni.flannel_delegates import FlannelDelegates
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.request_interruption import TimeLimits
-from kernel.files import NO_ROOM, make_way
+from railnet.kernel.files import NO_ROOM, make_way
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 512

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 
 from deviceplugin.devices import OfferedVf
 from deviceplugin.pools import Pool
-from vf.errors import NotOurs, NotReady, Unusable
-from vf.inventory import RdmaDevice
-from vf.pci_address import PciAddress
+from railnet.vf.errors import NotOurs, NotReady, Unusable
+from railnet.vf.inventory import RdmaDevice
+from railnet.vf.pci_address import PciAddress
 
 # The container runtime resolves this path on the host, so the daemon's own view of /dev does not matter.
 _FOLDER = PurePosixPath("/dev/infiniband")

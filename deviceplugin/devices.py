@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 
 from deviceplugin import health
 from deviceplugin.pools import Pool, first_match
-from vf.inventory import PhysicalFunction, Rail, VirtualFunction
-from vf.pci_address import PciAddress
-from vf.table import VfTable
+from railnet.vf.inventory import PhysicalFunction, Rail, VirtualFunction
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import VfTable
 
 State = Literal["free", "attached", "unhealthy"]
 

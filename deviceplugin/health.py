@@ -11,7 +11,7 @@ carrier and is not judged by it: some firmware keeps the port up for the VFs (KE
 knows better than the carrier: one device may have the ports of a bond.
 """
 
-from vf.inventory import LinkLayer, PhysicalFunction, Port, Rail, RdmaDevice, VirtualFunction
+from railnet.vf.inventory import LinkLayer, PhysicalFunction, Port, Rail, RdmaDevice, VirtualFunction
 
 
 def reason(pf: PhysicalFunction | None, vf: VirtualFunction, *, owned: bool, rdma: bool) -> str | None:

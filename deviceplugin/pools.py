@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vf.inventory import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
-from vf.pci_address import PciAddress
+from railnet.vf.inventory import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
+from railnet.vf.pci_address import PciAddress
 
 LinkType = Literal["infiniband", "ether"]
 

@@ -3,14 +3,14 @@
 Pure. Kubelet calls PreStartContainer after CNI ADD and before each start of a container, with device ids only. The check ensures that a
 container never starts without the rail that it asked for, after any earlier fault. A pod on the host's network has no sandbox to which
 CNI could attach a VF: it uses the VF's RDMA device only, which kubelet gave to it. Not here: attaching (`cni.attachment`), and asking
-the container runtime which pods are on the host's network (`kubelet.cri`).
+the container runtime which pods are on the host's network (`railnet.kubelet.cri`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from vf.pci_address import PciAddress
-from vf.table import Owner
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import Owner
 
 FindAttachedOwner = Callable[[PciAddress], Owner | None]
 """Returns the owner of a VF's finished attachment; None for a free VF, and for a VF that is claimed but not yet attached."""

@@ -27,14 +27,14 @@ from deviceplugin.prestart_check import (
     refusal,
     without_attachment,
 )
-from kubelet import checkpoint
-from kubelet.api import deviceplugin_pb2 as api
-from kubelet.api import deviceplugin_pb2_grpc as grpc_api
-from kubelet.checkpoint_file import CheckpointFile
-from vf.errors import NotOurs, NotReady, RailnetError
-from vf.inventory import RdmaDevice
-from vf.pci_address import PciAddress
-from vf.table import VfTable
+from railnet.kubelet import checkpoint
+from railnet.kubelet.api import deviceplugin_pb2 as api
+from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
+from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.vf.errors import NotOurs, NotReady, RailnetError
+from railnet.vf.inventory import RdmaDevice
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from railnet import VERSION
 from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
-from vf.errors import Misconfigured, RailnetError
+from railnet.vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -243,7 +243,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _doctor_by_api(arguments: argparse.Namespace) -> int:
-    from apiserver.client import RequestFailed  # noqa: PLC0415 - see _RUN
+    from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - see _RUN
     from railnet.doctor import (  # noqa: PLC0415 - see _RUN
         cluster_checks,
         cluster_gathering,
@@ -297,7 +297,7 @@ def _controllers(arguments: argparse.Namespace) -> int:
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet import configuration  # noqa: PLC0415 - see _RUN
-    from railnet.controllers import program  # noqa: PLC0415 - see _RUN
+    from railnet.controllers_process import program  # noqa: PLC0415 - see _RUN
 
     loaded = configuration.load(arguments.config)
     _log_to_stderr()

@@ -39,10 +39,10 @@ from railnet.value_readers import (
     word_or,
     wrong,
 )
-from vf.errors import Misconfigured
-from vf.inventory import LinkLayer
-from vf.network import DEFAULT as DEFAULT_NETWORK
-from vf.network import (
+from railnet.vf.errors import Misconfigured
+from railnet.vf.inventory import LinkLayer
+from railnet.vf.network import DEFAULT as DEFAULT_NETWORK
+from railnet.vf.network import (
     EVERYWHERE,
     Limit,
     Network,
@@ -55,8 +55,8 @@ from vf.network import (
     StaticIpam,
     StickyIpam,
 )
-from vf.pci_address import PciAddress
-from vf.provision import Provision
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import Provision
 
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cni.host.netconf import MAX_SECONDS
-from vf.address_slice import IpNetwork
-from vf.errors import Misconfigured
-from vf.pci_address import PciAddress
+from railnet.vf.address_slice import IpNetwork
+from railnet.vf.errors import Misconfigured
+from railnet.vf.pci_address import PciAddress
 
 _Value = TypeVar("_Value")
 _Other = TypeVar("_Other")

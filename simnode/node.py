@@ -16,7 +16,8 @@ from typing import Any, Self
 
 from pyroute2 import IPRoute
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
+from railnet.vf.pci_address import PciAddress
 from simnode import preinstalled_files
 from simnode.daemon_process import Daemon
 from simnode.hardware.fabric import Fabric, Uplink
@@ -31,7 +32,6 @@ from simnode.kubernetes.runtime import Added, Runtime, Sandbox
 from simnode.linux import namespaces
 from simnode.ping import ANSWER_SECONDS, ping
 from simnode.preinstalled_files import FlannelLease
-from vf.pci_address import PciAddress
 
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}

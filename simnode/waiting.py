@@ -1,12 +1,12 @@
 """Waiting for a condition that no event reports: fail after the time limit, or return what is still there.
 
-The loop itself is `kernel.waiting`; this module adds what callers on a simulated node do about the end of the time.
+The loop itself is `railnet.kernel.waiting`; this module adds what callers on a simulated node do about the end of the time.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 
 _Item = TypeVar("_Item")
 

@@ -14,12 +14,13 @@ from railnet.install.python_bundle import STANDARD_MODULES
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = ROOT / "cni/host/plugin.py"
-CHECKPOINT = ROOT / "kubelet/checkpoint.py"
+CHECKPOINT = ROOT / "railnet/kubelet/checkpoint.py"
 HOST_MODULES = [*sorted((ROOT / "cni/host").rglob("*.py")), CHECKPOINT]
-PARENTS = [ROOT / "cni/__init__.py", ROOT / "kubelet/__init__.py"]  # imported before any module in them
+# Imported before any module in them.
+PARENTS = [ROOT / f"{folder}/__init__.py" for folder in ("cni", "railnet", "railnet/kubelet")]
 
-PACKAGES = ("cni", "cni.host", "kubelet")
-OURS = ("cni.host", "kubelet.checkpoint")
+PACKAGES = ("cni", "cni.host", "railnet", "railnet.kubelet")
+OURS = ("cni.host", "railnet.kubelet.checkpoint")
 BUILT_IN = frozenset(sys.builtin_module_names)
 SLOW_LANE = BUILT_IN | frozenset(STANDARD_MODULES)
 
@@ -106,13 +107,13 @@ def test_fast_lane_begins_at_the_executable():
         ("from typing import NamedTuple", ["typing"]),
         ("try:\n    import posix\nexcept ImportError:\n    import asyncio", ["asyncio"]),
         ("def late():\n    import grpc", ["grpc"]),
-        ("class Late:\n    def late(self):\n        from vf.guid import Guid", ["vf.guid"]),
+        ("class Late:\n    def late(self):\n        from railnet.vf.guid import Guid", ["railnet.vf.guid"]),
         ("from cni import server", ["cni.server"]),
         ("from . import server", ["."]),
         ("import cni.hostile", ["cni.hostile"]),
-        ("from kubelet import podresources", ["kubelet.podresources"]),
+        ("from railnet.kubelet import podresources", ["railnet.kubelet.podresources"]),
         ("if TYPE_CHECKING:\n    import typing\nelse:\n    import logging", ["logging"]),
-        ("import posix, sys\nfrom cni.host import frames\nfrom kubelet import checkpoint", []),
+        ("import posix, sys\nfrom cni.host import frames\nfrom railnet.kubelet import checkpoint", []),
     ],
 )
 def test_contract_refuses_a_planted_import(source: str, expected: list[str]):

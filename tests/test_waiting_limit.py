@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from tests.waiting_limit import Waits
 
 ROOT = Path(__file__).parents[1]

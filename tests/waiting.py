@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from kernel import waiting
+from railnet.kernel import waiting
 
 _Found = TypeVar("_Found")
 _EVERY_SECONDS = 0.01

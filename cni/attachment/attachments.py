@@ -21,19 +21,19 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.host.chain import Primary
 from cni.request import Request
 from cni.timing import timed
-from kernel import perform
-from kernel.inventory import card_of, reread_vfs
-from kernel.netlink.sandbox_link_state import link_states
-from kernel.sysfs import Sysfs
-from vf import attachment_plan, rail_routing, sandbox_difference
-from vf.errors import NotReady
-from vf.inventory import Netdev, RdmaDevice
-from vf.link_settings import Settings
-from vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam
-from vf.pci_address import PciAddress
-from vf.record import Netns, Pod, Record, RecordedIpam
-from vf.steps import Given
-from vf.table import Owner, VfTable
+from railnet.kernel import perform
+from railnet.kernel.inventory import card_of, reread_vfs
+from railnet.kernel.netlink.sandbox_link_state import link_states
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf import attachment_plan, rail_routing, sandbox_difference
+from railnet.vf.errors import NotReady
+from railnet.vf.inventory import Netdev, RdmaDevice
+from railnet.vf.link_settings import Settings
+from railnet.vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Netns, Pod, Record, RecordedIpam
+from railnet.vf.steps import Given
+from railnet.vf.table import Owner, VfTable
 
 _WAITS = (
     "the pod waits for its address on network {!r}, which railnet-controllers gives to its rank; look at the events of the pod and of its "

@@ -1,16 +1,16 @@
 """Claims of VFs for sandboxes. A claim waits for the VF's last sandbox: kubelet may assign a VF again before that sandbox's DEL.
 
-Which VFs a sandbox gets is `cni.attachment.attachments`'s; who owns which VF is kept in `vf.table`.
+Which VFs a sandbox gets is `cni.attachment.attachments`'s; who owns which VF is kept in `railnet.vf.table`.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable
 
-from vf.errors import NotOurs, NotReady
-from vf.pci_address import PciAddress
-from vf.record import Record
-from vf.table import Owner, VfTable
+from railnet.vf.errors import NotOurs, NotReady
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record
+from railnet.vf.table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
 

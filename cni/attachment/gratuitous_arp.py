@@ -7,11 +7,11 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from kernel.bounded_threads import BoundedThreads
-from kernel.netlink.arp import announce
-from kernel.netns import NetnsIdentity, inside, opened
-from kernel.waiting import until_awaited
-from vf.record import Attachment, Record
+from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel.netlink.arp import announce
+from railnet.kernel.netns import NetnsIdentity, inside, opened
+from railnet.kernel.waiting import until_awaited
+from railnet.vf.record import Attachment, Record
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05

@@ -14,10 +14,10 @@ from typing import Any
 from cni.host import chain
 from cni.host.chain import Exec, Output
 from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted, TimedOut
-from vf.address_slice import IpAddress
-from vf.network import PluginIpam
-from vf.record import RecordedIpam
-from vf.steps import Given, Route
+from railnet.vf.address_slice import IpAddress
+from railnet.vf.network import PluginIpam
+from railnet.vf.record import RecordedIpam
+from railnet.vf.steps import Given, Route
 
 
 def as_recorded(network: str, ipam: PluginIpam, version: str, ifnames: tuple[str, ...], path: str) -> RecordedIpam:

@@ -11,7 +11,7 @@ from cni.attachment.journal import Journal
 from cni.cancellation_shield import until_stopped
 from cni.host import lock
 from cni.host_delegates import HostDelegates
-from vf.record import Record, RecordedIpam
+from railnet.vf.record import Record, RecordedIpam
 
 
 class IpamRelease:

@@ -1,4 +1,4 @@
-"""The journal: one record for each sandbox with rails, on a tmpfs. Files only; what a record says is `vf.record`'s.
+"""The journal: one record for each sandbox with rails, on a tmpfs. Files only; what a record says is `railnet.vf.record`'s.
 
 A record is written before the kernel is changed, and removed after the last undo. The daemon is the only writer, so memory
 and disk are the same; the disk is read once, at start.
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 from pathlib import Path
 
-from kernel.files import NO_ROOM, overwrite, read_regular, unlink, write_atomically
-from vf.address_slice import IpAddress
-from vf.pci_address import PciAddress
-from vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, encode_compactly, find_lost
+from railnet.kernel.files import NO_ROOM, overwrite, read_regular, unlink, write_atomically
+from railnet.vf.address_slice import IpAddress
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import LostRecord, Netns, Record, UnreadableRecord, decode, encode, encode_compactly, find_lost
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 20  # a record names its sandbox at its beginning

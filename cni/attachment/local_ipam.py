@@ -8,16 +8,16 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from cni.attachment.journal import Journal
-from kernel.files import read_below
-from kernel.node_addresses import is_local
-from vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
-from vf.attachment_plan import Assigned
-from vf.errors import Misconfigured, NoAddress
-from vf.inventory import Inventory
-from vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam, StickyIpam
-from vf.pci_address import PciAddress
-from vf.rail_count import why_no_address
-from vf.steps import Given, IpInterface
+from railnet.kernel.files import read_below
+from railnet.kernel.node_addresses import is_local
+from railnet.vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
+from railnet.vf.attachment_plan import Assigned
+from railnet.vf.errors import Misconfigured, NoAddress
+from railnet.vf.inventory import Inventory
+from railnet.vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_count import why_no_address
+from railnet.vf.steps import Given, IpInterface
 
 
 class LocalIpam:

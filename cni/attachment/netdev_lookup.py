@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from kernel.inventory import card_of, reread_vfs
-from kernel.sysfs import Sysfs
-from kernel.waiting import until_awaited
-from vf.errors import Misconfigured, Unusable
-from vf.inventory import Netdev, VirtualFunction
-from vf.network import Network
-from vf.pci_address import PciAddress
-from vf.record import Attachment
-from vf.steps import RenameLink
-from vf.table import VfTable
+from railnet.kernel.inventory import card_of, reread_vfs
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.waiting import until_awaited
+from railnet.vf.errors import Misconfigured, Unusable
+from railnet.vf.inventory import Netdev, VirtualFunction
+from railnet.vf.network import Network
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Attachment
+from railnet.vf.steps import RenameLink
+from railnet.vf.table import VfTable
 
 _Found = TypeVar("_Found")
 # A real kernel's sysfs shows a moved netdev at once, udev renames it within a second, a driver that is just being

@@ -1,6 +1,6 @@
 """Bring VFs' netdevs back to the node's own network namespace, under their own names on the node.
 
-When that is done is decided in `cni.attachment.attachments` and `cni.recovery`; the names are decided in `vf.orphans`.
+When that is done is decided in `cni.attachment.attachments` and `cni.recovery`; the names are decided in `railnet.vf.orphans`.
 """
 
 import logging
@@ -13,19 +13,19 @@ from typing import NamedTuple, TypeVar
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
-from kernel import orphan_netdevs, perform, vf_provisioning
-from kernel.bounded_threads import BoundedThreads
-from kernel.inventory import card_of
-from kernel.netns import NetnsIdentity, identity, opened
-from kernel.sysfs import Sysfs
-from vf import attachment_plan, orphans
-from vf.inventory import Netdev, VirtualFunction
-from vf.link_settings import Value
-from vf.orphans import OrphanNetdev
-from vf.pci_address import PciAddress
-from vf.record import Attachment, Netns
-from vf.steps import ProbeAgain, ResetLink
-from vf.table import VfTable
+from railnet.kernel import orphan_netdevs, perform, vf_provisioning
+from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel.inventory import card_of
+from railnet.kernel.netns import NetnsIdentity, identity, opened
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf import attachment_plan, orphans
+from railnet.vf.inventory import Netdev, VirtualFunction
+from railnet.vf.link_settings import Value
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Attachment, Netns
+from railnet.vf.steps import ProbeAgain, ResetLink
+from railnet.vf.table import VfTable
 
 _Done = TypeVar("_Done")
 _log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The search of all network namespaces for VFs' netdevs that are not on the node, shared by concurrent callers.
 
-What is done about a netdev that is found is decided in `vf.orphans`.
+What is done about a netdev that is found is decided in `railnet.vf.orphans`.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
-from kernel import orphan_netdevs
-from kernel.bounded_threads import BoundedThreads
-from vf.orphans import OrphanNetdev
-from vf.pci_address import PciAddress
+from railnet.kernel import orphan_netdevs
+from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
 
 
 class OrphanSearch:

@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from kernel.sysfs import Sysfs
-from kernel.waiting import until_awaited
-from vf.errors import PortInactive, RailnetError, Unusable
-from vf.network import Network, why_not_in_partition
-from vf.pci_address import PciAddress
-from vf.record import Attachment
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.waiting import until_awaited
+from railnet.vf.errors import PortInactive, RailnetError, Unusable
+from railnet.vf.network import Network, why_not_in_partition
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Attachment
 
 _LOOK_SECONDS = 0.01
 _ACTIVE = "4: ACTIVE"  # /sys/class/infiniband/<dev>/ports/1/state

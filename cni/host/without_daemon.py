@@ -13,7 +13,7 @@ from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf, parse
-from kubelet import checkpoint
+from railnet.kubelet import checkpoint
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:

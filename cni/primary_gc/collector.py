@@ -25,13 +25,13 @@ from cni.host_delegates import HostDelegates
 from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
-from kernel import host_state_files, netns_search
-from kernel.boot import boot_time
-from kernel.files import open_below
-from kernel.netlink import veth_deletion
-from kubelet import cri
-from vf.errors import NotReady
-from vf.record import Pod, Record
+from railnet.kernel import host_state_files, netns_search
+from railnet.kernel.boot import boot_time
+from railnet.kernel.files import open_below
+from railnet.kernel.netlink import veth_deletion
+from railnet.kubelet import cri
+from railnet.vf.errors import NotReady
+from railnet.vf.record import Pod, Record
 
 _log = logging.getLogger(__name__)
 _CRI_SECONDS = 2.0

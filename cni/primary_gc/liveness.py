@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cni.primary_gc.state_files import StateFile
-from vf.address_slice import IpAddress
+from railnet.vf.address_slice import IpAddress
 
 _BEFORE_BOOT = "it is older than this machine's start"
 

@@ -13,8 +13,8 @@ from cni.host import flannel
 from cni.host.chain import Primary
 from cni.host.environment import is_container_id
 from cni.libcni_cache import CachedAdd
-from kernel.host_state_files import Entry
-from vf.address_slice import IpAddress
+from railnet.kernel.host_state_files import Entry
+from railnet.vf.address_slice import IpAddress
 
 _NETWORKS = "/var/lib/cni/networks"  # host-local's, plugins/ipam/host-local/backend/disk/backend.go
 

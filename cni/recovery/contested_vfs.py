@@ -12,9 +12,9 @@ from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.rules import NamespaceState
 from cni.recovery.sandbox_namespace import SandboxNamespaces
-from vf.orphans import OrphanNetdev
-from vf.pci_address import PciAddress
-from vf.record import Record
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record
 
 _log = logging.getLogger(__name__)
 _LIVING = (NamespaceState.ALIVE, NamespaceState.MOVED)

@@ -1,6 +1,6 @@
 """Free VFs whose netdev is not on the node: search for it, then rebuild a record, bind the driver again, or withhold the VF.
 
-Which of these is done is decided in `vf.orphans`.
+Which of these is done is decided in `railnet.vf.orphans`.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from cni.attachment.claims import Claims
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.record_repair import RecordRepair
-from kernel.inventory import card_of
-from vf import orphans
-from vf.orphans import Absence
-from vf.pci_address import PciAddress
-from vf.steps import ProbeAgain
-from vf.table import VfTable
+from railnet.kernel.inventory import card_of
+from railnet.vf import orphans
+from railnet.vf.orphans import Absence
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.steps import ProbeAgain
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _SEARCH_AGAIN_SECONDS = 60.0  # a search of all namespaces takes a millisecond for each of them

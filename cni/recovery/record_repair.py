@@ -1,6 +1,6 @@
 """Change records without a request: rebuild lost ones, follow a namespace to another path, free VFs that are back.
 
-When that is done is decided in `cni.recovery.rules` and `cni.recovery.orphan_vfs`; what a rebuilt record says, in `vf.orphans`.
+When that is done is decided in `cni.recovery.rules` and `cni.recovery.orphan_vfs`; what a rebuilt record says, in `railnet.vf.orphans`.
 """
 
 import logging
@@ -11,11 +11,11 @@ from cni.attachment.claims import Claims, owner_of
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.sandbox_locks import PerKey
-from vf import orphans
-from vf.orphans import OrphanNetdev, RebuildSources
-from vf.pci_address import PciAddress
-from vf.record import Netns, Record
-from vf.table import VfTable
+from railnet.vf import orphans
+from railnet.vf.orphans import OrphanNetdev, RebuildSources
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Netns, Record
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 

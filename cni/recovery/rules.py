@@ -7,7 +7,7 @@ is missing is a KeyError; a test proves that none is.
 from enum import Enum
 from typing import NamedTuple
 
-from vf.record import Record
+from railnet.vf.record import Record
 
 
 class RecordState(Enum):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.rules import NamespaceState
-from kernel.netns import NetnsIdentity, opened
-from vf.record import Netns, Record
+from railnet.kernel.netns import NetnsIdentity, opened
+from railnet.vf.record import Netns, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.rules import Action, RecordState
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
 from cni.sandbox_locks import PerKey
-from vf.errors import RailnetError
-from vf.record import Record
+from railnet.vf.errors import RailnetError
+from railnet.vf.record import Record
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8  # sandboxes of one GC, of which each may need a thread

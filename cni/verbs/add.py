@@ -11,8 +11,8 @@ from cni.pod_devices import vfs_of
 from cni.request import Request
 from cni.timing import timed
 from cni.verbs.parts import Parts
-from vf.errors import RailnetError
-from vf.record import Record
+from railnet.vf.errors import RailnetError
+from railnet.vf.record import Record
 
 
 async def add(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:

@@ -6,7 +6,7 @@ from cni.host import chain
 from cni.own_shortage import handing_back
 from cni.request import Request
 from cni.verbs.parts import Parts
-from vf.errors import Differs
+from railnet.vf.errors import Differs
 
 
 async def check(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:

@@ -11,8 +11,8 @@ from cni.host import chain
 from cni.own_shortage import handing_back
 from cni.request import Request
 from cni.verbs.parts import Parts
-from vf.errors import RailnetError
-from vf.record import Record
+from railnet.vf.errors import RailnetError
+from railnet.vf.record import Record
 
 
 async def delete(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:

@@ -1,1 +1,6 @@
-"""The controllers of training jobs as a program: `railnet controllers`."""
+"""What is reconciled for training jobs: the state of the cluster's objects is brought to what the jobs' pods ask for, again and again.
+
+An `informer` has the objects of one kind as the API server reports them. Each of its changes puts keys into a `work_queue`, and a
+reconciler compares what should be with what is, for one key at a time. All state is in the cluster's objects: a controller that starts
+again lists them and goes on. What should be is decided by pure functions of `training`.
+"""

@@ -2,10 +2,10 @@
 
 import logging
 
-from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration
-from vf.errors import NotReady
-from vf.pci_address import PciAddress
+from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.vf.errors import NotReady
+from railnet.vf.pci_address import PciAddress
 
 _log = logging.getLogger(__name__)
 

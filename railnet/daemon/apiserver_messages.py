@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from apiserver import network_status, service_account
-from apiserver.client import ApiServer
-from apiserver.event import Series, involved_node, involved_pod
-from apiserver.network_status import NetworkStatus
-from apiserver.node_transport import NodeTransport
-from apiserver.outbox import Outbox
-from apiserver.service_account import NotInCluster
 from cni import events
 from cni.events import AddRefused, Observer, RailChanged, RailsAttached
 from cni.host.errors import CniError
-from kernel.netlink.sandbox_link_state import hardware_addresses
-from kernel.netns import NetnsIdentity, opened
+from railnet.apiserver import network_status, service_account
+from railnet.apiserver.client import ApiServer
+from railnet.apiserver.event import Series, involved_node, involved_pod
+from railnet.apiserver.network_status import NetworkStatus
+from railnet.apiserver.node_transport import NodeTransport
+from railnet.apiserver.outbox import Outbox
+from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration, Publish
+from railnet.kernel.netlink.sandbox_link_state import hardware_addresses
+from railnet.kernel.netns import NetnsIdentity, opened
 
 _log = logging.getLogger(__name__)
 _ACCOUNT = "railnet"

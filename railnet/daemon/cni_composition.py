@@ -24,13 +24,13 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
-from kernel.boot import boot_id
-from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from railnet.daemon.rail_keeper import RailKeeper
 from railnet.install.installer import EXECUTABLE
-from vf.table import VfTable
+from railnet.kernel.boot import boot_id
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.table import VfTable
 
 _RUN = Path(lock.RUN)
 

@@ -27,11 +27,6 @@ from cni.verbs.parts import Parts
 from deviceplugin.pools import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
-from kernel import vf_netdev
-from kernel.inventory import inventory
-from kernel.netlink import rdma
-from kernel.sysfs import Sysfs
-from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration
 from railnet.daemon import cni_composition, provisioning
 from railnet.daemon.apiserver_messages import publishing
@@ -53,10 +48,15 @@ from railnet.daemon.threads import Threads
 from railnet.daemon.topology_labels import Topology, labelling
 from railnet.health import Health
 from railnet.install.uninstaller import Leaving
+from railnet.kernel import vf_netdev
+from railnet.kernel.inventory import inventory
+from railnet.kernel.netlink import rdma
+from railnet.kernel.sysfs import Sysfs
+from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.report import encode, report, with_condition, with_roce, with_topology
-from vf.errors import Misconfigured, NoAddress
-from vf.inventory import Inventory
-from vf.table import VfTable
+from railnet.vf.errors import Misconfigured, NoAddress
+from railnet.vf.inventory import Inventory
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)

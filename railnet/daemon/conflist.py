@@ -11,9 +11,9 @@ from cni.host.errors import CniError
 from cni.host.json_text import load_object
 from cni.host.netconf import SUPPORTED_VERSIONS
 from cni.host.versions import chosen
-from kernel.files import below, read_below
 from railnet.configuration import Configuration
-from vf.errors import Misconfigured
+from railnet.kernel.files import below, read_below
+from railnet.vf.errors import Misconfigured
 
 FOLDER = "/etc/cni/net.d"
 NAME = "00-railnet.conflist"

@@ -11,8 +11,8 @@ from deviceplugin.devices import OfferedVf
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.prometheus_text import Histogram, Labels, Sample, counted, family
-from vf.inventory import VirtualFunction
-from vf.table import VfTable
+from railnet.vf.inventory import VirtualFunction
+from railnet.vf.table import VfTable
 
 # From the fastest stage to `timeouts.add`.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

@@ -4,9 +4,9 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from kernel.files import open_below
-from kubelet import cri
 from railnet.configuration import HostConfiguration
+from railnet.kernel.files import open_below
+from railnet.kubelet import cri
 
 # Kubelet waits 30 s for PreStartContainer (pkg/kubelet/cm/devicemanager/endpoint.go), and calls it again when it starts the container again.
 _CRI_SECONDS = 2.0

@@ -10,13 +10,13 @@ second, and all ports are read. Changes in between are not lost.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from kernel.inventory import reread_pfs
-from kernel.netlink import link_changes
-from kernel.netlink.pf_link_state import PfLink
-from kernel.sysfs import Sysfs
 from railnet.daemon.resync_requests import ResyncRequests
-from vf.inventory import PhysicalFunction
-from vf.table import VfTable
+from railnet.kernel.inventory import reread_pfs
+from railnet.kernel.netlink import link_changes
+from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.inventory import PhysicalFunction
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _FIRST_SECONDS = 1.0

@@ -7,10 +7,10 @@ from cni.host import chain
 from cni.host.chain import Primary
 from cni.host.errors import CniError
 from cni.primary_gc.collector import PrimaryGc
-from kernel.files import read_below
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
-from vf.errors import Misconfigured
+from railnet.kernel.files import read_below
+from railnet.vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 60.0

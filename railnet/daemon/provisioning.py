@@ -1,6 +1,6 @@
 """Make the VFs that the configuration asks for: at the daemon's start, and again for a PF that could not be served or came back.
 
-`vf.provision` decides which changes that takes. What one PF refuses costs that PF alone: its VFs are unhealthy with the reason,
+`railnet.vf.provision` decides which changes that takes. What one PF refuses costs that PF alone: its VFs are unhealthy with the reason,
 /readyz has it, and the other PFs are served.
 """
 
@@ -9,24 +9,24 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 
-from kernel import vf_provisioning
-from kernel.bounded_reads import DoesNotAnswer
-from kernel.bounded_threads import BoundedThreads
-from kernel.inventory import inventory
-from kernel.netlink import pf_link_state
-from kernel.sysfs import Sysfs
-from kernel.waiting import until_awaited
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
-from vf import provision
-from vf.errors import Misconfigured, NotReady, RailnetError
-from vf.guid import Guid
-from vf.inventory import PhysicalFunction
-from vf.mac import Mac
-from vf.pci_address import PciAddress
-from vf.provision import Provision
-from vf.steps import CreateVfs, ProvisionStep
-from vf.table import VfTable
+from railnet.kernel import vf_provisioning
+from railnet.kernel.bounded_reads import DoesNotAnswer
+from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel.inventory import inventory
+from railnet.kernel.netlink import pf_link_state
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.waiting import until_awaited
+from railnet.vf import provision
+from railnet.vf.errors import Misconfigured, NotReady, RailnetError
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import PhysicalFunction
+from railnet.vf.mac import Mac
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import Provision
+from railnet.vf.steps import CreateVfs, ProvisionStep
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0

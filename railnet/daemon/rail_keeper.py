@@ -1,6 +1,6 @@
 """Keep the memory of rails: read it at the start, and write what is new to the disk before any pod can have it.
 
-`vf.rail_memory` decides what is remembered. With `rails` in node.yaml the configuration decides, and nothing is read or written.
+`railnet.vf.rail_memory` decides what is remembered. With `rails` in node.yaml the configuration decides, and nothing is read or written.
 A changed file takes effect when the daemon starts again; one that cannot be used is read again and again.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from cni.attachment.journal import Journal
 from cni.cancellation_shield import to_the_end
-from kernel.files import below, open_below, sync, write_atomically
 from railnet.configuration import Configuration
-from vf import rail_count, rail_memory
-from vf.inventory import Inventory
-from vf.pci_address import PciAddress
-from vf.rail_memory import Learned, RailMemory, RailNumbers, UnreadableRailMemory
-from vf.table import VfTable
+from railnet.kernel.files import below, open_below, sync, write_atomically
+from railnet.vf import rail_count, rail_memory
+from railnet.vf.inventory import Inventory
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_memory import Learned, RailMemory, RailNumbers, UnreadableRailMemory
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class RailFile:
         """Read the memory; () if there is no file.
 
         Raises:
-            OSError: the file cannot be read, or is no file. UnreadableRailMemory: as `vf.rail_memory.parse`.
+            OSError: the file cannot be read, or is no file. UnreadableRailMemory: as `railnet.vf.rail_memory.parse`.
         """
         self._last = self._content()
         return () if self._last is None else rail_memory.parse(self._last)

@@ -1,6 +1,6 @@
 """Keep the condition `RailnetRails` of this node, and the taint that follows it, if `publish.railsCondition` asks for it.
 
-The VF table reports each change of a port; `vf.rails_condition` decides what is said and when (docs/decisions/0067). Nothing of a pod
+The VF table reports each change of a port; `railnet.vf.rails_condition` decides what is said and when (docs/decisions/0067). Nothing of a pod
 waits for this, and no failure of it makes the node unready.
 """
 
@@ -13,22 +13,22 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import NamedTuple
 
-from apiserver import node_status
-from apiserver.client import Conflict, RequestFailed
-from apiserver.node_status import NodeState
-from apiserver.service_account import NotInCluster
 from cni.events import Observer, RailChanged
 from deviceplugin.health import port_reason
 from deviceplugin.pools import assign
+from railnet.apiserver import node_status
+from railnet.apiserver.client import Conflict, RequestFailed
+from railnet.apiserver.node_status import NodeState
+from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
 from railnet.daemon.topology_labels import Cluster, labelled_rails
-from vf import rails_condition
-from vf.inventory import Inventory, Rail
-from vf.pci_address import PciAddress
-from vf.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
-from vf.record import Pod, Record
-from vf.table import VfTable
+from railnet.vf import rails_condition
+from railnet.vf.inventory import Inventory, Rail
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
+from railnet.vf.record import Pod, Record
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _OVERLAY, _TAINT_OVERLAY = "overlays/rails-condition", "overlays/rails-condition-taint"

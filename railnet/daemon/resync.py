@@ -10,14 +10,14 @@ from pathlib import Path
 from cni.host import lock
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import remove_unheld
-from kernel import uevents
-from kernel.inventory import inventory, reread
-from kernel.sysfs import Sysfs
 from railnet.daemon.resync_requests import ResyncRequests
-from vf import orphans
-from vf.changed_functions import EVERYTHING, ChangedFunctions
-from vf.errors import RailnetError
-from vf.table import VfTable
+from railnet.kernel import uevents
+from railnet.kernel.inventory import inventory, reread
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf import orphans
+from railnet.vf.changed_functions import EVERYTHING, ChangedFunctions
+from railnet.vf.errors import RailnetError
+from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 # PCI and net changes come as uevents and link changes (`railnet.daemon.port_watch`); of a port without a netdev nothing is reported:

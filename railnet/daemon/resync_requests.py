@@ -2,8 +2,8 @@
 
 import asyncio
 
-from vf.changed_functions import EVERYTHING, MOST, ChangedFunction, ChangedFunctions, changed_functions
-from vf.pci_address import PciAddress
+from railnet.vf.changed_functions import EVERYTHING, MOST, ChangedFunction, ChangedFunctions, changed_functions
+from railnet.vf.pci_address import PciAddress
 
 
 class ResyncRequests:

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from kernel import roce_facts
-from kernel.roce_facts import RoceFacts
-from kernel.sysfs import Sysfs
-from vf.table import VfTable
+from railnet.kernel import roce_facts
+from railnet.kernel.roce_facts import RoceFacts
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.table import VfTable
 
 _SECONDS = 2.0
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from cni.host import lock
-from kernel.files import NO_ROOM, make_way
 from railnet.health import Health
+from railnet.kernel.files import NO_ROOM, make_way
 
 _log = logging.getLogger(__name__)
 _RUN = Path(lock.RUN)

@@ -1,7 +1,7 @@
 """Label this node with the leaf switches of its rails, if `publish.topologyLabels` asks for it.
 
-Each port is asked for its neighbour (`kernel.umad`), the node's labels are looked at, and what differs is changed
-(`vf.topology_labels` decides). Nothing of a pod waits for this, and no failure of it makes the node unready.
+Each port is asked for its neighbour (`railnet.kernel.umad`), the node's labels are looked at, and what differs is changed
+(`railnet.vf.topology_labels` decides). Nothing of a pod waits for this, and no failure of it makes the node unready.
 """
 
 import asyncio
@@ -16,27 +16,27 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from apiserver import node_labels
-from apiserver.client import RequestFailed
-from apiserver.request import JsonObject, Request
-from apiserver.service_account import NotInCluster
 from deviceplugin.pools import assign
-from kernel.bounded_reads import BoundedReads, DoesNotAnswer
-from kernel.sysfs import Sysfs
-from kernel.umad import query
-from kernel.umad.node_info import BadAnswer
+from railnet.apiserver import node_labels
+from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.request import JsonObject, Request
+from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
-from vf import topology_labels
-from vf.inventory import DeviceNode, Inventory, PhysicalFunction, Rail, RdmaDevice
-from vf.neighbour import Neighbour
-from vf.pci_address import PciAddress
-from vf.table import VfTable
-from vf.topology_labels import Leaf, RailPlace
+from railnet.kernel.bounded_reads import BoundedReads, DoesNotAnswer
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.umad import query
+from railnet.kernel.umad.node_info import BadAnswer
+from railnet.vf import topology_labels
+from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Rail, RdmaDevice
+from railnet.vf.neighbour import Neighbour
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import VfTable
+from railnet.vf.topology_labels import Leaf, RailPlace
 
 _log = logging.getLogger(__name__)
 _OVERLAY = "apply overlays/topology-labels"
-# More than the kernel and `kernel.umad.query` take to give up: what takes longer hangs.
+# More than the kernel and `railnet.kernel.umad.query` take to give up: what takes longer hangs.
 _HANGS_SECONDS = 10.0
 _Ask = Callable[[Path, DeviceNode], Neighbour]
 

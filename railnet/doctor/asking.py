@@ -3,9 +3,9 @@
 from collections.abc import Callable, Container
 from typing import TypeVar
 
-from apiserver.client import Absent, ApiServer, RequestFailed
-from apiserver.object_watch import pages
-from apiserver.request import ApiObject, Collection, JsonObject, get
+from railnet.apiserver.client import Absent, ApiServer, RequestFailed
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
 from railnet.doctor.facts import Unread
 
 _Read = TypeVar("_Read")

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import Finding
-from vf.guid import Guid
-from vf.inventory import PhysicalFunction, Port, VirtualFunction
-from vf.pci_address import PciAddress
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import PhysicalFunction, Port, VirtualFunction
+from railnet.vf.pci_address import PciAddress
 
 _FULL_MEMBER = 0x8000  # bit 15 of a partition key (InfiniBand specification, volume 1, 10.9.1)
 

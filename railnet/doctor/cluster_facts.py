@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from railnet.doctor.facts import Unread
-from training.placement.node import Node
-from training.placement.shape import Shape
-from vf.address_slice import IpAddress, IpNetwork
+from railnet.jobs.placement.node import Node
+from railnet.jobs.placement.shape import Shape
+from railnet.vf.address_slice import IpAddress, IpNetwork
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
 
-from apiserver.client import ApiServer, RequestFailed
-from apiserver.request import ApiObject, Collection, JsonObject
+from railnet.apiserver.client import ApiServer, RequestFailed
+from railnet.apiserver.request import ApiObject, Collection, JsonObject
 from railnet.doctor.asking import Asking
 from railnet.doctor.cluster_facts import ClusterFacts
 from railnet.doctor.cluster_objects import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
-from training.placement.shape import Shape, shape
-from vf.address_slice import IpNetwork
+from railnet.jobs.placement.shape import Shape, shape
+from railnet.vf.address_slice import IpNetwork
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of the DaemonSet
 _NODES = Collection("v1", "nodes")

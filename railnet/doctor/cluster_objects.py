@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterator
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
-from apiserver import network_status
-from apiserver.request import JsonObject
+from railnet.apiserver import network_status
+from railnet.apiserver.request import JsonObject
 from railnet.doctor.cluster_facts import ClusterNode, PodRails, PublishedRail, RailnetPod
-from training.placement.node import node
-from training.pod_progress import progress
-from vf.address_slice import IpAddress, IpNetwork
-from vf.guid import Guid
-from vf.rails_condition import TAINT, TYPE
+from railnet.jobs.placement.node import node
+from railnet.jobs.pod_progress import progress
+from railnet.vf.address_slice import IpAddress, IpNetwork
+from railnet.vf.guid import Guid
+from railnet.vf.rails_condition import TAINT, TYPE
 
 PROGRAM = "app.kubernetes.io/name"
 _VERSION = "app.kubernetes.io/version"

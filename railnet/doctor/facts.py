@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kernel.pci_bridges import PciBridge
-from kernel.roce_facts import RoceFacts
-from vf.address_slice import IpNetwork
-from vf.inventory import Inventory
-from vf.network import Network
-from vf.pci_address import PciAddress
+from railnet.kernel.pci_bridges import PciBridge
+from railnet.kernel.roce_facts import RoceFacts
+from railnet.vf.address_slice import IpNetwork
+from railnet.vf.inventory import Inventory
+from railnet.vf.network import Network
+from railnet.vf.pci_address import PciAddress
 
 
 @dataclass(frozen=True, slots=True)

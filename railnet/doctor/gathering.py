@@ -11,24 +11,24 @@ from functools import partial
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
-from kernel import inventory as node_inventory
-from kernel import pci_bridges, roce_facts
-from kernel.clock import is_synchronised
-from kernel.files import open_below, read_below
-from kernel.node_addresses import is_local
-from kernel.roce_facts import RoceFacts
-from kernel.sysfs import Sysfs
-from kernel.sysfs_folder import SysfsFolder
-from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration, load
 from railnet.doctor import process_limits
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
+from railnet.kernel import inventory as node_inventory
+from railnet.kernel import pci_bridges, roce_facts
+from railnet.kernel.clock import is_synchronised
+from railnet.kernel.files import open_below, read_below
+from railnet.kernel.node_addresses import is_local
+from railnet.kernel.roce_facts import RoceFacts
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs_folder import SysfsFolder
+from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.status_command import Unreachable, ask
-from vf.address_slice import IpNetwork, parse_subnet_env
-from vf.errors import Misconfigured, NoAddress, NotReady
-from vf.inventory import Inventory, PhysicalFunction, VirtualFunction
-from vf.network import SliceIpam, StaticIpam, StickyIpam
-from vf.pci_address import PciAddress
+from railnet.vf.address_slice import IpNetwork, parse_subnet_env
+from railnet.vf.errors import Misconfigured, NoAddress, NotReady
+from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
+from railnet.vf.network import SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.pci_address import PciAddress
 
 _CONFIGURATIONS = "/etc/cni/net.d"
 _SUFFIXES = (".conf", ".conflist", ".json")  # what containerd and CRI-O read (libcni, ConfFiles)

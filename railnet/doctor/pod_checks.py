@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from admission.decision import Additions, decide
-from admission.policy import Namespace, Policy, switch
-from apiserver import network_status
-from apiserver.network_status import ANNOTATION
+from railnet.admission.decision import Additions, decide
+from railnet.admission.policy import Namespace, Policy, switch
+from railnet.apiserver import network_status
+from railnet.apiserver.network_status import ANNOTATION
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
-from training.gang_labels import GATE
-from training.gang_usage import gang_part, gang_wait
-from training.pod import Pod, parse
-from training.pod_progress import Stage, progress
-from training.pod_requests import pod_requests
-from training.quantity import parsed
-from vf.errors import Misconfigured, NotPermitted
-from vf.rails_condition import TAINT, TYPE
+from railnet.jobs.gang_labels import GATE
+from railnet.jobs.gang_usage import gang_part, gang_wait
+from railnet.jobs.pod import Pod, parse
+from railnet.jobs.pod_progress import Stage, progress
+from railnet.jobs.pod_requests import pod_requests
+from railnet.jobs.quantity import parsed
+from railnet.vf.errors import Misconfigured, NotPermitted
+from railnet.vf.rails_condition import TAINT, TYPE
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from apiserver.client import ApiServer
-from apiserver.request import ApiObject, Collection, get
+from railnet.apiserver.client import ApiServer
+from railnet.apiserver.request import ApiObject, Collection, get
 from railnet.doctor.asking import Asking
 from railnet.doctor.pod_facts import PodFacts
-from training.gang_usage import WAITING
+from railnet.jobs.gang_usage import WAITING
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
 _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "railnet-admission")

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from kernel.files import read_regular
 from railnet.doctor.facts import PodProcess, RuntimeProcess
+from railnet.kernel.files import read_regular
 
 _RUNTIMES = frozenset({"containerd", "crio"})
 _PAUSE = "pause"  # holds a pod's namespaces, and never registers memory

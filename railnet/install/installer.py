@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cni.host import lock
-from kernel.files import below, sync, sync_tree, write_atomically
-from kernel.host_process import Terms, execute
 from railnet.configuration import Configuration
 from railnet.install import python_bundle, running_plugins
-from vf.errors import NotReady
+from railnet.kernel.files import below, sync, sync_tree, write_atomically
+from railnet.kernel.host_process import Terms, execute
+from railnet.vf.errors import NotReady
 
 EXECUTABLE = "/opt/cni/bin/railnet"
 _CANDIDATE = f"{python_bundle.FOLDER}/.candidate"

@@ -95,7 +95,9 @@ def _modules(python: Path) -> dict[str, bytes]:
     names = (entry.name for entry in files("cni.host").iterdir() if entry.name.endswith(".py"))
     ours = [f"cni.host.{name.removesuffix('.py')}" for name in names]
     root = str(Path(__file__).parents[2])
-    program = _IMPORT_AND_TELL.format(root=root, wanted=", ".join([*ours, "kubelet.checkpoint", *STANDARD_MODULES]))
+    program = _IMPORT_AND_TELL.format(
+        root=root, wanted=", ".join([*ours, "railnet.kubelet.checkpoint", *STANDARD_MODULES])
+    )
     done = subprocess.run([python, FLAGS, "-c", program], capture_output=True, text=True, check=True)
     landmark = PathFinder.find_spec("os")
     origins = [line.split("\t") for line in done.stdout.splitlines()] + [["os", str(landmark and landmark.origin)]]

@@ -17,7 +17,7 @@ from cni.host import chain
 from cni.host.chain import OURSELVES
 from cni.host.errors import CniError
 from cni.libcni_cache import CachedAdd
-from kernel.files import below, open_below, read_below, write_atomically
+from railnet.kernel.files import below, open_below, read_below, write_atomically
 
 
 class Remembered(NamedTuple):

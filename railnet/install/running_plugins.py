@@ -7,8 +7,8 @@ In a pod any process may look like that, so a process with a PID namespace of it
 from collections.abc import Collection
 from pathlib import Path
 
-from kernel.files import below
-from kernel.waiting import block_until
+from railnet.kernel.files import below
+from railnet.kernel.waiting import block_until
 
 _NAME = b"railnet"
 _LOOK_SECONDS = 0.05

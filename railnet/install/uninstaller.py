@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cni.host import lock
-from kernel.files import below, sync
 from railnet.daemon import conflist
 from railnet.install import installer, python_bundle, remembered_configurations, running_plugins
 from railnet.install.remembered_configurations import Remembered
-from vf import rail_memory
-from vf.record import Pod, UnreadableRecord, decode
+from railnet.kernel.files import below, sync
+from railnet.vf import rail_memory
+from railnet.vf.record import Pod, UnreadableRecord, decode
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0

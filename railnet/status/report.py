@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deviceplugin.devices import OfferedVf
-from kernel.roce_facts import RoceFacts
 from railnet import VERSION
-from vf.inventory import Inventory, PhysicalFunction, Rail
-from vf.pci_address import PciAddress
-from vf.record import Record
-from vf.roce import rdma_mtu, routable
-from vf.topology_labels import RailPlace
+from railnet.kernel.roce_facts import RoceFacts
+from railnet.vf.inventory import Inventory, PhysicalFunction, Rail
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record
+from railnet.vf.roce import rdma_mtu, routable
+from railnet.vf.topology_labels import RailPlace
 
 
 def report(

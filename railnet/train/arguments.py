@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         Misconfigured, OSError: it cannot be done; the message says why.
     """
-    from apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
+    from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
     from railnet.train.failure import TrainFailed  # noqa: PLC0415
 
     try:

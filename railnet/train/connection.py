@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from apiserver import service_account
-from apiserver.client import RequestFailed, StreamingTransport, UserApiServer
-from apiserver.pod_exec import PodExec
-from apiserver.request import JsonObject, Request
-from vf.errors import Misconfigured
+from railnet.apiserver import service_account
+from railnet.apiserver.client import RequestFailed, StreamingTransport, UserApiServer
+from railnet.apiserver.pod_exec import PodExec
+from railnet.apiserver.request import JsonObject, Request
+from railnet.vf.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from apiserver.kubernetes_transport import PooledTransport
+    from railnet.apiserver.kubernetes_transport import PooledTransport
 
 _PROGRAM = "railnet train"
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds
@@ -80,8 +80,8 @@ def _transport(
     environ: Mapping[str, str], kubeconfig: str | None, context: str | None, program: str
 ) -> "tuple[PooledTransport, Callable[[], str]]":
     try:
-        from apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the package is absent on the node
-        from apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415
+        from railnet.apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the package is absent on the node
+        from railnet.apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3"):
             raise

@@ -11,14 +11,14 @@ from dataclasses import fields
 from enum import Enum
 from http import HTTPStatus
 
-from apiserver.client import Absent, ApiServer, Conflict, RequestFailed
-from apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
+from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.jobs.job_templates import COMPLETE, FILE, TrainingJob, objects, owned, owner
+from railnet.jobs.railnet_labels import TRAIN
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
 from railnet.train.job_objects import CONFIG_MAPS, address, is_complete, is_owner, named
-from training.job_templates import COMPLETE, FILE, TrainingJob, objects, owned, owner
-from training.railnet_labels import TRAIN
-from vf.errors import Misconfigured
+from railnet.vf.errors import Misconfigured
 
 _RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
 _TRIES = 3

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from apiserver.client import Absent, Conflict, StreamingApiServer
-from apiserver.request import JsonObject, delete
+from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
+from railnet.apiserver.request import JsonObject, delete
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, SERVICES, address, collection, find, listed
 from railnet.train.live_objects import LiveObjects
 

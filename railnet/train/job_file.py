@@ -1,4 +1,4 @@
-"""The file of a training job: its keys, and how each value is read. Not here: what is made of it (`training.job_templates`)."""
+"""The file of a training job: its keys, and how each value is read. Not here: what is made of it (`railnet.jobs.job_templates`)."""
 
 import re
 import sys
@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 from railnet import strict_yaml
+from railnet.jobs.job_templates import TrainingJob
+from railnet.jobs.quantity import parsed
 from railnet.value_readers import (
     BOOLEAN,
     NETWORK_NAME,
@@ -20,9 +22,7 @@ from railnet.value_readers import (
     list_of,
     one_of,
 )
-from training.job_templates import TrainingJob
-from training.quantity import parsed
-from vf.errors import Misconfigured
+from railnet.vf.errors import Misconfigured
 
 _MOST_TASKS = 10_000
 _MOST_BYTES = 1 << 20  # the most that a ConfigMap holds

@@ -2,12 +2,12 @@
 
 from http import HTTPStatus
 
-from apiserver.client import Absent, ApiServer, RequestFailed
-from apiserver.object_watch import pages
-from apiserver.request import ApiObject, Collection, JsonObject, get
+from railnet.apiserver.client import Absent, ApiServer, RequestFailed
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
+from railnet.jobs.job_templates import COMPLETE
+from railnet.jobs.railnet_labels import TRAIN
 from railnet.train.failure import TrainFailed
-from training.job_templates import COMPLETE
-from training.railnet_labels import TRAIN
 
 SERVICES, DEPLOYMENTS, JOBS, PODS, CONFIG_MAPS = "services", "deployments", "jobs", "pods", "configmaps"
 _VERSIONS = {

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from apiserver.client import StreamingApiServer
-from apiserver.request import Collection, JsonObject
-from controllers.informer import Informer
+from railnet.apiserver.client import StreamingApiServer
+from railnet.apiserver.request import Collection, JsonObject
+from railnet.controllers.informer import Informer
 
 Keep = Callable[[JsonObject], Any]
 
@@ -26,7 +26,7 @@ class LiveObjects:
         self._first = {one.trouble for one in self._informers.values()}  # that nothing is listed yet
 
     def __enter__(self) -> Self:
-        logging.getLogger("controllers.informer").setLevel(logging.CRITICAL)  # `trouble` is shown in its place
+        logging.getLogger("railnet.controllers.informer").setLevel(logging.CRITICAL)  # `trouble` is shown in its place
         for one in self._informers.values():
             threading.Thread(target=one.run, args=(self._ended,), daemon=True).start()
         return self

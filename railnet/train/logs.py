@@ -8,11 +8,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from apiserver.client import RequestFailed, StreamingApiServer
+from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.jobs.task_states import TaskState
 from railnet.train.failure import TrainFailed
 from railnet.train.job_objects import find
 from railnet.train.task_logs import FollowedLog, states, whole
-from training.task_states import TaskState
 
 _MOST_FOLLOWED = 100
 _IN_MEMORY_BYTES = 8 << 20

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from apiserver.client import ApiServer
-from apiserver.request import JsonObject
+from railnet.apiserver.client import ApiServer
+from railnet.apiserver.request import JsonObject
+from railnet.jobs.job_templates import PS, WORKER
+from railnet.jobs.railnet_labels import TRAIN
+from railnet.jobs.task_states import summary, task_states
 from railnet.status.text_table import Column, aligned
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, is_complete, is_owner, listed
-from training.job_templates import PS, WORKER
-from training.railnet_labels import TRAIN
-from training.task_states import summary, task_states
 
 _COLUMNS = (
     Column("NAMESPACE"),

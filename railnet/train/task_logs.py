@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from apiserver.client import Absent, RequestFailed, StreamingApiServer
-from apiserver.request import ApiObject, get, log
+from railnet.apiserver.client import Absent, RequestFailed, StreamingApiServer
+from railnet.apiserver.request import ApiObject, get, log
+from railnet.jobs.job_templates import PS
+from railnet.jobs.task_states import TaskState, task_states
 from railnet.train.job_objects import DEPLOYMENTS, JOBS, PODS, collection, listed, named
-from training.job_templates import PS
-from training.task_states import TaskState, task_states
 
 _PAUSE_SECONDS = 1.0
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 
-from apiserver.client import RequestFailed, StreamingApiServer
-from apiserver.object_watch import pages
-from apiserver.request import Collection
+from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import Collection
+from railnet.jobs.gang_usage import WAITING, GangWait, gang_wait
+from railnet.jobs.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 from railnet.train.failure import TrainFailed
 from railnet.train.job_objects import PODS, everything
 from railnet.train.live_objects import Keep, LiveObjects
 from railnet.train.screen import Screen
 from railnet.train.usage_table import as_json, rendered
-from training.gang_usage import WAITING, GangWait, gang_wait
-from training.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 
 RAILS = "rdma/ib_vf"  # the resource of the default pool
 _NODES = "nodes"

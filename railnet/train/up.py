@@ -5,7 +5,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver.client import StreamingApiServer
+from railnet.apiserver.client import StreamingApiServer
+from railnet.jobs.job_templates import TrainingJob
+from railnet.jobs.pod_progress import Stage
+from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
 from railnet.status.text_table import Column, aligned
 from railnet.train import job_file
 from railnet.train.creation import Creation, Outcome
@@ -13,9 +16,6 @@ from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.live_objects import LiveObjects
 from railnet.train.screen import Screen
-from training.job_templates import TrainingJob
-from training.pod_progress import Stage
-from training.task_states import TaskState, refusals_of, summary, task_states
 
 _REDRAW_SECONDS = 1.0
 _COLUMNS = (Column("TASK"), Column("STATE"), Column("RESTARTS", number=True), Column("NODE"), Column("WAITS FOR"))

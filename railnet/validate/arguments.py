@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         Misconfigured, OSError: there is no API server to ask, or the HTML file cannot be written.
     """
-    from apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
+    from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
     from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415
 
     try:

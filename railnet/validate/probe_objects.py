@@ -6,11 +6,11 @@ The ConfigMap is the owner of the pods: when it is deleted, they are. All of the
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from apiserver.request import ApiObject, JsonObject
-from apiserver.request import Collection as Objects
+from railnet.apiserver.request import ApiObject, JsonObject
+from railnet.apiserver.request import Collection as Objects
+from railnet.jobs.railnet_labels import NET1
 from railnet.validate.rail_probe import TOOLS
-from training.railnet_labels import NET1
-from vf.topology_labels import RAILS
+from railnet.vf.topology_labels import RAILS
 
 LABEL = "railnet.io/validate"
 CONTAINER = "probe"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NamedTuple
 
-from apiserver import network_status
-from apiserver.request import JsonObject
+from railnet.apiserver import network_status
+from railnet.apiserver.request import JsonObject
 
 _NETDEV = "net"
 

@@ -13,9 +13,9 @@ from queue import SimpleQueue
 from threading import BoundedSemaphore, Thread
 from typing import NamedTuple, Protocol
 
-from apiserver.client import Absent, ApiServer, Conflict, RequestFailed
-from apiserver.object_watch import pages
-from apiserver.request import ApiObject, Collection, JsonObject, create, delete
+from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete
 from railnet.validate import rail_probe
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import Limits, findings
@@ -59,7 +59,7 @@ class Wanted(NamedTuple):
 
 
 class RunsCommands(Protocol):
-    """Runs a command in a pod; as `apiserver.pod_exec.PodExec`."""
+    """Runs a command in a pod; as `railnet.apiserver.pod_exec.PodExec`."""
 
     def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
         """Run a command, and return what it wrote to standard output."""

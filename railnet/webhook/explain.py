@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from admission import offline
-from admission.policy import Policy
+from railnet.admission import offline
+from railnet.admission.policy import Policy
 from railnet.configuration import Configuration
-from vf.errors import Misconfigured
+from railnet.vf.errors import Misconfigured
 
 # The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)

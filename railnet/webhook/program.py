@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from admission.certificates.cluster_objects import NAME, Cluster
-from admission.certificates.folder import Folder
-from admission.certificates.keeper import Keeper
-from admission.certificates.self_managed import Own, utc_now
-from admission.server import WebhookServer
-from admission.server_version import AskedVersion
-from admission.tls import Shown
-from apiserver import service_account
-from apiserver.client import StreamingApiServer
-from apiserver.kubernetes_transport import KubernetesTransport
-from apiserver.service_account import NotInCluster
+from railnet.admission.certificates.cluster_objects import NAME, Cluster
+from railnet.admission.certificates.folder import Folder
+from railnet.admission.certificates.keeper import Keeper
+from railnet.admission.certificates.self_managed import Own, utc_now
+from railnet.admission.server import WebhookServer
+from railnet.admission.server_version import AskedVersion
+from railnet.admission.tls import Shown
+from railnet.apiserver import service_account
+from railnet.apiserver.client import StreamingApiServer
+from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.health import Health
+from railnet.vf.errors import Misconfigured
 from railnet.webhook import watched_host_ports
 from railnet.webhook.explain import policy
 from railnet.webhook.metrics import AdmissionMetrics
-from vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)

@@ -6,12 +6,12 @@ import threading
 import time
 from functools import partial
 
-from admission.certificates.cluster_objects import NAME
-from admission.host_ports import HostPorts, port_range
-from admission.seen_pod import SeenPod, seen_pod
-from apiserver.client import StreamingApiServer
-from apiserver.request import Collection
-from controllers.informer import Informer
+from railnet.admission.certificates.cluster_objects import NAME
+from railnet.admission.host_ports import HostPorts, port_range
+from railnet.admission.seen_pod import SeenPod, seen_pod
+from railnet.apiserver.client import StreamingApiServer
+from railnet.apiserver.request import Collection
+from railnet.controllers.informer import Informer
 
 _POD_NAME = "POD_NAME"  # overlays/host-network sets it: by its name a replica finds its own pod among those that share the range
 

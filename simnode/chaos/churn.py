@@ -16,7 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode import webhook_process
 from simnode.chaos import churn_schedule, disturbances
 from simnode.chaos.churn_operations import ADD_SECONDS, CardDisturbed, ChurnOperations, Stuck
@@ -32,8 +34,6 @@ from simnode.linux import raise_priority
 from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.webhook_process import Webhook
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 PFS = tuple(
     SimulatedPf(PciAddress(0, 3 + 0x10 * rail, 0, 0), Guid(0xB8599F0300F98F00 + 0x10 * rail), f"ibs{rail}")

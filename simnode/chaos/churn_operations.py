@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import grpc
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
+from railnet.vf.pci_address import PciAddress
 from simnode import preinstalled_files
 from simnode.chaos import hostile_pod
 from simnode.chaos.churn_schedule import Disturbance, Fault
@@ -27,7 +28,6 @@ from simnode.kubernetes.kubelet import PodIdentity, UnexpectedAdmissionError
 from simnode.kubernetes.runtime import CniFailed, Invocation, Sandbox, Started
 from simnode.node import RESOURCE, Node
 from simnode.waiting import until_empty
-from vf.pci_address import PciAddress
 
 TRY_AGAIN = 11  # CNI specification, "Error"
 _MAY_FAIL_WITH = {RAIL_ADD: (TRY_AGAIN,), PLAIN_ADD: (TRY_AGAIN,), "DEL": (TRY_AGAIN,), "CHECK": (), "GC": ()}

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from railnet.vf.pci_address import PciAddress
 from simnode.chaos.churn_schedule import Disturbance
 from simnode.hardware import spoiled_files
 from simnode.linux import libc
 from simnode.node import Node
-from vf.pci_address import PciAddress
 
 _SECONDS = 5.0  # the longest disturbance
 # After a disturbance the daemon reads the node again every ten seconds; VFs of a card that comes back must be made and bound.

@@ -6,8 +6,8 @@ Exit status: 0 if all checks passed, 1 if a check failed or something is left ov
 import argparse
 import sys
 
+from railnet.vf.errors import Misconfigured
 from simnode.demo import program
-from vf.errors import Misconfigured
 
 _MISCONFIGURED = 3
 

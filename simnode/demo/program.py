@@ -11,13 +11,13 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from railnet.vf.errors import Misconfigured
 from simnode.demo import scenario
 from simnode.demo.scenario import Findings
 from simnode.demo.table import rendered
 from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.linux import libc
 from simnode.waiting import until_empty
-from vf.errors import Misconfigured
 
 _PLUGINS = "RAILNET_CNI_PLUGINS"
 _MACHINE_FOLDERS = (

@@ -13,15 +13,15 @@ from ipaddress import IPv4Interface, ip_interface
 from pathlib import Path
 from typing import Any
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Attachment, decode
 from simnode.cluster import Cluster, Machine
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.judge.node_state import NODE_FOLDERS
 from simnode.node import Node, Pod
 from simnode.remote_node import RemoteNode
-from vf.guid import Guid
-from vf.pci_address import PciAddress
-from vf.record import Attachment, decode
 
 _JOURNAL = Path("/run/railnet/journal")
 _KINDS = (("plain", 0), ("train", 1), ("wide", 2))  # kind of pod, and its VFs; each node has a pod of each kind

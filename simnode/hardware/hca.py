@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware import character_devices
 from simnode.hardware.bound_pci_function import FunctionContext
 from simnode.hardware.fabric import Fabric
@@ -26,7 +27,6 @@ from simnode.hardware.sysfs_content import DRIVER
 from simnode.hardware.sysfs_tree import SysfsTree
 from simnode.linux import netns, raise_priority
 from simnode.linux.inotify import IN_CLOSE_WRITE, DirectoryWatch
-from vf.pci_address import PciAddress
 
 _NETLINK_ROUTE = 0  # include/uapi/linux/netlink.h
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h

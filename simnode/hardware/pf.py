@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware import sysfs_content
 from simnode.hardware.bound_pci_function import BoundFunction, FunctionContext
 from simnode.hardware.pf_properties import PF_MODEL, VF_MODEL, Model, SimulatedPf
 from simnode.hardware.sysfs_content import DRIVER, RdmaAttributes
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 _FIRST_LID = 0x1D
 _POLICIES = ("Down", "Up", "Follow")

@@ -6,8 +6,8 @@ This module has only values; `sysfs_content` has their files, `hca` and `pf` hav
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vf.guid import Guid
-from vf.pci_address import PciAddress
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 
 _BUSES_PER_ROOT = 0x20  # arbitrary: one host bridge for 32 buses, as large machines have one per socket or quadrant
 

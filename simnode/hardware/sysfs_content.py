@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.pf_properties import Model, SimulatedPf, bridges
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 DRIVER = "mlx5_core"
 _MELLANOX = 0x15B3

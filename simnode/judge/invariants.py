@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Attachment, Record
 from simnode.judge.machine_snapshot import difference
 from simnode.judge.node_state import NETNS_DESCRIPTOR, Link, NodeState, RecordFile, Reservation
-from vf.pci_address import PciAddress
-from vf.record import Attachment, Record
 
 _HEX_GUID = 8 * 3 - 1  # as in 00:11:22:33:44:55:66:77
 _IPOIB_ADDRESS = 20 * 3 - 1

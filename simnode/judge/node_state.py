@@ -1,7 +1,7 @@
 """The state of a node as kernel and disk show it: VFs, namespaces with their links, records, reservations, rules, descriptors.
 
 `invariants` decides which state is right. This module asks neither Railnet's daemon nor its code; of Railnet's files it
-reads only the journal, whose form `vf.record` defines.
+reads only the journal, whose form `railnet.vf.record` defines.
 """
 
 import json
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record, UnreadableRecord, decode
 from simnode.hardware.infiniband_tun import NetdevPlace
 from simnode.judge import machine_snapshot
 from simnode.judge.machine_snapshot import Snapshot
 from simnode.linux import netns
-from vf.pci_address import PciAddress
-from vf.record import Record, UnreadableRecord, decode
 
 # The folders in which a node's programs write. A file that DEL leaves in /run/railnet is left over, too. /sys is judged by
 # its VFs.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import grpc
 
-from kubelet.api import cri_pb2 as api
+from railnet.kubelet.api import cri_pb2 as api
 
 SOCKET = Path("/run/containerd/containerd.sock")
 VERSIONS = ("v1", "v1alpha2")

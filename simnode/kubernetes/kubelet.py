@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubelet.api import deviceplugin_pb2 as api
-from kubelet.api import pluginregistration_pb2
+from railnet.kubelet.api import deviceplugin_pb2 as api
+from railnet.kubelet.api import pluginregistration_pb2
 from simnode.kubernetes import checkpoint
 from simnode.kubernetes.plugin_endpoint import PluginEndpoint
 from simnode.kubernetes.plugin_watcher import PluginWatcher

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import grpc
 
-from kubelet.api import deviceplugin_pb2 as api
-from kubelet.api import deviceplugin_pb2_grpc
+from railnet.kubelet.api import deviceplugin_pb2 as api
+from railnet.kubelet.api import deviceplugin_pb2_grpc
 
 _CALL_SECONDS = 10
 

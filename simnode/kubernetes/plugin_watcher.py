@@ -14,8 +14,8 @@ from pathlib import Path
 
 import grpc
 
-from kubelet.api import pluginregistration_pb2 as api
-from kubelet.api import pluginregistration_pb2_grpc
+from railnet.kubelet.api import pluginregistration_pb2 as api
+from railnet.kubelet.api import pluginregistration_pb2_grpc
 from simnode.linux.inotify import IN_CREATE, IN_DELETE, IN_MOVED_TO, DirectoryWatch
 
 _CALL_SECONDS = 5

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from kubelet.api import podresources_pb2 as api
-from kubelet.api import podresources_pb2_grpc
+from railnet.kubelet.api import podresources_pb2 as api
+from railnet.kubelet.api import podresources_pb2_grpc
 
 _COPY_BYTES = 65536
 

@@ -10,7 +10,7 @@ import uuid
 from http import HTTPStatus
 from typing import Any
 
-from admission.webhook_configuration import PLAIN, by_conditions
+from railnet.admission.webhook_configuration import PLAIN, by_conditions
 
 NAME = "railnet-admission.railnet.svc"  # the Service's name, which the certificate must have
 LIMIT_SECONDS: float = by_conditions()["webhooks"][0]["timeoutSeconds"]  # the API server refuses the pod after it

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from simnode.linux import libc
 
 _ROOT = Path("/sys/fs/cgroup")

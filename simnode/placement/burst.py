@@ -4,12 +4,12 @@ import time
 from dataclasses import dataclass, replace
 from statistics import median
 
+from railnet.jobs.placement.cluster import Cluster
+from railnet.jobs.placement.gang_request import Constraint
+from railnet.jobs.placement.queue import Pass, Rules, schedule
 from simnode.placement.fabric import TEN_BY_64, Fabric
 from simnode.placement.gangs import VFS_OF_A_POD, Gang, arriving
 from simnode.placement.planner import LEAF, leaf_nodes, planned_gang
-from training.placement.cluster import Cluster
-from training.placement.gang_request import Constraint
-from training.placement.queue import Pass, Rules, schedule
 
 _NODES_OF_A_LEAF = 64
 

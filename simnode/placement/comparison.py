@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
+from railnet.jobs.placement.gang_request import Constraint
+from railnet.jobs.placement.queue import Rules
 from simnode.placement.fabric import Fabric
 from simnode.placement.gangs import arriving
 from simnode.placement.judge import violations
@@ -10,8 +12,6 @@ from simnode.placement.other_policies import BestFit, FirstFit, FirstPodDecides,
 from simnode.placement.planner import LEAF, Planner
 from simnode.placement.policy import MakePolicy
 from simnode.placement.simulation import Result, simulate
-from training.placement.gang_request import Constraint
-from training.placement.queue import Rules
 
 
 class Violated(Exception):

@@ -1,19 +1,19 @@
-"""Railnet's planner as a policy: `training.placement` decides, and is informed of nodes, bound pods and pods that are gone."""
+"""Railnet's planner as a policy: `railnet.jobs.placement` decides, and is informed of nodes, bound pods and pods that are gone."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from railnet.jobs.placement.cluster import Cluster
+from railnet.jobs.placement.gang import Gang as PlannedGang
+from railnet.jobs.placement.gang import Member, Reason, Seat
+from railnet.jobs.placement.gang_request import Constraint
+from railnet.jobs.placement.node import Node
+from railnet.jobs.placement.queue import Pass, Rules, schedule
+from railnet.jobs.placement.shape import Shape, shape
 from simnode.placement.fabric import VFS_PER_NODE
 from simnode.placement.gangs import Gang
 from simnode.placement.policy import Decision
 from simnode.placement.scheduler import Pin, Scheduler
-from training.placement.cluster import Cluster
-from training.placement.gang import Gang as PlannedGang
-from training.placement.gang import Member, Reason, Seat
-from training.placement.gang_request import Constraint
-from training.placement.node import Node
-from training.placement.queue import Pass, Rules, schedule
-from training.placement.shape import Shape, shape
 
 LEAF = "railnet.io/leaf"
 _NAMESPACE = "ml"

@@ -1,10 +1,10 @@
-"""A pod that a real operator has made, beside a golden pod, which was read from the operator's sources (`tests/admission/golden`)."""
+"""A pod that a real operator has made, beside a golden pod, which was read from the operator's sources (`tests/railnet/admission/golden`)."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from admission.environment import VARIABLES
-from tests.admission.goldens import FOLDER, read
+from railnet.admission.environment import VARIABLES
+from tests.railnet.admission.goldens import FOLDER, read
 
 _OURS = ("railnet.io/", "railnet.example.com/")  # Railnet's, and those of the tests
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from tests.admission.goldens import GOLDENS, Golden
-from tests.admission.reviewing import applied
-from tests.admission.test_near_misses import near_misses_of_goldens
+from railnet.jobs.operators import OPERATORS
+from railnet.jobs.pod import parse
+from railnet.jobs.railnet_labels import NET1
+from railnet.jobs.recogniser import recognise
 from tests.cluster.admission_on_node import GPUS, OFF, RAILS
 from tests.cluster.api_requests import ApiRequests
-from training.operators import OPERATORS
-from training.pod import parse
-from training.railnet_labels import NET1
-from training.recogniser import recognise
+from tests.railnet.admission.goldens import GOLDENS, Golden
+from tests.railnet.admission.reviewing import applied
+from tests.railnet.admission.test_near_misses import near_misses_of_goldens
 
 _NAMESPACES = {None: GPUS, True: RAILS, False: OFF}
 

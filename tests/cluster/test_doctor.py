@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from apiserver.network_status import ANNOTATION
+from railnet.apiserver.network_status import ANNOTATION
+from railnet.vf.rails_condition import TAINT
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import pod
 from tests.cluster.process import until_found, wait_until
-from vf.rails_condition import TAINT
 
 _SECONDS = 240.0  # a busy kubelet may report a pod's end late
 _IPOIB = "00:00:10:29:fe:80:00:00:00:00:00:00:ba:59:9f:03:01:f9:8f:11"

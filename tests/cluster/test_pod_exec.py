@@ -2,9 +2,9 @@
 
 import pytest
 
-from apiserver.client import RequestFailed
-from apiserver.pod_exec import PodExec
-from apiserver.request import ApiObject
+from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.pod_exec import PodExec
+from railnet.apiserver.request import ApiObject
 from railnet.train.connection import connect_with_exec
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.node import ClusterNode

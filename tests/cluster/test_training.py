@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from admission.environment import wanted
+from railnet.admission.environment import wanted
+from railnet.jobs.operators import Part
 from tests.cluster import pytorch, reviewed_pods, training_jobs, training_pods
 from tests.cluster.admission_load import AdmissionLoad
 from tests.cluster.admission_on_node import GPUS, RAILS, REPLICAS, Admission
@@ -19,7 +20,6 @@ from tests.cluster.api_requests import ApiRequests
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.process import until_found, wait_until
 from tests.cluster.training_jobs import BYTES, SHAPES, Ended
-from training.operators import Part
 
 _SECONDS = 120.0  # replicas look at their certificates every ten seconds, while the load takes both processors
 _JOB_SECONDS = 400.0  # a Job that was refused its pod is looked at again after 10 s, then 20, 40, 80, 160

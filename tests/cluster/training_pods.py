@@ -1,4 +1,4 @@
-"""Pods of training jobs, as their operators make them (`tests/admission/golden`), with this node's image and work in place of theirs.
+"""Pods of training jobs, as their operators make them (`tests/railnet/admission/golden`), with this node's image and work in place of theirs.
 
 No operator runs here: names and Services that an operator settles are the tests' to give.
 """
@@ -7,8 +7,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tests.admission.goldens import FOLDER, read
 from tests.cluster import busybox
+from tests.railnet.admission.goldens import FOLDER, read
 
 GPU = "nvidia.com/gpu"
 _PORT = 7000

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.fabric import Fabric, Uplink
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
@@ -15,8 +17,6 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.kubelet import Kubelet
 from tests.cluster.railnet_on_node import STATE
 from tests.cluster.runtime import Containerd
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: kubelet and runtime need it
 VFS = 4

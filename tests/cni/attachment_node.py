@@ -27,16 +27,16 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
-from kernel.sysfs import Sysfs
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.inventory import Netdev
+from railnet.vf.link_settings import Settings, Value
+from railnet.vf.network import DEFAULT, Network, Networks, NoIpam
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record
+from railnet.vf.steps import ResetLink
+from railnet.vf.table import VfTable
 from tests.cni.fake_executable import CONF, ENVIRON
-from tests.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
-from vf.inventory import Netdev
-from vf.link_settings import Settings, Value
-from vf.network import DEFAULT, Network, Networks, NoIpam
-from vf.pci_address import PciAddress
-from vf.record import Record
-from vf.steps import ResetLink
-from vf.table import VfTable
+from tests.railnet.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
 
 Result = TypeVar("Result")
 VF, NO_DRIVER = PciAddress.parse(ON_NODE), PciAddress.parse(UNBOUND)

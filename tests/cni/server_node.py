@@ -18,11 +18,11 @@ from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.server import Server
 from cni.verbs.parts import Parts
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Netns, Pod, Record
+from railnet.vf.table import Owner
 from tests.cni.fake_executable import PRIMARY, FakeExecutable
-from tests.vf.builders import FIRST, a_record, an_attachment
-from vf.pci_address import PciAddress
-from vf.record import Netns, Pod, Record
-from vf.table import Owner
+from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 
 RAIL = "rdma/ib_vf"
 PATIENT = TimeLimits(delegate=20, add=20)

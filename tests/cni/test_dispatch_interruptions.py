@@ -13,10 +13,10 @@ from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import DelegateSlots
 from cni.host import frames
 from cni.request_interruption import TimeLimits
+from railnet.vf.table import Owner
 from tests.cni.fake_executable import ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 from tests.waiting import until_async
-from vf.table import Owner
 
 ADD = a_request()
 DEL = a_request({**ENVIRON, b"CNI_COMMAND": b"DEL"})

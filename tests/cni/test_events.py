@@ -7,10 +7,10 @@ import pytest
 
 from cni.events import AddRefused, RailsAttached
 from cni.request_interruption import TimeLimits
+from railnet.vf.errors import PortInactive
+from railnet.vf.record import Pod
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
-from vf.errors import PortInactive
-from vf.record import Pod
 
 BYTES = b' {"ips" :[ ]}\n'
 POD = Pod("ml", "train-0", "uid-1")

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 import pytest
 
 from cni import libcni_cache
+from railnet.vf.record import Pod
 from tests.cni.primary_gc.state_files import NETNS, cached
-from vf.record import Pod
 
 
 def an_entry(**changes: object) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 from cni import request as requests
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.pod_devices import PodDevices
+from railnet.vf.errors import NotOurs
 from tests.cni.fake_executable import CONF, ENVIRON
-from vf.errors import NotOurs
 
 RAIL = "rdma/ib_vf"
 POD = "K8S_POD_NAMESPACE=ml;K8S_POD_NAME=train-0"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cni import rdma_device_check
-from kubelet.allocate_responses import ContainerAllocation
-from tests.vf.builders import FIRST, an_attachment
-from vf.errors import Unusable
-from vf.inventory import DeviceNode
-from vf.record import Attachment
+from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.vf.errors import Unusable
+from railnet.vf.inventory import DeviceNode
+from railnet.vf.record import Attachment
+from tests.railnet.vf.builders import FIRST, an_attachment
 
 RAIL = an_attachment(vf=FIRST, rdma="mlx5_4", uverbs=DeviceNode("uverbs4", 1, 3))  # the numbers of /dev/null
 OTHER = "VF 0000:03:00.1"

@@ -6,8 +6,8 @@ import pytest
 
 from cni.host.errors import CniError
 from cni.request import parse as parse_request
+from railnet.vf.record import Pod
 from tests.cni.fake_executable import CONF, ENVIRON
-from vf.record import Pod
 
 
 def test_request_names_the_pod_as_the_runtime_did() -> None:

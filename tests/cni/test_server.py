@@ -16,7 +16,7 @@ from cni.delegate_slots import DelegateSlots
 from cni.flannel_delegates import FlannelDelegates
 from cni.host import frames
 from cni.request_interruption import TimeLimits
-from kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.checkpoint_file import CheckpointFile
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 

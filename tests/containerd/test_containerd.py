@@ -14,8 +14,8 @@ import pytest
 from cni.host.chain import parse
 from cni.primary_gc.state_files import StateFile, StateFolder
 from cni.primary_gc.state_files import parse as parse_state_file
-from kernel.host_state_files import entries
-from kubelet import cri
+from railnet.kernel.host_state_files import entries
+from railnet.kubelet import cri
 from simnode.linux.netns import run_inside
 from simnode.preinstalled_files import FlannelLease
 from tests.cluster.process import wait_until

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from admission.certificates.cluster_objects import SECRET
-from tests.admission.goldens import GOLDENS
+from railnet.admission.certificates.cluster_objects import SECRET
+from railnet.jobs.railnet_labels import NET1
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.manifests import NAMESPACE, applied
 from tests.control_plane.replica import Replica, endpoints
 from tests.control_plane.server import ApiServer
-from training.railnet_labels import NET1
+from tests.railnet.admission.goldens import GOLDENS
 
 UNWATCHED = "kube-system"
 EXPLAINED = "railnet.io/explain"

@@ -16,7 +16,7 @@ from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.manifests import NAMESPACE
 from tests.control_plane.proxy import ApiProxy, killed, none
 from tests.control_plane.server import ApiServer
-from tests.controllers.builders import network_status
+from tests.railnet.controllers.builders import network_status
 
 NAME = "railnet-controllers"
 NODES = tuple(f"node-{number}" for number in range(7))

@@ -5,10 +5,10 @@ A test starts that anew, which takes longer than a Lease on a machine that is bu
 
 from functools import partial
 
-from apiserver import lease
-from controllers import informer
-from controllers.gangs import evictions
 from railnet.__main__ import main
+from railnet.apiserver import lease
+from railnet.controllers import informer
+from railnet.controllers.gangs import evictions
 
 STUCK_SECONDS = 2.0
 

@@ -4,10 +4,10 @@ import http.client
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from railnet.vf.rails_condition import TYPE
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.kwok import ANNOTATION
-from vf.rails_condition import TYPE
 
 _SECONDS = 60.0
 _KUBERNETES = "node.kubernetes.io/"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from admission.certificates.cluster_objects import ROTATE, SECRET
-from admission.webhook_configuration import by_conditions
+from railnet.admission.certificates.cluster_objects import ROTATE, SECRET
+from railnet.admission.webhook_configuration import by_conditions
 from tests.control_plane.cluster import Cluster
 from tests.control_plane.manifests import NAMESPACE
 from tests.control_plane.replica import NAME

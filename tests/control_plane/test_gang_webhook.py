@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.admission.goldens import GOLDENS
-from tests.admission.reviewing import applied, patch_of
-from tests.admission.test_gang_goldens import FILES, answered
+from railnet.jobs.gang_labels import names_gang
+from railnet.jobs.pod import parse
 from tests.cluster.process import wait_until
 from tests.control_plane.cluster import TRAINING, UNWATCHED, Cluster, essence
 from tests.control_plane.server import ApiServer
-from training.gang_labels import names_gang
-from training.pod import parse
+from tests.railnet.admission.goldens import GOLDENS
+from tests.railnet.admission.reviewing import applied, patch_of
+from tests.railnet.admission.test_gang_goldens import FILES, answered
 
 JsonObject = dict[str, Any]
 FOLDER, NAMESPACE, OFF = "overlays/gangs", "gangs", "gangs-off"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.admission.goldens import GOLDENS
-from tests.admission.test_gang_goldens import FILES
+from railnet.jobs.gang_labels import SPELLINGS, names_gang
+from railnet.jobs.pod import parse
 from tests.cluster.process import wait_until
 from tests.control_plane.cluster import Cluster
 from tests.control_plane.server import ApiServer
-from training.gang_labels import SPELLINGS, names_gang
-from training.pod import parse
+from tests.railnet.admission.goldens import GOLDENS
+from tests.railnet.admission.test_gang_goldens import FILES
 
 OVERLAYS = Path(__file__).resolve().parents[2] / "overlays"
 NAMESPACE = "gangs-by-selectors"

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.admission.goldens import GOLDENS, Golden
-from tests.admission.reviewing import a_review, patch_of
-from tests.admission.test_service_review import KUBEFLOW, a_service
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, ApiAnswer
 from tests.control_plane.cluster import Cluster
 from tests.control_plane.replica import Replica
 from tests.control_plane.server import ApiServer
+from tests.railnet.admission.goldens import GOLDENS, Golden
+from tests.railnet.admission.reviewing import a_review, patch_of
+from tests.railnet.admission.test_service_review import KUBEFLOW, a_service
 
 JsonObject = dict[str, Any]
 FOLDER, NAMESPACE = "overlays/host-network", "host-network"

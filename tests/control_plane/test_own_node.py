@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from apiserver.event import Series, involved_node
-from apiserver.network_status import ANNOTATION, NetworkStatus
-from apiserver.request import Request
+from railnet.apiserver.event import Series, involved_node
+from railnet.apiserver.network_status import ANNOTATION, NetworkStatus
+from railnet.apiserver.request import Request
+from railnet.vf.record import Pod
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
 from tests.control_plane.server import ApiServer
-from vf.record import Pod
 
 _SECONDS = 30.0
 NOT_OURS = "the pod is not on the node of this token"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from apiserver import node_status
-from apiserver.request import Request
+from railnet.apiserver import node_status
+from railnet.apiserver.request import Request
+from railnet.vf import rails_condition
+from railnet.vf.rails_condition import TAINT, TYPE
+from railnet.vf.topology_labels import RAILS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
 from tests.control_plane.nodes import own_part
 from tests.control_plane.server import ApiServer
-from vf import rails_condition
-from vf.rails_condition import TAINT, TYPE
-from vf.topology_labels import RAILS
 
 REFUSED = "ValidatingAdmissionPolicy 'railnet-rails-condition' with binding 'railnet-rails-condition' denied request: "
 SPEC = "nothing of the specification but the taint railnet.io/rails-not-active, with NoSchedule, may be changed"

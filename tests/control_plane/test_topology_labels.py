@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from apiserver import node_labels
+from railnet.apiserver import node_labels
+from railnet.vf.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
 from tests.control_plane.nodes import own_part
 from tests.control_plane.server import ApiServer
-from vf.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
 
 REFUSED = "ValidatingAdmissionPolicy 'railnet-topology-labels' with binding 'railnet-topology-labels' denied request: "
 OTHER_LABELS = "only the labels railnet.io/leaf, rails, rate and rail<number>-leaf may be changed"

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.admission.goldens import GOLDENS, Golden
-from tests.admission.reviewing import applied, ask, patch_of
-from tests.admission.test_near_misses import near_misses_of_goldens
+from railnet.jobs.operators import OPERATORS
+from railnet.jobs.pod import parse
+from railnet.jobs.railnet_labels import NET1
+from railnet.jobs.recogniser import recognise
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster, essence
 from tests.control_plane.server import ApiServer
-from training.operators import OPERATORS
-from training.pod import parse
-from training.railnet_labels import NET1
-from training.recogniser import recognise
+from tests.railnet.admission.goldens import GOLDENS, Golden
+from tests.railnet.admission.reviewing import applied, ask, patch_of
+from tests.railnet.admission.test_near_misses import near_misses_of_goldens
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from admission import webhook_configuration
-from admission.certificates.cluster_objects import NAME, ROTATE, SECRET
 from railnet import VERSION
 from railnet.__main__ import _parser
+from railnet.admission import webhook_configuration
+from railnet.admission.certificates.cluster_objects import NAME, ROTATE, SECRET
 from railnet.configuration import parse
 from railnet.webhook.program import _DRAIN_SECONDS, names
-from tests.admission.api_server import FakeApiServer
-from tests.admission.clock import Clock
-from tests.admission.cluster_in_memory import Replica, in_memory
 from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
+from tests.railnet.admission.api_server import FakeApiServer
+from tests.railnet.admission.clock import Clock
+from tests.railnet.admission.cluster_in_memory import Replica, in_memory
 
 JsonObject = dict[str, Any]
 CERT_MANAGER = "overlays/admission-cert-manager"

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from apiserver.client import Answer
-from apiserver.request import ApiGroup, Request
-from controllers.owners import known_kinds
 from railnet.__main__ import _parser
-from tests.controllers.clean_up import test_namespace_clean_up, test_server_clean_up
-from tests.controllers.cluster_in_memory import Cluster
-from tests.controllers.template_job import NOW, TemplateJob, owned_by, path
+from railnet.apiserver.client import Answer
+from railnet.apiserver.request import ApiGroup, Request
+from railnet.controllers.owners import known_kinds
 from tests.daemonset.kustomized import ROOT, kustomized
+from tests.railnet.controllers.clean_up import test_namespace_clean_up, test_server_clean_up
+from tests.railnet.controllers.cluster_in_memory import Cluster
+from tests.railnet.controllers.template_job import NOW, TemplateJob, owned_by, path
 
 JsonObject = dict[str, Any]
 FOLDER, BELOW = "overlays/controllers-clean-up", "overlays/controllers"

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.client import Answer
-from apiserver.request import ApiGroup, Request
-from controllers import owners
-from controllers.training_pod import Job
 from railnet import VERSION
 from railnet.__main__ import _parser
-from railnet.controllers import program
-from tests.controllers.builders import pod
-from tests.controllers.cluster_in_memory import Cluster
-from tests.controllers.net1_names.test_net1_services import Leader, a_job, add
+from railnet.apiserver.client import Answer
+from railnet.apiserver.request import ApiGroup, Request
+from railnet.controllers import owners
+from railnet.controllers.training_pod import Job
+from railnet.controllers_process import program
 from tests.daemonset.kustomized import ROOT, kustomized, rendered_by
+from tests.railnet.controllers.builders import pod
+from tests.railnet.controllers.cluster_in_memory import Cluster
+from tests.railnet.controllers.net1_names.test_net1_services import Leader, a_job, add
 
 JsonObject = dict[str, Any]
 WHOLE = ["overlays/controllers", "overlays/controllers-1.20"]
@@ -96,8 +96,10 @@ def test_account_has_exactly_the_rights_that_the_controllers_use(folder: str) ->
     used = used_for_names()
     roots = {(group, resource, "get") for (group, _), resource in owners._RESOURCES.items()}
     watched = {(group, resource, "watch") for group, resource, verb in used if verb == "list"}
-    events = {("", "events", verb) for verb in ("create", "patch")}  # apiserver/event.py
-    lease = {("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")}  # apiserver/lease.py
+    events = {("", "events", verb) for verb in ("create", "patch")}  # railnet/apiserver/event.py
+    lease = {
+        ("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")
+    }  # railnet/apiserver/lease.py
     # A slice that another owner has under our slice's name is read as a Service is.
     foreign = {("discovery.k8s.io", "endpointslices", "get")}
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from apiserver.client import Answer
-from apiserver.request import ApiGroup, ApiObject, Request, ServerVersion
-from controllers.gangs.evictions import STUCK_SECONDS
 from railnet.__main__ import _parser
-from tests.controllers.gangs.gang_cluster import GangCluster, Leader
-from tests.controllers.gangs.test_evictions import place_and_take
+from railnet.apiserver.client import Answer
+from railnet.apiserver.request import ApiGroup, ApiObject, Request, ServerVersion
+from railnet.controllers.gangs.evictions import STUCK_SECONDS
 from tests.daemonset.kustomized import ROOT, kustomized
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader
+from tests.railnet.controllers.gangs.test_evictions import place_and_take
 
 JsonObject = dict[str, Any]
 FOLDER, BELOW = "overlays/gangs", "overlays/controllers"

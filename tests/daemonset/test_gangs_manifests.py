@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from admission import webhook_configuration
-from admission.certificates.cluster_objects import NAME
 from railnet.__main__ import _parser
+from railnet.admission import webhook_configuration
+from railnet.admission.certificates.cluster_objects import NAME
 from tests.daemonset.kustomized import ROOT, kustomized
 
 JsonObject = dict[str, Any]

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from admission import webhook_configuration
-from admission.certificates.cluster_objects import NAME
-from admission.server import SERVICES
 from railnet.__main__ import _parser
+from railnet.admission import webhook_configuration
+from railnet.admission.certificates.cluster_objects import NAME
+from railnet.admission.server import SERVICES
+from railnet.jobs.host_ports import parse
 from tests.daemonset.kustomized import ROOT, kustomized
-from training.host_ports import parse
 
 JsonObject = dict[str, Any]
 BASES = {"overlays/host-network": "overlays/admission", "overlays/host-network-1.20": "overlays/admission-1.20"}

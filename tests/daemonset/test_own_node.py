@@ -16,9 +16,9 @@ import celpy
 import pytest
 import yaml
 
-from apiserver.event import Series
-from apiserver.network_status import ANNOTATION, NetworkStatus
-from vf.record import Pod
+from railnet.apiserver.event import Series
+from railnet.apiserver.network_status import ANNOTATION, NetworkStatus
+from railnet.vf.record import Pod
 
 ROOT = Path(__file__).resolve().parents[2]
 PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text())

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from railnet.configuration import Publish, parse
+from railnet.vf.rails_condition import TAINT, TYPE
 from tests.daemonset.kustomized import ROOT, kustomized
-from vf.rails_condition import TAINT, TYPE
 
 CONDITION, TAINTED, UNINSTALL = (
     "overlays/rails-condition",

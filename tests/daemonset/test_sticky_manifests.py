@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from controllers.sticky_table import NAME
-from tests.controllers.sticky_cluster import Cluster
-from tests.controllers.test_sticky_addresses import a_leader
+from railnet.controllers.sticky_table import NAME
 from tests.daemonset.kustomized import kustomized
+from tests.railnet.controllers.sticky_cluster import Cluster
+from tests.railnet.controllers.test_sticky_addresses import a_leader
 
 FOLDER, ACCOUNT = "overlays/controllers-sticky", "railnet-controllers"
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from railnet.configuration import parse
+from railnet.vf.topology_labels import LEAF, RAILS, RATE, is_ours, leaf_of_rail
 from tests.daemonset.kustomized import ROOT, kustomized
-from vf.topology_labels import LEAF, RAILS, RATE, is_ours, leaf_of_rail
 
 LABELS = Path("overlays/topology-labels/labels")
 WITH, WITHOUT = "overlays/topology-labels", "overlays/own-node"

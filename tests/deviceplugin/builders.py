@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from vf.guid import Guid
-from vf.inventory import DeviceNode, Inventory, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
-from vf.pci_address import PciAddress
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import DeviceNode, Inventory, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
+from railnet.vf.pci_address import PciAddress
 
 ACTIVE = Port(state="4: ACTIVE", phys_state="5: LinkUp", link_layer="InfiniBand")
 DOWN = Port(state="1: DOWN", phys_state="3: Disabled", link_layer="InfiniBand")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import grpc.aio
 
-from kubelet.api import deviceplugin_pb2 as api
-from kubelet.api import deviceplugin_pb2_grpc as grpc_api
-from kubelet.api import pluginregistration_pb2 as registration_api
-from kubelet.api import pluginregistration_pb2_grpc as registration_grpc
+from railnet.kubelet.api import deviceplugin_pb2 as api
+from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
+from railnet.kubelet.api import pluginregistration_pb2 as registration_api
+from railnet.kubelet.api import pluginregistration_pb2_grpc as registration_grpc
 
 WAIT_SECONDS = 20
 

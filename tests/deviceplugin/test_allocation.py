@@ -8,10 +8,10 @@ import pytest
 from deviceplugin.allocation import allocate, environment_name
 from deviceplugin.devices import OfferedVf, Offers
 from deviceplugin.pools import DEFAULT, Pool, Selector
+from railnet.vf.errors import NotOurs, NotReady, Unusable
+from railnet.vf.inventory import RdmaDevice
+from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
-from vf.errors import NotOurs, NotReady, Unusable
-from vf.inventory import RdmaDevice
-from vf.table import VfTable
 
 POOL = DEFAULT[0]
 OFFERED = Offers(DEFAULT, POOL).now(VfTable(two_rails()))

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from deviceplugin.devices import Offers, differing
 from deviceplugin.pools import DEFAULT, Pool, Selector
+from railnet.vf.inventory import Inventory
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_memory import RailNumbers, RememberedRail
+from railnet.vf.table import Owner, VfTable
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
-from vf.inventory import Inventory
-from vf.pci_address import PciAddress
-from vf.rail_memory import RailNumbers, RememberedRail
-from vf.table import Owner, VfTable
 
 POOL = DEFAULT[0]
 VF = PciAddress.parse("0000:03:00.1")

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from deviceplugin import health
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import PhysicalFunction, Rail, VirtualFunction
+from railnet.vf.pci_address import PciAddress
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device
-from vf.guid import Guid
-from vf.inventory import PhysicalFunction, Rail, VirtualFunction
-from vf.pci_address import PciAddress
 
 VF = a_vf()
 PF = a_pf(VF)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector, assign, link_layers
+from railnet.vf.inventory import Inventory, Port, VirtualFunction
+from railnet.vf.pci_address import PciAddress
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
-from vf.inventory import Inventory, Port, VirtualFunction
-from vf.pci_address import PciAddress
 
 VF = a_vf()
 PF = a_pf(VF)

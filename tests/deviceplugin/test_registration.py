@@ -12,11 +12,11 @@ import pytest
 from deviceplugin.pools import DEFAULT
 from deviceplugin.registration import Registration, remove_stale_sockets, socket_name
 from deviceplugin.service import PoolService
-from kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.vf.errors import Misconfigured
+from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Kubelet, dial
-from vf.errors import Misconfigured
-from vf.table import VfTable
 
 RAIL = "rdma/ib_vf"
 Act = Callable[[Kubelet, Registration], Awaitable[None]]

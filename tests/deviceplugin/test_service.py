@@ -14,15 +14,15 @@ import pytest
 from deviceplugin import service
 from deviceplugin.pools import DEFAULT
 from deviceplugin.service import PoolService
-from kubelet.api import deviceplugin_pb2 as api
-from kubelet.api import deviceplugin_pb2_grpc as grpc_api
-from kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.api import deviceplugin_pb2 as api
+from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
+from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.vf.errors import NotReady
+from railnet.vf.inventory import Inventory
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import Owner, VfTable
 from tests.deviceplugin.builders import DOWN, an_rdma_device, two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Dialled, Kubelet, dial
-from vf.errors import NotReady
-from vf.inventory import Inventory
-from vf.pci_address import PciAddress
-from vf.table import Owner, VfTable
 
 RAIL = "rdma/ib_vf"
 VF = "0000:03:00.1"

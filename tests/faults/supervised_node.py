@@ -18,7 +18,7 @@ from pathlib import Path
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from simnode.chaos.syscall_supervisor import CallWatch, Supervisor
 from simnode.judge.invariants import violations
 from simnode.judge.node_state import NodeState

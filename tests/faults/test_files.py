@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from simnode.kubernetes.runtime import CniFailed
 from tests.faults.matrix import Row
 from tests.faults.points import tried

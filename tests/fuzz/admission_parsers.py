@@ -6,18 +6,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from admission import gang_review, service_review
-from admission.certificates import authority, ca_bundle
-from admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
-from admission.policy import Policy
-from admission.review import MAX_BYTES, UnreadableReview, review
-from admission.seen_pod import SeenPod
+from railnet.admission import gang_review, service_review
+from railnet.admission.certificates import authority, ca_bundle
+from railnet.admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
+from railnet.admission.policy import Policy
+from railnet.admission.review import MAX_BYTES, UnreadableReview, review
+from railnet.admission.seen_pod import SeenPod
+from railnet.jobs import gang_constraint
+from railnet.jobs.gang_labels import described
+from railnet.jobs.kubernetes_version import KubernetesVersion
+from railnet.jobs.placement.node_terms import Comparison
+from railnet.vf.errors import Misconfigured
 from tests.fuzz.parser import Parser
-from training import gang_constraint
-from training.gang_labels import described
-from training.kubernetes_version import KubernetesVersion
-from training.placement.node_terms import Comparison
-from vf.errors import Misconfigured
 
 AUTHORITY = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -106,7 +106,7 @@ PARSERS = (
         certificates,
         (Unusable,),
         {
-            "admission.certificates.authority": (
+            "railnet.admission.certificates.authority": (
                 "parse_certificates",
                 "_look_through",
                 "_dns_names",
@@ -114,7 +114,7 @@ PARSERS = (
                 "signed_by",
                 "belongs",
             ),
-            "admission.certificates.ca_bundle": (),
+            "railnet.admission.certificates.ca_bundle": (),
         },
         mend=_as_pem,
     ),
@@ -122,18 +122,18 @@ PARSERS = (
         "admission",
         admission_review,
         (UnreadableReview,),
-        {"admission.review": ()},
+        {"railnet.admission.review": ()},
     ),
-    Parser("constraint", constraint, (Misconfigured,), {"training.gang_constraint": ()}),
+    Parser("constraint", constraint, (Misconfigured,), {"railnet.jobs.gang_constraint": ()}),
     Parser(
         "gang",
         gang_reviews,
         (UnreadableReview,),
         {
-            "admission.gang_review": (),
-            "admission.gang_decision": ("decide", "_left_alone", "_no_gang", "_lacks", "_unread"),
-            "training.other_placement": (),
-            "admission.node_affinity": (),
+            "railnet.admission.gang_review": (),
+            "railnet.admission.gang_decision": ("decide", "_left_alone", "_no_gang", "_lacks", "_unread"),
+            "railnet.jobs.other_placement": (),
+            "railnet.admission.node_affinity": (),
         },
     ),
 )

@@ -18,14 +18,14 @@ from cni.host.errors import CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.request import Request
 from cni.request import parse as parse_request
+from railnet.vf.address_slice import choose
+from railnet.vf.errors import Misconfigured, NoAddress
+from railnet.vf.inventory import Inventory, PhysicalFunction
+from railnet.vf.network import SliceIpam
+from railnet.vf.record import Netns, Pod, Record, RecordedIpam, decode, encode
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
-from tests.vf.builders import an_attachment
-from vf.address_slice import choose
-from vf.errors import Misconfigured, NoAddress
-from vf.inventory import Inventory, PhysicalFunction
-from vf.network import SliceIpam
-from vf.record import Netns, Pod, Record, RecordedIpam, decode, encode
+from tests.railnet.vf.builders import an_attachment
 
 _LONGEST_FILE_NAME = 255 - len(".") - len(".json.XXXXXXXX")  # the temporary name that `write_atomically` uses
 
@@ -324,7 +324,7 @@ PARSERS = (
         "subnet.env",
         subnet_env,
         (NoAddress, Misconfigured),
-        {"vf.address_slice": (), "cni.attachment.local_ipam": ("LocalIpam._slice",)},
+        {"railnet.vf.address_slice": (), "cni.attachment.local_ipam": ("LocalIpam._slice",)},
     ),
     Parser("lease", lease, (CniError,), {CNI + "status": ()}),
 )

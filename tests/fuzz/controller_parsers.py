@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 
-from apiserver import client, node_labels, node_status
-from apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
-from apiserver.object_watch import changes, pages
-from apiserver.request import Collection, Request
-from controllers import training_pod
-from controllers.gangs import placement_annotation
+from railnet.apiserver import client, node_labels, node_status
+from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
+from railnet.apiserver.object_watch import changes, pages
+from railnet.apiserver.request import Collection, Request
+from railnet.controllers import training_pod
+from railnet.controllers.gangs import placement_annotation
+from railnet.vf import rails_condition, topology_labels
+from railnet.vf.guid import Guid
+from railnet.vf.topology_labels import Leaf, RailPlace
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
-from vf import rails_condition, topology_labels
-from vf.guid import Guid
-from vf.topology_labels import Leaf, RailPlace
 
 _PODS = Collection("v1", "pods")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -126,16 +126,16 @@ PARSERS = (
         "watch",
         watch,
         (RequestFailed,),
-        {"apiserver.object_watch": ("changes", "_change", "_failure"), "apiserver.client": ("_lines",)},
+        {"railnet.apiserver.object_watch": ("changes", "_change", "_failure"), "railnet.apiserver.client": ("_lines",)},
     ),
-    Parser("list", listing, (RequestFailed,), {"apiserver.object_watch": ("pages", "_page", "_metadata")}),
+    Parser("list", listing, (RequestFailed,), {"railnet.apiserver.object_watch": ("pages", "_page", "_metadata")}),
     Parser(
         "node-labels",
         labels,
         (RequestFailed,),
         {
-            "apiserver.node_labels": ("parse",),
-            "vf.topology_labels": ("changes", "_wanted", "_leaf", "_together", "_rate"),
+            "railnet.apiserver.node_labels": ("parse",),
+            "railnet.vf.topology_labels": ("changes", "_wanted", "_leaf", "_together", "_rate"),
         },
     ),
     Parser(
@@ -143,10 +143,12 @@ PARSERS = (
         node,
         (RequestFailed,),
         {
-            "apiserver.node_status": ("parse", "_condition", "_object", "_list", "_time"),
-            "vf.rails_condition": ("taints",),
+            "railnet.apiserver.node_status": ("parse", "_condition", "_object", "_list", "_time"),
+            "railnet.vf.rails_condition": ("taints",),
         },
     ),
-    Parser("rail-addresses", rail_addresses, (), {"controllers.training_pod": ("_addresses", "endpoint_address")}),
-    Parser("placement", placement, (), {"controllers.gangs.placement_annotation": ("parse", "_domain")}),
+    Parser(
+        "rail-addresses", rail_addresses, (), {"railnet.controllers.training_pod": ("_addresses", "endpoint_address")}
+    ),
+    Parser("placement", placement, (), {"railnet.controllers.gangs.placement_annotation": ("parse", "_domain")}),
 )

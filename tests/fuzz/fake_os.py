@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel import sysfs, sysfs_folder
+from railnet.kernel import sysfs, sysfs_folder
 
 ROOT = "/sys"
 _Node = dict[str, "_Node | bytes | str"]  # a folder, a file's content, or a symbolic link's target
@@ -148,7 +148,7 @@ def write(lines: bytes, root: Path) -> None:
 
 @contextmanager
 def in_place_of_files(lines: bytes) -> Iterator[None]:
-    """Let `kernel.sysfs` read these files."""
+    """Let `railnet.kernel.sysfs` read these files."""
     fake = FakeOs(lines)
     real = sysfs_folder.os, sysfs.os
     sysfs_folder.os = sysfs.os = fake  # type: ignore[assignment]

@@ -7,26 +7,26 @@ from contextlib import contextmanager
 from errno import EAGAIN
 from pathlib import Path
 
-from kernel import netns_search, uevents
-from kernel.netlink import dcb, sandbox_link_state, source_routing
-from kernel.netlink.protocol import Netlink, decode, decode_attributes
-from kernel.netlink.rdma import Rdma
-from kernel.netlink.rtnetlink import Links
-from kernel.sysfs import Sysfs
-from kernel.umad import node_info
-from kernel.umad.node_info import BadAnswer
-from kernel.vf_netdev import find, host_ifname
 from railnet.doctor.process_limits import pod_uid
 from railnet.install import running_plugins
+from railnet.kernel import netns_search, uevents
+from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing
+from railnet.kernel.netlink.protocol import Netlink, decode, decode_attributes
+from railnet.kernel.netlink.rdma import Rdma
+from railnet.kernel.netlink.rtnetlink import Links
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.umad import node_info
+from railnet.kernel.umad.node_info import BadAnswer
+from railnet.kernel.vf_netdev import find, host_ifname
+from railnet.vf.changed_functions import ChangedFunction
+from railnet.vf.guid import Guid
+from railnet.vf.mac import Mac
+from railnet.vf.pci_acs import acs_control, described, redirects
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_routing import RULE_PRIORITY
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
-from vf.changed_functions import ChangedFunction
-from vf.guid import Guid
-from vf.mac import Mac
-from vf.pci_acs import acs_control, described, redirects
-from vf.pci_address import PciAddress
-from vf.rail_routing import RULE_PRIORITY
 
 _VF = PciAddress.parse("0000:03:00.1")
 _SECOND_VF = PciAddress.parse("0000:03:00.2")
@@ -414,27 +414,39 @@ _SYSFS_FUNCTIONS += (
 )
 _SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node", "Sysfs.roce_port", "_gids")
 PARSERS = (
-    Parser("netlink", netlink, (OSError,), {"kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
+    Parser("netlink", netlink, (OSError,), {"railnet.kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
     Parser(
-        "rtnetlink", rtnetlink, (OSError,), {"kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "kernel.vf_netdev": ("find",)}
+        "rtnetlink",
+        rtnetlink,
+        (OSError,),
+        {"railnet.kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "railnet.kernel.vf_netdev": ("find",)},
     ),
-    Parser("link_state", link_states, (OSError,), {"kernel.netlink.sandbox_link_state": ()}),
-    Parser("source-routing", rules_and_routes, (OSError,), {"kernel.netlink.source_routing": ("rules", "routes")}),
-    Parser("rdma", rdma, (OSError,), {"kernel.netlink.rdma": _RDMA_FUNCTIONS}),
-    Parser("dcb", flow_control, (ValueError, LookupError), {"kernel.netlink.dcb": ("decode",)}),
+    Parser("link_state", link_states, (OSError,), {"railnet.kernel.netlink.sandbox_link_state": ()}),
+    Parser(
+        "source-routing", rules_and_routes, (OSError,), {"railnet.kernel.netlink.source_routing": ("rules", "routes")}
+    ),
+    Parser("rdma", rdma, (OSError,), {"railnet.kernel.netlink.rdma": _RDMA_FUNCTIONS}),
+    Parser("dcb", flow_control, (ValueError, LookupError), {"railnet.kernel.netlink.dcb": ("decode",)}),
     Parser(
         "sandbox",
         other_addresses,
         (OSError,),
-        {"kernel.netns_search": ("_addresses",), "kernel.vf_netdev": ("host_ifname", "_marked")},
+        {"railnet.kernel.netns_search": ("_addresses",), "railnet.kernel.vf_netdev": ("host_ifname", "_marked")},
     ),
     Parser("cgroup", cgroup, (), {"railnet.doctor.process_limits": ("pod_uid",)}),
-    Parser("mountinfo", mountinfo, (), {"kernel.netns_search": ("bound",)}),
-    Parser("sysfs", sysfs, (OSError,), {"kernel.sysfs": _SYSFS_FUNCTIONS, "kernel.sysfs_folder": ()}),
-    Parser("pci-configuration", pci_configuration, (), {"vf.pci_acs": ("acs_control", "redirects", "described")}),
-    Parser("umad", umad, (OSError, BadAnswer), {"kernel.umad.node_info": _UMAD_FUNCTIONS}),
-    Parser("identity", identity, (ValueError,), {"vf.pci_address": (), "vf.guid": ("Guid",), "vf.mac": ("Mac",)}),
-    Parser("uevent", uevent, (), {"kernel.uevents": ("_read", "_report", "named_function")}),
+    Parser("mountinfo", mountinfo, (), {"railnet.kernel.netns_search": ("bound",)}),
+    Parser("sysfs", sysfs, (OSError,), {"railnet.kernel.sysfs": _SYSFS_FUNCTIONS, "railnet.kernel.sysfs_folder": ()}),
+    Parser(
+        "pci-configuration", pci_configuration, (), {"railnet.vf.pci_acs": ("acs_control", "redirects", "described")}
+    ),
+    Parser("umad", umad, (OSError, BadAnswer), {"railnet.kernel.umad.node_info": _UMAD_FUNCTIONS}),
+    Parser(
+        "identity",
+        identity,
+        (ValueError,),
+        {"railnet.vf.pci_address": (), "railnet.vf.guid": ("Guid",), "railnet.vf.mac": ("Mac",)},
+    ),
+    Parser("uevent", uevent, (), {"railnet.kernel.uevents": ("_read", "_report", "named_function")}),
     Parser(
         "process", process, (), {"railnet.install.running_plugins": ("_is_request", "_is_in_the_hosts_pid_namespace")}
     ),

@@ -14,12 +14,6 @@ from typing import Any, Literal, get_args
 
 from google.protobuf.message import DecodeError
 
-from apiserver import client, network_status, node_transport
-from apiserver.client import Absent, ApiServer, RequestFailed
-from apiserver.network_status import ANNOTATION
-from apiserver.node_transport import NodeTransport
-from apiserver.request import ApiObject, get, merge_patch
-from apiserver.service_account import ServiceAccount
 from cni import libcni_cache
 from cni.host import flannel
 from cni.host.chain import parse as parse_primary
@@ -27,24 +21,30 @@ from cni.host.environment import is_container_id
 from cni.host.errors import CniError
 from cni.primary_gc import state_files
 from cni.primary_gc.state_files import StateFolder
-from kernel.host_state_files import Entry
-from kubelet import allocate_responses, checkpoint, podresources
-from kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet import configuration
+from railnet.apiserver import client, network_status, node_transport
+from railnet.apiserver.client import Absent, ApiServer, RequestFailed
+from railnet.apiserver.network_status import ANNOTATION
+from railnet.apiserver.node_transport import NodeTransport
+from railnet.apiserver.request import ApiObject, get, merge_patch
+from railnet.apiserver.service_account import ServiceAccount
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
 from railnet.doctor.cluster_objects import pod_rails
 from railnet.health import Health
 from railnet.install import elf_relocation, remembered_configurations
+from railnet.kernel.host_state_files import Entry
+from railnet.kubelet import allocate_responses, checkpoint, podresources
+from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
+from railnet.vf import rail_memory
+from railnet.vf.address_slice import ip_network
+from railnet.vf.errors import Misconfigured, NotPermitted
+from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
+from railnet.vf.record import Stage, UnreadableRecord, decode, encode, find_lost
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
-from tests.vf.builders import a_record, an_attachment
-from vf import rail_memory
-from vf.address_slice import ip_network
-from vf.errors import Misconfigured, NotPermitted
-from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
-from vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
-from vf.record import Stage, UnreadableRecord, decode, encode, find_lost
+from tests.railnet.vf.builders import a_record, an_attachment
 
 _RESOURCES = frozenset({"rdma/ib_vf"})
 _KINDS: dict[bytes, Literal["host-local", "flannel", "libcni"]] = {b"host-local": "host-local", b"flannel": "flannel"}
@@ -394,13 +394,15 @@ _RECORD_FUNCTIONS += ("_decode_device_node", "_text", "_file_name", "_number", "
 _RAIL_MEMORY_FUNCTIONS = ("encode", "parse", "_parse_rail", "_list", "_check_distinct")
 _CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "message", "_json", "_seconds")
 PARSERS = (
-    Parser("checkpoint", device_checkpoint, (ValueError,), {"kubelet.checkpoint": ()}),
-    Parser("answers", allocate_answers, (ValueError,), {"kubelet.allocate_responses": ()}),
-    Parser("podresources", pod_resources, (DecodeError,), {"kubelet.podresources": ("_devices",)}),
+    Parser("checkpoint", device_checkpoint, (ValueError,), {"railnet.kubelet.checkpoint": ()}),
+    Parser("answers", allocate_answers, (ValueError,), {"railnet.kubelet.allocate_responses": ()}),
+    Parser("podresources", pod_resources, (DecodeError,), {"railnet.kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
-    Parser("record", record, (UnreadableRecord,), {"vf.record": _RECORD_FUNCTIONS}, with_digest),
-    Parser("rail-memory", remembered_rails, (UnreadableRailMemory,), {"vf.rail_memory": _RAIL_MEMORY_FUNCTIONS}),
-    Parser("record-trace", lost_record, (), {"vf.record": ("find_lost", "_part")}),
+    Parser("record", record, (UnreadableRecord,), {"railnet.vf.record": _RECORD_FUNCTIONS}, with_digest),
+    Parser(
+        "rail-memory", remembered_rails, (UnreadableRailMemory,), {"railnet.vf.rail_memory": _RAIL_MEMORY_FUNCTIONS}
+    ),
+    Parser("record-trace", lost_record, (), {"railnet.vf.record": ("find_lost", "_part")}),
     Parser(
         "books",
         primary_state_files,
@@ -423,22 +425,31 @@ PARSERS = (
         "annotations",
         annotations,
         (Misconfigured, NotPermitted),
-        {"vf.network": ("Networks.choose", "_static", "_parsed", "_address")},
+        {"railnet.vf.network": ("Networks.choose", "_static", "_parsed", "_address")},
     ),
     Parser(
-        "network-status", primary_result, (ValueError,), {"apiserver.network_status": ("of_pod", "_primary", "_rail")}
+        "network-status",
+        primary_result,
+        (ValueError,),
+        {"railnet.apiserver.network_status": ("of_pod", "_primary", "_rail")},
     ),
     Parser(
         "published-rails",
         published_rails,
         (),
-        {"apiserver.network_status": ("rails",), "railnet.doctor.cluster_objects": ("_rail", "_port", "_addresses")},
+        {
+            "railnet.apiserver.network_status": ("rails",),
+            "railnet.doctor.cluster_objects": ("_rail", "_port", "_addresses"),
+        },
     ),
     Parser(
         "apiserver",
         api_answer,
         (RequestFailed,),
-        {"apiserver.client": _CLIENT_FUNCTIONS, "apiserver.node_transport": ("NodeTransport.exchange",)},
+        {
+            "railnet.apiserver.client": _CLIENT_FUNCTIONS,
+            "railnet.apiserver.node_transport": ("NodeTransport.exchange",),
+        },
     ),
     Parser("elf", program, (elf_relocation.NotRelocatable,), {"railnet.install.elf_relocation": ()}),
     Parser(

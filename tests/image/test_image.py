@@ -152,7 +152,7 @@ def test_command_reports_its_version(image: Image) -> None:
     ("which", "modules", "least"),
     [
         ("node", "railnet.daemon.composition, railnet.install.installer", 300),
-        ("admission", "railnet.webhook.program, railnet.controllers.program", 600),
+        ("admission", "railnet.webhook.program, railnet.controllers_process.program", 600),
     ],
 )
 def test_every_imported_module_exists_and_is_compiled(
@@ -202,7 +202,7 @@ def test_installed_executable_works_on_an_empty_host(node: Image) -> None:
 
 
 def test_admission_helper_explains_as_an_unprivileged_user(admission: Image) -> None:
-    pod = ROOT / "tests/admission/golden/kubedl/elasticdljob-master.yaml"
+    pod = ROOT / "tests/railnet/admission/golden/kubedl/elasticdljob-master.yaml"
     (admission.rootfs / "pod.json").write_text(json.dumps(yaml.safe_load(pod.read_text())["pod"]))
     (admission.rootfs / "node.yaml").write_text("{}\n")
 

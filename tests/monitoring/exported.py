@@ -14,25 +14,25 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
-from admission.review import Outcome
-from apiserver.client import RequestFailed
-from apiserver.request import ApiObject, Collection, Request, create, get, watch
 from cni.dispatch import _VERBS
 from cni.primary_gc.state_files import StateFolder
 from deviceplugin.devices import OfferedVf
-from kernel.sysfs import Sysfs
-from railnet.controllers.metrics import ControllersMetrics, CountingApiServer
+from railnet.admission.review import Outcome
+from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.request import ApiObject, Collection, Request, create, get, watch
+from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from railnet.daemon.metrics import Metrics
 from railnet.daemon.rail_counters import RailCounters
+from railnet.jobs.operators import OPERATORS
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.rdma_counters import OF_A_PF, OF_A_VF
+from railnet.vf.record import Pod
+from railnet.vf.table import Owner, VfTable
 from railnet.webhook.metrics import AdmissionMetrics
-from tests.controllers.cluster_in_memory import Cluster, Refusal
 from tests.deviceplugin.builders import a_vf
-from tests.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree
-from tests.vf.builders import FIRST, a_record, an_attachment
-from training.operators import OPERATORS
-from vf.rdma_counters import OF_A_PF, OF_A_VF
-from vf.record import Pod
-from vf.table import Owner, VfTable
+from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
+from tests.railnet.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree
+from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 
 ROOT = Path(__file__).resolve().parents[2]
 Program = Literal["node", "admission", "controllers"]
@@ -152,7 +152,7 @@ async def _counters(root: Path) -> str:
 
 def _of_admission() -> str:
     metrics = AdmissionMetrics(lambda: datetime(2026, 3, 1, tzinfo=UTC))
-    server = (ROOT / "admission/server.py").read_text()
+    server = (ROOT / "railnet/admission/server.py").read_text()
     outcomes = {*get_args(Outcome), *re.findall(r'\boutcome(?:, operator)? = "(\w+)"', server)}
     assert outcomes > set(get_args(Outcome))
     for outcome in outcomes:

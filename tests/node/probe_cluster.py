@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from apiserver.client import Answer, RequestFailed
-from apiserver.network_status import ANNOTATION
-from apiserver.request import ApiObject, Request
+from railnet.apiserver.client import Answer, RequestFailed
+from railnet.apiserver.network_status import ANNOTATION
+from railnet.apiserver.request import ApiObject, Request
 from railnet.validate import rail_probe
 from simnode.linux import netns
 from tests.railnet.train.memory_api_server import MemoryApiServer
@@ -45,7 +45,7 @@ def probe(pod: str, *arguments: str) -> list[str]:
 
 
 class ProbeCluster:
-    """The nodes and their rails; a context manager. It runs commands in pods as `apiserver.pod_exec.PodExec` does.
+    """The nodes and their rails; a context manager. It runs commands in pods as `railnet.apiserver.pod_exec.PodExec` does.
 
     Attributes:
         server: the API server; pods start when they are created.

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import RESOURCE, Node
 from simnode.preinstalled_files import CONFIGURATION
 from tests.waiting import until
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 GOOD, BAD = SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98F10), "ibs6")
 DEVICES = Path("/sys/bus/pci/devices")

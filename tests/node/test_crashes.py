@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from railnet.vf.pci_address import PciAddress
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed, Sandbox
 from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, PLUGINS, RUN, left_over, node_links, primary_of, write_stub
-from vf.pci_address import PciAddress
 
 SLOW = "cat >/dev/null; echo $CNI_COMMAND >>/run/stub-calls; [ $CNI_COMMAND = DEL ] && exit 0; echo >/run/stub-runs; sleep 1; "
 FIRST = PciAddress.parse("0000:03:00.1")

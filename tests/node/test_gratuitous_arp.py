@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel.netlink.arp import announce
-from kernel.perform import attach
-from kernel.sysfs import Sysfs
+from railnet.kernel.netlink.arp import announce
+from railnet.kernel.perform import attach
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.steps import ConfigureLink
 from simnode.linux import netns
 from simnode.waiting import wait_until
-from vf.steps import ConfigureLink
 
 NEIGHBOUR, POD = Path("/run/netns/neighbour"), Path("/run/netns/announcer")
 

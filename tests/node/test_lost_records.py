@@ -13,11 +13,11 @@ import pytest
 
 from cni.host.daemon import SOCKET
 from railnet.status import status_command
+from railnet.vf.record import decode, encode
 from simnode.linux import netns
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from tests.node.primaries import RUN, left_over, node_links
-from vf.record import decode, encode
 
 JOURNAL, QUARANTINE = RUN / "journal", RUN / "quarantine"
 HELD = Path("/run/netns/held")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel import netns_search
-from kernel.netlink import veth_deletion
+from railnet.kernel import netns_search
+from railnet.kernel.netlink import veth_deletion
 from simnode.linux import netns
 
 ROOT = Path("/")

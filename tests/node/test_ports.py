@@ -2,7 +2,7 @@
 
 import time
 
-from kernel.netlink.rtnetlink import links
+from railnet.kernel.netlink.rtnetlink import links
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import RESOURCE, Node
 

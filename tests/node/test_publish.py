@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from apiserver.network_status import ANNOTATION
-from apiserver.service_account import FOLDER
-from kernel.netlink.sandbox_link_state import hardware_addresses
+from railnet.apiserver.network_status import ANNOTATION
+from railnet.apiserver.service_account import FOLDER
+from railnet.kernel.netlink.sandbox_link_state import hardware_addresses
+from railnet.vf.pci_address import PciAddress
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.waiting import wait_until
 from tests.node.host_state import link_of
-from vf.pci_address import PciAddress
 
 _SECONDS = 20.0
 

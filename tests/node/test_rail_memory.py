@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 FIRST = SimulatedPf()
 SECOND = SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98F10), "ibs6")

@@ -11,12 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
+from railnet.vf.pci_address import PciAddress
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from tests.node.primaries import OURS, RUN, left_over, node_links, set_seconds
-from vf.pci_address import PciAddress
 
 FIRST = PciAddress.parse("0000:03:00.1")
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from apiserver.service_account import FOLDER
-from kernel.netlink.rtnetlink import links
+from railnet.apiserver.service_account import FOLDER
+from railnet.kernel.netlink.rtnetlink import links
+from railnet.vf.rails_condition import TAINT, TYPE
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
-from vf.rails_condition import TAINT, TYPE
 
 READY = {"type": "Ready", "status": "True"}
 FOREIGN = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel import waiting
+from railnet.kernel import waiting
 from simnode.kubernetes import cni_config
 from simnode.kubernetes.cni_load_generator import Executed, at_once, execute
 from simnode.kubernetes.kubelet import PodIdentity

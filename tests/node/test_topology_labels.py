@@ -1,6 +1,6 @@
 """A whole daemon labels its node, tells `railnet status` why it knows no leaf, and takes the labels back when it leaves the node.
 
-The simulated umad device has no driver, so no leaf can be known here: tests/kernel/umad asks a simulated fabric.
+The simulated umad device has no driver, so no leaf can be known here: tests/railnet/kernel/umad asks a simulated fabric.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from apiserver.service_account import FOLDER
+from railnet.apiserver.service_account import FOLDER
+from railnet.vf.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
-from vf.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
 
 _SECONDS = 30.0
 _LEFT = {"zone": "z1", LEAF: "00000000000000a1", leaf_of_rail(0): "00000000000000a1"}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.fabric import cable
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.node import RESOURCE, Node, Pod
 from simnode.ping import ping
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 JOURNAL = Path("/run/railnet/journal")
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98F10), "ibs6"))

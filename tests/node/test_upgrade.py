@@ -21,6 +21,9 @@ from typing import Any
 
 import pytest
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_memory import FILE, encode
 from simnode.daemon_process import Daemon
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.invariants import violations
@@ -32,9 +35,6 @@ from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
 from tests.node.primaries import PLUGINS, RUN
 from tests.node.versions import CHECKOUT, OLD_COMMITS, Version, extract
-from vf.guid import Guid
-from vf.pci_address import PciAddress
-from vf.rail_memory import FILE, encode
 
 NETWORKS = Path("/etc/cni/net.d")
 OURS, FLANNEL = NETWORKS / "00-railnet.conflist", NETWORKS / "10-flannel.conflist"

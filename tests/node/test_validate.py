@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from apiserver.request import ApiObject
+from railnet.apiserver.request import ApiObject
 from railnet.train.interruption import ended_by_sigterm
 from railnet.validate.html_report import html
 from railnet.validate.judgement import Limits

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from deviceplugin.pools import Pool, Selector
 from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
-from vf.errors import Misconfigured
-from vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
-from vf.pci_address import PciAddress
-from vf.provision import Provision
+from railnet.vf.errors import Misconfigured
+from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import Provision
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\

@@ -4,10 +4,10 @@ import os
 import signal
 from ipaddress import IPv4Interface
 
+from railnet.vf.guid import Guid
+from railnet.vf.pci_address import PciAddress
 from simnode.cluster import Machine
 from simnode.hardware.pf_properties import SimulatedPf
-from vf.guid import Guid
-from vf.pci_address import PciAddress
 
 
 def machine(name, number):

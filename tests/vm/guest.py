@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from simnode import preinstalled_files
 from simnode.daemon_process import Daemon
 from simnode.judge import node_state

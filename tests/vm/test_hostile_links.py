@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kernel.netlink.protocol import attributes, u32
-from kernel.netlink.rtnetlink import link_message, links
+from railnet.kernel.netlink.protocol import attributes, u32
+from railnet.kernel.netlink.rtnetlink import link_message, links
 from simnode.linux import netns
 from tests.vm.guest import Guest, Pod, netdevs
 

@@ -13,23 +13,23 @@ from socket import AF_NETLINK, NETLINK_ROUTE, SOCK_RAW, socket
 
 import pytest
 
-from kernel import uevents
-from kernel.inventory import reread
-from kernel.netlink import pf_link_state, vf_configuration
-from kernel.netlink.rtnetlink import Link, links
-from kernel.netns import inside
-from kernel.socket_filter import attach, uevents_of_hardware
-from kernel.socket_filter import links as links_that_pass
-from kernel.sysfs import Sysfs
-from kernel.sysfs_folder import SysfsFolder
+from railnet.kernel import uevents
+from railnet.kernel.inventory import reread
+from railnet.kernel.netlink import pf_link_state, vf_configuration
+from railnet.kernel.netlink.rtnetlink import Link, links
+from railnet.kernel.netns import inside
+from railnet.kernel.socket_filter import attach, uevents_of_hardware
+from railnet.kernel.socket_filter import links as links_that_pass
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs_folder import SysfsFolder
+from railnet.vf.changed_functions import ChangedFunction, changed_functions
+from railnet.vf.guid import Guid
+from railnet.vf.mac import Mac
+from railnet.vf.pci_address import PciAddress
 from simnode.linux import netns
 from simnode.ping import ping
 from simnode.waiting import wait_until
 from tests.vm.guest import DEVICES, PFS, Guest, answers, netdevs, vfs
-from vf.changed_functions import ChangedFunction, changed_functions
-from vf.guid import Guid
-from vf.mac import Mac
-from vf.pci_address import PciAddress
 
 SYSFS = Sysfs(Path("/sys"))
 NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h

@@ -5,9 +5,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from kernel.sysfs import Sysfs
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.pci_address import PciAddress
 from tests.vm.guest import DEVICES, PFS, VFS, Guest, driver_of, mac_of, netdevs, vfs
-from vf.pci_address import PciAddress
 
 DERIVED = {  # of 52:54:00:00:00:01 and :02
     "0000:01:10.0": "52:54:01:00:00:01",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kernel.netlink import rdma
+from railnet.kernel.netlink import rdma
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import DeviceNode
 from simnode.waiting import wait_until
 from tests.vm.guest import Guest, vfs
-from vf.guid import Guid
-from vf.inventory import DeviceNode
 
 CLASS = Path("/sys/class/infiniband/rxe0")
 

@@ -16,22 +16,22 @@ from cni import request as requests
 from cni.attachment import attachments as attachments_module
 from cni.attachment import netdev_return
 from cni.attachment.attachments import Attachments
-from kernel import orphan_netdevs
-from kernel.sysfs import Sysfs
+from railnet.kernel import orphan_netdevs
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
+from railnet.vf.inventory import Netdev, Port
+from railnet.vf.link_settings import Settings
+from railnet.vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Netns, Record, RecordedIpam
+from railnet.vf.sandbox_difference import SandboxLink
+from railnet.vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, ProbeAgain, RenameLink, Route
+from railnet.vf.table import Owner
 from tests.cni.attachment_node import KEY, NO_DRIVER, PRIMARY, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
-from tests.kernel.tree import ON_NODE, UNBOUND
-from tests.vf.builders import a_record, an_attachment
-from vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
-from vf.inventory import Netdev, Port
-from vf.link_settings import Settings
-from vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
-from vf.orphans import OrphanNetdev
-from vf.pci_address import PciAddress
-from vf.record import Netns, Record, RecordedIpam
-from vf.sandbox_difference import SandboxLink
-from vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, ProbeAgain, RenameLink, Route
-from vf.table import Owner
+from tests.railnet.kernel.tree import ON_NODE, UNBOUND
+from tests.railnet.vf.builders import a_record, an_attachment
 
 
 @pytest.fixture

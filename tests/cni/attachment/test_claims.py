@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cni.attachment.claims import Claims
+from railnet.vf.errors import NotReady
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import Owner, VfTable
 from tests.deviceplugin.builders import two_rails
-from vf.errors import NotReady
-from vf.pci_address import PciAddress
-from vf.table import Owner, VfTable
 
 (FIRST, BUSY), (SECOND, _) = ([vf.address for vf in pf.vfs] for pf in two_rails().pfs)
 DYING, ONE, OTHER = (Owner(name, "eth0", f"uid-{name}") for name in ("dying", "one", "other"))

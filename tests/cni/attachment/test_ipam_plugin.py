@@ -8,10 +8,10 @@ import pytest
 from cni.attachment import ipam_plugin
 from cni.host.chain import Output
 from cni.host.errors import CniError, NotExecuted
+from railnet.vf.network import PluginIpam
+from railnet.vf.record import RecordedIpam
+from railnet.vf.steps import Given, Route
 from tests.cni.host.fake_runner import Runner, printed
-from vf.network import PluginIpam
-from vf.record import RecordedIpam
-from vf.steps import Given, Route
 
 CONF = {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}
 IPAM = ipam_plugin.as_recorded("fast", PluginIpam(CONF), "0.4.0", ("net1", "net2"), "/opt/cni/bin")

@@ -13,8 +13,8 @@ import pytest
 
 from cni.attachment import journal as journals
 from cni.attachment.journal import Journal
-from tests.vf.builders import FIRST, SECOND, a_record, an_attachment
-from vf.record import LostRecord, decode, encode
+from railnet.vf.record import LostRecord, decode, encode
+from tests.railnet.vf.builders import FIRST, SECOND, a_record, an_attachment
 
 RECORD = a_record(an_attachment(addresses=(ip_interface("10.56.3.1/16"), ip_interface("fd56::1/64"))))
 OTHER = a_record(

@@ -9,17 +9,17 @@ import pytest
 
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
+from railnet.vf import network
+from railnet.vf.address_slice import IpNetwork
+from railnet.vf.attachment_plan import assign
+from railnet.vf.errors import Misconfigured, NoAddress
+from railnet.vf.inventory import Inventory
+from railnet.vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_memory import RailNumbers, RememberedRail
+from railnet.vf.steps import IpInterface, Route
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
-from tests.vf.builders import a_record, an_attachment
-from vf import network
-from vf.address_slice import IpNetwork
-from vf.attachment_plan import assign
-from vf.errors import Misconfigured, NoAddress
-from vf.inventory import Inventory
-from vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
-from vf.pci_address import PciAddress
-from vf.rail_memory import RailNumbers, RememberedRail
-from vf.steps import IpInterface, Route
+from tests.railnet.vf.builders import a_record, an_attachment
 
 RANGE = ip_network("10.56.0.0/16")
 NODE = two_rails()

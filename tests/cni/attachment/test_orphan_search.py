@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cni.attachment.orphan_search import OrphanSearch
-from kernel import orphan_netdevs
-from tests.vf.builders import FIRST, SECOND
-from vf.orphans import OrphanNetdev
-from vf.pci_address import PciAddress
-from vf.record import Netns
-from vf.sandbox_difference import SandboxLink
+from railnet.kernel import orphan_netdevs
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Netns
+from railnet.vf.sandbox_difference import SandboxLink
+from tests.railnet.vf.builders import FIRST, SECOND
 
 ORPHAN = OrphanNetdev(
     Netns("/run/netns/x", 4, 7), SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset()), "ibs5v0"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cni.host.environment import Environment
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 
 
 def a_plugin(folder: Path, name: str, script: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from cni.host import frames
 from cni.host.delegate import Delegate, find
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from tests.cni.host.shell_plugins import a_plugin, descriptors, left_open
 from tests.waiting import until
 

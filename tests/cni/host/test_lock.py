@@ -13,7 +13,7 @@ import pytest
 
 from cni.host import lock
 from cni.host.errors import TRY_AGAIN, CniError
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
 from tests.cni.host.shell_plugins import descriptors, left_open
 
 REPOSITORY = Path(__file__).resolve().parents[3]

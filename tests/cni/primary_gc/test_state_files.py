@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cni.host.chain import Primary
 from cni.primary_gc.state_files import StateFolder, parse, state_folders
-from kernel.host_state_files import Entry
+from railnet.kernel.host_state_files import Entry
+from railnet.vf.record import Pod
 from tests.cni.primary_gc.state_files import (
     ADDRESSES,
     FLANNEL,
@@ -22,7 +23,6 @@ from tests.cni.primary_gc.state_files import (
     an_address,
     cached,
 )
-from vf.record import Pod
 
 
 def folders_of(*plugins: dict[str, Any], name: str = "cbr0") -> tuple[StateFolder, ...]:

@@ -13,10 +13,10 @@ import pytest
 from cni import host_delegates
 from cni.attachment.attachments import Attachments
 from cni.host import lock
-from kernel import host_process
-from kernel.files import below
+from railnet.kernel import host_process
+from railnet.kernel.files import below
+from railnet.vf.network import PluginIpam
 from tests.cni.attachment_node import KEY, Node, a_node, attached
-from vf.network import PluginIpam
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from cni.attachment import netdev_return
-from kernel import orphan_netdevs
-from kernel.sysfs import Sysfs
+from railnet.kernel import orphan_netdevs
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.record import Netns
+from railnet.vf.sandbox_difference import SandboxLink
+from railnet.vf.steps import ProbeAgain, RenameLink
+from railnet.vf.table import Owner
 from tests.cni.attachment_node import VF, Node, a_node, attached
-from tests.kernel.tree import PF
-from vf.orphans import OrphanNetdev
-from vf.record import Netns
-from vf.sandbox_difference import SandboxLink
-from vf.steps import ProbeAgain, RenameLink
-from vf.table import Owner
+from tests.railnet.kernel.tree import PF
 
 NETNS = Netns("/run/netns/cni-9", 4, 4026532399)
 NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ip_interface("10.56.3.1/16")}))

@@ -10,9 +10,9 @@ import pytest
 from cni.recovery import rules
 from cni.recovery.rules import GC, SWEEP, Action, GcState, NamespaceState, RecordState, Rule
 from cni.recovery.sweep import Recovery
+from railnet.vf.record import Record, RecordedIpam
 from tests.cni.attachment_node import a_node
-from tests.vf.builders import a_record, an_attachment
-from vf.record import Record, RecordedIpam
+from tests.railnet.vf.builders import a_record, an_attachment
 
 A, N, R, G = Action, NamespaceState, RecordState, GcState
 # In the order of NamespaceState: ALIVE, MOVED, GONE, OLDER_BOOT, UNKNOWN.

@@ -15,11 +15,11 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery import sandbox_namespace
 from cni.recovery.rules import NamespaceState
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
-from kernel import orphan_netdevs
+from railnet.kernel import orphan_netdevs
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.record import Netns
+from railnet.vf.sandbox_difference import SandboxLink
 from tests.cni.attachment_node import KEY, VF, Node, a_node, attached
-from vf.orphans import OrphanNetdev
-from vf.record import Netns
-from vf.sandbox_difference import SandboxLink
 
 NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
 

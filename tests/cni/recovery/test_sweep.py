@@ -11,16 +11,16 @@ import pytest
 
 from cni.attachment.attachments import Attachments
 from cni.recovery import sweep
-from kernel import orphan_netdevs, waiting
+from railnet.kernel import orphan_netdevs, waiting
+from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record
+from railnet.vf.sandbox_difference import SandboxLink
+from railnet.vf.steps import RenameLink
+from railnet.vf.table import Owner, VfTable
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
-from tests.kernel.tree import IN_POD
-from tests.vf.builders import an_attachment
-from vf.orphans import OrphanNetdev
-from vf.pci_address import PciAddress
-from vf.record import Record
-from vf.sandbox_difference import SandboxLink
-from vf.steps import RenameLink
-from vf.table import Owner, VfTable
+from tests.railnet.kernel.tree import IN_POD
+from tests.railnet.vf.builders import an_attachment
 
 NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset())
 

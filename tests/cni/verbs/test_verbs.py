@@ -19,13 +19,13 @@ from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.verbs import add, check, delete, gc
 from cni.verbs.parts import Parts
-from kubelet.allocate_responses import ContainerAllocation
+from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.vf.errors import Differs, NoAddress, NotPermitted, Unusable
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Netns, Pod, Record, RecordedIpam
 from tests.cni.fake_executable import CONF, ENVIRON, PRIMARY
 from tests.cni.host.fake_runner import Runner
-from tests.vf.builders import FIRST, a_record, an_attachment
-from vf.errors import Differs, NoAddress, NotPermitted, Unusable
-from vf.pci_address import PciAddress
-from vf.record import Netns, Pod, Record, RecordedIpam
+from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 
 Result = TypeVar("Result")
 BYTES = b' {"ips" :[ ]}\n'

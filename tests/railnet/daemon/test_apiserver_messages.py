@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import service_account
-from apiserver.network_status import ANNOTATION
-from apiserver.outbox import Message, Outbox
 from cni.events import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from cni.host.errors import CniError
+from railnet.apiserver import service_account
+from railnet.apiserver.network_status import ANNOTATION
+from railnet.apiserver.outbox import Message, Outbox
 from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import apiserver_messages as publish_module
 from railnet.daemon.apiserver_messages import Publisher, publishing
+from railnet.vf.record import Pod
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
-from tests.vf.builders import a_record, an_attachment
-from vf.record import Pod
+from tests.railnet.vf.builders import a_record, an_attachment
 
 POD = Pod("ml", "train-0", "uid-1")
 RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}}, network="default")

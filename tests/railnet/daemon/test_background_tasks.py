@@ -22,20 +22,20 @@ from deviceplugin import registration as registration_module
 from deviceplugin.pools import DEFAULT
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
-from kernel.netlink import link_changes
-from kernel.sysfs import Sysfs
-from kubelet.checkpoint_file import CheckpointFile
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import conflist, conflist_keeper, port_watch, primary_gc_schedule, resync
 from railnet.daemon.background_tasks import BackgroundTasks, Pauses
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.resync_requests import ResyncRequests
+from railnet.kernel.netlink import link_changes
+from railnet.kernel.sysfs import Sysfs
+from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.vf.errors import Misconfigured
+from railnet.vf.inventory import Inventory, PhysicalFunction
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.waiting import until_async
-from vf.errors import Misconfigured
-from vf.inventory import Inventory, PhysicalFunction
-from vf.pci_address import PciAddress
-from vf.table import VfTable
 
 SECONDS = 20.0
 ERRORS = [EACCES, EAGAIN, EIO, ELOOP, EMFILE, ENAMETOOLONG, ENOSPC, EROFS, ESTALE]

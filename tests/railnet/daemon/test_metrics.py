@@ -2,8 +2,8 @@
 
 from deviceplugin.devices import OfferedVf
 from railnet.daemon.metrics import Metrics
+from railnet.vf.guid import Guid
 from tests.deviceplugin.builders import a_vf, an_rdma_device
-from vf.guid import Guid
 
 
 def lines(metrics: Metrics, name: str) -> list[str]:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kernel.netlink import link_changes
-from kernel.netlink.pf_link_state import PfLink
-from kernel.sysfs import Sysfs
 from railnet.daemon import port_watch
 from railnet.daemon.resync_requests import ResyncRequests
+from railnet.kernel.netlink import link_changes
+from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.changed_functions import ChangedFunctions
+from railnet.vf.inventory import PhysicalFunction
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import two_rails
-from vf.changed_functions import ChangedFunctions
-from vf.inventory import PhysicalFunction
-from vf.pci_address import PciAddress
-from vf.table import VfTable
 
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
 NO_CARRIER = PfLink(True, False, "DOWN", "52:54:00:00:00:01")

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel import waiting
-from kernel.sysfs import Sysfs
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
-from tests.kernel.begun_jobs import Hangs, wait_for_begin
-from tests.kernel.tree import IN_POD, OTHER_PF, OTHER_VF, PF, UNBOUND, Tree, link
-from vf.pci_address import PciAddress
-from vf.provision import Provision
-from vf.steps import BindDriver, CreateVfs, ProvisionStep
-from vf.table import Owner, VfTable
+from railnet.kernel import waiting
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import Provision
+from railnet.vf.steps import BindDriver, CreateVfs, ProvisionStep
+from railnet.vf.table import Owner, VfTable
+from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
+from tests.railnet.kernel.tree import IN_POD, OTHER_PF, OTHER_VF, PF, UNBOUND, Tree, link
 
 NOWHERE = PciAddress.parse(IN_POD)  # it has a driver, and its netdev is not on the node
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kernel.rdma_counters import read_counters
-from kernel.sysfs import Sysfs
 from railnet.daemon import rail_counters
 from railnet.daemon.rail_counters import RailCounters
-from tests.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree
-from tests.vf.builders import FIRST, a_record, an_attachment
-from vf.record import Pod, Record
-from vf.table import Owner, VfTable
+from railnet.kernel.rdma_counters import read_counters
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.record import Pod, Record
+from railnet.vf.table import Owner, VfTable
+from tests.railnet.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree
+from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 
 WORD = 4  # octets
 

@@ -13,13 +13,13 @@ from cni.attachment.journal import Journal
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import rail_keeper
 from railnet.daemon.rail_keeper import ChangedMeanwhile, RailFile, RailKeeper
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import Inventory
+from railnet.vf.network import Network, Networks, SliceIpam
+from railnet.vf.rail_memory import FILE, RememberedRail, UnreadableRailMemory, encode
+from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
-from tests.vf.builders import a_record, an_attachment
-from vf.guid import Guid
-from vf.inventory import Inventory
-from vf.network import Network, Networks, SliceIpam
-from vf.rail_memory import FILE, RememberedRail, UnreadableRailMemory, encode
-from vf.table import VfTable
+from tests.railnet.vf.builders import a_record, an_attachment
 
 BOTH = Inventory(
     tuple(

@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from apiserver import service_account
-from apiserver.client import ApiServer as Client
-from apiserver.node_transport import NodeTransport
-from apiserver.service_account import NotInCluster, ServiceAccount
 from cni.events import AddRefused, RailChanged, RailsAttached
 from deviceplugin.pools import Pool, Selector
+from railnet.apiserver import service_account
+from railnet.apiserver.client import ApiServer as Client
+from railnet.apiserver.node_transport import NodeTransport
+from railnet.apiserver.service_account import NotInCluster, ServiceAccount
 from railnet.configuration import Configuration, Publish
 from railnet.daemon import rails_condition
 from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
 from railnet.daemon.topology_labels import Cluster
+from railnet.vf.inventory import Inventory, Port
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_memory import RailNumbers, RememberedRail
+from railnet.vf.rails_condition import TAINT, TYPE, Moment
+from railnet.vf.record import Pod, Record
+from railnet.vf.table import VfTable
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device, two_rails
-from tests.vf.builders import a_record, an_attachment
-from vf.inventory import Inventory, Port
-from vf.pci_address import PciAddress
-from vf.rail_memory import RailNumbers, RememberedRail
-from vf.rails_condition import TAINT, TYPE, Moment
-from vf.record import Pod, Record
-from vf.table import VfTable
+from tests.railnet.vf.builders import a_record, an_attachment
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kernel.inventory import Reread
-from kernel.sysfs import Sysfs
 from railnet.daemon import resync
 from railnet.daemon.resync_requests import ResyncRequests
+from railnet.kernel.inventory import Reread
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.changed_functions import EVERYTHING, MOST, ChangedFunction, ChangedFunctions
+from railnet.vf.inventory import Inventory, Netdev, VirtualFunction
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import Owner, VfTable
 from tests.deviceplugin.builders import two_rails
-from tests.vf.builders import FIRST, SECOND
+from tests.railnet.vf.builders import FIRST, SECOND
 from tests.waiting import until_async
-from vf.changed_functions import EVERYTHING, MOST, ChangedFunction, ChangedFunctions
-from vf.inventory import Inventory, Netdev, VirtualFunction
-from vf.pci_address import PciAddress
-from vf.table import Owner, VfTable
 
 SECONDS = 20.0
 OWNER = Owner("c0ffee", "eth0", "uid-1")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kernel.netlink import dcb
-from kernel.sysfs import Sysfs
 from railnet.daemon import roce_status
 from railnet.daemon.roce_status import RoceStatus
-from tests.kernel.roce_node import PF, VF, roce_node
-from tests.kernel.tree import Tree
-from vf.pci_address import PciAddress
-from vf.table import VfTable
+from railnet.kernel.netlink import dcb
+from railnet.kernel.sysfs import Sysfs
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.table import VfTable
+from tests.railnet.kernel.roce_node import PF, VF, roce_node
+from tests.railnet.kernel.tree import Tree
 
 
 def test_answer_comes_in_time_and_the_next_one_has_what_could_be_read(

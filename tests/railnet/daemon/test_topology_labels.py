@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from apiserver.client import RequestFailed
-from apiserver.request import Request
-from apiserver.service_account import NotInCluster
 from deviceplugin.pools import Pool, Selector
-from kernel.bounded_reads import BoundedReads
-from kernel.sysfs import Sysfs
-from kernel.umad.node_info import BadAnswer
+from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.request import Request
+from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon import topology_labels
 from railnet.daemon.topology_labels import Cluster, Pauses, Topology, labelled_rails, labelling
+from railnet.kernel.bounded_reads import BoundedReads
+from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.umad.node_info import BadAnswer
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Port
+from railnet.vf.neighbour import Neighbour
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import Provision
+from railnet.vf.rail_memory import RailNumbers, RememberedRail
+from railnet.vf.table import VfTable
+from railnet.vf.topology_labels import LEAF, RAILS, RATE, Leaf, leaf_of_rail
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
-from tests.kernel.begun_jobs import Hangs, wait_for_begin
-from vf.guid import Guid
-from vf.inventory import DeviceNode, Inventory, PhysicalFunction, Port
-from vf.neighbour import Neighbour
-from vf.pci_address import PciAddress
-from vf.provision import Provision
-from vf.rail_memory import RailNumbers, RememberedRail
-from vf.table import VfTable
-from vf.topology_labels import LEAF, RAILS, RATE, Leaf, leaf_of_rail
+from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
 
 LEAF_1, LEAF_2 = Guid(0xA1), Guid(0xB2)
 SWITCH = Neighbour("switch", LEAF_1, 3)

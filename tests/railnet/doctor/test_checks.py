@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from kernel import sysfs
-from kernel.bounded_reads import BoundedReads
 from railnet import VERSION
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.doctor.finding import KINDS, Finding
 from railnet.doctor.gathering import Places
-from tests.kernel import nodes
-from tests.kernel.tree import Function, Tree
-from vf.inventory import Inventory, Netdev
-from vf.network import Network, NoIpam, SliceIpam, StaticIpam
-from vf.pci_address import PciAddress
+from railnet.kernel import sysfs
+from railnet.kernel.bounded_reads import BoundedReads
+from railnet.vf.inventory import Inventory, Netdev
+from railnet.vf.network import Network, NoIpam, SliceIpam, StaticIpam
+from railnet.vf.pci_address import PciAddress
+from tests.railnet.kernel import nodes
+from tests.railnet.kernel.tree import Function, Tree
 
 ROOT = Path(__file__).resolve().parents[3]
 PF, VF = "0000:03:00.0", "0000:03:00.1"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.client import RequestFailed
+from railnet.apiserver.client import RequestFailed
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_gathering import gather
 from railnet.doctor.cluster_objects import pod_rails

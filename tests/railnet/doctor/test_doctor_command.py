@@ -13,7 +13,7 @@ from railnet.doctor import doctor_command
 from railnet.doctor.doctor_table import rendered
 from railnet.doctor.facts import Daemon, Facts
 from railnet.doctor.finding import Finding
-from vf.inventory import Inventory
+from railnet.vf.inventory import Inventory
 
 SERVED = Daemon({"version": VERSION, "reasons": [], "vfs": []})
 

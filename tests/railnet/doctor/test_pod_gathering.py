@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from apiserver.client import Absent, Answer, ApiServer, RequestFailed
-from apiserver.request import JSON, Request
+from railnet.apiserver.client import Absent, Answer, ApiServer, RequestFailed
+from railnet.apiserver.request import JSON, Request
 from railnet.doctor.pod_gathering import gather
 from tests.railnet.doctor.test_pod_checks import RAILS, a_node, event, pod
 

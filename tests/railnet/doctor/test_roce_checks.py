@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kernel.netlink import dcb
 from railnet import VERSION
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
 from railnet.doctor.facts import Daemon, Facts
 from railnet.doctor.finding import Finding
 from railnet.doctor.gathering import Places
-from tests.kernel.roce_node import PF, VF, roce_node
-from tests.kernel.tree import Function, Tree
-from vf.roce import FlowControl
+from railnet.kernel.netlink import dcb
+from railnet.vf.roce import FlowControl
+from tests.railnet.kernel.roce_node import PF, VF, roce_node
+from tests.railnet.kernel.tree import Function, Tree
 
 LOSSLESS = FlowControl((3,), by_dscp=True)
 IPV4 = (3, "RoCE v2", "0000:0000:0000:0000:0000:ffff:0a3a:0001")

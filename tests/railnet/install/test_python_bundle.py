@@ -33,7 +33,7 @@ def run(version: Path, code: str) -> str:
 
 def test_every_host_module_is_imported_from_the_bundle_alone(version: Path) -> None:
     names = [f"cni.host.{path.stem}" for path in (ROOT / "cni/host").glob("*.py") if path.stem != "__init__"]
-    code = f"import sys, json, kubelet.checkpoint, {', '.join(names)}\n"
+    code = f"import sys, json, railnet.kubelet.checkpoint, {', '.join(names)}\n"
 
     printed = run(version, code + "print(*(m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)))")
 
@@ -43,7 +43,9 @@ def test_every_host_module_is_imported_from_the_bundle_alone(version: Path) -> N
 
 def test_bundle_has_no_file_that_is_never_loaded(version: Path) -> None:
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "cni/host").glob("*.py")]
-    loaded = run(version, f"import sys, json, kubelet.checkpoint, {', '.join(names)}\nprint(*sys.modules)").split()
+    loaded = run(
+        version, f"import sys, json, railnet.kubelet.checkpoint, {', '.join(names)}\nprint(*sys.modules)"
+    ).split()
 
     modules = {path.relative_to(version / f"lib/{python_bundle._PYTHON}") for path in version.rglob("*.pyc")}
     spelled = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in modules}

@@ -15,8 +15,8 @@ from railnet.daemon.conflist import FOLDER, NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
 from railnet.install.uninstaller import Leaving, needed_by
-from tests.vf.builders import a_record
-from vf.record import Pod, encode
+from railnet.vf.record import Pod, encode
+from tests.railnet.vf.builders import a_record
 
 PRIMARY = f"{FOLDER}/10-flannel.conflist"
 OURS = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "railnet", "primary": PRIMARY}]}

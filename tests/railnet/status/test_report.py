@@ -7,18 +7,18 @@ from ipaddress import IPv6Address
 import pytest
 
 from deviceplugin.devices import OfferedVf
-from kernel.roce_facts import RoceFacts
 from railnet import VERSION
+from railnet.kernel.roce_facts import RoceFacts
 from railnet.status.report import encode, report, with_roce, with_topology
+from railnet.vf.guid import Guid
+from railnet.vf.inventory import Inventory
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.rail_memory import RailNumbers, RememberedRail
+from railnet.vf.record import Pod
+from railnet.vf.roce import FlowControl, Gid, RocePort
+from railnet.vf.topology_labels import Leaf, RailPlace
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
-from tests.vf.builders import a_record, an_attachment
-from vf.guid import Guid
-from vf.inventory import Inventory
-from vf.pci_address import PciAddress
-from vf.rail_memory import RailNumbers, RememberedRail
-from vf.record import Pod
-from vf.roce import FlowControl, Gid, RocePort
-from vf.topology_labels import Leaf, RailPlace
+from tests.railnet.vf.builders import a_record, an_attachment
 
 NODE = two_rails()
 OFFERED = {

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from railnet.jobs.job_templates import TrainingJob, objects
 from railnet.train.job_file import job_of
-from training.job_templates import TrainingJob, objects
 
 TEXT = """\
 name: mnist

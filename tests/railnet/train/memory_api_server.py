@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from apiserver.client import Answer, Stream
-from apiserver.request import JsonObject, Request
+from railnet.apiserver.client import Answer, Stream
+from railnet.apiserver.request import JsonObject, Request
 from railnet.train.connection import PatientApiServer
 
 Key = tuple[str, str, str]  # resource, namespace, name

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import service_account
-from apiserver.client import RequestFailed
-from apiserver.request import ApiObject, get
+from railnet.apiserver import service_account
+from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.request import ApiObject, get
 from railnet.train.connection import connect
-from tests.apiserver.raw_server import RawServer, serving
+from railnet.vf.errors import Misconfigured
+from tests.railnet.apiserver.raw_server import RawServer, serving
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
-from vf.errors import Misconfigured
 
 POD = ApiObject("v1", "pods", "train-0", "ml")
 

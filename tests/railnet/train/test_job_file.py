@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from railnet.jobs.job_templates import TrainingJob
 from railnet.train.job_file import job_of, text_of
+from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import TEXT, job
-from training.job_templates import TrainingJob
-from vf.errors import Misconfigured
 
 
 def test_ten_lines_are_a_job() -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from apiserver.request import Request
+from railnet.apiserver.request import Request
 from railnet.train.job_objects import PODS, collection
 from railnet.train.live_objects import LiveObjects
 from tests.railnet.train.memory_api_server import MemoryApiServer, status

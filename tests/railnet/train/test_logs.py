@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from railnet.jobs.pod_progress import Stage
+from railnet.jobs.task_states import TaskState
 from railnet.train.logs import NoSuchTask, logs
 from railnet.train.task_logs import FollowedLog
 from railnet.train.up import up
 from tests.railnet.train.jobs import RUNNING, TEXT, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer
-from training.pod_progress import Stage
-from training.task_states import TaskState
 
 WORKER = TaskState("worker", 0, Stage.RUNNING, pod="mnist-worker-0-x")
 

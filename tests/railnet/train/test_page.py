@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from railnet.jobs.job_templates import TrainingJob
 from railnet.train.job_file import KEYS
 from tests.railnet.train.jobs import TEXT
 from tests.railnet.train.test_top import RAILS
-from training.job_templates import TrainingJob
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/training/train.md").read_text()
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from apiserver.client import RequestFailed
+from railnet.apiserver.client import RequestFailed
+from railnet.jobs.gang_usage import GangWait
+from railnet.jobs.usage import NodeRoom, PodUse, Usage, usage
 from railnet.train import top as top_module
 from railnet.train.screen import Screen
 from railnet.train.top import NotAllowed, look, top, watch
 from tests.railnet.train.jobs import RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
-from training.gang_usage import GangWait
-from training.usage import NodeRoom, PodUse, Usage, usage
 
 SECONDS = 60.0
 RAILS = frozenset({"rdma/ib_vf"})

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from apiserver.client import Answer, RequestFailed
-from apiserver.request import Request, Verb
+from railnet.apiserver.client import Answer, RequestFailed
+from railnet.apiserver.request import Request, Verb
+from railnet.jobs.job_templates import objects
+from railnet.jobs.pod_progress import Stage
+from railnet.jobs.task_states import task_states
 from railnet.train import up as up_module
 from railnet.train.creation import Refused
 from railnet.train.up import shown, up
+from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
-from training.job_templates import objects
-from training.pod_progress import Stage
-from training.task_states import task_states
-from vf.errors import Misconfigured
 
 OBJECTS = {
     "namespaces": ["mnist"],

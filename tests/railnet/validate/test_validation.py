@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.client import Answer, RequestFailed
-from apiserver.network_status import ANNOTATION
-from apiserver.request import ApiObject, Request
+from railnet.apiserver.client import Answer, RequestFailed
+from railnet.apiserver.network_status import ANNOTATION
+from railnet.apiserver.request import ApiObject, Request
 from railnet.validate import rail_probe, validation
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import Limits

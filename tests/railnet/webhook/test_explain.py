@@ -9,8 +9,8 @@ import pytest
 
 from railnet import configuration
 from railnet.configuration import Admission, Configuration
+from railnet.vf.errors import Misconfigured
 from railnet.webhook.explain import explain, policy
-from vf.errors import Misconfigured
 
 POD = """
 apiVersion: v1

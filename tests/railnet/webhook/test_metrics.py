@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from railnet.jobs.operators import OPERATORS
 from railnet.webhook.metrics import AdmissionMetrics
-from training.operators import OPERATORS
 
 
 def samples(metrics: AdmissionMetrics) -> list[str]:

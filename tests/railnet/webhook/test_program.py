@@ -19,16 +19,16 @@ from pathlib import Path
 
 import pytest
 
-from admission.certificates import authority, renewal, self_managed
-from admission.certificates.authority import Authority, signed_by
-from admission.certificates.cluster_objects import ROTATE
-from admission.certificates.folder import Folder
+from railnet.admission.certificates import authority, renewal, self_managed
+from railnet.admission.certificates.authority import Authority, signed_by
+from railnet.admission.certificates.cluster_objects import ROTATE
+from railnet.admission.certificates.folder import Folder
 from railnet.configuration import Configuration
 from railnet.webhook import program
-from tests.admission.api_server import FakeApiServer, serving
-from tests.admission.reviewing import a_review
-from tests.admission.serving import NAME, request
 from tests.free_port import free_port
+from tests.railnet.admission.api_server import FakeApiServer, serving
+from tests.railnet.admission.reviewing import a_review
+from tests.railnet.admission.serving import NAME, request
 
 pytestmark = pytest.mark.slow  # each test starts the program as a process
 

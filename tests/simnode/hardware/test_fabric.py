@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.fabric import Fabric, Uplink, cable
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.ping import ping
-from vf.pci_address import PciAddress
 
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x83, 0, 0), netdev="ibs6"))
 VFS = ("ibs5v0", "ibs6v0")  # one of each PF

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from railnet.vf.pci_address import PciAddress
 from simnode.hardware.infiniband_tun import read_netdev
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.hardware.spoiled_files import bad_value, hanging
 from simnode.linux import netns
 from simnode.waiting import wait_until
-from vf.pci_address import PciAddress
 
 PF = Path("/sys/bus/pci/devices/0000:03:00.0")
 VF0 = Path("/sys/bus/pci/devices/0000:03:00.1")

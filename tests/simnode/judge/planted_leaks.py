@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.record import Record, decode, encode
 from simnode.judge.invariants import LiveSandbox, Violation, of_sandboxes, violations
 from simnode.linux import libc, netns
 from simnode.node import Node, Pod
 from simnode.waiting import wait_until
-from vf.pci_address import PciAddress
-from vf.record import Record, decode, encode
 
 JOURNAL, RESULTS = Path("/run/railnet/journal"), Path("/var/lib/cni/results")
 CBR0 = Path("/var/lib/cni/networks/cbr0")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kernel.waiting import block_until
+from railnet.kernel.waiting import block_until
+from railnet.vf.record import encode
 from simnode.judge import node_state
 from simnode.judge.invariants import LiveSandbox, Violation, of_sandboxes, violations
 from simnode.judge.node_state import NetdevPlace, NodeState
 from simnode.node import Node
 from tests.simnode.judge.planted_leaks import CBR0, DEAD, FREE, FREE_VF, LEAKS, JudgedNode, path_of, record, written
-from vf.record import encode
 
 _SECONDS = 60.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kubelet.api import deviceplugin_pb2 as api
-from kubelet.api import (
+from railnet.kubelet.api import deviceplugin_pb2 as api
+from railnet.kubelet.api import (
     deviceplugin_pb2_grpc,
     pluginregistration_pb2,
     pluginregistration_pb2_grpc,

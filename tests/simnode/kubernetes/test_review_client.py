@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from admission.certificates import authority
+from railnet.admission.certificates import authority
 from simnode.kubernetes.review_client import NAME, ReviewClient, ReviewFailed, request
 
 VF = [{"op": "add", "path": "/spec/containers/0/resources", "value": {}}]

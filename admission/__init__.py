@@ -1,6 +1,0 @@
-"""The admission helper: adds to training pods what they need for their rails, and changes no other pod.
-
-One review goes through `review` → `training.recogniser` → `decision` → `patch`: bytes in, bytes out, and no request to another server.
-`server` is the HTTPS server; it also learns the label of the pod's namespace. `certificates` provides the server's certificate, and `tls`
-presents it. `explain` writes a decision in words, `offline` explains the pods of a file. `webhook_configuration` selects the pods that the API server asks about.
-"""

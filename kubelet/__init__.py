@@ -1,5 +1,0 @@
-"""Kubelet's interfaces: its API, its device checkpoint, its pod-resources socket.
-
-This module imports nothing: `kubelet.checkpoint` also runs on the host, inside the plugin executable, where every import costs time. How
-Railnet uses kubelet's answers belongs to `deviceplugin` and `cni`.
-"""

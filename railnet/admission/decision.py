@@ -1,0 +1,362 @@
+"""The decision about one pod: what is added to it, and why.
+
+Pure: a pod, its namespace and the policy in, a decision out. Not here: the JSON Patch (`railnet.admission.patch`), the words for the pod's
+author (`railnet.admission.explain`), and what host-network mode changes (`railnet.admission.host_network`).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from railnet.admission import host_network, railnet_annotations, tf_config
+from railnet.admission.environment import Variable, wanted
+from railnet.admission.host_network import HostNetwork
+from railnet.admission.policy import Namespace, Policy, switch
+from railnet.jobs.name_truncation import shortened
+from railnet.jobs.operators import Default, Part
+from railnet.jobs.pod import Container, Pod, count
+from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
+from railnet.jobs.recogniser import Member, recognise
+from railnet.vf.errors import Misconfigured, NotPermitted
+from railnet.vf.network import ADDRESS_ANNOTATION, DEFAULT, NETWORK_ANNOTATION, STICKY_ANNOTATION, NoIpam, is_sticky
+
+_MAX_VFS = 256  # more than any node has; limits the work that one pod can cause in the scheduler and on the node
+_AUTO = "auto"
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
+
+FreePort = Callable[[Pod], int]
+"""Returns a host port for a pod that no other pod has. Raises NotReady: there is none now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """The pod stays as it is.
+
+    Attributes:
+        reason: why, a clause.
+        operator: the name of the operator that made the pod; empty if the operator is unknown or was not looked for.
+        why: of a recognised pod, the reason without its name.
+    """
+
+    reason: str
+    operator: str = field(default="", compare=False)
+    why: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What is added to a pod. A pod that has everything already gets nothing, so a second review adds nothing.
+
+    Attributes:
+        member: the pod's place in its training job.
+        container: the name of the container that gets VFs and environment.
+        reason: why the pod gets anything, a clause.
+        resource, vfs: how many VFs are added to the container's requests and limits; 0 if the pod asks for VFs itself, or needs none.
+        variables: the environment variables that are added.
+        replaced: the environment variables that get another value.
+        labels: the labels that are added.
+        annotations: the annotations that are added, beside the explanation.
+        priority_class: the PriorityClass that the pod gets; empty if it has one, or if none is configured.
+        kept: what stays as the pod has it, in clauses.
+        host: what the pod gets with the host's network; None if it stays in its own network, or has the host's already.
+    """
+
+    member: Member
+    container: str
+    reason: str
+    resource: str = ""
+    vfs: int = 0
+    variables: tuple[Variable, ...] = ()
+    replaced: tuple[Variable, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str = ""
+    kept: tuple[str, ...] = ()
+    host: HostNetwork | None = None
+
+
+Decision = Untouched | Additions
+
+
+def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort | None = None) -> Decision:
+    """Decide what is added to a pod. `free_port` is None if host-network mode is switched off.
+
+    Raises:
+        Misconfigured: a label or annotation is malformed, contradicts the pod, or names an object that does not exist.
+        NotPermitted: the pod's namespace may not have the VFs, use the network, or name the addresses that the pod asks for.
+        NotReady: no host port is free for the pod now.
+    """
+    label = switch(pod.labels, "pod")
+    off = _switched_off(pod, label, namespace)
+    if off is not None:
+        return Untouched(off)
+    member = recognise(pod, partial(_has_additions, policy=policy), _sets_forwarded_variables)
+    if member is None:
+        return Untouched("its labels match no training operator that Railnet knows")
+    on_host = host_network.wanted(pod, member, switched_on=free_port is not None)
+    # As a second review sees it: so both decide the same about rails.
+    decision = _rail(
+        replace(pod, host_network=pod.host_network or on_host), member, namespace, policy, labelled=label is True
+    )
+    if not on_host or free_port is None:
+        return decision
+    host = host_network.decided(pod, member, free_port(pod))
+    if isinstance(decision, Additions):
+        return replace(decision, host=host)
+    container = pod.containers[member.container].name
+    return Additions(member, container, decision.why, labels=dict(_labels(member, pod)), host=host)
+
+
+def _rail(pod: Pod, member: Member, namespace: Namespace, policy: Policy, *, labelled: bool) -> Decision:
+    """Decide about VFs and the environment that names net1."""
+    requested = _requested(pod, policy)
+    part, reason = _part(member, pod, requested, namespace, labelled=labelled)
+    if part is Part.APART:
+        return _untouched(member, reason)
+    resource = _resource(pod, namespace, policy)
+    if resource is None:
+        return _untouched(member, "'limits' lets pods of its namespace have no VFs")
+    vfs = _vfs(pod, requested, policy) if part is Part.TRAINS else 0
+    annotations = _annotations(member, pod, namespace) if vfs and not pod.host_network else {}
+    after = {**pod.annotations, **annotations}
+    if vfs and not pod.host_network:
+        _check_sticky(member, after)
+        policy.networks.choose(namespace.name, after, vfs)
+    container = pod.containers[member.container]
+    reachable = _reachable(pod, after, policy)
+    variables = wanted(part) if reachable else ()
+    return Additions(
+        member=member,
+        container=container.name,
+        reason=reason,
+        resource=resource,
+        vfs=vfs if requested is None else 0,
+        variables=tuple(variable for variable in variables if variable.name not in container.env),
+        replaced=tuple(_renamed(member, pod, container)) if vfs and reachable else (),
+        labels=dict(_labels(member, pod)),
+        annotations=annotations,
+        priority_class=(policy.priority_class or "") if pod.priority_class is None else "",
+        kept=(*_kept(container, variables, _requests_text(pod, policy)), *_kept_class(pod, policy)),
+    )
+
+
+def _untouched(member: Member, reason: str) -> Untouched:
+    return Untouched(f"{member} ({member.operator.name}): {reason}", member.operator.name, reason)
+
+
+def _switched_off(pod: Pod, label: bool | None, namespace: Namespace) -> str | None:
+    if pod.mirror:
+        return "it mirrors a static pod, and kubelet runs that pod from its file"
+    if label is False:
+        return f"its label {NET1} is false"
+    if label is None and namespace.net1 is False:
+        return f"the label {NET1} of its namespace is false"
+    if pod.windows and label:
+        raise Misconfigured(
+            f'the pod is for Windows, where no node has a rail, and its label {NET1} is "true"; remove one of them'
+        )
+    return "it is for Windows, where no node has a rail" if pod.windows else None
+
+
+def _has_additions(container: Container, policy: Policy) -> bool:
+    """Return whether a container has what the training container gets: VFs, or the variables that a launcher forwards."""
+    if not container.resources.keys().isdisjoint(policy.resources):
+        return True
+    return all(container.env.get(variable.name) == variable.value for variable in wanted(Part.LAUNCHES))
+
+
+def _sets_forwarded_variables(container: Container) -> bool:
+    """Return whether a container sets all variables that a launcher forwards, to any value."""
+    return all(variable.name in container.env for variable in wanted(Part.LAUNCHES))
+
+
+def _resource(pod: Pod, namespace: Namespace, policy: Policy) -> str | None:
+    """Choose the resource for the VFs: the first that the namespace's limit permits; None if it permits none.
+
+    Raises:
+        NotPermitted: the pod asks for a resource that its namespace may not have, or the pod's label asks for a rail and no resource is
+            permitted.
+    """
+    mentioned = {resource for container in (*pod.containers, *pod.sidecars) for resource in container.resources}
+    policy.networks.permit(namespace.name, mentioned.intersection(policy.resources))
+    for resource in policy.resources:
+        with suppress(NotPermitted):
+            policy.networks.permit(namespace.name, (resource,))
+            return resource
+    if switch(pod.labels, "pod"):
+        policy.networks.permit(namespace.name, policy.resources)
+    return None
+
+
+def _requested(pod: Pod, policy: Policy) -> int | None:
+    """Return how many VFs the pod's containers and sidecars ask for; None if no container mentions VFs."""
+    numbers = [number for _, number in _requests(pod, policy)]
+    return sum(numbers) if numbers else None
+
+
+def _requests_text(pod: Pod, policy: Policy) -> str:
+    """Return the VFs that the pod's containers ask for, in words; empty if they ask for none."""
+    sums: Counter[str] = Counter()
+    for resource, number in _requests(pod, policy):
+        sums[resource] += number
+    return " and ".join(f"{number} {resource}" for resource, number in sums.items() if number)
+
+
+def _requests(pod: Pod, policy: Policy) -> Iterator[tuple[str, int]]:
+    for container in (*pod.containers, *pod.sidecars):
+        for resource, quantity in container.resources.items():
+            if resource in policy.resources:
+                yield resource, count(quantity)
+
+
+def _part(member: Member, pod: Pod, requested: int | None, namespace: Namespace, *, labelled: bool) -> tuple[Part, str]:
+    """Return what part the pod takes, and the reason.
+
+    The pod's own request and label count first, then its role, its namespace's label, and its GPUs.
+    """
+    if requested == 0:
+        return Part.APART, "it asks for 0 VFs"
+    if labelled:
+        return Part.TRAINS, f"its label {NET1} is true"
+    if requested:
+        return Part.TRAINS, f"it asks for {requested} VF{'s' * (requested > 1)} itself"
+    return _by_role(member, pod.containers[member.container], namespace)
+
+
+def _by_role(member: Member, container: Container, namespace: Namespace) -> tuple[Part, str]:
+    if member.part is Part.APART:
+        return Part.APART, f"the role {member.role} takes no part in the exchange of data"
+    if namespace.net1:
+        return member.part, f"the label {NET1} of its namespace is true"
+    if member.part is Part.LAUNCHES:
+        return Part.APART, f"a launcher without GPUs; its environment is set where the namespace has the label {NET1}"
+    return _by_default(member, container)
+
+
+def _by_default(member: Member, container: Container) -> tuple[Part, str]:
+    default, gpus = member.operator.default, container.gpus
+    unless = f'label it, or its namespace, {NET1}: "true" if it needs a rail'
+    if default is Default.NONE:
+        return Part.APART, f"pods of {member.operator.name} get a rail only by label; {unless}"
+    if not gpus:
+        return Part.APART, f"container {container.name} asks for no GPUs; {unless}"
+    if default is Default.GANG and (member.size or 1) == 1:
+        return Part.APART, f"its group has one pod only; {unless}"
+    return Part.TRAINS, f"container {container.name} asks for {gpus} GPU{'s' * (gpus > 1)}"
+
+
+def _vfs(pod: Pod, requested: int | None, policy: Policy) -> int:
+    """Return how many VFs the pod has after the review.
+
+    Raises:
+        Misconfigured: the annotation is malformed, or contradicts the pod's own request.
+    """
+    text = pod.annotations.get(railnet_annotations.VF)
+    if requested is None:
+        return 1 if text is None else _annotated(text, pod, policy)
+    # An earlier review may have made the request for `auto`, and `auto` may mean another number now: another webhook adds GPUs, or
+    # replicas with two configurations review one pod. So `auto` never contradicts a request.
+    if text not in (None, _AUTO) and _number(text) != requested:
+        raise Misconfigured(
+            f"{railnet_annotations.VF} is {text}, but the pod's containers ask for {_requests_text(pod, policy)}; remove one of them"
+        )
+    return requested
+
+
+def _annotated(text: str, pod: Pod, policy: Policy) -> int:
+    if text != _AUTO:
+        return _number(text)
+    if policy.rails is None:
+        raise Misconfigured(
+            f"{railnet_annotations.VF} is auto, but the configuration does not say how many rails a node has: give a number, "
+            "or have the administrator list the PFs under 'rails' in node.yaml"
+        )
+    return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))
+
+
+def _number(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_VFS)) else 0
+    if not 0 < number <= _MAX_VFS:
+        raise Misconfigured(
+            f'{railnet_annotations.VF} is {text!r:.80}; it should be a number of VFs from 1 to {_MAX_VFS}, or "auto". '
+            f'For none, label the pod {NET1}: "false"'
+        )
+    return number
+
+
+def _annotations(member: Member, pod: Pod, namespace: Namespace) -> dict[str, str]:
+    """Return the annotation that the namespace's label stands for: a pod that says otherwise, or has no rank, does not get it."""
+    says = STICKY_ANNOTATION in pod.annotations or NETWORK_ANNOTATION in pod.annotations
+    return {STICKY_ANNOTATION: "true"} if namespace.sticky and member.rank and not says else {}
+
+
+def _check_sticky(member: Member, annotations: Mapping[str, str]) -> None:
+    """Make sure that a pod which asks for the address of its rank has a rank, and leaves the address to the controllers."""
+    if not is_sticky(annotations):
+        return
+    if not member.rank:
+        raise Misconfigured(
+            f"{STICKY_ANNOTATION} is true, but {member} ({member.operator.name}) has no rank that an address could stay with; "
+            f"give each pod a label {RANK}, or remove the annotation"
+        )
+    if ADDRESS_ANNOTATION in annotations:
+        raise NotPermitted(
+            f"{STICKY_ANNOTATION} is true, so railnet-controllers writes {ADDRESS_ANNOTATION}; remove one of the two annotations"
+        )
+
+
+def _reachable(pod: Pod, annotations: Mapping[str, str], policy: Policy) -> bool:
+    """Return whether the pod has an address on net1: not if it uses the host's network, or a network without addresses."""
+    if not pod.host_network and is_sticky(annotations):
+        return True
+    network = policy.networks.by_name.get(annotations.get(NETWORK_ANNOTATION, DEFAULT))
+    return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
+
+
+def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variable]:
+    """Yield TF_CONFIG with names on net1, if the pod asks for these names and does not have them yet."""
+    before = container.env.get(tf_config.VARIABLE)
+    if _rendezvous(pod) == "net1" and before is not None:
+        after = tf_config.rewritten(before, member.job, pod.subdomain)
+        if after != before:
+            yield Variable(tf_config.VARIABLE, after)
+
+
+def _rendezvous(pod: Pod) -> str:
+    text = pod.annotations.get(railnet_annotations.RENDEZVOUS, "eth0")
+    if text not in ("eth0", "net1"):
+        raise Misconfigured(f'{railnet_annotations.RENDEZVOUS} is {text!r:.80}; it should be "eth0" or "net1"')
+    return text
+
+
+def _kept(container: Container, variables: tuple[Variable, ...], requests: str) -> Iterator[str]:
+    names = [variable.name for variable in variables if variable.name in container.env]
+    if names:
+        yield f"kept {', '.join(names)} as the pod sets them"
+    if container.env_from and len(names) < len(variables):
+        yield "the added variables take precedence over the container's envFrom"
+    if not variables:
+        yield "set no variables, because the pod has no address on net1"
+    if requests:
+        yield f"kept its request for {requests}"
+
+
+def _kept_class(pod: Pod, policy: Policy) -> Iterator[str]:
+    if policy.priority_class and pod.priority_class:
+        yield f"kept its PriorityClass {pod.priority_class}"
+
+
+def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:
+    for key, text in ((JOB, member.job), (ROLE, member.role), (RANK, member.dotted_rank)):
+        value = _label_value(text)
+        if value and key not in pod.labels:
+            yield key, value
+
+
+def _label_value(text: str) -> str | None:
+    """Return a name as a label's value, shortened if it is too long; None if a label cannot have it."""
+    return shortened(text, _LABEL_LENGTH) if _LABEL_VALUE.fullmatch(text) else None

@@ -1,0 +1,149 @@
+"""The decision about a pod's gang: whether the pod waits for it, and on which nodes it may be. Pure.
+
+It says nothing about rails: `railnet.admission.decision` does, in another review of the same pod.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railnet.admission import node_affinity
+from railnet.jobs.gang_constraint import CONSTRAINT
+from railnet.jobs.gang_labels import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
+from railnet.jobs.kubernetes_version import GANGS_SINCE, KubernetesVersion
+from railnet.jobs.operators import Default
+from railnet.jobs.other_placement import placed_by_others
+from railnet.jobs.placement.gang_request import GangRequest
+from railnet.jobs.pod import Pod
+from railnet.jobs.recogniser import recognise
+from railnet.vf.errors import Misconfigured
+
+# What other schedulers read of a gang, and Railnet does not.
+_UNREAD = ("gang.scheduling.koordinator.sh/", "scheduling.volcano.sh/")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """The pod does not wait for a gang.
+
+    Attributes:
+        reason: why, a clause.
+        gated: whether the pod has the gate, which would hold it for ever, so that it is removed.
+        warns: whether the pod's author should know: the cluster lacks what the gang needs.
+    """
+
+    reason: str
+    gated: bool = False
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The pod waits until its gang has its place.
+
+    Attributes:
+        request: its gang.
+        gated: whether it has the gate already.
+        terms: the terms of its required node affinity, which get the constraint's; None if they stay.
+        unread: annotations about gangs that have no effect.
+        doubt: why the gang may wait for ever, a sentence; empty if nothing says so.
+    """
+
+    request: GangRequest
+    gated: bool = False
+    terms: tuple[Mapping[str, Any], ...] | None = None
+    unread: tuple[str, ...] = ()
+    doubt: str = ""
+
+
+GangDecision = LeftAlone | Waits
+
+
+def mentions(pod: Pod) -> bool:
+    """Return whether a pod says anything of a gang."""
+    return names_gang(pod) or CONSTRAINT in pod.annotations or GATE in pod.gates
+
+
+def decide(
+    pod: Pod, document: Mapping[str, Any], kubernetes: KubernetesVersion | None, *, off: bool = False
+) -> GangDecision:
+    """Decide whether a pod waits for its gang.
+
+    Args:
+        pod: the pod.
+        document: the same pod, as the API server sends it.
+        kubernetes: the API server's version; None while it is not known.
+        off: whether the label `railnet.io/gang` of the pod's namespace is "off".
+
+    Raises:
+        Misconfigured: the pod's labels or annotations about its gang are malformed.
+    """
+    left = _left_alone(pod, document, kubernetes, off=off) if names_gang(pod) else None
+    if left is not None:
+        return left
+    request = gang_request(pod)
+    if request is None:
+        return LeftAlone(_no_gang(pod), gated=GATE in pod.gates)
+    if PLACEMENT in pod.annotations:
+        raise Misconfigured(
+            f"{PLACEMENT} is written by Railnet when the gang has its place, not by the pod's author; remove it"
+        )
+    nodes = () if request.constraint is None else request.constraint.nodes
+    terms = node_affinity.narrowed(document, nodes)
+    return Waits(request, GATE in pod.gates, terms, tuple(_unread(pod)), _doubt(pod, request.min_available))
+
+
+def _left_alone(
+    pod: Pod, document: Mapping[str, Any], kubernetes: KubernetesVersion | None, *, off: bool
+) -> LeftAlone | None:
+    reason = next(_others(pod, document, off=off), None)
+    if reason is not None:
+        return LeftAlone(reason, gated=GATE in pod.gates)
+    lacks = _lacks(kubernetes)
+    return LeftAlone(lacks, warns=True) if lacks else None
+
+
+def _no_gang(pod: Pod) -> str:
+    if CONSTRAINT in pod.annotations:
+        return f"it has {CONSTRAINT}, but no label names its gang; add {SPELLINGS[0].name} and {SPELLINGS[0].least}"
+    return "no label or annotation names a gang"
+
+
+def _others(pod: Pod, document: Mapping[str, Any], *, off: bool) -> Iterator[str]:
+    """Yield why the pod is not Railnet's to place."""
+    if off:
+        yield f'the label {GATE} of its namespace is "{OFF}"'
+    if pod.node and not pod.mirror:
+        yield "its author chose its node (spec.nodeName)"
+    yield from placed_by_others(pod, document["spec"])
+
+
+def _lacks(kubernetes: KubernetesVersion | None) -> str:
+    if kubernetes is None:
+        return f"the API server has not said its version yet, and gangs need Kubernetes {GANGS_SINCE}"
+    if kubernetes < GANGS_SINCE:
+        return f"this is Kubernetes {kubernetes}, and gangs need {GANGS_SINCE} or newer, where a pod can wait behind a gate and get its nodes afterwards"
+    return ""
+
+
+def _unread(pod: Pod) -> Iterator[str]:
+    read = {key for spelling in SPELLINGS for key in (spelling.name, spelling.least)}
+    return (key for key in sorted(pod.annotations) if key.startswith(_UNREAD) and key not in read)
+
+
+def _doubt(pod: Pod, least: int | None) -> str:
+    """Say that more members must start together than the job seems to have. Operators count differently, so the pod is not refused."""
+    try:
+        member = recognise(pod, lambda _: False)
+    except Misconfigured:  # the other review refuses the pod
+        return ""
+    if (
+        member is None or member.size is None or member.operator.default is Default.GANG
+    ):  # that one counts each group for itself
+        return ""
+    if least is None or least <= member.size:
+        return ""
+    return (
+        f"{least} members must start together, and {member.operator.name} says that {member.job:.63} has {member.size} pods: if these are all, the "
+        "gang waits for ever"
+    )

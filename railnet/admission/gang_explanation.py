@@ -1,0 +1,50 @@
+"""The decision about a pod's gang in words: for the pod's annotation, for the client that creates it, and for `explain`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from railnet.admission.explain import MAX_WARNING, operation
+from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
+from railnet.jobs.gang_labels import GATE, described
+
+_MAX_WARNINGS = 8
+
+
+def waits(decision: Waits) -> str:
+    """Return the text of the annotation."""
+    where = "" if decision.request.constraint is None else f", {described(decision.request.constraint)}"
+    return f"waits with gang {decision.request.name}, {_members(decision)}{where}, behind the scheduling gate {GATE}"
+
+
+def warnings(decision: GangDecision) -> tuple[str, ...]:
+    """Return what the client that creates the pod should know."""
+    if isinstance(decision, LeftAlone):
+        found = [f"the pod does not wait for its gang: {decision.reason}"] if decision.warns else []
+        if decision.gated:
+            found.append(f"the scheduling gate {GATE} is removed, because nothing else would: {decision.reason}")
+    else:
+        found = [f"{key} has no effect: Railnet does not read it" for key in decision.unread]
+        more = len(found) - _MAX_WARNINGS
+        if more > 0:
+            found = [*found[:_MAX_WARNINGS], f"{more} more annotations about gangs have no effect"]
+        found += [decision.doubt] if decision.doubt else []
+    return tuple(f"{text:.{MAX_WARNING}}" for text in found)
+
+
+def report(decision: GangDecision, operations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield lines that say what the review of the gang does to a pod, and why."""
+    if isinstance(decision, LeftAlone):
+        yield f"  gang:      none, so the pod does not wait: {decision.reason}"
+    else:
+        constraint = decision.request.constraint
+        yield f"  gang:      {decision.request.name}, {_members(decision)}"
+        yield f"  place:     {'on any nodes, all at once' if constraint is None else described(constraint)}"
+        yield f"  waits:     behind the scheduling gate {GATE}, which the controllers remove when the gang has its place"
+    yield from map(operation, operations)
+    if isinstance(decision, Waits):
+        yield from (f"  warning: {text}" for text in warnings(decision))
+
+
+def _members(decision: Waits) -> str:
+    least = decision.request.min_available
+    return "all pods of its job" if least is None else f"at least {least} pod{'s' * (least > 1)}"

@@ -1,0 +1,39 @@
+"""The answer to one AdmissionReview about a pod's gang, bytes in and bytes out. Like `railnet.admission.review`, it has no side effects."""
+
+from typing import Any
+
+from railnet.admission import gang_explanation, gang_patch
+from railnet.admission.gang_decision import decide
+from railnet.admission.review import Answer, Reviewed, denied, is_new_pod, patched, read, reviewed
+from railnet.jobs.kubernetes_version import KubernetesVersion
+from railnet.jobs.pod import parse
+from railnet.vf.errors import Misconfigured
+
+_OPERATOR = "gangs"  # what reviews of gangs are counted as
+
+
+def review(body: bytes, kubernetes: KubernetesVersion | None) -> Reviewed:
+    """Answer a review of a pod that names a gang. `kubernetes` is the API server's version; None while it is not known.
+
+    The label that switches gangs off in a namespace is not known here: the webhook configuration sends no review of these pods.
+
+    Raises:
+        UnreadableReview: as `railnet.admission.review.review`.
+    """
+    request = read(body)
+    return reviewed(request, _answer(request, kubernetes))
+
+
+def _answer(request: dict[str, Any], kubernetes: KubernetesVersion | None) -> Answer:
+    if not is_new_pod(request):
+        return Answer({"allowed": True}, "untouched")
+    document: Any = request.get("object")
+    try:
+        decision = decide(parse(document), document, kubernetes)
+    except Misconfigured as error:
+        return denied(error)
+    response: dict[str, Any] = {"allowed": True}
+    warnings = gang_explanation.warnings(decision)
+    if warnings:
+        response["warnings"] = warnings
+    return patched(gang_patch.operations(document, decision), _OPERATOR, response)

@@ -1,0 +1,174 @@
+"""The answer to one AdmissionReview, bytes in and bytes out. The HTTPS server calls it for each request.
+
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. A review has no side effects: it stores
+nothing and sends no request to another server. So a dry run needs no case of its own.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from railnet.admission import explain, patch
+from railnet.admission.decision import Additions, FreePort, decide
+from railnet.admission.policy import Namespace, Policy
+from railnet.jobs.pod import parse
+from railnet.vf.errors import Misconfigured, NotPermitted, NotReady
+
+# The API server accepts objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains one, and JSON may make it longer.
+MAX_BYTES = 8 << 20
+# Each value of a JSON document follows a comma or a bracket; a small one takes 3 bytes of the body, 70 of memory and a microsecond. A pod of
+# 7 KiB has 300 of them, and etcd stores no object of more than 1.5 MiB.
+MAX_VALUES = 100_000
+_MAX_UID = 128  # the answer repeats it; the API server's has 36 characters
+_MAX_DIGITS = 64  # Kubernetes has numbers of 64 bits
+_API_VERSION = "admission.k8s.io/v1"
+_KIND = "AdmissionReview"
+_POD = {"group": "", "version": "v1", "kind": "Pod"}
+# For reason "Invalid" kubectl 1.20 prints only that word: it looks for the names of fields, which a webhook's answer does not have.
+_FORBIDDEN, _INVALID, _UNAVAILABLE = (403, "Forbidden"), (400, "BadRequest"), (503, "ServiceUnavailable")
+_STATUS: dict[type[Exception], tuple[int, str]] = {
+    NotPermitted: _FORBIDDEN,
+    Misconfigured: _INVALID,
+    NotReady: _UNAVAILABLE,
+}
+_MAX_MESSAGE = 1024
+
+
+Outcome = Literal["patched", "untouched", "denied"]
+
+
+class Reviewed(NamedTuple):
+    """An answer, and what may be counted and logged of it: `operator` is empty if it is unknown, `reason` is that of a denial."""
+
+    body: bytes
+    outcome: Outcome
+    operator: str = ""
+    namespace: str = ""
+    reason: str = ""
+
+
+class UnreadableReview(ValueError):
+    """The body is not an AdmissionReview, so it cannot be answered by one. The caller answers HTTP 400."""
+
+
+def review(
+    body: bytes, policy: Policy, net1: bool | None = None, free_port: FreePort | None = None, *, sticky: bool = False
+) -> Reviewed:
+    """Answer a review of a pod.
+
+    Args:
+        body: the request's body, at most `MAX_BYTES`.
+        policy: what the administrator configured.
+        net1: the label `railnet.io/net1` of the pod's namespace. A review does not contain it. The request's path says it: the webhook
+            configuration has an entry for each value, with a `namespaceSelector` and a path.
+        free_port: returns a host port for a pod; None if host-network mode is switched off.
+        sticky: whether the label `railnet.io/sticky` of the pod's namespace is "true"; the path says it, too.
+
+    Raises:
+        UnreadableReview: the body is too large, has too many values, or is not an AdmissionReview of version v1.
+    """
+    request = read(body)
+    return reviewed(request, _answer(request, Namespace(namespace_of(request), net1, sticky), policy, free_port))
+
+
+def namespace_of(request: Mapping[str, Any]) -> str:
+    """Return the namespace of a request's object."""
+    return str(request.get("namespace", ""))
+
+
+def reviewed(request: Mapping[str, Any], answer: "Answer") -> Reviewed:
+    """Return the AdmissionReview that answers a request."""
+    response = {"uid": request["uid"], **answer.response}
+    document = {"apiVersion": _API_VERSION, "kind": _KIND, "response": response}
+    return Reviewed(
+        json.dumps(document).encode(), answer.outcome, answer.operator, namespace_of(request), answer.reason
+    )
+
+
+def read(body: bytes) -> dict[str, Any]:
+    """Return the request of a review.
+
+    Raises:
+        UnreadableReview: as `review`.
+    """
+    if len(body) > MAX_BYTES:
+        raise UnreadableReview(f"the review has {len(body)} bytes; at most {MAX_BYTES} are read")
+    values = sum(map(body.count, (b",", b"[", b"{")))
+    if values > MAX_VALUES:
+        raise UnreadableReview(f"the review has {values} commas and brackets; at most {MAX_VALUES} are read")
+    try:
+        document = json.loads(body, parse_int=_whole_number, parse_float=_number)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableReview(f"the review is not JSON: {error!s:.160}") from None
+    if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (_API_VERSION, _KIND):
+        raise UnreadableReview(f"the body is not an {_KIND} of {_API_VERSION}")
+    request = document.get("request")
+    if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
+        raise UnreadableReview("the AdmissionReview has no request with a uid")
+    if len(request["uid"]) > _MAX_UID:
+        raise UnreadableReview(f"the request's uid has {len(request['uid'])} characters; at most {_MAX_UID} are read")
+    return request
+
+
+def _whole_number(text: str) -> int:
+    return int(_short(text))
+
+
+def _number(text: str) -> float:
+    return float(_short(text))
+
+
+def _short(text: str) -> str:
+    """Return a number's text; a long one takes time by the square of its length."""
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits; at most {_MAX_DIGITS} are read")
+    return text
+
+
+class Answer(NamedTuple):
+    """What is answered: the review's `response` without its uid, and what is counted and logged."""
+
+    response: dict[str, Any]
+    outcome: Outcome
+    operator: str = ""
+    reason: str = ""
+
+
+def is_new_pod(request: Mapping[str, Any]) -> bool:
+    """Return whether a request creates a pod."""
+    return request.get("operation") == "CREATE" and request.get("kind") == _POD and not request.get("subResource")
+
+
+def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_port: FreePort | None) -> Answer:
+    if not is_new_pod(request):
+        return Answer({"allowed": True}, "untouched")
+    document: Any = request.get("object")
+    try:
+        pod = parse(document)
+        decision = decide(pod, namespace, policy, free_port)
+    except (NotPermitted, Misconfigured, NotReady) as error:
+        return denied(error)
+    response: dict[str, Any] = {"allowed": True}
+    warnings = explain.warnings(pod, decision)
+    if warnings:
+        response["warnings"] = warnings
+    if not isinstance(decision, Additions):
+        return Answer(response, "untouched", decision.operator)
+    return patched(patch.operations(document, decision), decision.member.operator.name, response)
+
+
+def patched(operations: list[patch.Operation], operator: str, response: Mapping[str, Any]) -> Answer:
+    """Answer by a JSON Patch; an empty one leaves the object as it is."""
+    if not operations:
+        return Answer(dict(response), "untouched", operator)
+    encoded = base64.b64encode(json.dumps(operations).encode()).decode()
+    return Answer({**response, "patchType": "JSONPatch", "patch": encoded}, "patched", operator)
+
+
+def denied(error: NotPermitted | Misconfigured | NotReady) -> Answer:
+    """Answer by a refusal: 403, 400, or 503 for what may be admitted later."""
+    code, reason = _STATUS[type(error)]
+    message = f"{error!s:.{_MAX_MESSAGE}}"
+    status = {"status": "Failure", "message": message, "reason": reason, "code": code}
+    return Answer({"allowed": False, "status": status}, "denied", reason=message)

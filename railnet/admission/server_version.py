@@ -1,0 +1,61 @@
+"""Which Kubernetes the API server is, asked by a thread: again until it answers, and then every ten minutes, since clusters are upgraded."""
+
+import logging
+import threading
+
+from railnet.apiserver.client import ApiServer, RequestFailed
+from railnet.apiserver.request import ServerVersion, get
+from railnet.jobs.kubernetes_version import GANGS_SINCE, KubernetesVersion, said
+
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _KNOWN_PAUSE_SECONDS = 0.5, 30.0, 600.0
+
+
+class AskedVersion:
+    """The API server's version as it last said it.
+
+    Attributes:
+        kubernetes: the version; None until the API server has said it. Any thread may read it.
+        asked: set when the first question has its answer, or has failed.
+    """
+
+    def __init__(self, api: ApiServer) -> None:
+        """Ask an API server, when `run` is called."""
+        self._api = api
+        self.kubernetes: KubernetesVersion | None = None
+        self.asked = threading.Event()
+
+    def run(self, ended: threading.Event) -> None:
+        """Ask until `ended` is set."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not ended.is_set():
+            trouble = self._ask()
+            self.asked.set()
+            if trouble:
+                _log.warning("%s; %s; trying again in %.1f s", trouble, self._meanwhile(), pause)
+                ended.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            else:
+                pause = _FIRST_PAUSE_SECONDS
+                ended.wait(_KNOWN_PAUSE_SECONDS)
+
+    def _ask(self) -> str:
+        """Ask once; return why the version is not known, empty if it is."""
+        try:
+            found = said(self._api.send(get(ServerVersion())))
+        except RequestFailed as error:
+            return str(error)
+        if found is None:
+            return "the API server's answer for /version has no version"
+        if found != self.kubernetes:
+            able = (
+                "pods wait for their gangs"
+                if found >= GANGS_SINCE
+                else f"gangs need {GANGS_SINCE}, so no pod waits for one"
+            )
+            _log.info("the API server is Kubernetes %s: %s", found, able)
+        self.kubernetes = found
+        return ""
+
+    def _meanwhile(self) -> str:
+        return "no pod waits for its gang until then" if self.kubernetes is None else f"it was {self.kubernetes} before"

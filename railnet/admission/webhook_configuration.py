@@ -1,0 +1,247 @@
+"""The scope of the webhook: the pods for which the API server sends a review, computed from the table of operators.
+
+`scripts/generate` writes it in two forms to `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and selectors for older
+API servers, which see labels only. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither waits nor
+fails when the webhook does not answer.
+"""
+
+from collections.abc import Iterator
+from string import Formatter
+from typing import Any
+
+from railnet.admission import railnet_annotations
+from railnet.admission.host_network import HOST, KUBEDL_MODE
+from railnet.jobs import gang_labels
+from railnet.jobs.gang_labels import SPELLINGS
+from railnet.jobs.operators import OPERATORS, Operator
+from railnet.jobs.railnet_labels import NET1, NETWORK_MODE
+from railnet.vf.network import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
+
+Entry = dict[str, Any]
+Requirement = dict[str, Any]
+
+NAME = "railnet-admission"  # the name of the webhook configuration, and of the Service
+NAMESPACE = "railnet"
+# The paths for pods in namespaces without the label, and in namespaces whose label is "true"; a namespace with the other label "true" has
+# paths of its own.
+PLAIN, LABELLED = "/pods", "/pods/net1"
+STICKY_PATH = "/sticky"
+SERVICES, GANGS = "/services", "/gangs"
+
+_TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
+# Kubernetes 1.21 and newer set this label on each namespace.
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+NEVER = ("kube-system", NAMESPACE)  # no pod trains in these namespaces, and their pods must start without the webhook
+
+_LABELS = "object.metadata.labels"
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def by_conditions() -> Entry:
+    """Return the webhook configuration for API servers that know `matchConditions`: six entries; at most one applies to a pod."""
+    unlabelled = {"matchExpressions": [_lacks(NET1)]}
+    recognised = {"name": "recognised", "expression": recognised_expression()}
+    asks = {"name": "asks-for-devices", "expression": asks_expression()}
+    return _configuration(
+        *_entries("recognised", _in_namespaces(None), unlabelled, PLAIN, _conditions(recognised, asks)),
+        *_entries("namespace", _in_namespaces("true"), unlabelled, LABELLED, _conditions(recognised)),
+        *_labelled_pods(_conditions()),
+    )
+
+
+def by_selectors() -> Entry:
+    """Return the webhook configuration for older API servers: four entries for each operator, and two for the pods' label."""
+    return _configuration(*_entries_of_operators(), *_labelled_pods({}))
+
+
+def services() -> list[Entry]:
+    """Return the entries that host-network mode adds: the Services that operators make for one pod each, and those with the label.
+
+    Selectors are enough: operators write the same marks to their Services. So these entries fit every API server.
+    """
+    switched_on = [_has_not(NET1, "false")]
+    rows = [row for row in _operators() if row.ports]
+    named = [(f"{row.page}.services", [*_marks(row)]) for row in rows]
+    named.append(("label.services", [_has(NETWORK_MODE, HOST)]))
+    return [_entry(name, switched_on, {"matchExpressions": marks}, SERVICES, "services") for name, marks in named]
+
+
+def gangs_by_conditions() -> list[Entry]:
+    """Return the entry that gangs add for API servers that know `matchConditions`: pods that name a gang, and pods with the gate.
+
+    A pod for another scheduler is left alone, so it is not asked about. Gangs have an entry and a path of their own, so pods without one
+    are asked about as before.
+    """
+    names = {"name": "names-a-gang", "expression": gang_expression()}
+    return [_gangs("gangs", []) | _conditions(names)]
+
+
+def gangs_by_selectors() -> list[Entry]:
+    """Return the entries that gangs add for older API servers: one for each label that names a gang. Selectors see no annotations."""
+    keys = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
+    return [
+        _gangs(f"{number}.gangs", [*map(_lacks, keys[:number]), {"key": key, "operator": "Exists"}])
+        for number, key in enumerate(keys)
+    ]
+
+
+def gang_expression() -> str:
+    """Return the CEL expression "the pod names a gang and is for the default scheduler, or it has the gate"."""
+    labels = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
+    annotations = [spelling.name for spelling in SPELLINGS if spelling.annotated]
+    of = "object.metadata.annotations"
+    return (
+        "(!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler']) && (\n"
+        f"has({_LABELS}) && {_list(labels)}.exists(key, key in {_LABELS})\n"
+        f"|| has({of}) && {_list(annotations)}.exists(key, key in {of}))\n"
+        f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(gang_labels.GATE)})"
+    )
+
+
+def recognised_expression() -> str:
+    """Return the CEL expression "the pod has an operator's marks", with the rules of `railnet.jobs.recogniser`."""
+    rows = "\n|| ".join(_row(operator) for operator in _operators())
+    return f"has({_LABELS}) && (\n{rows})"
+
+
+def asks_expression() -> str:
+    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet, or KubeDL's mode".
+
+    `decision` adds nothing to a pod without a GPU, a VF or a label. It also decides whether a device is a GPU or a VF, and whether an init
+    container is a sidecar; the expression does not. Only extended resources have a slash in their names.
+    """
+    asked = "\n|| ".join(
+        f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
+        for kind in ("limits", "requests")
+    )
+    exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
+    key = f"key.startsWith({_quoted(railnet_annotations.PREFIX)}) || key == {_quoted(KUBEDL_MODE)}"
+    annotated = f"object.metadata.annotations.exists(key, {key})"
+    return (
+        f"object.spec.containers{exists}"
+        f"|| has(object.spec.initContainers) && object.spec.initContainers{exists}"
+        f"|| has(object.metadata.annotations) && {annotated}"
+    )
+
+
+def _row(operator: Operator) -> str:
+    present = f"{_list(operator.marks)}.all(key, key in {_LABELS} && {_LABELS}[key] != '')"
+    values = [f"{_LABELS}[{_quoted(key)}] in {_list(values)}" for key, values in operator.marks.items() if values]
+    named = [_named(operator)] if operator.named else []
+    return " && ".join((present, *values, *named))
+
+
+def _named(operator: Operator) -> str:
+    names = ", ".join(map(_template, operator.containers))
+    return f"object.spec.containers.exists(container, container.name in [{names}])"
+
+
+def _template(name: str) -> str:
+    """Return the CEL expression of a container's name, in which `{label}` stands for a label's value."""
+    parts = Formatter().parse(name)
+    pieces = ((_quoted(text) if text else "", f"{_LABELS}[{_quoted(key)}]" if key else "") for text, key, _, _ in parts)
+    return " + ".join(piece for pair in pieces for piece in pair if piece)
+
+
+def _conditions(*conditions: Entry) -> Entry:
+    """Return the conditions after the one that all entries have: not a static pod, since kubelet runs that from its file in any case."""
+    static = f"has(object.metadata.annotations) && {_quoted(_MIRROR)} in object.metadata.annotations"
+    return {"matchConditions": [{"name": "not-static", "expression": f"!({static})"}, *conditions]}
+
+
+def _entries_of_operators() -> Iterator[Entry]:
+    for operator in _operators():
+        marked = [*_marks(operator), _lacks(NET1)]
+        yield from _entries(operator.page, _in_namespaces(None), {"matchExpressions": marked}, PLAIN, {})
+        yield from _entries(
+            f"{operator.page}.namespace", _in_namespaces("true"), {"matchExpressions": marked}, LABELLED, {}
+        )
+
+
+def _marks(operator: Operator) -> Iterator[Requirement]:
+    for key, values in operator.marks.items():
+        if values:
+            yield _has(key, *values)
+        else:
+            yield {"key": key, "operator": "Exists"}
+            yield _has_not(key, "")
+
+
+def _labelled_pods(conditions: Entry) -> Iterator[Entry]:
+    """Yield the entries for pods with the label. The pod's label overrides its namespace's, and a malformed label must be denied."""
+    labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
+    return _entries("label", [], {"matchExpressions": labelled}, PLAIN, conditions)
+
+
+def _operators() -> Iterator[Operator]:
+    return (operator for operator in OPERATORS if NET1 not in operator.marks)
+
+
+def _in_namespaces(label: str | None) -> list[Requirement]:
+    """Select namespaces by the label's value; a value other than "true" and "false" counts as no label."""
+    return [_has_not(NET1, "true", "false") if label is None else _has(NET1, label)]
+
+
+def _has(key: str, *values: str) -> Requirement:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def _has_not(key: str, *values: str) -> Requirement:
+    """Require that a label has none of the values; the label may be missing."""
+    return {"key": key, "operator": "NotIn", "values": list(values)}
+
+
+def _lacks(key: str) -> Requirement:
+    return {"key": key, "operator": "DoesNotExist"}
+
+
+def _entries(name: str, namespaces: list[Requirement], pods: Entry, path: str, conditions: Entry) -> Iterator[Entry]:
+    """Yield an entry for namespaces that are not sticky, and one for those that are."""
+    yield _entry(name, [*namespaces, _has_not(STICKY, "true")], pods, path) | conditions
+    yield _entry(f"{name}.sticky", [*namespaces, _has(STICKY, "true")], pods, path + STICKY_PATH) | conditions
+
+
+def _entry(name: str, namespaces: list[Requirement], objects: Entry, path: str, resource: str = "pods") -> Entry:
+    return {
+        "name": f"{name}.railnet.io",
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": [resource],
+                "scope": "Namespaced",
+            }
+        ],
+        "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *NEVER), *namespaces]},
+        "objectSelector": objects,
+        "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",  # a training pod without its VF would use TCP, and its author would not notice
+        "reinvocationPolicy": "IfNeeded",
+        "sideEffects": "None",
+        "timeoutSeconds": _TIMEOUT_SECONDS,
+    }
+
+
+def _configuration(*entries: Entry) -> Entry:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+        "webhooks": list(entries),
+    }
+
+
+def _gangs(name: str, pods: list[Requirement]) -> Entry:
+    """Return an entry for pods of gangs. A pod that cannot be reviewed is let in, and does not wait for its gang."""
+    namespaces = [_has_not(gang_labels.GATE, gang_labels.OFF)]
+    return _entry(name, namespaces, {"matchExpressions": pods}, GANGS) | {"failurePolicy": "Ignore"}
+
+
+def _list(texts: Any) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

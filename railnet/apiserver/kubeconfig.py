@@ -1,0 +1,105 @@
+"""The transport of a command that a person runs: the API server and the rights that a kubeconfig names.
+
+Source: kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig. The `kubernetes` package reads the file: exec
+plugins, client certificates, tokens, proxies. It makes no request of its own here.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.kube_config import load_kube_config
+
+from railnet.apiserver.kubernetes_transport import PooledTransport
+
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5.0, 30.0  # a person may be far from the cluster, and wait for a long list
+_BEARER = "Bearer "
+
+
+class NoKubeconfig(Exception):
+    """There is no kubeconfig, or it names no API server; the message says what to do."""
+
+
+def files(environ: Mapping[str, str], chosen: str | None) -> str:
+    """Return the files of the kubeconfig as the package takes them: the chosen one, else `KUBECONFIG`'s, else kubectl's.
+
+    Raises:
+        NoKubeconfig: none of the files exists.
+    """
+    names = chosen or environ.get("KUBECONFIG") or str(Path(environ.get("HOME") or "/") / ".kube" / "config")
+    if not any(Path(name).expanduser().exists() for name in names.split(os.pathsep) if name):
+        raise NoKubeconfig(f"there is no kubeconfig {names}; name one with --kubeconfig, or in KUBECONFIG")
+    return names
+
+
+class KubeconfigTransport(PooledTransport):
+    """Sends with the rights of a context, through one pool of connections; threads may share it."""
+
+    def __init__(self, names: str, context: str | None = None) -> None:
+        """Read the files, which `files` found; `context` is the one to use, None for the current one.
+
+        Raises:
+            NoKubeconfig: they cannot be read, have no such context, or a plugin gives no credentials.
+        """
+        super().__init__(_CONNECT_SECONDS, _ANSWER_SECONDS)
+        self._names, self._lock = names, threading.Lock()
+        configuration = Configuration()
+        with self._reading():
+            load_kube_config(names, context, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+        if not configuration.host.startswith(("https://", "http://")):
+            raise NoKubeconfig(f"kubeconfig {names} names the API server {configuration.host!r:.80}, which is no URL")
+        if not configuration.api_key.get("BearerToken", _BEARER).startswith(_BEARER):
+            raise NoKubeconfig(f"kubeconfig {names} has a user name and a password; Kubernetes takes none since 1.19")
+        configuration.retries = False  # the caller decides whether a request is sent again
+        self._configuration = configuration
+        try:
+            self._client = ApiClient(configuration)
+        except OSError as error:
+            raise NoKubeconfig(f"kubeconfig {names}: its certificates cannot be read: {error}") from None
+
+    def token(self) -> str:
+        """Return the token of the next request, a new one if it has expired; empty if a certificate names the user.
+
+        Raises:
+            OSError: the plugin gives no new token.
+        """
+        with self._lock:
+            try:
+                # The package's hook asks the exec plugin again when its token has expired.
+                found = self._configuration.get_api_key_with_prefix("BearerToken") or ""
+            except ConfigException as error:
+                raise OSError(f"kubeconfig {self._names} gives no token any more: {error}") from None
+        return found.removeprefix(_BEARER)
+
+    def _current(self) -> ApiClient:
+        return self._client
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Name the files in each failure, also in those that the package only logs: an exec plugin that fails."""
+        said = _Said()
+        root = logging.getLogger()
+        root.addHandler(said)
+        try:
+            yield
+        except (ConfigException, yaml.YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NoKubeconfig(f"kubeconfig {self._names} cannot be used: {error!s:.400}") from None
+        finally:
+            root.removeHandler(said)
+        if said.errors:
+            raise NoKubeconfig(f"kubeconfig {self._names} gives no credentials: {'; '.join(said.errors):.400}")
+
+
+class _Said(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(record.getMessage())

@@ -1,0 +1,37 @@
+"""The node daemon's transport: the standard library, and a connection for each request, because requests are rare."""
+
+import http.client
+import json
+from collections.abc import Mapping
+
+from railnet.apiserver.client import Answer
+from railnet.apiserver.request import Request
+from railnet.apiserver.service_account import ServiceAccount
+from railnet.apiserver.tls import trusting
+
+_SECONDS = 10.0
+
+
+class NodeTransport:
+    """Connects anew for each request, so a replaced `ca.crt` is trusted from the next request on."""
+
+    def __init__(self, account: ServiceAccount, seconds: float = _SECONDS) -> None:
+        """Reach the API server of an account; `seconds` is the time to connect, and then the time for all of the rest."""
+        self._account, self._seconds = account, seconds
+
+    def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
+        """Send a request and return the answer."""
+        account = self._account
+        context = trusting(account.authority)
+        connection = http.client.HTTPSConnection(account.host, account.port, timeout=self._seconds, context=context)
+        body = None if request.body is None else json.dumps(request.body).encode()
+        try:
+            connection.request(request.method, request.path, body, dict(headers))
+            response = connection.getresponse()
+            found = response.headers
+            content_type, retry_after = found.get("Content-Type", ""), found.get("Retry-After", "")
+            return Answer(response.status, content_type, retry_after, response.read(most_bytes))
+        except http.client.HTTPException as error:
+            raise OSError(f"{type(error).__name__}: {error!s:.200}") from None
+        finally:
+            connection.close()

@@ -1,0 +1,163 @@
+"""The controller that deletes training namespaces in which nothing has gone on for the time that they say."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
+from railnet.apiserver.event import InvolvedObject
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete
+from railnet.controllers.clean_up import namespace_contents
+from railnet.controllers.informer import Informer
+from railnet.controllers.job_events import JobEvents
+from railnet.controllers.job_pods import JobPods
+from railnet.controllers.training_pod import Job
+from railnet.controllers.work_queue import WorkQueue
+from railnet.jobs import job_status, namespace_lifetime
+from railnet.jobs.deletion import Action, Verdict
+from railnet.jobs.namespace_lifetime import Contents
+from railnet.vf.errors import Misconfigured
+
+_GATHER_SECONDS = 5.0  # after a training pod's change: the other pods of its job change at about the same time
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingNamespace:
+    """A namespace with the label.
+
+    Attributes:
+        version: its `resourceVersion`: what is deleted has still the label and the annotations that were read.
+        leaving: whether it is being deleted.
+    """
+
+    name: str
+    uid: str
+    version: str
+    created: float
+    leaving: bool
+    annotations: Mapping[str, str]
+
+    @property
+    def involved(self) -> InvolvedObject:
+        """The namespace as what an event is about."""
+        return InvolvedObject("v1", "Namespace", None, self.name, self.uid)
+
+
+def training_namespace(found: JsonObject) -> TrainingNamespace:
+    """Reduce a namespace as the API server reports it."""
+    metadata = found["metadata"]
+    return TrainingNamespace(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=str(metadata.get("resourceVersion") or ""),
+        created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
+        leaving=bool(metadata.get("deletionTimestamp")),
+        annotations={
+            key: text
+            for key, text in (metadata.get("annotations") or {}).items()
+            if key in (namespace_lifetime.TIME, namespace_lifetime.VOLUMES)
+        },
+    )
+
+
+class NamespaceCleanUp:
+    """The controller.
+
+    Attributes:
+        queue: the names of the namespaces that are to be looked at.
+        informer: keeps the namespaces with the label; `reconcile` needs it and the pods listed.
+    """
+
+    def __init__(
+        self, api: StreamingApiServer, pods: JobPods, events: JobEvents, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Reconcile by an API server; `clock` returns seconds since 1970."""
+        self._api, self._pods, self._events, self._clock = api, pods, events, clock
+        self._idle: dict[str, float | None] = {}  # by UID: since when nothing goes on there; None while something does
+        self.queue: WorkQueue[str] = WorkQueue()
+        selected = Collection("v1", "namespaces", labels=f"{namespace_lifetime.LABEL}=true")
+        self.informer = Informer(api, selected, training_namespace, self._changed)
+        pods.watch(self._pod_changed)
+
+    def _changed(self, before: TrainingNamespace | None, after: TrainingNamespace | None) -> None:
+        if before is not None and (after is None or after.uid != before.uid):
+            self._idle.pop(before.uid, None)
+        if after is not None:
+            self.queue.add(after.name)
+
+    def _pod_changed(self, job: Job) -> None:
+        if self.informer.get("", job.namespace) is not None:
+            self.queue.add(job.namespace, _GATHER_SECONDS)
+
+    def reconcile(self, name: str) -> float | None:
+        """Delete a namespace if its time is over; return the seconds after which to look again, None if a change will be reported.
+
+        Raises:
+            RequestFailed: a request was not done, so the namespace stays for now.
+        """
+        namespace = self.informer.get("", name)
+        if namespace is None or namespace.leaving:
+            return None
+        try:
+            found = self._verdict(namespace)
+        except Misconfigured as error:
+            self._events.warning(namespace.involved, "NamespaceStays", str(error))
+            return None
+        if found.action is Action.KEEP:
+            self._events.warning(namespace.involved, "NamespaceStays", found.why)
+        elif found.action is Action.DELETE:
+            self._delete(namespace, found.why)
+        return found.seconds
+
+    def _verdict(self, namespace: TrainingNamespace) -> Verdict:
+        """Decide about a namespace.
+
+        Raises:
+            Misconfigured: its label or an annotation says what cannot be done.
+        """
+        if namespace_lifetime.is_protected(namespace.name):
+            raise Misconfigured(
+                f"{namespace.name} is the cluster's own namespace; remove the label {namespace_lifetime.LABEL}"
+            )
+        whole_time = namespace_lifetime.seconds(namespace.annotations)
+        since = self._idle_since(namespace)
+        if since is None:
+            # What goes on now cannot have been over for that time before.
+            return Verdict(Action.WAIT, seconds=whole_time)
+        now = self._clock()
+        over = since + whole_time <= now
+        claims = namespace_contents.claims(self._api, namespace.name) if over else []
+        return namespace_lifetime.verdict(namespace.annotations, Contents(since, claims), now)
+
+    def _idle_since(self, namespace: TrainingNamespace) -> float | None:
+        """Return since when nothing goes on in a namespace; None if something does.
+
+        Objects that are gone leave no time. So the time begins not before the first look that finds nothing going on, if an earlier
+        look of this leader found something.
+        """
+        found = namespace_contents.contents(self._api, namespace.name) if not self._trains(namespace.name) else None
+        if found is None or found.goes_on:
+            self._idle[namespace.uid] = None
+            return None
+        now = self._clock()
+        latest = max(found.ends, default=None)
+        first = max(namespace.created, now if latest is None else latest)
+        before = self._idle.get(namespace.uid, first)
+        since = max(now if before is None else before, namespace.created, latest or 0.0)
+        self._idle[namespace.uid] = since
+        return since
+
+    def _trains(self, namespace: str) -> bool:
+        """Return whether a training pod goes on in a namespace, which needs no request."""
+        jobs = (job for job in self._pods.jobs() if job.namespace == namespace)
+        return any(not pod.ended for job in jobs for pod in self._pods.of(job))
+
+    def _delete(self, namespace: TrainingNamespace, why: str) -> None:
+        with suppress(
+            Absent, Conflict
+        ):  # it is gone, or has changed: then the informer reports it, and it is looked at again
+            self._api.send(
+                delete(ApiObject("v1", "namespaces", namespace.name), namespace.uid, version=namespace.version)
+            )
+            self._events.normal(namespace.involved, "NamespaceDeleted", f"{why}; deleted namespace {namespace.name}")

@@ -1,0 +1,84 @@
+"""What goes on in a namespace, asked of the API server: pods, Jobs, what makes pods again, and the objects of the operators that it serves."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from railnet.apiserver.client import Absent, ApiServer
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import ApiGroup, Collection, get
+from railnet.controllers.owners import known_kinds
+from railnet.jobs import namespace_lifetime
+
+# By group; the likeliest to go on come first, since the first object that goes on ends the look. CronJobs are of batch/v1 from
+# Kubernetes 1.21 on, of batch/v1beta1 before.
+_OWN: dict[str, dict[str, str]] = {
+    "batch": {"jobs": "Job", "cronjobs": "CronJob"},
+    "apps": {"deployments": "Deployment", "statefulsets": "StatefulSet", "replicasets": "ReplicaSet"},
+}
+_OPERATORS = {
+    group: {resource: kind for (of, kind), resource in known_kinds().items() if of == group}
+    for group in dict.fromkeys(group for group, _ in known_kinds())
+    if group not in _OWN
+}
+
+
+class Contents(NamedTuple):
+    """What a namespace has.
+
+    Attributes:
+        goes_on: an object that goes on, for messages; empty if there is none.
+        ends: when the others ended, in seconds since 1970.
+    """
+
+    goes_on: str
+    ends: list[float]
+
+
+def contents(api: ApiServer, namespace: str) -> Contents:
+    """Ask for what a namespace has, up to the first object that goes on.
+
+    Raises:
+        RequestFailed: the API server did not answer, or does not allow it: then it is unknown what goes on.
+    """
+    ends = []
+    for version, kind, resource in _kinds(api):
+        for page in pages(api, Collection(version, resource, namespace)):
+            for found in page.found:
+                end = namespace_lifetime.end(kind, found)
+                if end is None:
+                    return Contents(f"{kind} {found['metadata']['name']}", [])
+                if end.at is not None:
+                    ends.append(end.at)
+    return Contents("", ends)
+
+
+def claims(api: ApiServer, namespace: str) -> list[str]:
+    """Return the names of a namespace's PersistentVolumeClaims.
+
+    Raises:
+        RequestFailed: as `contents`.
+    """
+    found = pages(api, Collection("v1", "persistentvolumeclaims", namespace))
+    try:
+        return [str(one["metadata"]["name"]) for page in found for one in page.found]
+    except Absent:  # an API server without claims
+        return []
+
+
+def _kinds(api: ApiServer) -> Iterator[tuple[str, str, str]]:
+    """Yield version, kind and resource of what is served."""
+    yield "v1", "Pod", "pods"
+    for group, resources in (_OWN | _OPERATORS).items():
+        left = dict(resources)
+        for version in _versions(api, group):
+            served = {str(one["name"]) for one in api.send(get(ApiGroup(version))).get("resources") or ()}
+            for resource in [one for one in left if one in served]:
+                yield version, left.pop(resource), resource
+
+
+def _versions(api: ApiServer, group: str) -> list[str]:
+    try:
+        found = api.send(get(ApiGroup(group)))
+    except Absent:  # the operator is not installed
+        return []
+    return [str(one["groupVersion"]) for one in found.get("versions") or ()]

@@ -1,0 +1,219 @@
+"""The controller that deletes parameter servers, and the Services of their jobs' tasks, when all workers are complete.
+
+What is deleted is what would make a pod again: the Deployment, not its pod. All state is in the cluster: Services go first and parameter
+servers by rising rank, so that a leader that dies leaves a job in which the next one finds the same facts.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete, get
+from railnet.controllers.clean_up.server_groups import ServerGroup, server_groups
+from railnet.controllers.clean_up.worker_jobs import WorkerJob, template_member, worker_job
+from railnet.controllers.informer import Informer
+from railnet.controllers.job_events import JobEvents
+from railnet.controllers.job_pods import JobMembers, JobPods
+from railnet.controllers.owners import Owners, address
+from railnet.controllers.training_pod import Job, Owner, TrainingPod, controller
+from railnet.controllers.work_queue import WorkQueue
+from railnet.jobs import clean_up, job_status
+from railnet.jobs.clean_up import Group, State, Task
+from railnet.jobs.deletion import Action, Verdict
+from railnet.jobs.railnet_labels import PS_CLEANUP
+
+# Kubernetes' own kinds that make a pod again.
+_MAKERS = frozenset(
+    {("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")}
+)
+_INERT = ("v1", "ConfigMap")  # it owns the objects of `railnet train up`, and nothing makes them again for it
+# After a change: the pods of a large job change at about the same time, and one look is enough for all.
+_GATHER_SECONDS = 0.5
+# No watch reports that an operator's object has succeeded, which follows the end of its pods at once. If it does not, looks become rare.
+_LOOK_AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
+
+
+class Doomed(NamedTuple):
+    """An object that is deleted, and its controller."""
+
+    kind: str
+    about: ApiObject
+    uid: str
+    above: Owner | None
+
+    def __str__(self) -> str:
+        """Name the object in an event."""
+        return f"{self.kind} {self.about.name}"
+
+
+class CleanUp:
+    """The controller.
+
+    Attributes:
+        queue: the jobs that are to be looked at.
+        jobs: the Jobs of workers.
+        informer: keeps `jobs` up to date; `reconcile` needs it and the pods listed.
+    """
+
+    def __init__(
+        self,
+        api: StreamingApiServer,
+        pods: JobPods,
+        owners: Owners,
+        events: JobEvents,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Reconcile by an API server; `clock` returns seconds since 1970."""
+        self._api, self._pods, self._events, self._clock = api, pods, events, clock
+        self._owners = owners
+        self._since: dict[Job, float] = {}  # since when the root of a job whose workers are complete goes on
+        self.queue: WorkQueue[Job] = WorkQueue()
+        self.jobs: JobMembers[WorkerJob] = JobMembers()
+        self.informer = Informer(api, Collection("batch/v1", "jobs"), worker_job, self.jobs.change)
+        pods.watch(self._changed)
+        self.jobs.watch(self._changed)
+
+    def _changed(self, job: Job) -> None:
+        self.queue.add(job, _GATHER_SECONDS)
+
+    def reconcile(self, job: Job) -> float | None:
+        """Delete what a job does not need any more; return the seconds after which to look again, None if a change will be reported.
+
+        Raises:
+            RequestFailed: a request was not done; those before it were.
+        """
+        again = [self._look(one, job) for one in server_groups(self._pods.of(job), self.jobs.of(job))]
+        seconds = min((one for one in again if one is not None), default=None)
+        if seconds is None:
+            self._since.pop(job, None)
+        return seconds
+
+    def _look(self, group: ServerGroup, job: Job) -> float | None:
+        facts = group.facts(self._clock())
+        found = clean_up.verdict(facts)
+        services: list[tuple[Task, Doomed]] = []
+        if found.action is Action.DELETE:  # only now are there requests
+            services = list(self._services(group, job))
+            found = clean_up.verdict(self._asked(group, facts, [task for task, _ in services]))
+        if found.action is Action.DELETE:
+            self._delete(group, job, [one for _, one in services], found.why)
+        elif found.action is Action.KEEP:
+            self._keep(group, found.why)
+        return self._pause(job, found)
+
+    def _asked(self, group: ServerGroup, facts: Group, services: Iterable[Task]) -> Group:
+        """Add the facts that cost requests."""
+        namespace = group.servers[0].job.namespace
+        labels = self._api.send(get(ApiObject("v1", "namespaces", namespace)))["metadata"].get("labels") or {}
+        switch = labels.get(PS_CLEANUP)
+        facts = replace(
+            facts,
+            switches=facts.switches | ({switch} if switch else set()),
+            named=frozenset(task for task in services if not clean_up.serves(task.role)),
+            replicas={},
+        )
+        return facts if group.root is None else self._with_root(group, group.root, facts)
+
+    def _with_root(self, group: ServerGroup, root: Owner, facts: Group) -> Group:
+        about = address(group.servers[0].job.namespace, root)
+        if about is None:
+            return replace(facts, root=State.GOES_ON)
+        try:
+            found = self._api.send(get(about))
+        except Absent:  # it has been deleted: its pods follow
+            return replace(facts, root=State.GOES_ON)
+        end = job_status.ended(found) if found["metadata"]["uid"] == root.uid else None
+        if end is None or job_status.removes_pods(found):
+            return replace(facts, root=State.GOES_ON)
+        roles = group.operator.roles
+        replicas = {
+            role: count
+            for role, count in job_status.replicas(found).items()
+            if role not in roles and not clean_up.serves(role)
+        }
+        return replace(facts, root=State.COMPLETE if end.succeeded else State.FAILED, replicas=replicas)
+
+    def _pause(self, job: Job, found: Verdict) -> float | None:
+        """Return when to look again: for an operator's object that goes on, after half the time that it has gone on."""
+        if found.seconds is None or found.seconds > 0:
+            return found.seconds
+        now = self._clock()
+        waited = now - self._since.setdefault(job, now)
+        return min(max(waited / 2, _LOOK_AGAIN_SECONDS), _LONGEST_SECONDS)
+
+    def _services(self, group: ServerGroup, job: Job) -> Iterator[tuple[Task, Doomed]]:
+        """Yield the Services of the job's tasks that no operator would make again, by task and name."""
+        if group.root is not None:
+            return
+        for page in pages(self._api, Collection("v1", "services", job.namespace)):
+            for found in sorted(page.found, key=lambda one: str(one["metadata"]["name"])):
+                task = clean_up.service_task(group.operator, job.name, (found.get("spec") or {}).get("selector") or {})
+                if task is not None and _is_free(controller(found)):
+                    yield task, _service(found)
+
+    def _delete(self, group: ServerGroup, job: Job, services: Iterable[Doomed], why: str) -> None:
+        doomed = self._doomed(group, job)
+        for one in doomed:
+            if group.root is None and one.above is not None and not _is_free(one.above):
+                self._keep(group, f"{one.above.kind} {one.above.name} owns {one}, and may make it again; delete it")
+                return
+        gone = [str(one) for one in (*services, *doomed) if self._deleted(one)]
+        if gone:
+            self._events.normal(group.about, "ParameterServersDeleted", f"{why}; deleted {', '.join(gone)}")
+
+    def _doomed(self, group: ServerGroup, job: Job) -> list[Doomed]:
+        """Return what makes the parameter servers; what makes the highest rank comes last."""
+        found: dict[str, Doomed] = {}
+        for pod in group.servers:
+            one = self._maker(pod)
+            found.pop(one.uid, None)
+            found[one.uid] = one
+        return [one for one in found.values() if one.uid in group.uids or self._makes_servers(one, job)]
+
+    def _maker(self, pod: TrainingPod) -> Doomed:
+        """Return the last of a pod's owners that is of a kind of Kubernetes' own; the pod itself if there is none."""
+        namespace, above = pod.job.namespace, pod.owner
+        found = Doomed("Pod", ApiObject("v1", "pods", pod.name, namespace), pod.uid, above)
+        while above is not None and (above.api_version, above.kind) in _MAKERS:
+            about = address(namespace, above)
+            if about is None:  # no object has this name
+                return found
+            kind, uid, above = above.kind, above.uid, self._owners.above(namespace, above)
+            found = Doomed(kind, about, uid, above)
+        return found
+
+    def _makes_servers(self, one: Doomed, job: Job) -> bool:
+        """Return whether an object makes parameter servers of this job by its own template.
+
+        The author of a pod may name any object of the namespace as its owner, also one that the author may not delete.
+        """
+        try:
+            found = self._api.send(get(one.about))
+        except Absent:
+            return False
+        member = template_member(found)
+        return member is not None and member.job == job.name and clean_up.serves(member.role)
+
+    def _deleted(self, one: Doomed) -> bool:
+        with suppress(Absent, Conflict):  # it is gone, or another object has its name
+            self._api.send(delete(one.about, one.uid))
+            return True
+        return False
+
+    def _keep(self, group: ServerGroup, why: str) -> None:
+        name = group.servers[0].job.name
+        self._events.warning(group.about, "ParameterServersStay", f"the parameter servers of {name} stay: {why}")
+
+
+def _is_free(owner: Owner | None) -> bool:
+    return owner is None or (owner.api_version, owner.kind) == _INERT
+
+
+def _service(found: JsonObject) -> Doomed:
+    metadata = found["metadata"]
+    about = ApiObject("v1", "services", metadata["name"], metadata["namespace"])
+    return Doomed("Service", about, metadata["uid"], controller(found))

@@ -1,0 +1,112 @@
+"""The jobs with parameter servers among the pods that have one job's name, each with its workers: the facts for `railnet.jobs.clean_up`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from railnet.apiserver.event import InvolvedObject
+from railnet.controllers.clean_up.worker_jobs import WorkerJob
+from railnet.controllers.training_pod import Owner, TrainingPod
+from railnet.jobs import clean_up, job_status
+from railnet.jobs.clean_up import Group, State, Task, Worker
+from railnet.jobs.operators import OPERATORS, Operator, Servers
+from railnet.jobs.railnet_labels import PS_CLEANUP
+
+_OPERATORS = {row.name: row for row in OPERATORS}
+_JOB = ("batch/v1", "Job")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGroup:
+    """One job.
+
+    Attributes:
+        root: the object that all pods belong to, and that makes them again; None for a job whose tasks begin with objects of their own.
+        servers: the pods of parameter servers that run, or will: those that have ended, or have been deleted, need no clean-up.
+        workers: the pods of workers.
+        jobs: the Jobs that make workers.
+        ranks: those of all parameter servers' pods, also of those that have been deleted.
+    """
+
+    operator: Operator
+    root: Owner | None
+    servers: tuple[TrainingPod, ...]
+    workers: tuple[TrainingPod, ...]
+    jobs: tuple[WorkerJob, ...]
+    ranks: frozenset[tuple[int, ...]]
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The UIDs of the parameter servers' pods."""
+        return frozenset(pod.uid for pod in self.servers)
+
+    @property
+    def about(self) -> InvolvedObject:
+        """What an event about the job is written to. It is not a parameter server's object: that goes."""
+        namespace = self.servers[0].job.namespace
+        if self.root is not None:
+            return self.root.involved(namespace)
+        if self.jobs:
+            return self.jobs[0].about
+        pod = (self.workers or self.servers)[0]
+        return pod.involved if pod.owner is None else pod.owner.involved(namespace)
+
+    def facts(self, now: float) -> Group:
+        """Return what is known without a request; `now` is in seconds since 1970."""
+        members = (*self.servers, *self.workers)
+        sizes = [one.size for one in members] + [one.size for one in self.jobs]
+        switches = {pod.annotations.get(PS_CLEANUP) for pod in members} | {one.switch for one in self.jobs}
+        created = [
+            *(job_status.moment(pod.created) or 0.0 for pod in self.workers),
+            *(one.created for one in self.jobs),
+        ]
+        return Group(
+            workers=tuple(self._states()),
+            servers=self.ranks,
+            size=max((size for size in sizes if size is not None), default=None),
+            switches=frozenset(filter(None, switches)),
+            youngest_seconds=now - max(created, default=0.0),
+        )
+
+    def _states(self) -> Iterator[Worker]:
+        """Yield each worker. A Job's condition says more than the phase of one of its pods: it tries again, and outlives them."""
+        for one in self.jobs:
+            yield Worker(one.tasks, one.state, f"Job {one.name}")
+        known = {one.uid for one in self.jobs}
+        for pod in self.workers:
+            if pod.owner is None or pod.owner.uid not in known:
+                yield Worker(frozenset({Task(pod.role, pod.rank)}), _state(pod), f"pod {pod.name}")
+
+
+def server_groups(pods: Sequence[TrainingPod], jobs: Sequence[WorkerJob]) -> Iterator[ServerGroup]:
+    """Yield each job that has parameter servers which run."""
+    keys = {_key(pod): None for pod in pods if clean_up.serves(pod.role) and not (pod.ended or pod.leaving)}
+    for name, root in keys:
+        operator = _OPERATORS[name]
+        if operator.servers is Servers.OPERATOR or (operator.servers is Servers.FINISHED and root is None):
+            continue
+        of_group = [pod for pod in pods if _key(pod) == (name, root)]
+        servers = [pod for pod in of_group if clean_up.serves(pod.role)]
+        yield ServerGroup(
+            operator=operator,
+            root=root,
+            servers=tuple(sorted(_there(servers), key=lambda pod: (pod.rank, pod.name))),
+            workers=tuple(pod for pod in of_group if clean_up.trains(operator, pod.role, pod.part)),
+            jobs=tuple(one for one in jobs if one.operator == name and operator.servers is Servers.COMPLETE),
+            ranks=frozenset(pod.rank for pod in servers),
+        )
+
+
+def _key(pod: TrainingPod) -> tuple[str, Owner | None]:
+    """Return what the pods of one job have in common: the operator, and its object if it makes all pods."""
+    return pod.operator, pod.owner if _OPERATORS[pod.operator].servers is not Servers.COMPLETE else None
+
+
+def _there(servers: Sequence[TrainingPod]) -> Iterator[TrainingPod]:
+    return (pod for pod in servers if not (pod.ended or pod.leaving))
+
+
+def _state(pod: TrainingPod) -> State:
+    """Return a worker's state by its phase, where no Job says it. A Job that is not known yet, or has been deleted, decides first."""
+    if pod.owner is not None and (pod.owner.api_version, pod.owner.kind) == _JOB:
+        return State.GOES_ON
+    return {"Succeeded": State.COMPLETE, "Failed": State.FAILED}.get(pod.phase, State.GOES_ON)

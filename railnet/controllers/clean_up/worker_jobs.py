@@ -1,0 +1,121 @@
+"""A Job that makes workers of a training job, reduced to what the controllers read of it: its conditions outlive its pods."""
+
+from dataclasses import dataclass
+
+from railnet.apiserver.event import InvolvedObject
+from railnet.apiserver.request import JsonObject
+from railnet.controllers.training_pod import Job, Owner, controller
+from railnet.jobs import clean_up, job_status
+from railnet.jobs import pod as pods
+from railnet.jobs.clean_up import State, Task
+from railnet.jobs.operators import Operator, Servers
+from railnet.jobs.railnet_labels import PS_CLEANUP
+from railnet.jobs.recogniser import Member, recognise
+from railnet.vf.errors import Misconfigured
+
+_INDEXED = "Indexed"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJob:
+    """A Job of batch/v1 whose pods are workers.
+
+    Attributes:
+        job: the training job.
+        name: the Job's name.
+        tasks: the positions of its pods in the training job.
+        size: how many pods the training job has; None if the Job's template does not say it.
+        owner: its controller; None if it has none.
+        created: when it was created, in seconds since 1970.
+        switch: the value of the annotation that switches the clean-up off; None without it.
+    """
+
+    job: Job
+    name: str
+    uid: str
+    operator: str
+    tasks: frozenset[Task]
+    state: State
+    size: int | None
+    owner: Owner | None
+    created: float
+    switch: str | None
+
+    @property
+    def about(self) -> InvolvedObject:
+        """What an event about the training job is written to."""
+        namespace = self.job.namespace
+        return (
+            Owner("batch/v1", "Job", self.name, self.uid).involved(namespace)
+            if self.owner is None
+            else self.owner.involved(namespace)
+        )
+
+
+def worker_job(found: JsonObject) -> WorkerJob | None:
+    """Reduce a Job as the API server reports it; None if its pods are no workers whose end `railnet.jobs.clean_up` waits for.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: the API server sends no such Job.
+    """
+    metadata, spec = found["metadata"], found["spec"]
+    try:
+        pod = _first_pod(found)
+        member = recognise(pod, lambda _: False)
+    except Misconfigured:  # the webhook refuses its pods
+        return None
+    if member is None or not _is_worker(member.operator, member):
+        return None
+    return WorkerJob(
+        job=Job(pod.namespace, member.job),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        operator=member.operator.name,
+        tasks=frozenset(_tasks(member, spec)),
+        state=_state(found),
+        size=member.size,
+        owner=controller(found),
+        created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
+        switch=pod.annotations.get(PS_CLEANUP),
+    )
+
+
+def template_member(found: JsonObject) -> Member | None:
+    """Return the place in a training job of the pods that an object makes by its template; None if they have none.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: the object has no template.
+    """
+    try:
+        return recognise(_first_pod(found), lambda _: False)
+    except Misconfigured:  # the webhook refuses its pods
+        return None
+
+
+def _first_pod(found: JsonObject) -> pods.Pod:
+    """Return a pod as an object makes it.
+
+    Raises:
+        Misconfigured: the template is malformed.
+    """
+    metadata, template = found["metadata"], found["spec"]["template"]
+    owner = {"name": metadata["name"], "controller": True}
+    own = {"name": metadata["name"], "namespace": metadata["namespace"], "ownerReferences": [owner]}
+    return pods.parse({"metadata": {**(template.get("metadata") or {}), **own}, "spec": template.get("spec")})
+
+
+def _is_worker(operator: Operator, member: Member) -> bool:
+    return operator.servers is Servers.COMPLETE and clean_up.trains(operator, member.role, member.part)
+
+
+def _tasks(member: Member, spec: JsonObject) -> list[Task]:
+    if not member.rank and spec.get("completionMode") == _INDEXED:
+        return [Task(member.role, (index,)) for index in range(int(spec.get("completions") or 0))]
+    return [Task(member.role, member.rank)]
+
+
+def _state(found: JsonObject) -> State:
+    end = job_status.ended(found)
+    if end is None:
+        return State.GOES_ON
+    return State.COMPLETE if end.succeeded else State.FAILED

@@ -1,0 +1,163 @@
+"""What events say of gangs: at most a kilobyte each, however large the gang and the cluster are (koordinator#3191)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from railnet.jobs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
+from railnet.jobs.placement.preemption import Preemption
+from railnet.jobs.placement.resources import amount_text
+from railnet.jobs.placement.shape import Shape
+
+_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
+_HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for
+
+_REMEDIES = {
+    Reason.UNKNOWN_KEY: "label the nodes, or correct the constraint",
+    Reason.NO_NODE: "change them, or add nodes",
+    Reason.SPLIT: "delete the job, so that all members are placed again",
+    Reason.TOO_LARGE: "make the gang smaller, or add nodes",
+}
+
+
+def waits(gang: Gang, found: Shortfall, made: int = 0) -> str:
+    """Say why a gang has no place: members, domains tried, the best one and what it lacks, and what will change it.
+
+    `made` is how many pods its job makes; 0 if that is not known.
+    """
+    few = f"its job makes {made} pods, so min-available should be {made} at most" if 0 < made < gang.needed else ""
+    return "; ".join(filter(None, (_need(gang, found), few, _why(found), _then(gang, found))))
+
+
+def placed(found: Placement, members: int, missing: int, attempt: int, minutes: float) -> str:
+    """Say where a gang is."""
+    where = domain_text(found.domain)
+    spread = "" if found.leaves <= 1 else f", spread over {_number(found.leaves, 'domain')}"
+    tries = "" if attempt == 1 else f", at attempt {attempt}"
+    rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
+    return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}"
+
+
+def incomplete(seen: int, missing: int, minutes: float) -> str:
+    """Say that members never came."""
+    return (
+        f"{missing} of {seen + missing} members have not come within {minutes:g} minutes, so the room that was kept for them is given back; "
+        f"create them, or set min-available to {seen}"
+    )
+
+
+def evicted(pods: int, domains: Sequence[Domain]) -> str:
+    """Say why a gang is evicted after it was placed."""
+    return (
+        f"{_number(pods, 'member')} had no node {_domains(domains)} for 30 s, although there was room: another pod took it, or a node does not fit for "
+        "a reason that only the scheduler knows; the gang's pods are evicted and placed elsewhere"
+    )
+
+
+def placed_in_part(pods: int, domains: Sequence[Domain]) -> str:
+    """Say why a gang is evicted of which a part has its place."""
+    return (
+        f"{_number(pods, 'member')} had no room for 30 s {_domains(domains)}, where the others are, because another pod took it while the gang was "
+        "placed; the others are evicted, so that all are placed together"
+    )
+
+
+def stays(domains: Sequence[Domain], why: str) -> str:
+    """Say why a gang of which members have no nodes is left where it is."""
+    return (
+        f"members have no nodes {_domains(domains)}, and the gang is not placed elsewhere, because {why}; see the pods' events, and delete the "
+        "job to have it tried again"
+    )
+
+
+def waits_for(found: Preemption) -> str:
+    """Say that others leave for a gang."""
+    gangs = _gangs(found.victims)
+    leaving = f"{gangs} of lower priority to leave" if gangs else "pods that leave already"
+    return f"it will be placed {domain_text(found.domain)}, and waits for {leaving}"
+
+
+def preempted(by: GangKey, priority: int) -> str:
+    """Say why a gang is evicted for another one."""
+    return f"evicted whole, so that gang {_name(by)} of priority {priority} gets its place; it waits for another place"
+
+
+def eviction_refused(pod: str, why: str) -> str:
+    """Say that a pod cannot be evicted now."""
+    return f"pod {pod:.{_MOST_NAME}} is not evicted for now, and it is tried again: {why:.{_MOST_TEXT}}"
+
+
+def patch_refused(pod: str, why: str) -> str:
+    """Say that the API server does not let a pod go."""
+    return (
+        f"pod {pod:.{_MOST_NAME}} stays behind its gate, because the API server refuses the patch that admits it: {why:.{_MOST_TEXT}}; change "
+        "the policy or the quota that refuses it"
+    )
+
+
+def _domains(found: Sequence[Domain]) -> str:
+    more = f" and {_number(len(found) - 1, 'more domain')}" if len(found) > 1 else ""
+    return domain_text(found[0]) + more
+
+
+def domain_text(found: Domain) -> str:
+    """Return a domain in words."""
+    if not found:
+        return "on any nodes"
+    return "in " + " and ".join(f"{key}={value:.{_MOST_NAME}}" for key, value in found)
+
+
+def _need(gang: Gang, found: Shortfall) -> str:
+    shapes = Counter(member.shape for member in gang.members)
+    asks = ", ".join(f"{count}x{_asks(shape)}" for shape, count in shapes.most_common(2))
+    more = "" if len(shapes) <= 2 else f" and {_number(len(shapes) - 2, 'more shape')}"  # noqa: PLR2004 - of two there is nothing more
+    keys = " and ".join((*gang.constraint.required, *gang.constraint.preferred[:1])[:_MOST_RESOURCES])
+    return f"{found.seen}/{found.needed} members seen, need {asks}{more}" + (f" in one {keys}" if keys else "")
+
+
+def _asks(shape: Shape) -> str:
+    devices = [(resource, amount) for resource, amount in shape.requests if resource not in _HOUSEKEEPING]
+    shown = devices or [one for one in shape.requests if one[0] in ("cpu", "memory")]
+    return "{" + ", ".join(f"{resource}: {amount_text(resource, amount)}" for resource, amount in shown[:3]) + "}"
+
+
+def _why(found: Shortfall) -> str:
+    if found.reason is Reason.UNKNOWN_KEY:
+        return f"no node has the label {' or '.join(found.keys[:_MOST_RESOURCES])}"
+    if found.reason is Reason.HELD and found.held_for is not None:
+        return f"the room is held for gang {_name(found.held_for)}, which has waited for longer"
+    if found.reason in (Reason.NO_NODE, Reason.SPLIT) or not found.tried:
+        return found.reason
+    large = f"; it is {found.reason}" if found.reason is Reason.TOO_LARGE else ""
+    return f"{_number(found.tried, 'domain')} tried, best {_best(found.best)} has room for {found.room}{_lacks(found.lacks)}{large}"
+
+
+def _then(gang: Gang, found: Shortfall) -> str:
+    if found.reason in _REMEDIES:
+        return _REMEDIES[found.reason]
+    cooling = f", without {_number(len(gang.excluded), 'domain')} that failed before" if gang.excluded else ""
+    return f"retry on next capacity change{cooling}"
+
+
+def _best(found: Domain) -> str:
+    return ",".join(f"{value:.{_MOST_NAME}}" for _, value in found) or "the cluster"
+
+
+def _lacks(found: Sequence[tuple[str, int]]) -> str:
+    short = ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in found[:_MOST_RESOURCES])
+    return f" (short: {short})" if short else ""
+
+
+def _gangs(found: Sequence[GangKey]) -> str:
+    if not found:
+        return ""
+    names = ", ".join(map(_name, found[:_MOST_GANGS]))
+    more = len(found) - _MOST_GANGS
+    return f"{_number(len(found), 'gang')} ({names}{f' and {more} more' if more > 0 else ''})"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _name(found: GangKey) -> str:
+    return f"{found[0]:.{_MOST_NAME}}/{found[1]:.{_MOST_NAME}}"

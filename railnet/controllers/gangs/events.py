@@ -1,0 +1,43 @@
+"""Events about gangs, on the object that a gang's pods began with. That object is looked for only when there is something to say."""
+
+import threading
+from collections import defaultdict
+
+from railnet.apiserver.event import InvolvedObject
+from railnet.controllers.gangs.decision import Asked, Said
+from railnet.controllers.gangs.root_objects import GangRoots
+from railnet.controllers.job_events import JobEvents
+
+
+class GangEvents:
+    """Queues events until their roots are known; any thread may call it."""
+
+    def __init__(self, events: JobEvents, roots: GangRoots) -> None:
+        """Write by `events`; find roots by `roots`."""
+        self._events, self._roots = events, roots
+        self._lock = threading.Lock()
+        # Each once: what is wrong is found again by each pass, and a root may not be read for minutes.
+        self._waiting: defaultdict[Asked, dict[Said, None]] = defaultdict(dict)
+
+    def say(self, said: Said) -> None:
+        """Write an event, now or when its root is known."""
+        owner = said.about.owner
+        if owner is None:
+            self._write(said.about.pod, said)
+            return
+        with self._lock:
+            self._waiting[owner][said] = None
+        self.answered(owner)
+
+    def answered(self, owner: Asked) -> None:
+        """Write the events about an owner whose root is known by now."""
+        root = self._roots.find(owner)
+        if root is None:
+            return
+        with self._lock:
+            waiting = self._waiting.pop(owner, {})
+        for said in waiting:
+            self._write(root.owner.involved(owner.namespace), said)
+
+    def _write(self, about: InvolvedObject, said: Said) -> None:
+        (self._events.warning if said.type == "Warning" else self._events.normal)(about, said.reason, said.text)

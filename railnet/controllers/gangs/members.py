@@ -1,0 +1,230 @@
+"""A gang as the planner sees it, from its pods: who waits, who has a place, and which members are still to come."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from railnet.controllers.gangs.decision import Root
+from railnet.controllers.gangs.placement_annotation import Placed
+from railnet.controllers.gangs.pod import GangPod
+from railnet.controllers.gangs.pod_templates import PodTemplate
+from railnet.controllers.pod_name import PodName
+from railnet.jobs import pod as pods
+from railnet.jobs.gang_labels import gang_request
+from railnet.jobs.placement.gang import Domain, Gang, Member
+from railnet.jobs.placement.gang_request import Constraint, GangRequest
+from railnet.jobs.placement.shape import Shape, shape
+from railnet.vf.errors import Misconfigured
+
+_ANYWHERE = Constraint()
+_MOST_TO_COME = 20_000  # of one gang; how many start together says the rest, and the planner needs no member for each
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The pods of a gang, by how far they are.
+
+    Attributes:
+        waiting: those behind the gate.
+        placed: those that have a place, and no node yet; also those whose patch is under way.
+        bound: those that have a node.
+        leaving: those that have been deleted, wherever they are.
+        succeeded: those that are complete.
+    """
+
+    waiting: tuple[GangPod, ...]
+    placed: tuple[GangPod, ...]
+    bound: tuple[GangPod, ...]
+    leaving: tuple[GangPod, ...]
+    succeeded: tuple[GangPod, ...] = ()
+
+    @property
+    def living(self) -> tuple[GangPod, ...]:
+        """All that have not been deleted."""
+        return (*self.bound, *self.placed, *self.waiting)
+
+    @property
+    def came(self) -> tuple[GangPod, ...]:
+        """All that have come and need not come again: complete ones as well, unless they are of an earlier run of the job."""
+        living = self.living
+        owners = {pod.owner for pod in living}
+        oldest = min((pod.created for pod in living), default=0.0)
+        return (*living, *(pod for pod in self.succeeded if pod.owner in owners or pod.created >= oldest))
+
+    @property
+    def begun(self) -> tuple[GangPod, ...]:
+        """Those that have a place or a node."""
+        return (*self.bound, *self.placed)
+
+
+def members(found: Iterable[GangPod], assigned: Collection[PodName]) -> Members:
+    """Sort the pods of a gang; `assigned` are those whose patch is under way."""
+    waiting, placed, bound, leaving, succeeded = [], [], [], [], []
+    for pod in sorted(found, key=lambda one: one.name):
+        if pod.succeeded:
+            succeeded.append(pod)
+        elif pod.leaving:
+            leaving.append(pod)
+        elif pod.node:
+            bound.append(pod)
+        elif pod.gated is None or pod.name in assigned:
+            placed.append(pod)
+        else:
+            waiting.append(pod)
+    return Members(tuple(waiting), tuple(placed), tuple(bound), tuple(leaving), tuple(succeeded))
+
+
+def is_size_known(request: GangRequest, found: Members, root: Root | None) -> bool:
+    """Return whether it is known how many members there will be: otherwise those that have come are all that count."""
+    said = request.min_available is not None or any(pod.size for pod in found.living)
+    return said or (root is not None and sum(one.count for one in root.templates) >= len(found.came))
+
+
+def needs_root(request: GangRequest, found: Members) -> bool:
+    """Return whether the object that makes the pods has to be read: members are missing, or it alone says how many there will be."""
+    size = max((pod.size or 0 for pod in found.living), default=0) or request.min_available
+    return size is None or len(found.came) < max(size, request.min_available or 0)
+
+
+def needed(request: GangRequest, found: Members, root: Root | None) -> int:
+    """Return how many members start together, of those that are not complete."""
+    living, came = len(found.living), len(found.came)
+    size = request.min_available
+    if size is None:
+        said = max((pod.size or 0 for pod in found.living), default=0)
+        size = max(came, said, made(request, root))
+    return max(0, size - (came - living))
+
+
+def made(request: GangRequest, root: Root | None) -> int:
+    """Return how many pods of the gang a root makes; 0 if that is not known."""
+    return sum(one.count for one in _of_gang(root, request.name))
+
+
+def to_come(request: GangRequest, found: Members, root: Root | None) -> tuple[Member, ...]:
+    """Return the members that the root will still make. What exists of a role says more of its shape than the template."""
+    templates = _of_gang(root, request.name)
+    seen = Counter(pod.role for pod in found.came)
+    like = {pod.role: pod for pod in reversed(found.came)}
+    return tuple(islice(_missing(templates, seen, like), _MOST_TO_COME))
+
+
+def _missing(
+    templates: Collection[PodTemplate], seen: Mapping[str, int], like: Mapping[str, GangPod]
+) -> Iterator[Member]:
+    roles = {one.role for one in templates}
+    others = sum(count for role, count in seen.items() if role not in roles)  # they are of one of the templates
+    for one in templates:
+        there = seen.get(one.role, 0)
+        taken = min(others, max(0, one.count - there))
+        others -= taken
+        pod = like.get(one.role) or (next(iter(like.values())) if len(templates) == 1 and like else None)
+        asks = _shape(one) if pod is None else _without_place(pod)
+        if asks is not None:
+            role = one.role if pod is None else pod.role
+            yield from (Member("", asks, role, rank) for rank in range(there + taken, one.count))
+
+
+def planned(  # noqa: PLR0913 - the facts of one gang
+    request: GangRequest,
+    found: Members,
+    assigned: Mapping[PodName, Placed],
+    *,
+    waiting: bool,
+    coming: tuple[Member, ...] = (),
+    least: int = 0,
+    excluded: frozenset[Domain] = frozenset(),
+) -> Gang:
+    """Return a gang for the planner; with `waiting`, the pods behind the gate are among its members."""
+    constraint = request.constraint or _ANYWHERE
+    keys = {*constraint.required, *constraint.preferred}
+    begun = [(pod, _pinned(pod, assigned)) for pod in found.begun]
+    living = [
+        Member(pod.name.name, pod.shape, pod.role, pod.rank, pod.node, pinned)
+        for pod, pinned in begun
+        # One that is neither bound nor in a domain of this constraint was created without the gate: the scheduler may put it anywhere.
+        if pod.node or (pinned is not None and keys <= dict(pinned).keys())
+    ]
+    if waiting:
+        living += [Member(pod.name.name, pod.shape, pod.role, pod.rank) for pod in found.waiting]
+    every = found.living
+    return Gang(
+        namespace=every[0].name.namespace,
+        name=request.name,
+        members=(*living, *coming),
+        needed=least,
+        constraint=constraint,
+        # One pod of high priority, which is all that a quota may permit, must not take others' place for its whole gang.
+        priority=min(pod.priority for pod in every),
+        since=min(pod.created for pod in every),
+        excluded=excluded,
+        # Pods that do not exist count for no quota, so nothing is evicted for them.
+        preempts=all(pod.preempts for pod in every) and least <= len(every),
+    )
+
+
+def victims(name: str, found: Members, *, leaving: bool) -> Iterator[Gang]:
+    """Yield a gang as one that others may take the place of: its pods that hold something.
+
+    Pods that end while others of the gang have a place again are yielded by themselves: the gang was evicted, or pods of it were made again.
+    Their room will be free, and nothing has to leave for it.
+    """
+    ending = tuple(pod for pod in found.leaving if pod.node)
+    if found.begun:
+        yield _victim(name, found.begun, leaving=leaving)
+    if ending:
+        yield _victim(f"{name} (leaving)" if found.begun else name, ending, leaving=True)
+
+
+def _victim(name: str, holding: Sequence[GangPod], *, leaving: bool) -> Gang:
+    return Gang(
+        namespace=holding[0].name.namespace,
+        name=name,
+        members=tuple(
+            Member(pod.name.name, pod.shape, pod.role, pod.rank, pod.node, pod.placed and pod.placed.domain)
+            for pod in holding
+        ),
+        priority=max(pod.priority for pod in holding),
+        since=min(pod.created for pod in holding),
+        leaving=leaving,
+    )
+
+
+def _pinned(pod: GangPod, assigned: Mapping[PodName, Placed]) -> Domain | None:
+    placed = assigned.get(pod.name) or pod.placed
+    return None if placed is None else placed.domain
+
+
+def _without_place(pod: GangPod) -> Shape:
+    """Return what a pod asked for before it was placed."""
+    domain = () if pod.placed is None else pod.placed.domain
+    selector = tuple(one for one in pod.shape.selector if one not in domain)
+    return pod.shape if selector == pod.shape.selector else replace(pod.shape, selector=selector)
+
+
+def _shape(one: PodTemplate) -> Shape | None:
+    try:
+        return shape(one.template["spec"])
+    except (KeyError, TypeError, ValueError, AttributeError):  # the API server does not check an operator's template
+        return None
+
+
+def _of_gang(root: Root | None, name: str) -> list[PodTemplate]:
+    """Return the templates whose pods are of the gang: all, if none says of which gang its pods are, because operators add the labels."""
+    every = () if root is None else root.templates
+    names = [_gang_of(one) for one in every]
+    if not any(names):
+        return list(every)
+    return [one for one, of in zip(every, names, strict=True) if of == name]
+
+
+def _gang_of(one: PodTemplate) -> str:
+    metadata = one.template.get("metadata") or {}
+    try:
+        said = gang_request(
+            pods.Pod("", "", metadata.get("labels") or {}, metadata.get("annotations") or {}, containers=())
+        )
+    except (Misconfigured, TypeError, AttributeError):
+        return ""
+    return "" if said is None else said.name

@@ -1,0 +1,198 @@
+"""A pod, reduced to what the placement of gangs reads of it: what it holds of its node, or the gang that it waits for.
+
+Ten thousand pods have few different shapes, requests and owners, so these are shared.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from railnet.apiserver.event import InvolvedObject
+from railnet.apiserver.request import JsonObject
+from railnet.controllers.gangs import placement_annotation
+from railnet.controllers.gangs.gate_removal import Gated, gated
+from railnet.controllers.gangs.placement_annotation import Placed
+from railnet.controllers.pod_name import PodName
+from railnet.controllers.training_pod import Owner, controller
+from railnet.jobs import job_status
+from railnet.jobs import pod as pods
+from railnet.jobs.gang_labels import PLACEMENT, gang_request
+from railnet.jobs.other_placement import placed_by_others
+from railnet.jobs.placement.gang_request import GangRequest
+from railnet.jobs.placement.shape import Shape, shape
+from railnet.jobs.railnet_labels import SIZE
+from railnet.jobs.recogniser import recognise
+from railnet.vf.errors import Misconfigured
+
+_SUCCEEDED, _FAILED = "Succeeded", "Failed"
+_NEVER = "Never"
+_STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods
+_MOST_SHARED = 50_000
+_MOST_DIGITS = 6
+_RANKS = 1_000_000  # a rank may have several numbers; no job has more pods (railnet.jobs.recogniser)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class GangPod:
+    """A pod that holds something of a node, or is of a gang, or waits behind the gate.
+
+    Attributes:
+        node: where it is bound; empty if it is not.
+        leaving: whether it has been deleted; what it holds of its node is free when it is gone.
+        shape: what it asks of a node.
+        priority: of its PriorityClass.
+        preempts: whether it may take the place of pods of lower priority.
+        created: in seconds since 1970.
+        request: what it says of its gang; None if it is of none.
+        fault: why what it says of its gang cannot be read; empty if it can.
+        owner: its controller; None for a pod that nothing makes again, and of a pod without a gang.
+        role, rank: its place in its job; empty if it does not say it.
+        size: how many pods its job has, as its author says it.
+        gated: what the patch needs to know that removes its gate; None if it has none.
+        placed: where this controller has placed it.
+        unschedulable: whether the scheduler has found no node for it.
+        succeeded: whether it is complete: it holds nothing, and will not come again.
+        stays: whether it is on its node also when that has no other pods.
+    """
+
+    name: PodName
+    node: str
+    leaving: bool
+    shape: Shape
+    priority: int
+    preempts: bool
+    created: float
+    request: GangRequest | None = None
+    fault: str = ""
+    owner: Owner | None = None
+    role: str = ""
+    rank: int = 0
+    size: int | None = None
+    gated: Gated | None = None
+    placed: Placed | None = None
+    unschedulable: bool = False
+    succeeded: bool = False
+    stays: bool = False
+
+    @property
+    def involved(self) -> InvolvedObject:
+        """The pod as what an event is about."""
+        return InvolvedObject("v1", "Pod", self.name.namespace, self.name.name, self.name.uid)
+
+
+class GangPods:
+    """Reduces pods, and shares what many of them have in common. One thread uses it."""
+
+    def __init__(self) -> None:
+        """Begin without anything to share."""
+        self._shared: dict[object, object] = {}
+
+    def reduce(self, found: JsonObject) -> GangPod | None:
+        """Reduce a pod as the API server reports it; None if it holds nothing and waits for no gang.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
+        """
+        spec, metadata, status = found["spec"], found["metadata"], found.get("status") or {}
+        ended = status.get("phase") in (_SUCCEEDED, _FAILED)
+        node, behind = "" if ended else spec.get("nodeName") or "", gated(found)
+        request, fault = _request(metadata)
+        if (request or fault) and not behind and _is_others(found):
+            request, fault = None, ""
+        if not (node or behind or request or fault) or (ended and not _counts(status, request)):
+            return None
+        owner = controller(found)
+        common = GangPod(
+            name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
+            node=self._share(node),
+            leaving=bool(metadata.get("deletionTimestamp")),
+            shape=self._share(shape(spec)),
+            priority=int(spec.get("priority") or 0),
+            preempts=spec.get("preemptionPolicy") != _NEVER,
+            created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
+            stays=owner is not None and owner.kind in _STAYING,
+        )
+        if not (behind or request or fault):
+            return common
+        role, rank = _place(found)
+        return replace(
+            common,
+            request=self._share(request),
+            fault=fault,
+            owner=self._share(owner),
+            role=self._share(role),
+            rank=rank,
+            size=_size(metadata),
+            gated=behind,
+            placed=self._share(_placed(metadata)),
+            unschedulable=not node and _is_unschedulable(status),
+            succeeded=ended,
+        )
+
+    def _share(self, one: _T) -> _T:
+        if len(self._shared) >= _MOST_SHARED:  # those of pods that are gone are among them
+            self._shared.clear()
+        found: _T = self._shared.setdefault(one, one)  # type: ignore[assignment]
+        return found
+
+
+def _counts(status: JsonObject, request: GangRequest | None) -> bool:
+    """Return whether a pod that has ended counts as a member that came: one that has failed is made again."""
+    return request is not None and status.get("phase") == _SUCCEEDED
+
+
+def _request(metadata: JsonObject) -> tuple[GangRequest | None, str]:
+    """Return what a pod says of its gang, and why that cannot be read."""
+    said = pods.Pod(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        containers=(),
+    )
+    try:
+        return gang_request(said), ""
+    except Misconfigured as error:  # the webhook refuses such a pod; its labels were changed since
+        return None, str(error)
+
+
+def _is_others(found: JsonObject) -> bool:
+    """Return whether another scheduler places a pod: then it holds what it holds, and is of no gang of Railnet's."""
+    if PLACEMENT in (found["metadata"].get("annotations") or {}):
+        return False
+    try:
+        return any(placed_by_others(pods.parse(found), found["spec"]))
+    except Misconfigured:
+        return False
+
+
+def _place(found: JsonObject) -> tuple[str, int]:
+    """Return a pod's role and rank in its job, as far as its labels say them."""
+    try:
+        member = recognise(pods.parse(found), lambda _: False)
+    except Misconfigured:
+        member = None
+    if member is None:
+        return "", 0
+    rank = 0
+    for number in member.rank:
+        rank = rank * _RANKS + number
+    return member.role.lower(), rank
+
+
+def _size(metadata: JsonObject) -> int | None:
+    """Return the size of the job if its author says it. What operators write counts other things: processes, or pods of one role."""
+    text = (metadata.get("annotations") or {}).get(SIZE, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def _placed(metadata: JsonObject) -> Placed | None:
+    text = (metadata.get("annotations") or {}).get(PLACEMENT)
+    return None if text is None else placement_annotation.parse(text)
+
+
+def _is_unschedulable(status: JsonObject) -> bool:
+    return any(
+        one.get("type") == "PodScheduled" and one.get("status") == "False" and one.get("reason") == "Unschedulable"
+        for one in status.get("conditions") or ()
+    )

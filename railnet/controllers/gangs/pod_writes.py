@@ -1,0 +1,90 @@
+"""Patches and evictions of pods, by many workers at a time: what a pass over all gangs decided is done here, and each outcome is reported.
+
+A request that may succeed later is sent again, with pauses; one that is refused is reported, and the next pass decides anew.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from railnet.apiserver.client import Absent, ApiServer, RequestFailed
+from railnet.apiserver.request import ApiObject, Request, evict, json_patch, merge_patch
+from railnet.controllers.gangs import placement_annotation
+from railnet.controllers.gangs.decision import Evict, Mark, Outcome, Write
+from railnet.controllers.gangs.gate_removal import steps
+from railnet.controllers.pod_name import PodName
+from railnet.controllers.work_queue import WorkQueue
+from railnet.jobs.gang_labels import PLACEMENT
+
+Address = Callable[[PodName], str | None]
+
+
+class PodWrites:
+    """The writes that are to be done: at most one for each pod.
+
+    Attributes:
+        queue: the pods that are to be written; any number of workers.
+    """
+
+    def __init__(self, api: ApiServer, report: Callable[[Outcome], object], address: Address = lambda _: None) -> None:
+        """Write through an API server; `report` is called by a worker's thread, `address` finds the sticky address of a pod."""
+        self._api, self._report, self._address = api, report, address
+        self._lock = threading.Lock()
+        self._writes: dict[PodName, Write] = {}
+        self.queue: WorkQueue[PodName] = WorkQueue()
+
+    def put(self, writes: Mapping[PodName, Write]) -> None:
+        """Have pods written; a newer write of a pod replaces one that waits."""
+        with self._lock:
+            self._writes.update(writes)
+        for pod in writes:
+            self.queue.add(pod)
+
+    def reconcile(self, pod: PodName) -> None:
+        """Do the write of a pod.
+
+        Raises:
+            RequestFailed: it was not done, and is to be sent again.
+        """
+        with self._lock:
+            write = self._writes.get(pod)
+        if write is None:
+            return
+        try:
+            refusal = self._send(pod, write)
+        except RequestFailed as error:
+            forbidden = error.status == HTTPStatus.FORBIDDEN
+            self._report(Outcome(pod, write, str(error), waits=True, forbidden=forbidden))
+            raise
+        with self._lock:
+            if self._writes.get(pod) is write:
+                del self._writes[pod]
+        self._report(Outcome(pod, write, refusal))
+
+    def _send(self, pod: PodName, write: Write) -> str:
+        """Return what the API server said; empty if the write is done, or its pod is gone.
+
+        Raises:
+            RequestFailed: the same request may succeed later.
+        """
+        about = ApiObject("v1", "pods", pod.name, pod.namespace)
+        try:
+            self._api.send(self._request(about, pod, write))
+        except Absent:
+            return ""
+        except (
+            RequestFailed
+        ) as error:  # also a conflict: the UID is another pod's, or the pod has changed, also under its eviction
+            if error.temporary or error.status == HTTPStatus.FORBIDDEN:  # a right may be granted
+                raise
+            return str(error)
+        return ""
+
+    def _request(self, about: ApiObject, pod: PodName, write: Write) -> Request:
+        if isinstance(write, Evict):
+            return evict(about, pod.uid)
+        if isinstance(write, Mark):
+            text = placement_annotation.written(write.placed)
+            # A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
+            return merge_patch(about, {"metadata": {"uid": pod.uid, "annotations": {PLACEMENT: text}}})
+        return json_patch(about, steps(write.gated, write.placed, write.host, self._address(pod)))

@@ -1,0 +1,90 @@
+"""The object that a gang's pods began with, and the pods that it will make: asked once for each owner, by threads of their own.
+
+`railnet.controllers.owners` has the kinds. Here the objects on the way are read, too: the highest one with templates says how many pods a gang
+will have, and what those ask for that do not exist yet.
+"""
+
+import threading
+from collections.abc import Callable
+
+from railnet.apiserver.client import ApiServer, RequestFailed
+from railnet.controllers.gangs.decision import Asked, Root
+from railnet.controllers.gangs.pod_templates import PodTemplate, pod_templates
+from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
+from railnet.controllers.training_pod import Owner, controller
+from railnet.controllers.work_queue import WorkQueue
+
+_REMEMBERED = 10_000
+# A kind that the API server cannot read now, such as one whose conversion webhook is down, must not hold a gang for ever.
+_MOST_FAILURES = 6
+
+
+class GangRoots:
+    """Asks the API server.
+
+    Attributes:
+        queue: the owners that are to be asked for; any number of workers.
+    """
+
+    def __init__(self, api: ApiServer, answered: Callable[[Asked], object]) -> None:
+        """Call `answered` after each answer that is news, by a worker's thread."""
+        self._api, self._answered = api, answered
+        self._lock = threading.Lock()
+        self._known: dict[Asked, Root] = {}
+        self._stale: set[Asked] = set()
+        self._failures: dict[Asked, int] = {}
+        self.queue: WorkQueue[Asked] = WorkQueue()
+
+    def find(self, asked: Asked) -> Root | None:
+        """Return what is known; None if it is asked for from now on."""
+        with self._lock:
+            found = self._known.get(asked)
+        if found is None:
+            self.queue.add(asked)
+        return found
+
+    def ask_again(self, asked: Asked) -> None:
+        """Ask once more; until the answer comes, what was known counts."""
+        with self._lock:
+            self._stale.add(asked)
+        self.queue.add(asked)
+
+    def reconcile(self, asked: Asked) -> None:
+        """Ask for an owner and those above it.
+
+        Raises:
+            RequestFailed: the API server did not answer; it is to be asked again.
+        """
+        with self._lock:
+            if asked in self._known and asked not in self._stale:  # asked for twice
+                return
+            self._stale.discard(asked)
+        try:
+            found = self._ask(asked)
+        except RequestFailed:
+            failures = self._failures[asked] = self._failures.get(asked, 0) + 1
+            if failures < _MOST_FAILURES:
+                raise
+            found = Root(asked.owner, ())
+        self._failures.pop(asked, None)
+        with self._lock:
+            if len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            changed = self._known.get(asked) != found
+            self._known[asked] = found
+        if changed:
+            self._answered(asked)
+
+    def _ask(self, asked: Asked) -> Root:
+        owner: Owner = asked.owner
+        templates: tuple[PodTemplate, ...] = ()
+        for _ in range(DEEPEST):
+            found = read_owner(self._api, asked.namespace, owner)
+            if found is None:
+                break
+            templates = tuple(pod_templates(found)) or templates
+            above = controller(found)
+            if above is None or above.kind in SCHEDULES:
+                break
+            owner = above
+        return Root(owner, templates)

@@ -1,0 +1,90 @@
+"""Creating, changing and deleting the objects of one kind that a controller makes for jobs."""
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from railnet.apiserver.client import Absent, ApiServer, Conflict
+from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.controllers.net1_names.job_objects import Found, JobObject, JobObjects
+from railnet.controllers.training_pod import Job
+
+_What = TypeVar("_What", bound=JobObject)
+
+
+@dataclass(frozen=True, slots=True)
+class JobObjectWrites(Generic[_What]):
+    """Writes what differs; an answer is known at once, and not only when the watch reports it.
+
+    Attributes:
+        api: the API server.
+        known: the objects that there are.
+        address: returns an object's address.
+        body: returns an object as it is created. A merge patch of the same content changes it.
+        read: reads an object; raises KeyError, TypeError, ValueError or AttributeError if the controller made no such object.
+    """
+
+    api: ApiServer
+    known: JobObjects[_What]
+    address: Callable[[_What], ApiObject]
+    body: Callable[[_What], JsonObject]
+    read: Callable[[JsonObject], Found[_What]]
+
+    def make(self, wanted: _What) -> bool:
+        """Make an object what it should be; return False if another owner has an object of this name.
+
+        Raises:
+            RequestFailed: the request was not done, or the object has changed.
+        """
+        before = self.known.get(wanted.job, wanted.name)
+        if before is None:
+            return self._create(wanted)
+        if before.what != wanted or not before.intact:
+            self._change(before, wanted)
+        return True
+
+    def keep(self, job: Job, names: Collection[str]) -> None:
+        """Delete a job's objects of other names.
+
+        Raises:
+            RequestFailed: a request was not done.
+        """
+        for one in self.known.of(job):
+            if one.what.name not in names:
+                with suppress(Absent, Conflict):  # it is gone, or another object has its name
+                    self.api.send(delete(self.address(one.what), one.uid))
+                self.known.forget(one)
+
+    def _create(self, wanted: _What) -> bool:
+        try:
+            made = self.api.send(create(self.address(wanted), self.body(wanted)))
+        except Conflict:
+            there = self._there(wanted)
+            if there is None:
+                return False
+            self.known.learn(there)
+            if there.what != wanted or not there.intact:
+                self._change(there, wanted)
+            return True
+        self.known.learn(self.read(made))
+        return True
+
+    def _there(self, wanted: _What) -> Found[_What] | None:
+        """Read the object that has the name of `wanted`; None if it is another owner's."""
+        found = self.api.send(get(self.address(wanted)))
+        try:
+            one = self.read(found)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+        return one if one.what.job == wanted.job else None
+
+    def _change(self, before: Found[_What], wanted: _What) -> None:
+        body = self.body(wanted)
+        precondition = {"uid": before.uid, "resourceVersion": str(before.version)}
+        patch = {**body, "metadata": {**body["metadata"], **precondition}}
+        try:
+            self.known.learn(self.read(self.api.send(merge_patch(self.address(wanted), patch))))
+        except Absent:
+            self.known.forget(before)
+            raise

@@ -1,0 +1,56 @@
+"""Which pods have a job's name, where several jobs of one namespace have the same name: those of the oldest job."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from railnet.apiserver.event import InvolvedObject
+from railnet.controllers.owners import Owners
+from railnet.controllers.training_pod import Job, Owner, TrainingPod
+from railnet.jobs.operators import OPERATORS
+
+_OF_SEVERAL_ROOTS = frozenset(row.name for row in OPERATORS if row.several_roots)
+_UNKNOWN = "~"  # sorts after every time
+
+
+class Claim(NamedTuple):
+    """The pods of one job: those of one operator, and of one root unless their author says by labels what belongs together."""
+
+    pods: list[TrainingPod]
+    roots: set[Owner | None]
+
+    @property
+    def owner(self) -> Owner | None:
+        """The object that all of them began with; None if there is no such object."""
+        return next(iter(self.roots)) if len(self.roots) == 1 else None
+
+    @property
+    def about(self) -> InvolvedObject:
+        """What an event about the job is written to."""
+        first = self.pods[0]
+        return first.involved if self.owner is None else self.owner.involved(first.job.namespace)
+
+
+def claims(owners: Owners, job: Job, pods: Sequence[TrainingPod]) -> list[Claim]:
+    """Return the claims of pods on their job's name, the oldest root's first.
+
+    Raises:
+        RequestFailed: the API server did not answer who the roots are.
+    """
+    found: dict[tuple[str, Owner | None], Claim] = {}
+    for pod in pods:
+        root = None if pod.owner is None else owners.root(job.namespace, pod.owner)
+        key = (pod.operator, None if pod.operator in _OF_SEVERAL_ROOTS else root)
+        claim = found.setdefault(key, Claim([], set()))
+        claim.pods.append(pod)
+        claim.roots.add(root)
+    if len(found) <= 1:
+        return list(found.values())
+    return sorted(found.values(), key=lambda claim: min(_ages(owners, job, claim)))
+
+
+def _ages(owners: Owners, job: Job, claim: Claim) -> Iterator[tuple[str, str]]:
+    for root in claim.roots:
+        if root is None:
+            yield _UNKNOWN, claim.pods[0].uid
+        else:
+            yield owners.created(job.namespace, root) or _UNKNOWN, root.uid

@@ -1,0 +1,156 @@
+"""The Services and EndpointSlices of names on net1 as the API server has them: built from what should be, and read back.
+
+Source: kubernetes/api, core/v1 Service, discovery/v1 and discovery/v1beta1 EndpointSlice.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from railnet.apiserver.request import ApiObject, Collection, JsonObject
+from railnet.controllers.net1_names.job_objects import Found
+from railnet.controllers.net1_names.net1_records import Family, Record, Service, Slice
+from railnet.controllers.training_pod import Job, Owner
+from railnet.jobs import railnet_labels
+from railnet.jobs.name_truncation import shortened
+
+GROUP = "discovery.k8s.io"
+VERSIONS = ("v1", "v1beta1")  # v1 from Kubernetes 1.21 on
+_LABEL_LENGTH = 63
+_SERVICE_NAME = "kubernetes.io/service-name"
+_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+_OURS = "railnet.io"
+# kube-proxy does not watch objects with this label: no node gets a job's names (kubernetes/pkg/proxy, noHeadlessEndpoints).
+_HEADLESS = {"service.kubernetes.io/headless": ""}
+_NODE_IN_V1BETA1 = "kubernetes.io/hostname"
+
+
+def services() -> Collection:
+    """Return all Services that Railnet made."""
+    return Collection("v1", "services", labels=railnet_labels.NAMES)
+
+
+def slices(version: str) -> Collection:
+    """Return all EndpointSlices that Railnet made, in one of `VERSIONS`."""
+    return Collection(f"{GROUP}/{version}", "endpointslices", labels=railnet_labels.NAMES)
+
+
+def service_address(one: Service) -> ApiObject:
+    """Return the address of a Service."""
+    return ApiObject("v1", "services", one.name, one.job.namespace)
+
+
+def slice_address(one: Slice, version: str) -> ApiObject:
+    """Return the address of an EndpointSlice."""
+    return ApiObject(f"{GROUP}/{version}", "endpointslices", one.name, one.job.namespace)
+
+
+def service_body(one: Service) -> JsonObject:
+    """Return a Service as it is created; a merge patch of the same content corrects it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(one.name, one, _service_labels(one)),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": None},
+    }
+
+
+def slice_body(one: Slice, version: str) -> JsonObject:
+    """Return an EndpointSlice as it is created; a merge patch of the same content corrects it."""
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "EndpointSlice",
+        "metadata": _metadata(one.name, one.service, _slice_labels(one)),
+        "addressType": one.family.value,
+        "endpoints": [_endpoint(record, one.job.namespace, version) for record in one.records],
+        "ports": [],
+    }
+
+
+def service(found: JsonObject) -> Found[Service]:
+    """Read a Service.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: Railnet made no such Service.
+    """
+    metadata, spec = found["metadata"], found["spec"]
+    if spec.get("clusterIP") != "None":
+        raise ValueError("it is not headless")
+    what = Service(_job(metadata), metadata["name"], metadata["labels"][railnet_labels.NAMES], _owner(metadata))
+    intact = spec.get("publishNotReadyAddresses") is True and not spec.get("selector")
+    return Found(
+        what, metadata["uid"], int(metadata["resourceVersion"]), intact and _has(metadata, _service_labels(what))
+    )
+
+
+def endpoint_slice(found: JsonObject) -> Found[Slice]:
+    """Read an EndpointSlice of either version.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: Railnet made no such slice.
+    """
+    metadata = found["metadata"]
+    labels = metadata["labels"]
+    of = Service(_job(metadata), labels[_SERVICE_NAME], labels[railnet_labels.NAMES], _owner(metadata))
+    endpoints = found.get("endpoints") or ()
+    what = Slice(metadata["name"], of, Family(found["addressType"]), tuple(map(_record, endpoints)))
+    ready = all((one.get("conditions") or {}).get("ready") is True for one in endpoints)
+    intact = ready and not found.get("ports") and _has(metadata, _slice_labels(what))
+    return Found(what, metadata["uid"], int(metadata["resourceVersion"]), intact)
+
+
+def _metadata(name: str, service: Service, labels: Mapping[str, str]) -> JsonObject:
+    owners = [] if service.owner is None else [service.owner.reference()]
+    return {
+        "name": name,
+        "namespace": service.job.namespace,
+        "labels": dict(labels),
+        "annotations": {railnet_labels.JOB: service.job.name},  # a label's value may be too short for it
+        "ownerReferences": owners,
+    }
+
+
+def _service_labels(one: Service) -> dict[str, str]:
+    job = shortened(one.job.name, _LABEL_LENGTH)
+    return {railnet_labels.NAMES: one.scope, railnet_labels.JOB: job, **_HEADLESS}
+
+
+def _slice_labels(one: Slice) -> dict[str, str]:
+    return {**_service_labels(one.service), _SERVICE_NAME: one.service.name, _MANAGED_BY: _OURS}
+
+
+def _endpoint(record: Record, namespace: str, version: str) -> JsonObject:
+    # Also while a pod is not ready, or leaves: peers look for it when it starts, and publishNotReadyAddresses is for Kubernetes' own
+    # controller. What does not change when a pod becomes ready costs no write then.
+    endpoint: JsonObject = {"addresses": [record.address], "conditions": {"ready": True}}
+    if record.hostname:
+        endpoint["hostname"] = record.hostname
+    if record.node:
+        endpoint |= {"nodeName": record.node} if version == "v1" else {"topology": {_NODE_IN_V1BETA1: record.node}}
+    endpoint["targetRef"] = {"kind": "Pod", "namespace": namespace, "name": record.pod, "uid": record.uid}
+    return endpoint
+
+
+def _record(endpoint: JsonObject) -> Record:
+    target = endpoint.get("targetRef") or {}
+    address = ",".join(
+        endpoint["addresses"]
+    )  # of two, which Railnet does not write, no record is made: they are corrected
+    topology = endpoint.get("topology") or {}
+    node = endpoint.get("nodeName") or topology.get(_NODE_IN_V1BETA1) or ""
+    return Record(endpoint.get("hostname") or "", address, target.get("name") or "", target.get("uid") or "", node)
+
+
+def _job(metadata: Mapping[str, Any]) -> Job:
+    return Job(metadata["namespace"], metadata["annotations"][railnet_labels.JOB])
+
+
+def _owner(metadata: Mapping[str, Any]) -> Owner | None:
+    for one in metadata.get("ownerReferences") or ():
+        return Owner(one["apiVersion"], one["kind"], one["name"], one["uid"])
+    return None
+
+
+def _has(metadata: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    found = metadata["labels"]
+    one_owner = len(metadata.get("ownerReferences") or ()) <= 1
+    return one_owner and all(found.get(key) == value for key, value in labels.items())

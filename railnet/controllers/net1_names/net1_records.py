@@ -1,0 +1,202 @@
+"""Which names a job's pods have on net1: the Services, the records in each, and the slices that the records are in.
+
+A record stays in its slice for as long as its pod has the same name, and a new record goes into the first slice that has room. So a pod's
+change touches one slice. The slices follow from the pods and the slices before alone: a leader that dies between two writes has a
+successor that does the other ones.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from railnet.controllers.training_pod import Job, Owner, TrainingPod, endpoint_address
+from railnet.jobs import railnet_labels
+from railnet.jobs.net1_names import hostname, service, task_service
+from railnet.vf.errors import Misconfigured
+from railnet.vf.network import ADDRESS_ANNOTATION
+
+TASK = "task"  # the value of the annotation `railnet_labels.NAMES`
+_MOST_RECORDS = 100  # in a slice: kube-controller-manager --max-endpoints-per-slice
+
+
+class Family(StrEnum):
+    """The addressType of a slice."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+
+class Record(NamedTuple):
+    """An endpoint: an address, and the pod that has it.
+
+    `hostname` comes before the Service's name; it is empty in the Service of one task, whose own name leads to the address.
+    """
+
+    hostname: str
+    address: str
+    pod: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A headless Service without a selector. `scope` is `job` or `task`; `owner` goes before it, None if nothing does."""
+
+    job: Job
+    name: str
+    scope: str
+    owner: Owner | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """An EndpointSlice of a Service."""
+
+    name: str
+    service: Service
+    family: Family
+    records: tuple[Record, ...]
+
+    @property
+    def job(self) -> Job:
+        """The job of its Service."""
+        return self.service.job
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A Service, and all its records by family."""
+
+    service: Service
+    records: Mapping[Family, tuple[Record, ...]]
+
+
+class Refused(NamedTuple):
+    """Why there is no name on net1, in words for the job's author; `pod` is None if all pods of the job lack one."""
+
+    pod: TrainingPod | None
+    text: str
+
+
+def members(pods: Iterable[TrainingPod]) -> list[TrainingPod]:
+    """Return the pods that have an address on net1 and have not ended: a name of a finished job is free."""
+    there = (pod for pod in pods if not (pod.ended or pod.stopped or pod.host_network))
+    return [pod for pod in there if any(_addresses(pod).values())]
+
+
+def wanted(pods: Sequence[TrainingPod], owner: Owner | None) -> tuple[list[Names], list[Refused]]:
+    """Return the Services that the members of a job should have, the job's own first, and what cannot be.
+
+    Args:
+        pods: the job's `members`, at least one, sorted by name.
+        owner: the one object that all of them began with; None if there is no such object.
+    """
+    job = pods[0].job
+    found: list[Names] = []
+    refused: list[Refused] = []
+    try:
+        of_job = Service(job, service(job.name), "job", owner)
+        found.append(Names(of_job, _records(pods, of_job)))
+    except Misconfigured as error:
+        refused.append(Refused(None, str(error)))
+    for name, task in _tasks(pods, refused).items():
+        of_task = Service(job, name, TASK, owner)
+        found.append(Names(of_task, _records(task, of_task)))
+    return found, refused
+
+
+def slices(names: Names, found: Iterable[Slice]) -> list[Slice]:
+    """Return the slices that a Service should have; `found` are those that it has."""
+    of_service = sorted((one for one in found if one.service.name == names.service.name), key=_place)
+    return [
+        one
+        for family, records in sorted(names.records.items())
+        for one in _packed(names.service, family, records, [one for one in of_service if one.family is family])
+    ]
+
+
+def _packed(service: Service, family: Family, records: Iterable[Record], found: Iterable[Slice]) -> Iterator[Slice]:
+    left = {record.pod: record for record in records}
+    kept = {one.name: _taken(left, one) for one in found}
+    for name in _slice_names(service, family, kept):
+        if not left:
+            break
+        staying = kept.setdefault(name, [])
+        for pod in sorted(left)[: max(_MOST_RECORDS - len(staying), 0)]:
+            staying.append(left.pop(pod))
+    for name, staying in kept.items():
+        if staying:
+            yield Slice(name, service, family, tuple(sorted(staying)))
+
+
+def _taken(left: dict[str, Record], before: Slice) -> list[Record]:
+    """Take the newer state of a slice's records out of `left`."""
+    pods = [one.pod for one in before.records if one.pod in left][:_MOST_RECORDS]
+    return [left.pop(pod) for pod in dict.fromkeys(pods)]
+
+
+def _slice_names(service: Service, family: Family, found: Iterable[str]) -> Iterator[str]:
+    yield from list(found)
+    prefix = f"{service.name}-" if family is Family.IPV4 else f"{service.name}-v6-"
+    number = 0
+    while True:
+        if f"{prefix}{number}" not in found:
+            yield f"{prefix}{number}"
+        number += 1
+
+
+def _place(one: Slice) -> tuple[int, str]:
+    return len(one.name), one.name
+
+
+def _tasks(pods: Iterable[TrainingPod], refused: list[Refused]) -> dict[str, list[TrainingPod]]:
+    """Return the pods of each task that asks for a name. While a task's pod leaves, its successor alone has the name."""
+    found: dict[str, list[TrainingPod]] = {}
+    for pod in pods:
+        asked = pod.annotations.get(railnet_labels.NAMES)
+        if asked is None:
+            continue
+        try:
+            found.setdefault(_task(pod, asked), []).append(pod)
+        except Misconfigured as error:
+            refused.append(Refused(pod, str(error)))
+    return {name: [pod for pod in task if not pod.leaving] or task for name, task in sorted(found.items())}
+
+
+def _task(pod: TrainingPod, asked: str) -> str:
+    if asked != TASK:
+        raise Misconfigured(
+            f"annotation {railnet_labels.NAMES} is {asked!r:.80}; it can be {TASK!r}, for a name of the pod's task on net1"
+        )
+    return task_service(pod.job.name, pod.role, pod.rank)
+
+
+def _records(pods: Iterable[TrainingPod], service: Service) -> dict[Family, tuple[Record, ...]]:
+    found: dict[Family, list[Record]] = {}
+    for pod in pods:
+        label = "" if service.scope == TASK else hostname(pod.name)
+        for family, address in _addresses(pod).items():
+            found.setdefault(family, []).append(Record(label, address, pod.name, pod.uid, pod.node))
+    return {family: tuple(records) for family, records in found.items()}
+
+
+def _addresses(pod: TrainingPod) -> dict[Family, str]:
+    """Return the address of net1 of each family. All rails of a pod are of one network, so the first ones are those of net1.
+
+    A pod that has not started has the address that its annotation names.
+    """
+    found: dict[Family, str] = {}
+    for text in pod.addresses or _annotated(pod.annotations.get(ADDRESS_ANNOTATION, "")):
+        found.setdefault(Family.IPV6 if ":" in text else Family.IPV4, text)
+    return found
+
+
+def _annotated(annotation: str) -> Iterator[str]:
+    try:
+        address = endpoint_address(annotation.partition(",")[0].partition("/")[0].strip())
+    except ValueError:
+        return
+    if address:
+        yield address

@@ -1,0 +1,140 @@
+"""The controller of names on net1: brings the Services and EndpointSlices of a job to what its pods' addresses ask for.
+
+Changes of a job that come close together become one write. A Service comes before its slices and goes after them: slices without a
+Service of Railnet would put their records into a Service of another owner.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from railnet.apiserver.client import StreamingApiServer
+from railnet.apiserver.request import ApiObject
+from railnet.controllers.informer import Informer
+from railnet.controllers.job_events import JobEvents
+from railnet.controllers.job_pods import JobPods
+from railnet.controllers.net1_names import net1_objects, net1_records
+from railnet.controllers.net1_names.job_object_writes import JobObjectWrites
+from railnet.controllers.net1_names.job_objects import REPORTED_SECONDS, Found, JobObjects
+from railnet.controllers.net1_names.name_claims import Claim, claims
+from railnet.controllers.net1_names.net1_records import Names, Service, Slice
+from railnet.controllers.owners import Owners
+from railnet.controllers.training_pod import Job, TrainingPod
+from railnet.controllers.work_queue import WorkQueue
+
+# A first change is written after the first time. A job that goes on changing is written once in the second time: 1,000 pods that get
+# their addresses within some seconds cost some writes of each slice, and no address waits for longer.
+_GATHER_SECONDS, _BETWEEN_SECONDS = 0.1, 0.5
+# No watch reports that an object of another owner is gone.
+_LOOK_AGAIN_SECONDS = 60.0
+
+
+class Net1Services:
+    """The controller.
+
+    Attributes:
+        queue: the jobs that are to be looked at.
+        services, slices: what Railnet made.
+        informers: keep `services` and `slices` up to date; `reconcile` needs them and the pods listed.
+    """
+
+    def __init__(
+        self,
+        api: StreamingApiServer,
+        version: str,
+        pods: JobPods,
+        owners: Owners,
+        events: JobEvents,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Reconcile by an API server that serves EndpointSlices in `version`; `clock` returns seconds."""
+        self._clock = clock
+        self._pods, self._owners, self._events = pods, owners, events
+        self._next: dict[Job, float] = {}  # when each job may be written again
+        self.queue: WorkQueue[Job] = WorkQueue()
+        self.services: JobObjects[Service] = JobObjects(self._changed, clock)
+        self.slices: JobObjects[Slice] = JobObjects(self._changed, clock)
+        self.informers = (
+            Informer(api, net1_objects.services(), net1_objects.service, self.services.change),
+            Informer(api, net1_objects.slices(version), net1_objects.endpoint_slice, self.slices.change),
+        )
+        self._service_writes = JobObjectWrites(
+            api, self.services, net1_objects.service_address, net1_objects.service_body, net1_objects.service
+        )
+        self._slice_writes = JobObjectWrites(
+            api,
+            self.slices,
+            partial(net1_objects.slice_address, version=version),
+            partial(net1_objects.slice_body, version=version),
+            net1_objects.endpoint_slice,
+        )
+        pods.watch(self._changed)
+
+    def _changed(self, job: Job) -> None:
+        wait = self._next.get(job, 0.0) - self._clock()
+        self.queue.add(job, max(_GATHER_SECONDS, wait))
+
+    def reconcile(self, job: Job) -> float | None:
+        """Write what differs; return the seconds after which to look again, None if a change will be reported.
+
+        Raises:
+            RequestFailed: a request was not done; those before it were.
+        """
+        pods = net1_records.members(self._pods.of(job))
+        services, slices = self.services.of(job), self.slices.of(job)
+        if not pods and not services and not slices:
+            self._next.pop(job, None)
+            return None
+        self._next[job] = self._clock() + _BETWEEN_SECONDS
+        claim = self._claim(job, pods)
+        names = [] if claim is None else self._names(claim, services)
+        foreign = self._write(job, names, [one.what for one in slices])
+        if claim is not None and foreign:
+            for one in foreign:
+                self._events.warning(claim.about, "Net1NameTaken", _taken(one, job))
+            return _LOOK_AGAIN_SECONDS
+        return REPORTED_SECONDS if self.services.unreported(job) or self.slices.unreported(job) else None
+
+    def _write(self, job: Job, names: Sequence[Names], before: Sequence[Slice]) -> list[ApiObject]:
+        """Write what differs, and return what has a name that a Service or slice should have, and is another owner's.
+
+        Slices are written in order: a leader that dies has a successor that gives the same records to the slices that are left.
+        """
+        foreign: list[ApiObject] = []
+        wanted: list[Slice] = []
+        for one in names:
+            if self._service_writes.make(one.service):
+                wanted += net1_records.slices(one, before)
+            else:
+                foreign.append(net1_objects.service_address(one.service))
+        foreign += [self._slice_writes.address(one) for one in wanted if not self._slice_writes.make(one)]
+        self._slice_writes.keep(job, {one.name for one in wanted})
+        self._service_writes.keep(job, {one.service.name for one in names})
+        return foreign
+
+    def _claim(self, job: Job, pods: Sequence[TrainingPod]) -> Claim | None:
+        """Return the pods that have the job's name; None if there are none."""
+        found = claims(self._owners, job, pods)
+        for other in found[1:]:
+            self._events.warning(
+                other.about,
+                "Net1NameInUse",
+                f"{found[0].about} is older and has the name {job.name} too, so the pods of this job have no names on net1; "
+                "rename one of the two jobs",
+            )
+        return found[0] if found else None
+
+    def _names(self, claim: Claim, found: Sequence[Found[Service]]) -> list[Names]:
+        names, refused = net1_records.wanted(claim.pods, claim.owner)
+        for one in refused:
+            about = claim.about if one.pod is None else one.pod.involved
+            self._events.warning(about, "Net1NameRefused", one.text)
+        if all(pod.leaving for pod in claim.pods):
+            # Their root may be gone, and Kubernetes then deletes what it owned: nothing is made for it again.
+            there = {one.what.name for one in found}
+            return [one for one in names if one.service.name in there]
+        return names
+
+
+def _taken(one: ApiObject, job: Job) -> str:
+    return f"{one} exists and is not Railnet's, so pods of job {job.name} have no names on net1; delete or rename it, or rename the job"

@@ -1,0 +1,324 @@
+"""Addresses that stay with a rank: assigns a number to each rank, writes the table of numbers, then each pod's annotation.
+
+No pod gets an address that is not in the table. A leader that still works after it lost the Lease cannot assign a number twice: its write of
+the table is refused, because the table has changed. A number is released when its job has no pods and the job's root is gone. That is looked
+for when the last pod goes, when a leader begins, and when numbers run out; nothing is asked at other times.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from railnet.apiserver.client import Absent, ApiServer, Conflict
+from railnet.apiserver.event import InvolvedObject
+from railnet.apiserver.request import ApiObject, create, get, merge_patch, update
+from railnet.controllers import sticky_table
+from railnet.controllers.job_events import JobEvents
+from railnet.controllers.job_pods import JobPods
+from railnet.controllers.owners import Life, Owners
+from railnet.controllers.pod_name import PodName
+from railnet.controllers.sticky_table import Holder, Numbers, Table
+from railnet.controllers.training_pod import TrainingPod
+from railnet.controllers.work_queue import WorkQueue
+from railnet.jobs.sticky_addresses import Assignment, Member, addresses, assign, number_of, numbers
+from railnet.vf.errors import Misconfigured, NotPermitted
+from railnet.vf.network import ADDRESS_ANNOTATION, STICKY_ANNOTATION, Network, Networks, StickyIpam, is_sticky
+
+_log = logging.getLogger(__name__)
+_TABLE = "the table"  # the only key: one look assigns for all jobs, so a thousand new pods cost one write of the table
+_GATHER_SECONDS = 0.1  # after a pod's change, for those of the pods that come with it
+_ROOT_LEAVES_SECONDS = 2.0  # until the next look at a root that waits for what it owns to go
+_LOOK_AGAIN_SECONDS = (
+    60.0  # at a table that cannot be read, and at roots while numbers are short: no watch reports a change
+)
+
+
+class Asking(NamedTuple):
+    """A pod that asks for the address of its rank, and the network that it gets."""
+
+    pod: TrainingPod
+    network: Network
+    ipam: StickyIpam
+    member: Member[Holder]
+    vfs: int
+
+
+class StickyAddresses:
+    """The controller.
+
+    Attributes:
+        queue: has one key while the table must be looked at; one worker at a time may take it.
+        patches: the pods that must be annotated; any number of workers.
+        trouble: why no address is assigned; empty if there is no reason.
+    """
+
+    def __init__(  # noqa: PLR0913 - composed once
+        self,
+        *,
+        api: ApiServer,
+        namespace: str,
+        networks: Networks,
+        resources: frozenset[str],
+        pods: JobPods,
+        owners: Owners,
+        events: JobEvents,
+        clock: Callable[[], float] = time.monotonic,
+        gangs: bool = False,
+    ) -> None:
+        """Keep the table in `namespace`; `networks` and `resources` are those of the node configuration; `clock` returns seconds.
+
+        `gangs` says that another controller places gangs: of a gated pod, the patch that removes the gate has the annotation.
+        """
+        self._gangs = gangs
+        self._clock, self._next_look = clock, 0.0  # when all roots may be looked at again because numbers are short
+        self._api, self._about, self._namespace = api, sticky_table.address(namespace), namespace
+        self._networks, self._resources = networks, resources
+        self._pods, self._owners, self._events = pods, owners, events
+        self._table: Table | None = None  # None: it must be read
+        self._there: set[Holder] = set()  # jobs without pods whose root was there when it was looked at
+        self._lock = threading.Lock()
+        self._due: dict[PodName, str] = {}  # what must be written
+        self._written: dict[PodName, str] = {}  # what was written, and is not reported yet
+        self.trouble = ""
+        self.queue: WorkQueue[str] = WorkQueue()
+        self.patches: WorkQueue[PodName] = WorkQueue()
+        self.queue.add(_TABLE)
+        self._gather = _GATHER_SECONDS
+        pods.watch(lambda _: self.queue.add(_TABLE, self._gather))
+
+    def reconcile(self, key: str) -> float | None:  # noqa: ARG002 - there is one key
+        """Assign and release numbers, and have pods annotated; return the seconds after which to look again, or None.
+
+        Raises:
+            RequestFailed: a request was not done. Nothing that is not in the table has been given to a pod.
+        """
+        began = self._clock()
+        again = self._look()
+        self._gather = max(_GATHER_SECONDS, self._clock() - began)  # half of the time at most is spent on looks
+        return again
+
+    def _look(self) -> float | None:
+        try:
+            table = self._table or self._read()
+        except sticky_table.Unreadable as error:
+            if str(error) != self.trouble:
+                _log.error("%s", error)
+            self.trouble = str(error)
+            return _LOOK_AGAIN_SECONDS
+        self.trouble = ""
+        pods = [pod for job in self._pods.jobs() for pod in self._pods.of(job) if STICKY_ANNOTATION in pod.annotations]
+        asking = list(self._asking(pods))
+        again, kept = self._released(table, pods)
+        assigned = self._assigned(asking, kept)
+        if any(one.short for one in assigned.values()) and self._clock() >= self._next_look:
+            self._next_look = self._clock() + _LOOK_AGAIN_SECONDS
+            self._there.clear()  # the root of a job without pods may have been deleted since it was looked at
+            again, kept = self._released(table, pods)
+            assigned = self._assigned(asking, kept)
+        after = {**kept, **{name: one.numbers for name, one in assigned.items()}}
+        if not self._write(Table(after, table.found), table):
+            self._full(asking, table)
+            return _LOOK_AGAIN_SECONDS
+        self._give(asking, assigned)
+        self._say(asking, assigned)
+        if again is None and any(one.short for one in assigned.values()):
+            return _LOOK_AGAIN_SECONDS
+        return again
+
+    def annotate(self, pod: PodName) -> None:
+        """Write a pod's annotation, unless it is another pod of the same name.
+
+        Raises:
+            RequestFailed: the request was not done.
+        """
+        with self._lock:
+            text = self._due.get(pod)
+        if text is None:
+            return
+        # Through pods/status the specification cannot be changed. A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
+        about = ApiObject("v1", "pods", pod.name, pod.namespace, "status")
+        patch = {"metadata": {"uid": pod.uid, "annotations": {ADDRESS_ANNOTATION: text}}}
+        with suppress(Absent, Conflict):  # the pod is gone
+            self._api.send(merge_patch(about, patch))
+            with self._lock:
+                self._written[pod] = text
+                if self._due.get(pod) == text:
+                    del self._due[pod]
+
+    def due(self, pod: PodName) -> str | None:
+        """Return the annotation that a pod must get; None if it has it, needs none, or its number is not assigned yet."""
+        with self._lock:
+            return self._due.get(pod)
+
+    def _read(self) -> Table:
+        try:
+            self._table = sticky_table.read(self._api.send(get(self._about)))
+        except Absent:
+            self._table = Table({})
+        return self._table
+
+    def _write(self, after: Table, before: Table) -> bool:
+        """Write the table if it differs; return False if it would be too large."""
+        texts = sticky_table.texts(after.networks)
+        if texts == sticky_table.texts(before.networks):
+            return True
+        if sum(len(text) for text in texts.values()) > sticky_table.MOST_BYTES:
+            return False
+        body = sticky_table.body(after, self._namespace)
+        send = create if after.found is None else update
+        self._table = None  # if there is no answer, the write may have been done
+        self._table = Table(after.networks, self._api.send(send(self._about, body)))
+        return True
+
+    def _asking(self, pods: Iterable[TrainingPod]) -> Iterator[Asking]:
+        for pod in pods:
+            vfs = sum(count for resource, count in pod.devices.items() if resource in self._resources)
+            if pod.ended or pod.host_network or not vfs:
+                continue
+            try:
+                network = self._network(pod, vfs)
+            except (Misconfigured, NotPermitted) as error:
+                self._events.warning(pod.involved, "StickyAddressRefused", str(error))
+                continue
+            if network is None or not isinstance(network.ipam, StickyIpam):
+                continue
+            number = number_of(network.ipam, pod.annotations.get(ADDRESS_ANNOTATION, ""))
+            rank = f"{pod.role}-{'.'.join(map(str, pod.rank))}"
+            yield Asking(
+                pod, network, network.ipam, Member(self._holder(pod), rank, pod.name, number, pod.leaving), vfs
+            )
+
+    def _network(self, pod: TrainingPod, vfs: int) -> Network | None:
+        if not is_sticky(pod.annotations):
+            return None
+        if not pod.rank:
+            raise Misconfigured(
+                f"{STICKY_ANNOTATION} is true, but the pod has no rank that an address could stay with; label each pod of the job "
+                "railnet.io/rank, or remove the annotation"
+            )
+        annotations = {key: text for key, text in pod.annotations.items() if key != ADDRESS_ANNOTATION}
+        return self._networks.choose(pod.job.namespace, annotations, vfs).network
+
+    def _holder(self, pod: TrainingPod) -> Holder:
+        root = None if pod.owner is None else self._owners.root(pod.job.namespace, pod.owner)
+        return Holder(pod.job.namespace, pod.job.name, root)
+
+    def _assigned(self, asking: Iterable[Asking], before: Mapping[str, Numbers]) -> dict[str, Assignment[Holder]]:
+        """Return who has which number of each network."""
+        found = {}
+        for network in self._networks:
+            if isinstance(network.ipam, StickyIpam):
+                every = numbers(network.ipam)
+                kept = {  # the range may have become smaller
+                    holder: {rank: number for rank, number in ranks.items() if number in every}
+                    for holder, ranks in before.get(network.name, {}).items()
+                }
+                found[network.name] = assign(every, kept, [one.member for one in asking if one.network is network])
+        return found
+
+    def _released(self, table: Table, pods: Iterable[TrainingPod]) -> tuple[float | None, dict[str, Numbers]]:
+        """Return the numbers without those of jobs that are over, and after how many seconds to look again."""
+        living = {self._holder(pod) for pod in pods}
+        self._there -= living
+        again: float | None = None
+        kept: dict[str, Numbers] = {}
+        gone: dict[Holder, bool] = {}
+        for network, jobs in table.networks.items():
+            for holder in jobs.keys() - living - self._there - gone.keys():
+                life = Life.UNKNOWN if holder.root is None else self._owners.life(holder.namespace, holder.root)
+                gone[holder] = life in (Life.GONE, Life.UNKNOWN)
+                if life is Life.THERE:
+                    self._there.add(holder)
+                if life is Life.LEAVING:
+                    again = _ROOT_LEAVES_SECONDS
+            kept[network] = {holder: ranks for holder, ranks in jobs.items() if not gone.get(holder, False)}
+        return again, kept
+
+    def _give(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:
+        """Have each pod annotated that has a number now, and another annotation."""
+        given = {}
+        for one in asking:
+            number = assigned[one.network.name].given.get(one.member)
+            if number is not None:
+                given[_name(one.pod)] = addresses(one.ipam, number, one.vfs)
+        with self._lock:
+            for one in asking:
+                name, found = _name(one.pod), one.pod.annotations.get(ADDRESS_ANNOTATION)
+                if found == self._written.get(name):
+                    self._written.pop(name, None)
+            self._written = {name: text for name, text in self._written.items() if given.get(name) == text}
+            self._due = {
+                name: given[name]
+                for one in asking
+                if (name := _name(one.pod)) in given
+                and one.pod.annotations.get(ADDRESS_ANNOTATION) != given[name]
+                and name not in self._written
+            }
+            deferred = {_name(one.pod) for one in asking if self._gangs and one.pod.gated}
+            due = self._due.keys() - deferred
+        for name in due:
+            self.patches.add(name)
+
+    def _say(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:
+        """Write events about what is wrong."""
+        for name, assignment in assigned.items():
+            here = {one.member: one for one in asking if one.network.name == name}
+            for member in assignment.short:
+                one = here[member]
+                self._events.warning(_about(one), "StickyAddressesExhausted", _exhausted(name, one.ipam))
+            for member, other in assignment.waiting:
+                self._events.warning(_about(here[member]), "StickyAddressInUse", _in_use(here[member], here[other].pod))
+            for member, number in assignment.given.items():
+                one = here[member]
+                rightly = addresses(one.ipam, number, one.vfs)
+                if one.pod.addresses and one.pod.addresses != tuple(_plain(rightly)):
+                    self._events.warning(one.pod.involved, "StickyAddressDiffers", _differs(one.pod, rightly))
+
+    def _full(self, asking: Iterable[Asking], before: Table) -> None:
+        """Say that the table has no room, to the jobs that need some."""
+        for one in asking:
+            if one.member.rank not in before.networks.get(one.network.name, {}).get(one.member.holder, {}):
+                text = (
+                    f"ConfigMap {sticky_table.NAME} has no room for the addresses of more jobs; "
+                    "delete jobs that have ended, or give fewer jobs addresses that stay with a rank"
+                )
+                self._events.warning(_about(one), "StickyAddressesExhausted", text)
+
+
+def _name(pod: TrainingPod) -> PodName:
+    return PodName(pod.job.namespace, pod.name, pod.uid)
+
+
+def _about(one: Asking) -> InvolvedObject:
+    root = one.member.holder.root
+    return one.pod.involved if root is None else root.involved(one.pod.job.namespace)
+
+
+def _plain(annotation: str) -> Iterator[str]:
+    return (text.partition("/")[0] for text in annotation.split(","))
+
+
+def _exhausted(network: str, ipam: StickyIpam) -> str:
+    every = numbers(ipam)
+    return (
+        f"all {every.stop - every.start} addresses of network {network!r} are assigned, so pods of this job wait; delete jobs that have "
+        f"ended, or have the administrator enlarge networks.{network}.ipam.range"
+    )
+
+
+def _in_use(one: Asking, other: TrainingPod) -> str:
+    if other.leaving:
+        remedy = f"it is being deleted; if its node {other.node} is gone for good, delete the pod with --force"
+    else:
+        remedy = "delete one of the two pods, or give each its own railnet.io/rank"
+    return f"pod {one.pod.name} waits, because pod {other.name} has the address of {one.member.rank}: {remedy}"
+
+
+def _differs(pod: TrainingPod, rightly: str) -> str:
+    return (
+        f"the pod has {', '.join(pod.addresses)}, but the address of its rank is {rightly}: its annotation {ADDRESS_ANNOTATION} was "
+        "changed before it started; delete the pod, so that it is made again"
+    )

@@ -1,0 +1,205 @@
+"""A pod of a training job, reduced to what the controllers read of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+
+from railnet.apiserver.event import InvolvedObject
+from railnet.apiserver.network_status import ANNOTATION as NETWORK_STATUS
+from railnet.apiserver.request import JsonObject
+from railnet.jobs import pod as pods
+from railnet.jobs.gang_labels import GATE
+from railnet.jobs.operators import Part
+from railnet.jobs.recogniser import recognise
+from railnet.vf.errors import Misconfigured
+
+_OURS = "railnet.io/"
+_KUBEDL = "kubedl.io/"
+_RAIL = "railnet/"  # the names of networks in network-status begin so: `railnet.apiserver.network_status`
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An object that owns another one, as in `metadata.ownerReferences`."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    def reference(self) -> JsonObject:
+        """Return the reference that an object has which goes when this one is gone."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
+
+    def involved(self, namespace: str) -> InvolvedObject:
+        """Return this object as what an event is about."""
+        return InvolvedObject(self.api_version, self.kind, namespace, self.name, self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What names a training job in the cluster: its namespace, and the name that its pods have of it."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPod:
+    """A pod of a training job.
+
+    Attributes:
+        job: its job.
+        operator: the name of the operator that made it (`railnet.jobs.operators`).
+        rank: its position among the pods of its role; empty if it has none.
+        part: the part that its role takes.
+        size: how many pods the job has; None if the pod does not say it.
+        owner: its controller; None for a pod that nothing makes again.
+        node: where it runs; empty before it is bound.
+        phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+        ready: whether its containers are ready.
+        leaving: whether it has been deleted, and the API server has not forgotten it yet.
+        stopped: whether it is leaving, and none of its containers runs.
+        host_network: whether it uses the node's network.
+        addresses: its addresses of net1, net2 and so on; empty before they are known.
+        annotations: those of Railnet and KubeDL.
+        labels: all of its labels.
+        created: when it was created, as the API server writes times.
+        devices: how many of each extended resource its containers ask for.
+        gated: whether it waits for the other members of its gang.
+    """
+
+    job: Job
+    name: str
+    uid: str
+    operator: str
+    role: str
+    rank: tuple[int, ...]
+    part: Part
+    size: int | None
+    owner: Owner | None
+    node: str
+    phase: str
+    ready: bool
+    leaving: bool
+    host_network: bool
+    addresses: tuple[str, ...]
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    created: str = ""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    stopped: bool = False
+    gated: bool = False
+
+    @property
+    def involved(self) -> InvolvedObject:
+        """The pod as what an event is about."""
+        return InvolvedObject("v1", "Pod", self.job.namespace, self.name, self.uid)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its containers have ended and none starts again."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+def training_pod(found: JsonObject) -> TrainingPod | None:
+    """Reduce a pod as the API server reports it; None if it is no pod of a training job, or its annotations are malformed.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
+    """
+    try:
+        pod = pods.parse(found)
+        member = recognise(pod, lambda _: False)
+    except Misconfigured:  # the webhook refuses such a pod; it was created without the webhook
+        return None
+    if member is None:
+        return None
+    metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    return TrainingPod(
+        job=Job(pod.namespace, member.job),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        operator=member.operator.name,
+        role=member.role,
+        rank=member.rank,
+        part=member.part,
+        size=member.size,
+        owner=controller(found),
+        node=spec.get("nodeName") or "",
+        phase=status.get("phase") or "Pending",
+        ready=_is_ready(status),
+        leaving=bool(metadata.get("deletionTimestamp")),
+        host_network=pod.host_network,
+        addresses=tuple(_addresses(pod.annotations.get(NETWORK_STATUS, ""))),
+        annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
+        labels=dict(pod.labels),
+        created=metadata.get("creationTimestamp") or "",
+        devices=_devices(pod),
+        stopped=bool(metadata.get("deletionTimestamp")) and _has_stopped(status),
+        gated=any(one.get("name") == GATE for one in spec.get("schedulingGates") or ()),
+    )
+
+
+def controller(found: JsonObject) -> Owner | None:
+    """Return the owner of an object that makes it again; None if it has none."""
+    for one in found["metadata"].get("ownerReferences") or ():
+        if one.get("controller") is True:
+            return Owner(one["apiVersion"], one["kind"], one["name"], one["uid"])
+    return None
+
+
+def _devices(pod: pods.Pod) -> Mapping[str, int]:
+    found: Counter[str] = Counter()
+    for container in (*pod.containers, *pod.sidecars):
+        for resource, quantity in container.resources.items():
+            if "/" in resource:  # only extended resources have a slash in their names
+                found[resource] += pods.count(quantity)
+    return found
+
+
+def _is_ready(status: JsonObject) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _has_stopped(status: JsonObject) -> bool:
+    """Return whether no container runs. In a pod that was deleted none starts again.
+
+    The phase does not say so before kubelet 1.27 (kubernetes/kubernetes#115331): a pod whose containers would start again otherwise
+    is `Running` until kubelet lets go of it, ten seconds later and more. In the meantime its containers are terminated; or, when
+    kubelet has removed them already, waiting to be created (kubelet 1.20).
+    """
+    containers = status.get("containerStatuses") or ()
+    return bool(containers) and not any((one.get("state") or {}).get("running") for one in containers)
+
+
+def _addresses(network_status: str) -> Iterator[str]:
+    """Yield the addresses of each rail, in the order of net1, net2 and so on. The annotation may have been written by anyone."""
+    try:
+        networks = json.loads(network_status or "[]")
+        rails = [one for one in networks if one["name"].startswith(_RAIL)]
+        for rail in sorted(rails, key=lambda one: (len(one["interface"]), one["interface"])):
+            yield from filter(None, map(endpoint_address, rail.get("ips") or ()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+
+
+def endpoint_address(text: str) -> str:
+    """Return an address in its usual form; empty if it is none that an endpoint may have.
+
+    Kubernetes refuses the others in an EndpointSlice, and with them the whole slice (kubernetes/pkg/apis/core/validation,
+    ValidateEndpointIP).
+
+    Raises:
+        ValueError, TypeError: the text is no address.
+    """
+    if not isinstance(text, str):
+        raise TypeError("an address is a string")
+    ip = ip_address(text)
+    strange = ip.is_unspecified or ip.is_loopback or ip.is_link_local or ip.is_multicast
+    if isinstance(ip, IPv6Address):  # Go reads ::ffff:10.0.0.1 as an IPv4 address, and knows no scopes here
+        strange = strange or ip.ipv4_mapped is not None or ip.scope_id is not None
+    return "" if strange else str(ip)

@@ -1,0 +1,1 @@
+"""The controllers of training jobs as a program: `railnet controllers`."""

@@ -1,0 +1,33 @@
+"""Whose pods are not Railnet's to place, although they name a gang: the webhook gives them no gate, and the controllers count them as any pods."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from railnet.jobs.pod import Pod
+
+_DEFAULT_SCHEDULERS = ("", "default-scheduler")
+_KUEUE = "kueue.x-k8s.io/"
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_NATIVE = ("schedulingGroup", "workloadRef")  # Kubernetes 1.36 and newer; 1.35
+
+
+def placed_by_others(pod: Pod, spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield who places a pod, a clause for each reason; nothing if Railnet may. `spec` is the pod's, as the API server sends it."""
+    if pod.mirror:
+        yield "it mirrors a static pod, and kubelet runs that pod from its file"
+    if pod.owner_kind == "DaemonSet":
+        yield "a DaemonSet makes it for one node"
+    yield from _schedulers(pod, spec)
+
+
+def _schedulers(pod: Pod, spec: Mapping[str, Any]) -> Iterator[str]:
+    if pod.scheduler not in _DEFAULT_SCHEDULERS:
+        yield f"the scheduler {pod.scheduler:.63} places it"
+    for key in _NATIVE:
+        if spec.get(key) is not None:
+            yield f"Kubernetes' own gang scheduling places it: it has spec.{key}"
+    for gate in pod.gates:
+        if gate.startswith(_KUEUE):
+            yield f"Kueue places it: it has the gate {gate:.63}"
+    if _QUEUE in pod.labels:
+        yield f"Kueue places it: it has the label {_QUEUE}"

@@ -1,0 +1,78 @@
+"""A node as the planner sees it: labels, taints, and what it has for pods."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from railnet.jobs.placement.resources import Amounts, available, is_extended
+from railnet.jobs.placement.shape import Toleration
+
+_KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
+
+
+class Taint(NamedTuple):
+    """A taint that keeps pods off the node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+# A cordoned node has this taint a moment later; DaemonSets tolerate it (pkg/scheduler/framework/plugins/nodeunschedulable).
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node.
+
+    Attributes:
+        labels: all its labels.
+        allocatable: what it has for pods.
+        taints: those that keep pods off; a cordoned node has one for that.
+        ready: whether its kubelet is well.
+        at_best: what it has when all its devices are well; empty: what it has now. A device plugin that starts again has none for a moment.
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Amounts = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    at_best: Amounts = field(default_factory=dict)
+
+
+def node(document: Mapping[str, Any]) -> Node:
+    """Read a node from the API server's JSON."""
+    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+    allocatable, capacity = available(status.get("allocatable")), available(status.get("capacity"))
+    taints = {
+        Taint(one.get("key") or "", one.get("value") or "", one.get("effect") or "")
+        for one in spec.get("taints") or ()
+        if one.get("effect") in _KEEPS_PODS_OFF
+    }
+    return Node(
+        name=metadata["name"],
+        labels=dict(metadata.get("labels") or {}),
+        allocatable=allocatable,
+        taints=tuple(sorted(taints | ({_UNSCHEDULABLE} if spec.get("unschedulable") else set()))),
+        ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ()),
+        at_best=allocatable
+        | {
+            resource: max(amount, allocatable.get(resource, 0))
+            for resource, amount in capacity.items()
+            if is_extended(resource)
+        },
+    )
+
+
+def tolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Return whether a pod with these tolerations may start on a node with these taints."""
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Compare as k8s.io/api, core/v1, Toleration.ToleratesTaint does."""
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    return toleration.operator == "Exists" or (toleration.operator == "Equal" and toleration.value == taint.value)

@@ -1,0 +1,48 @@
+"""Amounts of resources in whole numbers: cpu in thousandths of a core, memory in bytes, everything else by the piece.
+
+What is requested is rounded up and what a node has is rounded down, so a sum of whole numbers never promises what is not there. `pods` is a
+resource like the others: a node has 110 of it by default, and each pod takes one (kueue#4270).
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+from railnet.jobs import quantity
+from railnet.jobs.pod_requests import pod_requests
+
+Amounts = Mapping[str, int]
+
+_CPU, _PODS = "cpu", "pods"
+_MILLI = 1000
+
+
+def requested(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a pod's `spec` takes of its node, `pods` included; a resource of which it takes nothing is left out."""
+    found = {resource: ceil(amount * _unit(resource)) for resource, amount in pod_requests(spec).items()}
+    return {resource: amount for resource, amount in found.items() if amount > 0} | {_PODS: 1}
+
+
+def available(written: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return a node's `allocatable` or `capacity`; what is no quantity counts as nothing."""
+    read = {resource: quantity.parsed(str(text)) for resource, text in (written or {}).items()}
+    return {resource: floor(amount * _unit(resource)) for resource, amount in read.items() if amount is not None}
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Return an amount for people: `1.5` cores, `512Mi` of memory or storage, `8` of anything else."""
+    if resource == _CPU:
+        return quantity.count_text(Fraction(amount, _MILLI))
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return quantity.bytes_text(Fraction(amount))
+    return str(amount)
+
+
+def is_extended(resource: str) -> bool:
+    """Return whether a device plugin or an administrator made the resource: its name has a domain."""
+    return "/" in resource
+
+
+def _unit(resource: str) -> int:
+    return _MILLI if resource == _CPU else 1

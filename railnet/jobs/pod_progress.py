@@ -1,0 +1,87 @@
+"""How far a pod has come, and what it waits for, in words for people; read from the pod as the API server reports it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from railnet.jobs.gang_labels import GATE
+
+_LONGEST = 160
+# The scheduler's second sentence, about pods that it could evict, repeats the first one. In some versions, such as 1.34, that of
+# another plugin comes before it: "no new claims to deallocate, preemption: …".
+_ABOUT_PREEMPTION = re.compile(r"(?:(?<=\.) [^.]*,)? preemption: ")
+_STARTS = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+class Stage(StrEnum):
+    """A pod's stages, in their order."""
+
+    UNSCHEDULED = "unscheduled"
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Progress(NamedTuple):
+    """A pod's stage; `why` says what it waits for, or why it failed, and is empty where there is nothing to say."""
+
+    stage: Stage
+    why: str = ""
+
+
+def progress(pod: Mapping[str, Any]) -> Progress:
+    """Return how far a pod has come."""
+    status = pod.get("status") or {}
+    phase = status.get("phase")
+    if phase == "Succeeded":
+        return Progress(Stage.SUCCEEDED)
+    if phase == "Failed":
+        return Progress(Stage.FAILED, said(status.get("reason") or "", status.get("message") or _exit(status)))
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return Progress(Stage.UNSCHEDULED, _gated(pod.get("spec") or {}) or _unscheduled(status))
+    waiting = next(_waiting(status), None)
+    if phase == "Running":
+        return Progress(Stage.RESTARTING, waiting) if waiting else Progress(Stage.RUNNING)
+    return Progress(Stage.STARTING, waiting or "")
+
+
+def said(reason: str, message: str) -> str:
+    """Return a reason and its message in one short line."""
+    words = " ".join(_ABOUT_PREEMPTION.split(message, maxsplit=1)[0].split())
+    text = f"{reason}: {words}" if reason and words else reason or words
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _gated(spec: Mapping[str, Any]) -> str:
+    """Return why a pod of a gang waits: the condition that the API server sets says only that there is a gate."""
+    gates = spec.get("schedulingGates") or ()
+    return "behind a gate until its whole gang has a place" if any(one.get("name") == GATE for one in gates) else ""
+
+
+def _unscheduled(status: Mapping[str, Any]) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return said(one.get("reason") or "", one.get("message") or "")
+    return ""
+
+
+def _waiting(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why containers wait; a container that is only created has no reason."""
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state = one.get("state") or {}
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in _STARTS:
+            last = ((one.get("lastState") or {}).get("terminated") or {}).get("exitCode")
+            message = waiting.get("message") or ""
+            yield said(waiting["reason"], message if last is None else f"exit code {last}; {message}".rstrip("; "))
+
+
+def _exit(status: Mapping[str, Any]) -> str:
+    for one in status.get("containerStatuses") or ():
+        ended = (one.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return f"container {one.get('name')} ended with exit code {ended['exitCode']}"
+    return ""

@@ -1,0 +1,51 @@
+"""What a pod holds on its node: the requests of its containers, as the scheduler counts them.
+
+Source: k8s.io/component-helpers/resource, PodRequests: containers and sidecars together, or the largest moment while init containers run;
+plus the overhead. Requests of the whole pod (Kubernetes 1.34) replace the sum.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from railnet.jobs import quantity
+
+Amounts = Mapping[str, Fraction]
+
+
+def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Return what a pod's `spec` requests, by resource; what is no quantity counts as nothing."""
+    sidecars: Amounts = {}
+    moments: list[Amounts] = []  # while an init container runs, the sidecars before it run, too
+    for one in spec.get("initContainers") or ():
+        own = _requests(one.get("resources"))
+        if one.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, own))
+            moments.append(sidecars)
+        else:
+            moments.append(_sum((sidecars, own)))
+    running = _sum((sidecars, *(_requests(one.get("resources")) for one in spec.get("containers") or ())))
+    found = {
+        resource: max(moment.get(resource, Fraction()) for moment in (running, *moments))
+        for resource in {*running, *(resource for moment in moments for resource in moment)}
+    }
+    return _sum(({**found, **_requests(spec.get("resources"))}, _amounts(spec.get("overhead"))))
+
+
+def _requests(resources: Any) -> Amounts:
+    """Return the requests; the API server writes a limit as the request where there is none."""
+    resources = resources or {}
+    return {**_amounts(resources.get("limits")), **_amounts(resources.get("requests"))}
+
+
+def _amounts(written: Any) -> dict[str, Fraction]:
+    read = {resource: quantity.parsed(str(text)) for resource, text in (written or {}).items()}
+    return {resource: amount for resource, amount in read.items() if amount is not None}
+
+
+def _sum(parts: Iterable[Amounts]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for part in parts:
+        for resource, amount in part.items():
+            total[resource] = total.get(resource, Fraction()) + amount
+    return total

@@ -1,0 +1,134 @@
+"""Which number in a range each rank of each job has: the number stays with the rank, and makes its address in each part of the range.
+
+Pure: the numbers that are assigned and the pods in, the numbers that are to be assigned out. A number that is assigned is never another
+rank's until it is released.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_interface
+from typing import Generic, TypeVar
+
+from railnet.vf.network import StickyIpam
+
+_Holder = TypeVar("_Holder", bound=Hashable)
+_IPV4 = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[_Holder]):
+    """A pod that asks for the address of its rank, and has not ended.
+
+    Attributes:
+        holder: its job, which the number is assigned to.
+        rank: the role and the rank in it, such as `worker-0`.
+        pod: its name.
+        number: the number that its annotation names; None without the annotation, or if it names no address of the range.
+        leaving: whether it has been deleted and still runs.
+    """
+
+    holder: _Holder
+    rank: str
+    pod: str
+    number: int | None = None
+    leaving: bool = False
+
+
+@dataclass(slots=True)
+class Assignment(Generic[_Holder]):
+    """Who has which number.
+
+    Attributes:
+        numbers: the numbers by job and rank.
+        given: the number of each pod that may have one now.
+        waiting: the pods without a number because another pod of their rank, the second one here, has not gone yet.
+        short: the pods without a number because all are assigned.
+    """
+
+    numbers: dict[_Holder, dict[str, int]]
+    given: dict[Member[_Holder], int] = field(default_factory=dict)
+    waiting: list[tuple[Member[_Holder], Member[_Holder]]] = field(default_factory=list)
+    short: list[Member[_Holder]] = field(default_factory=list)
+
+
+def numbers(ipam: StickyIpam) -> range:
+    """Return all numbers of a range. The first address of a network is no host's, and the last one of IPv4 is not either."""
+    part = ipam.parts()[0]
+    return range(1, part.num_addresses - (part.version == _IPV4))
+
+
+def addresses(ipam: StickyIpam, number: int, vfs: int) -> str:
+    """Return the annotation of a pod with a number: an address for each of its VFs."""
+    return ",".join(f"{part[number]}/{part.prefixlen}" for part in ipam.parts()[:vfs])
+
+
+def number_of(ipam: StickyIpam, annotation: str) -> int | None:
+    """Return the number that an annotation names; None if it names none."""
+    first, every = ipam.parts()[0], numbers(ipam)
+    try:
+        address = ip_interface(annotation.partition(",")[0].strip())
+    except ValueError:
+        return None
+    number = int(address.ip) - int(first.network_address)
+    return number if address.version == first.version and number in every else None
+
+
+def assign(
+    every: range, before: Mapping[_Holder, Mapping[str, int]], members: Iterable[Member[_Holder]]
+) -> Assignment[_Holder]:
+    """Assign a number to each rank that has none.
+
+    A pod that already has a number, while the assignments before do not know its rank, keeps it if it is no other rank's: so lost
+    assignments come back from the pods.
+    """
+    assignment = Assignment({holder: dict(ranks) for holder, ranks in before.items()})
+    bearers = _bearers(assignment, sorted(members, key=lambda one: (str(one.holder), one.rank, one.pod)))
+    taken = {number for ranks in assignment.numbers.values() for number in ranks.values()}
+    for one in bearers:
+        if _number(assignment, one) is None and one.number is not None and one.number not in taken:
+            assignment.numbers.setdefault(one.holder, {})[one.rank] = one.number
+            taken.add(one.number)
+    # A pod may still have a number that is not its rank's: it is no other pod's until that pod is gone.
+    taken |= {one.number for one in bearers if one.number is not None}
+    free = (number for number in every if number not in taken)
+    for one in sorted(bearers, key=_order):
+        number = _number(assignment, one)
+        if number is None and not one.leaving:
+            number = next(free, None)
+            if number is None:
+                assignment.short.append(one)
+                continue
+            assignment.numbers.setdefault(one.holder, {})[one.rank] = number
+        if number is not None:
+            assignment.given[one] = number
+    return assignment
+
+
+def _bearers(assignment: Assignment[_Holder], members: Iterable[Member[_Holder]]) -> list[Member[_Holder]]:
+    """Return one pod of each rank: the one that has the rank's address, else one that stays; the others wait."""
+    of_rank: dict[tuple[_Holder, str], list[Member[_Holder]]] = {}
+    for one in members:
+        of_rank.setdefault((one.holder, one.rank), []).append(one)
+    found = []
+    for same in of_rank.values():
+        number = _number(assignment, same[0])
+        first = min(same, key=lambda one: (one.number is None, one.number != number, one.leaving))
+        found.append(first)
+        assignment.waiting += [(one, first) for one in same if one is not first]
+    return found
+
+
+def _number(assignment: Assignment[_Holder], one: Member[_Holder]) -> int | None:
+    return assignment.numbers.get(one.holder, {}).get(one.rank)
+
+
+def _order(one: Member[_Holder]) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """Sort ranks as numbers, so that neighbours in rank are neighbours in address."""
+    return str(one.holder), tuple(_pieces(one.rank))
+
+
+def _pieces(rank: str) -> Iterator[tuple[int, str]]:
+    role, _, numbers_ = rank.rpartition("-")
+    yield 0, role
+    for text in numbers_.split("."):
+        yield (int(text), "") if text.isdecimal() else (0, text)

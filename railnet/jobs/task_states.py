@@ -1,0 +1,131 @@
+"""The tasks of a job of `railnet train`, each with its state: read from its Job or Deployment, and from its pod."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railnet.jobs.job_templates import PS, WORKER
+from railnet.jobs.pod_progress import Stage, progress, said
+
+_ORDER = {PS: 0, WORKER: 1}
+_DONE = frozenset({Stage.RUNNING, Stage.SUCCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One task.
+
+    Attributes:
+        stage: the stage of its pod; `unscheduled` without a pod.
+        why: what it waits for, or why it failed.
+        pod: the name of its pod; empty without one.
+        ended: whether no pod of it will run any more.
+    """
+
+    role: str
+    index: int
+    stage: Stage
+    why: str = ""
+    pod: str = ""
+    node: str = ""
+    restarts: int = 0
+    ended: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        return f"{self.role}-{self.index}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, or has succeeded."""
+        return self.stage in _DONE
+
+
+def task_states(
+    makers: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], refusals: Mapping[str, str]
+) -> tuple[TaskState, ...]:
+    """Return the tasks in their order: parameter servers, then workers.
+
+    Args:
+        makers: the Jobs and the Deployments of one job.
+        pods: its pods.
+        refusals: by the name of a Job, why the API server refused its pods.
+    """
+    by_task: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for pod in sorted(pods, key=_age):
+        key = _task(pod)
+        if key is not None:
+            by_task[key] = pod  # the youngest
+    found = {
+        key: _state(key, maker, by_task.get(key), refusals) for maker in makers if (key := _task(maker)) is not None
+    }
+    for key, pod in by_task.items():
+        found.setdefault(key, _of_pod(key, pod, ended=False))
+    return tuple(found[key] for key in sorted(found, key=lambda key: (_ORDER.get(key[0], 2), *key)))
+
+
+def summary(states: Iterable[TaskState]) -> str:
+    """Return one word for the whole job."""
+    all_tasks = tuple(states)
+    workers = [task for task in all_tasks if task.role == WORKER]
+    if any(task.ended and task.stage is Stage.FAILED for task in workers):
+        return "failed"
+    if workers and all(task.stage is Stage.SUCCEEDED for task in workers):
+        return "completed"
+    return "running" if all_tasks and all(task.runs for task in all_tasks) else "waiting"
+
+
+def refusals_of(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return by the name of a Job what the last of its events `FailedCreate` says."""
+    found: dict[str, str] = {}
+    for event in sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or "")):
+        about = event.get("involvedObject") or {}
+        if about.get("kind") == "Job":
+            found[str(about.get("name"))] = said("", str(event.get("message") or ""))
+    return found
+
+
+def _state(
+    key: tuple[str, int], maker: Mapping[str, Any], pod: Mapping[str, Any] | None, refusals: Mapping[str, str]
+) -> TaskState:
+    conditions = {
+        str(one.get("type")): one
+        for one in (maker.get("status") or {}).get("conditions") or ()
+        if one.get("status") == "True"
+    }
+    if "Complete" in conditions:
+        return TaskState(*key, Stage.SUCCEEDED, pod=_name(pod) if pod else "", ended=True)
+    if "Failed" in conditions:
+        failed = conditions["Failed"]
+        why = said(failed.get("reason") or "", failed.get("message") or "")
+        return TaskState(*key, Stage.FAILED, why, _name(pod) if pod else "", ended=True)
+    if pod is not None:
+        return _of_pod(key, pod, ended=False)
+    refused = refusals.get(maker["metadata"]["name"]) or said(
+        "", (conditions.get("ReplicaFailure") or {}).get("message") or ""
+    )
+    return TaskState(*key, Stage.UNSCHEDULED, refused or "no pod yet")
+
+
+def _of_pod(key: tuple[str, int], pod: Mapping[str, Any], *, ended: bool) -> TaskState:
+    stage, why = progress(pod)
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    restarts = sum(int(one.get("restartCount") or 0) for one in status.get("containerStatuses") or ())
+    return TaskState(*key, stage, why, _name(pod), spec.get("nodeName") or "", restarts, ended)
+
+
+def _task(found: Mapping[str, Any]) -> tuple[str, int] | None:
+    labels = found["metadata"].get("labels") or {}
+    index = str(labels.get("task", ""))
+    return (str(labels["job"]), int(index)) if "job" in labels and index.isascii() and index.isdecimal() else None
+
+
+def _age(pod: Mapping[str, Any]) -> tuple[bool, str, str]:
+    """Sort pods that are being deleted first, then by their age: the last one is the task's."""
+    metadata = pod["metadata"]
+    return not metadata.get("deletionTimestamp"), str(metadata.get("creationTimestamp") or ""), _name(pod)
+
+
+def _name(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"]["name"])

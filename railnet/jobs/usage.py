@@ -1,0 +1,227 @@
+"""The cluster's resources against the jobs that request them: what is there, requested and free, and what waiting pods wait for.
+
+Pure: nodes and pods are reduced one by one to a few numbers, and added up.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from railnet.jobs import pod as pods
+from railnet.jobs.gang_usage import GangPart, GangUse, GangWait, Member, gang_part, gangs
+from railnet.jobs.operators import Operator
+from railnet.jobs.pod import Pod, is_gpu
+from railnet.jobs.pod_progress import Stage, progress
+from railnet.jobs.pod_requests import Amounts, pod_requests
+from railnet.jobs.quantity import parsed
+from railnet.jobs.recogniser import recognise
+from railnet.vf.errors import Misconfigured
+
+_ENDED = (Stage.SUCCEEDED, Stage.FAILED)
+_NONE = Fraction()
+
+
+class Share(NamedTuple):
+    """Cores, bytes of memory, GPUs and rails."""
+
+    cpu: Fraction = _NONE
+    memory: Fraction = _NONE
+    gpus: Fraction = _NONE
+    rails: Fraction = _NONE
+
+    def plus(self, other: "Share") -> "Share":
+        """Return both together."""
+        return Share(*(mine + others for mine, others in zip(self, other, strict=True)))
+
+    def minus(self, other: "Share") -> "Share":
+        """Return what is left of this one without the other."""
+        return Share(*(mine - others for mine, others in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """A node.
+
+    Attributes:
+        usable: whether it is ready and takes pods.
+        room: what it has for pods.
+    """
+
+    name: str
+    usable: bool
+    room: Share
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """A pod that has not ended.
+
+    Attributes:
+        job: its training job; empty if it is no pod of one.
+        operator: the name of its operator; empty without a job.
+        node: empty before it is bound.
+        held: what it requests.
+        runs: whether its containers run.
+        why: what it waits for, if it does not run; may be empty.
+        gang: what it says of its gang; None if it is of none.
+    """
+
+    namespace: str
+    name: str
+    job: str
+    operator: str
+    node: str
+    held: Share
+    runs: bool
+    why: str
+    gang: GangPart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """A job, or the pods of a namespace that are of no job (`name` is empty).
+
+    Attributes:
+        running: how many pods run.
+        waiting: how many do not run yet, or not at the moment.
+        held: what its bound pods request.
+        wanted: what its pods request that no node has taken yet.
+        reasons: what pods wait for, the most frequent first, each with the number of pods.
+    """
+
+    namespace: str
+    name: str
+    operator: str
+    running: int
+    waiting: int
+    held: Share
+    wanted: Share
+    reasons: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The whole view.
+
+    Attributes:
+        nodes: how many nodes there are.
+        usable: how many of them are ready and take pods.
+        room: what the usable nodes have for pods.
+        held: what pods on usable nodes request.
+        jobs: sorted by namespace and name; the pods of no job come last in their namespace.
+        gangs: sorted by namespace and name.
+    """
+
+    nodes: int
+    usable: int
+    room: Share
+    held: Share
+    jobs: tuple[JobUse, ...]
+    gangs: tuple[GangUse, ...] = ()
+
+    @property
+    def free(self) -> Share:
+        """What usable nodes have that no pod requests. Negative where a node's pods request more than it still has."""
+        return self.room.minus(self.held)
+
+    @property
+    def namespaces(self) -> dict[str, tuple[JobUse, ...]]:
+        """The jobs of each namespace."""
+        return {name: tuple(jobs) for name, jobs in groupby(self.jobs, lambda job: job.namespace)}
+
+
+def node_room(node: Mapping[str, Any], rails: frozenset[str]) -> NodeRoom:
+    """Reduce a node; `rails` are the resources that are VFs."""
+    status, spec = node.get("status") or {}, node.get("spec") or {}
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    written = {resource: parsed(str(text)) for resource, text in (status.get("allocatable") or {}).items()}
+    amounts = {resource: amount for resource, amount in written.items() if amount is not None}
+    return NodeRoom(node["metadata"]["name"], ready and not spec.get("unschedulable"), _share(amounts, rails))
+
+
+def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
+    """Reduce a pod; None if it has ended. `rails` are the resources that are VFs."""
+    stage, why = progress(pod)
+    if stage in _ENDED:
+        return None
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    known = _parsed(pod)
+    operator, job = (None, "") if known is None else _job(known)
+    return PodUse(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        job=job,
+        operator=operator.name if operator else "",
+        node=spec.get("nodeName") or "",
+        held=_share(pod_requests(spec), rails),
+        runs=stage is Stage.RUNNING,
+        why=why,
+        gang=None if known is None else gang_part(known, metadata, job),
+    )
+
+
+def usage(nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[GangWait] = ()) -> Usage:
+    """Add up nodes and pods; `waits` are events about gangs."""
+    all_nodes, all_pods = tuple(nodes), tuple(found)
+    usable = {node.name for node in all_nodes if node.usable}
+    by_job: dict[tuple[str, bool, str], list[PodUse]] = {}
+    for pod in all_pods:
+        by_job.setdefault((pod.namespace, not pod.job, pod.job), []).append(pod)
+    return Usage(
+        nodes=len(all_nodes),
+        usable=len(usable),
+        room=_total(node.room for node in all_nodes if node.usable),
+        held=_total(pod.held for pod in all_pods if pod.node in usable),
+        jobs=tuple(_job_use(by_job[key]) for key in sorted(by_job)),
+        gangs=gangs((Member(pod.namespace, pod.runs, pod.gang) for pod in all_pods if pod.gang is not None), waits),
+    )
+
+
+def _job_use(found: list[PodUse]) -> JobUse:
+    waiting = [pod for pod in found if not pod.runs]
+    reasons = Counter(pod.why for pod in waiting if pod.why)
+    return JobUse(
+        namespace=found[0].namespace,
+        name=found[0].job,
+        operator=found[0].operator,
+        running=len(found) - len(waiting),
+        waiting=len(waiting),
+        held=_total(pod.held for pod in found if pod.node),
+        wanted=_total(pod.held for pod in found if not pod.node),
+        reasons=tuple(reasons.most_common()),
+    )
+
+
+def _parsed(pod: Mapping[str, Any]) -> Pod | None:
+    """Parse a pod; None for one that the webhook would refuse: it was created without the webhook."""
+    try:
+        return pods.parse(pod)
+    except Misconfigured:
+        return None
+
+
+def _job(pod: Pod) -> tuple[Operator | None, str]:
+    try:
+        member = recognise(pod, lambda _: False)
+    except Misconfigured:
+        member = None
+    return (member.operator, member.job) if member else (None, "")
+
+
+def _share(amounts: Amounts, rails: frozenset[str]) -> Share:
+    def of(counts: Callable[[str], bool]) -> Fraction:
+        return sum((amount for resource, amount in amounts.items() if counts(resource)), _NONE)
+
+    return Share(
+        amounts.get("cpu", _NONE), amounts.get("memory", _NONE), of(is_gpu), of(lambda resource: resource in rails)
+    )
+
+
+def _total(shares: Iterable[Share]) -> Share:
+    total = Share()
+    for share in shares:
+        total = total.plus(share)
+    return total

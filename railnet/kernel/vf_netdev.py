@@ -1,0 +1,104 @@
+"""Recognise a VF's netdev among the links of a namespace, also where a pod has renamed, marked and made links.
+
+docs/decisions/0009 says why names are never used, and docs/decisions/0042 what a mark is believed for.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from railnet.kernel.netlink.rtnetlink import Link, Links
+from railnet.vf.pci_address import PciAddress
+
+_MARK = "railnet"
+# dev_valid_name(), net/core/dev.c: no slash, colon or white space; and no %, which dev_alloc_name() takes for a place of a number.
+_IFNAME = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}")
+_PARENT_KERNEL = (5, 14)  # since then a netdev names its PCI device (00e77ed8e64d)
+# IFLA_INFO_KIND of netdevs of hardware: most drivers' have none.
+_HARDWARE_KINDS: Final = (None, "ipoib")
+_LOOPBACK_IFINDEX = 1  # include/net/flow.h; it has no kind and no device, and a pod may give it any name and alias
+
+
+def kinds_without_device(release: str) -> tuple[str | None, ...]:
+    """Return the kinds of links that may be a VF's netdev though the kernel of this release names no PCI device for them.
+
+    That is no kind at all since 5.14: a link without a device is a link that a pod has made.
+    """
+    version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    return () if version >= _PARENT_KERNEL else _HARDWARE_KINDS
+
+
+_kinds: list[str | None] = [*kinds_without_device(os.uname().release)]
+
+
+def accept_tuns() -> None:
+    """Accept a marked TUN netdev as a VF's, in this process. Only simulated hardware has such netdevs (`Sysfs.simulated`)."""
+    if "tun" not in _kinds:
+        _kinds.append("tun")
+
+
+def accepted_kinds() -> tuple[str | None, ...]:
+    """Return the kinds of links without a PCI device that may be a VF's netdev in this process."""
+    return tuple(_kinds)
+
+
+def find(listed: Iterable[Link], vf: PciAddress, kinds: Iterable[str | None] | None = None) -> Link | None:
+    """Find a VF's netdev in a sandbox by its PCI device; if the kernel does not report the device, by Railnet's mark on it.
+
+    A pod may write the same mark on a link of its own. So a link of another device, or of a kind that is not among `kinds`, is
+    never taken. `kinds` is `accepted_kinds()` by default.
+    """
+    accepted = accepted_kinds() if kinds is None else tuple(kinds)
+    candidates = [link for link in listed if _may_be(link, vf, accepted)]
+    return next(iter(sorted(candidates, key=lambda link: link.parent is None)), None)
+
+
+def find_all(
+    namespace: Links, vfs: Iterable[PciAddress], looked_at: Callable[[Link], object] = lambda _: None
+) -> dict[PciAddress, Link]:
+    """Find VFs' netdevs in a namespace that may have any number of other links; `looked_at` is called with each link.
+
+    Raises:
+        OSError: the kernel does not list the links.
+    """
+    wanted, accepted = {str(vf): vf for vf in vfs}, accepted_kinds()
+
+    def may_be(link: Link) -> bool:
+        looked_at(link)
+        if link.parent is not None:
+            return link.parent in wanted
+        vf = wanted.get(_marked_address(link))
+        return vf is not None and _may_be(link, vf, accepted)
+
+    listed = namespace.listed(may_be)
+    return {vf: link for vf in wanted.values() if (link := find(listed, vf)) is not None}
+
+
+def host_ifname(link: Link, vf: PciAddress) -> str | None:
+    """Read from a netdev's mark its name on the node before it was moved; None if it has no such mark."""
+    name = _marked(link, vf)
+    return name if name and _IFNAME.fullmatch(name) else None
+
+
+def mark(vf: PciAddress, ifname: str) -> str:
+    """Return the alias that ADD gives a netdev: from it the VF, and the netdev's name on the node, are known in the sandbox."""
+    return f"{_MARK} {vf} {ifname}"
+
+
+def _may_be(link: Link, vf: PciAddress, kinds: tuple[str | None, ...]) -> bool:
+    if link.parent is not None:
+        return link.parent == str(vf)
+    return link.kind in kinds and link.ifindex != _LOOPBACK_IFINDEX and _marked(link, vf) is not None
+
+
+def _marked_address(link: Link) -> str:
+    return (link.alias or "").removeprefix(f"{_MARK} ").partition(" ")[0]
+
+
+def _marked(link: Link, vf: PciAddress) -> str | None:
+    """Return the name in the mark of a VF, "" if the mark has none; None if the link has another mark or no mark."""
+    match (link.alias or "").split(" "):
+        case [word, address, *rest] if word == _MARK and address == str(vf):
+            return " ".join(rest)
+    return None

@@ -1,0 +1,96 @@
+"""Kubelet's device checkpoint as a file: read again when it has changed, else the result of the last reading.
+
+Here: the file. Not here: its content (`railnet.kubelet.checkpoint`), and the fallback for a checkpoint that is not understood
+(`railnet.kubelet.podresources`).
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from railnet.kubelet import allocate_responses, checkpoint
+from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.vf.errors import NotReady
+
+# The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
+# time. A file that is read sooner than this after it was written is therefore not remembered.
+_SETTLED_NS = 100_000_000
+
+
+class _Version(NamedTuple):
+    """The identity of one content of the file: kubelet writes a new file and renames it."""
+
+    inode: int
+    mtime_ns: int
+    size: int
+
+
+class CheckpointFile:
+    """Kubelet's device checkpoint below its state folder (`host.kubelet` of the node configuration)."""
+
+    def __init__(self, kubelet: Path) -> None:
+        self.path = kubelet / "device-plugins" / "kubelet_internal_checkpoint"
+        self._version: _Version | None = None
+        self._entries: checkpoint.Entries = {}
+        self._raw: bytes | None = None
+        self._listed: checkpoint.Listed = []
+
+    def read(self) -> checkpoint.Entries:
+        """Return the current entries, which the caller must not change; empty if kubelet never allocated a device.
+
+        Raises:
+            NotReady: the device-plugins folder is missing, so this is not kubelet's state folder, or kubelet has not started yet.
+            ValueError: the file is not understood.
+            OSError: the file cannot be read.
+        """
+        try:
+            return self._current()
+        except FileNotFoundError:
+            return self._absent()
+
+    def allocations(self, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
+        """Return the allocations of one pod's containers; empty without a file.
+
+        Raises:
+            ValueError: the file is not understood.
+            OSError: the file cannot be read.
+        """
+        try:
+            return allocate_responses.of_pod(self._parsed(self.path.read_bytes()), pod_uid, resources)
+        except FileNotFoundError:
+            return ()
+
+    def surely_names_none(self, pod_uid: str, resources: frozenset[str]) -> bool:
+        """Return whether a file that is not understood surely has no device of these resources for a pod."""
+        try:
+            return checkpoint.surely_names_none(self.path.read_bytes(), pod_uid, resources)
+        except OSError:
+            return False
+
+    def _current(self) -> checkpoint.Entries:
+        if self._version == _version(self.path.stat()):
+            return self._entries
+        with self.path.open("rb") as file:
+            version = _version(os.fstat(file.fileno()))
+            entries = checkpoint.united(self._parsed(file.read()))
+        settled = time.time_ns() - version.mtime_ns > _SETTLED_NS
+        self._version, self._entries = version if settled else None, entries
+        return entries
+
+    def _parsed(self, raw: bytes) -> checkpoint.Listed:
+        """Parse the file, unless its content is that of the last time: an ADD asks for devices and for answers, one after the other."""
+        if raw != self._raw:
+            self._listed, self._raw = checkpoint.listed(raw), raw
+        return self._listed
+
+    def _absent(self) -> checkpoint.Entries:
+        if not self.path.parent.is_dir():
+            raise NotReady(
+                f"{self.path.parent} is missing: kubelet has not started yet, or host.kubelet does not name its folder"
+            )
+        return {}
+
+
+def _version(stat: os.stat_result) -> _Version:
+    return _Version(stat.st_ino, stat.st_mtime_ns, stat.st_size)

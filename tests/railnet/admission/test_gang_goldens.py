@@ -1,0 +1,180 @@
+"""Golden pods of gangs: each gets exactly the answer of its file, from both kinds of webhook configuration, and once only.
+
+The files are under `golden_gangs/`. The pods are as their operator or their author's template makes them, and `facts` is where that stands.
+"""
+
+import copy
+import itertools
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from railnet.admission import gang_decision, gang_review, webhook_configuration
+from railnet.admission.server import GANGS
+from railnet.jobs.gang_labels import SPELLINGS, described, names_gang
+from railnet.jobs.kubernetes_version import KubernetesVersion
+from railnet.jobs.pod import parse
+from tests.railnet.admission.goldens import GOLDENS
+from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of
+from tests.railnet.admission.test_goldens import defaulted
+from tests.railnet.admission.test_near_misses import a_pod_of_no_operator
+from tests.railnet.admission.test_webhook_configuration import CONDITIONS, calls_for, selected
+
+JsonObject = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = Path(__file__).parent / "golden_gangs"
+FILES = {path.stem: yaml.load(path.read_text(), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))}
+EACH = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
+KUBERNETES = KubernetesVersion(1, 36)
+BY_CONDITIONS = {"webhooks": webhook_configuration.gangs_by_conditions()}
+BY_SELECTORS = {"webhooks": webhook_configuration.gangs_by_selectors()}
+BOTH = pytest.mark.parametrize("configuration", [BY_CONDITIONS, BY_SELECTORS], ids=["conditions", "selectors"])
+
+
+def answered(pod: JsonObject) -> JsonObject:
+    response: JsonObject = json.loads(gang_review.review(a_review(pod, "ml"), KUBERNETES).body)["response"]
+    return response
+
+
+@EACH
+def test_golden_pod_gets_the_answer_of_its_file(golden: JsonObject) -> None:
+    answer, expected = answered(golden["pod"]), golden["expected"]
+
+    assert golden["facts"]
+    if "denied" in expected:
+        assert answer["status"]["message"] == expected["denied"]
+        return
+    assert patch_of(answer) == expected.get("patch", [])
+    assert answer.get("warnings", []) == expected.get("warnings", [])
+    decision: Any = gang_decision.decide(parse(golden["pod"]), golden["pod"], KUBERNETES)
+    if "left_alone" in expected:
+        assert decision.reason == expected["left_alone"]
+    else:
+        said = decision.request
+        place = None if said.constraint is None else described(said.constraint)
+        assert {"name": said.name, "min_available": said.min_available, "place": place} == expected["gang"]
+
+
+@EACH
+def test_golden_pod_gets_the_same_patch_after_the_api_servers_defaults(golden: JsonObject) -> None:
+    answer = answered(defaulted(golden["pod"]))
+
+    assert answer["allowed"] is ("denied" not in golden["expected"])
+    if answer["allowed"]:
+        assert patch_of(answer) == golden["expected"].get("patch", [])
+
+
+@EACH
+def test_two_reviews_in_either_order_and_once_more_each_end_in_one_pod(golden: JsonObject) -> None:
+    if "denied" in golden["expected"]:
+        assert not answered(golden["pod"])["allowed"]
+        return
+    ends = []
+    for order in itertools.permutations((ask, answered)):
+        pod = golden["pod"]
+        for review in order:
+            pod = applied(pod, patch_of(review(pod)))
+        assert [patch_of(review(pod)) for review in order] == [[], []]
+        pod["metadata"].get("annotations", {}).pop("railnet.io/explain", None)
+        ends.append(pod)
+    assert ends[0] == ends[1]
+
+
+def test_files_in_overlays_are_those_generated() -> None:
+    for folder, entries in (("webhook", BY_CONDITIONS), ("webhook-1.27", BY_SELECTORS)):
+        added = yaml.safe_load((ROOT / "overlays/gangs" / folder / "reviews.yaml").read_text())
+        assert added == [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries["webhooks"]], (
+            "run scripts/generate to write them"
+        )
+
+
+def changed(golden: JsonObject) -> bool:
+    return bool({"patch", "denied"} & golden["expected"].keys())
+
+
+@pytest.mark.slow  # thousands of CEL evaluations
+@EACH
+def test_golden_pod_causes_one_call_if_a_review_changes_or_denies_it(golden: JsonObject) -> None:
+    called = calls_for(BY_CONDITIONS, golden["pod"], None)
+
+    assert len(called) == changed(golden)
+    by_label = any(one.name in golden["pod"]["metadata"].get("labels", {}) for one in SPELLINGS if not one.annotated)
+    assert len(calls_for(BY_SELECTORS, golden["pod"], None)) == by_label
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda one: one.name)
+def test_each_spelling_causes_one_call_and_selectors_see_no_annotations(
+    configuration: JsonObject, spelling: Any
+) -> None:
+    kind = "annotations" if spelling.annotated else "labels"
+    pod = {"metadata": {"name": "p", kind: {spelling.name: "ring"}}, "spec": {"containers": [{"name": "c"}]}}
+
+    assert len(calls_for(configuration, pod, None)) == (configuration is BY_CONDITIONS or not spelling.annotated)
+
+
+@pytest.mark.slow
+@BOTH
+def test_pod_with_all_spellings_causes_one_call(configuration: JsonObject) -> None:
+    keys = {spelling.name: "ring" for spelling in SPELLINGS}
+    pod = {"metadata": {"name": "p", "labels": keys, "annotations": keys}, "spec": {"containers": [{"name": "c"}]}}
+
+    assert len(calls_for(configuration, pod, None)) == 1
+
+
+@pytest.mark.slow
+@BOTH
+def test_pods_without_a_gang_cause_no_call(configuration: JsonObject) -> None:
+    random = Random(2)  # noqa: S311 - the same pods in every run
+    others = [a_pod_of_no_operator(random) for _ in range(300)]
+    goldens = [golden.pod for golden in GOLDENS]
+    constraint = FILES["article-annotation-only"]["pod"]
+
+    for pod in (*others, *goldens, constraint):
+        if not names_gang(parse(pod)):
+            assert calls_for(configuration, pod, None) == [], pod
+
+
+@pytest.mark.slow
+def test_gangs_change_no_call_about_rails() -> None:
+    names = {entry["name"] for entry in CONDITIONS["webhooks"]}
+    added = [*BY_CONDITIONS["webhooks"], *BY_SELECTORS["webhooks"]]
+
+    assert names.isdisjoint(entry["name"] for entry in added)
+    assert {entry["clientConfig"]["service"]["path"] for entry in added} == {GANGS}
+
+
+@pytest.mark.slow
+@BOTH
+def test_namespaces_that_are_off_and_the_systems_own_cause_no_call(configuration: JsonObject) -> None:
+    pod = FILES["article-job"]["pod"]
+
+    assert len(calls_for(configuration, pod, False)) == 1
+    for namespace in ("kube-system", "railnet"):
+        assert calls_for(configuration, pod, None, namespace) == []
+    for entry in configuration["webhooks"]:
+        assert not selected(entry["namespaceSelector"], {"railnet.io/gang": "off"})
+        assert selected(entry["namespaceSelector"], {"railnet.io/gang": "on", "railnet.io/net1": "false"})
+
+
+@pytest.mark.slow
+def test_gate_that_an_author_wrote_and_static_pods_are_selected_rightly() -> None:
+    gated = {"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "railnet.io/gang"}], "containers": []}}
+    other = {"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "example.com/quota"}], "containers": []}}
+    static = copy.deepcopy(FILES["article-job"]["pod"])
+    static["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+
+    assert [len(calls_for(BY_CONDITIONS, pod, None)) for pod in (gated, other, static)] == [1, 0, 0]
+
+
+@BOTH
+def test_pod_is_let_in_without_waiting_where_the_webhook_does_not_answer(configuration: JsonObject) -> None:
+    for entry in configuration["webhooks"]:
+        assert entry["failurePolicy"] == "Ignore"
+        assert entry["reinvocationPolicy"] == "IfNeeded"
+        assert 1 <= entry["timeoutSeconds"] <= 5

@@ -1,0 +1,137 @@
+"""Gangs come, nodes go, leaders die, in any order: no gang is ever in two domains, and what fits is placed in the end."""
+
+import random
+from collections import Counter, defaultdict
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+
+from railnet.controllers.gangs import evictions
+from tests.railnet.controllers.gangs.gang_cluster import GATE, LEAF, NAME, GangCluster, Leader, path
+from tests.railnet.controllers.gangs.test_evictions import take
+
+pytestmark = pytest.mark.slow
+STEPS = 60
+JOBS = ("ant", "bee", "cat", "dog", "eel", "fox")
+
+
+class World:
+    """The cluster, with jobs whose pods are made again."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - no secret
+        self.cluster = GangCluster()
+        self.jobs: dict[str, tuple[int, int]] = {}
+        self.nodes = [f"{leaf}-{number}" for leaf in "abc" for number in range(3)]
+        for node in self.nodes:
+            self.cluster.add_node(node, node[0])
+        self.leader = Leader(self.cluster)
+
+    def step(self) -> None:
+        getattr(
+            self, self.random.choice(("add", "add", "end", "lose", "gain", "die", "foreign", "go", "go", "wait", "go"))
+        )()
+        self.cluster.now += self.random.choice((0, 1, 10))
+        self.check()
+
+    def add(self) -> None:
+        name = self.random.choice(JOBS)
+        if name not in self.jobs:
+            self.jobs[name] = self.random.randint(1, 4), self.random.choice((0, 0, 10))
+            pods, priority = self.jobs[name]
+            self.cluster.add_gang(name, pods, priority=priority, created=self.time())
+
+    def end(self) -> None:
+        if self.jobs:
+            name = self.random.choice(sorted(self.jobs))
+            del self.jobs[name]
+            for pod, found in self.cluster.pods().items():
+                if found["metadata"]["labels"].get(NAME) == name:
+                    self.cluster.remove(path(pod))
+
+    def lose(self) -> None:
+        node = self.random.choice(self.nodes)
+        if f"/api/v1/nodes/{node}" in self.cluster.objects:
+            self.cluster.remove(f"/api/v1/nodes/{node}")
+            for pod, on in self.cluster.nodes().items():
+                if on == node:
+                    self.cluster.remove(path(pod))
+
+    def gain(self) -> None:
+        for node in self.nodes:
+            self.cluster.add_node(node, node[0])
+
+    def die(self) -> None:
+        """Let a leader do a part of its writes."""
+        left = self.random.randint(0, 3)
+
+        def interfere(request: object) -> None:
+            nonlocal left
+            if request.verb.right in ("patch", "create"):  # type: ignore[attr-defined]
+                left -= 1
+                if left < 0:
+                    raise SystemExit
+
+        self.cluster.interfere = interfere
+        with suppress(SystemExit):
+            self.leader.settle()
+        self.cluster.interfere = lambda request: None
+        self.leader = Leader(self.cluster)
+
+    def foreign(self) -> None:
+        node = self.random.choice(self.nodes)
+        if f"/api/v1/nodes/{node}" in self.cluster.objects and node not in self.cluster.nodes().values():
+            take(self.cluster, node)
+
+    def wait(self) -> None:
+        self.cluster.now += evictions.STUCK_SECONDS + 1
+        self.go()
+
+    def go(self) -> None:
+        self.leader.settle()
+        self.cluster.end_leaving()
+        for name, (pods, priority) in self.jobs.items():
+            self.cluster.make_again(name, pods, priority=priority, created=self.time())
+        self.leader.settle()
+        self.cluster.schedule()
+        self.leader.settle()
+
+    def time(self) -> str:
+        return datetime.fromtimestamp(self.cluster.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def check(self) -> None:
+        leaves: defaultdict[str, set[str]] = defaultdict(set)
+        for pod in self.cluster.of("pods"):
+            leaf = (pod["spec"].get("nodeSelector") or {}).get(LEAF)
+            if leaf and "deletionTimestamp" not in pod["metadata"]:
+                leaves[pod["metadata"]["labels"].get(NAME, "")].add(leaf)
+            if pod["spec"].get("schedulingGates") == [{"name": GATE}]:
+                assert leaf is None
+        assert all(len(found) == 1 for found in leaves.values()), dict(leaves)
+
+    def waits_for_its_own_domain(self, name: str) -> bool:
+        """Return whether a gang has started, and pods that were made again later wait for room beside the others."""
+        pods = [pod for pod in self.cluster.of("pods") if pod["metadata"]["labels"].get(NAME) == name]
+        made = [
+            (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]), GATE in str(pod["spec"])) for pod in pods
+        ]
+        begun, gated = ([when for when, waits in made if waits is wanted] for wanted in (False, True))
+        return bool(begun and gated) and (min(gated) - max(begun)).total_seconds() > 60
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_gang_is_ever_in_two_domains_and_none_stays_in_part(seed: int) -> None:
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    for number in range(
+        4 * len(world.jobs)
+    ):  # in the end there is room for each gang, but not where the foreign pods are
+        world.cluster.add_node(f"z-{number}", f"z{number // 4}")
+    for _ in range(12):
+        world.wait()
+
+    bound = Counter(pod.split("-")[0] for pod in world.cluster.nodes())
+    left = {name for name, (pods, _) in world.jobs.items() if bound[name] != pods}
+    assert [name for name in sorted(left) if not world.waits_for_its_own_domain(name)] == []

@@ -1,0 +1,584 @@
+"""Gangs are placed whole: who gets which domain, with which requests, and what is said."""
+
+import copy
+
+import pytest
+
+from railnet.controllers.gangs import planning
+from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, GATE, IN_ONE_LEAF, LEAST, GangCluster, Leader, path
+
+ON_ONE_NODE = '{"name":"test","required":{"topologies":[{"key":"kubernetes.io/hostname"}],"nodeSelectors":[{"matchLabels":{"test":"abc"}}]}}'
+
+
+@pytest.fixture
+def cluster() -> GangCluster:
+    """Two leaves of four nodes with eight GPUs."""
+    made = GangCluster()
+    for leaf in ("a", "b"):
+        for number in range(4):
+            made.add_node(f"{leaf}-{number}", leaf)
+    return made
+
+
+def reasons(cluster: GangCluster) -> list[str]:
+    return [reason for reason, _, _ in cluster.events]
+
+
+def said(cluster: GangCluster, reason: str) -> list[str]:
+    return [text for found, _, text in cluster.events if found == reason]
+
+
+def test_gang_gets_one_domain_with_one_patch_for_each_pod(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 3)
+    Leader(cluster).settle()
+
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {"a"}
+    assert cluster.requests["patch pods"] == 3
+    assert cluster.events == [("GangPlaced", "Job/bert", "3 members placed in railnet.io/leaf=a")]
+    assert cluster.requests["get jobs"] == 1  # the root, for the event
+
+
+def test_patch_has_selector_and_placement_and_leaves_the_rest(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 1, spec={"nodeSelector": {"disk": "fast"}}, gates=[{"name": "others.io/quota"}])
+    for number in range(4):
+        cluster.add_node(f"b-{number}", "b", disk="fast")
+    Leader(cluster).settle()
+    pod = cluster.pods()["bert-0"]
+
+    assert pod["spec"]["nodeSelector"] == {"disk": "fast", "railnet.io/leaf": "b"}
+    assert pod["metadata"]["annotations"]["railnet.io/placement"] == '{"domain":{"railnet.io/leaf":"b"},"attempt":1}'
+    assert pod["metadata"]["annotations"]["railnet.io/explain"] == "…"
+    assert pod["spec"]["schedulingGates"] == [{"name": "others.io/quota"}]
+
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+OTHER = {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}}
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        None,
+        {},
+        {"podAntiAffinity": {}},
+        {"nodeAffinity": {}},
+        {"nodeAffinity": {PREFERRED: []}},
+        {"nodeAffinity": {PREFERRED: [OTHER]}},
+    ],
+    ids=str,
+)
+def test_patch_prefers_the_node_on_which_room_is_kept(
+    cluster: GangCluster, affinity: dict[str, dict[str, object]] | None
+) -> None:
+    """Inside its domain the scheduler would else spread the pods over the emptiest nodes."""
+    cluster.add_gang("bert", 2, gpus=4, spec={} if affinity is None else {"affinity": affinity})
+    Leader(cluster).settle()
+    found = [pod["spec"]["affinity"] for pod in cluster.of("pods")]
+    terms = [one["nodeAffinity"][PREFERRED] for one in found]
+    hosts = [one[-1]["preference"]["matchExpressions"][0] for one in terms]
+
+    assert hosts == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a-0"]}] * 2
+    assert {one[-1]["weight"] for one in terms} == {100}
+    for one, term in zip(found, terms, strict=True):
+        assert {key: value for key, value in one.items() if key != "nodeAffinity"} == {
+            key: value for key, value in (affinity or {}).items() if key != "nodeAffinity"
+        }
+        assert term[:-1] == ((affinity or {}).get("nodeAffinity") or {}).get(PREFERRED, [])
+
+
+def test_pods_of_the_articles_example_end_on_one_node(cluster: GangCluster) -> None:
+    """aliyun ACK: the first pod's node does not decide; only nodes with test=abc count."""
+    cluster.add_node("c-0", "c", gpus=4, test="abc")
+    cluster.add_node("c-1", "c", gpus=5, test="abc")
+    cluster.add_gang("test", 5, least=5, gpus=1, constraint=ON_ONE_NODE)
+    Leader(cluster).settle()
+    cluster.schedule()
+
+    assert set(cluster.nodes().values()) == {"c-1"}
+
+
+def test_gang_without_topology_gets_no_selector(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 6, constraint=None)
+    Leader(cluster).settle()
+
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {None}
+    assert "6 members placed on any nodes" in said(cluster, "GangPlaced")
+
+
+def test_address_that_stays_with_the_rank_is_in_the_same_patch(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2)
+    Leader(cluster, {"bert-1": "10.58.0.2/24"}).settle()
+    annotations = {
+        name: pod["metadata"]["annotations"].get("railnet.io/net1-ip") for name, pod in cluster.pods().items()
+    }
+
+    assert annotations == {"bert-0": None, "bert-1": "10.58.0.2/24"}
+    assert cluster.requests["patch pods"] == 2
+
+
+def test_nothing_is_asked_at_rest(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 3)
+    cluster.add_gang("large", 5)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.requests.clear()
+    for _ in range(3):
+        cluster.now += 20
+        leader.settle()
+
+    assert not cluster.requests
+
+
+def test_gang_that_does_not_fit_waits_whole_and_says_why(cluster: GangCluster) -> None:
+    cluster.add_gang("first", 3)
+    cluster.add_gang("second", 3)
+    cluster.add_gang("third", 3)
+    leader = Leader(cluster)
+    leader.settle()
+
+    assert cluster.gated() == ["third-0", "third-1", "third-2"]
+    (text,) = said(cluster, "GangWaiting")
+    assert "3/3 members seen, need 3x{nvidia.com/gpu: 8} in one railnet.io/leaf" in text
+    assert "2 domains tried" in text
+    assert "has room for 1" in text
+    assert "short: nvidia.com/gpu 16" in text
+
+    cluster.remove(path("first-0"))
+    cluster.remove(path("first-1"))
+    cluster.remove(path("first-2"))
+    leader.settle()
+    assert cluster.gated() == []
+
+
+def test_two_gangs_never_share_room_while_pods_are_not_bound(cluster: GangCluster) -> None:
+    cluster.add_gang("first", 4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.add_gang("second", 4)
+    leader.settle()
+    cluster.add_gang("third", 1)
+    leader.settle()
+
+    assert {pod: leaf for pod, leaf in cluster.leaves().items() if leaf} == {
+        **{f"first-{rank}": "a" for rank in range(4)},
+        **{f"second-{rank}": "b" for rank in range(4)},
+    }
+    assert cluster.gated() == ["third-0"]
+
+
+def test_gangs_of_one_name_in_two_namespaces_are_two_gangs(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4)
+    for name, pod in cluster.pods().items():
+        other = copy.deepcopy(pod)
+        other["metadata"] = {**pod["metadata"], "namespace": "other", "uid": f"other-{name}"}
+        cluster.put(f"/api/v1/namespaces/other/pods/{name}", other)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.now += 1.1  # the pods of the other namespace have no Job that says how many they are
+    leader.settle()
+    domains = {
+        (pod["metadata"]["namespace"], pod["spec"]["nodeSelector"]["railnet.io/leaf"]) for pod in cluster.of("pods")
+    }
+
+    assert len(domains) == 2
+
+
+def test_late_member_follows_the_others(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2, least=2)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.add_gang("filler", 1)  # the other leaf would be the better fit for one more
+    leader.settle()
+    cluster.add_pod("bert-late", "bert", least=2)
+    leader.settle()
+
+    assert cluster.leaves()["bert-late"] == cluster.leaves()["bert-0"]
+
+
+def test_pod_of_a_dead_node_waits_for_its_own_domain(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    dead = cluster.nodes()["bert-0"]
+    cluster.remove(f"/api/v1/nodes/{dead}")
+    cluster.remove(path("bert-0"))
+    cluster.make_again("bert", 4)
+    leader.settle()
+
+    assert len(cluster.gated()) == 1
+    assert "best a has room for 0" in said(cluster, "GangWaiting")[0]
+    assert cluster.requests["create pods"] == 0
+
+    cluster.add_node(dead, "a")
+    leader.settle()
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {"a"}
+
+
+def test_members_that_have_ended_are_none(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    for name in ("bert-0", "bert-1"):
+        cluster.change(name, lambda pod: pod["status"].update(phase="Succeeded"))
+    cluster.add_gang("next", 2)
+    leader.settle()
+
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {"a"}
+
+
+def test_room_is_kept_for_members_that_do_not_exist_yet(cluster: GangCluster) -> None:
+    """A DAG job: the workers are made when the parameter server runs, so nothing may wait for all pods."""
+    owner = cluster.add_job("dag", 4)
+    cluster.add_pod("dag-ps", "dag", owner=owner)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.add_gang("other", 3)
+    leader.settle()
+
+    assert cluster.leaves() == {"dag-ps": "a", "other-0": "b", "other-1": "b", "other-2": "b"}
+    cluster.add_gang("more", 2)
+    leader.settle()
+    assert cluster.gated() == ["more-0", "more-1"]
+    cluster.make_again("dag", 4)
+    leader.settle()
+    cluster.schedule()
+    assert cluster.gated() == ["more-0", "more-1"]
+    assert {name[0] for pod, name in cluster.nodes().items() if pod.startswith("dag")} == {"a"}
+    assert len(cluster.nodes()) == 7
+
+
+def test_room_of_members_that_never_come_is_given_back(cluster: GangCluster) -> None:
+    owner = cluster.add_job("dag", 4)
+    cluster.add_pod("dag-ps", "dag", owner=owner)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.add_gang("four", 4)
+    cluster.add_gang("three", 3)
+    leader.settle()
+    assert len(cluster.gated()) == 3
+    cluster.now += 599
+    leader.settle()
+    assert len(cluster.gated()) == 3
+    cluster.now += 2
+    again = leader.settle()
+
+    assert cluster.gated() == []
+    assert again is None
+    assert [
+        text
+        for text in said(cluster, "GangWaiting")
+        if text.startswith("3 of 4 members have not come within 10 minutes")
+    ]
+
+
+def test_gang_of_unknown_size_is_placed_when_no_more_members_come(cluster: GangCluster) -> None:
+    cluster.add_pod("bare-0", "bare")
+    leader = Leader(cluster)
+    again = leader.settle()
+    assert cluster.gated() == ["bare-0"]
+    assert again is not None
+    assert again <= 1.0
+    cluster.now += 0.6
+    cluster.add_pod("bare-1", "bare")
+    leader.settle()
+    cluster.now += 0.6
+    leader.settle()
+    assert len(cluster.gated()) == 2
+    cluster.now += 0.6
+    leader.settle()
+
+    assert cluster.gated() == []
+    assert ("GangPlaced", "Pod/bare-0", "2 members placed in railnet.io/leaf=a") in cluster.events
+
+
+def test_gang_that_is_made_smaller_while_it_waits_is_placed(cluster: GangCluster) -> None:
+    owner = cluster.add_job("bert", 9)
+    for rank in range(3):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner)
+    leader = Leader(cluster)
+    leader.settle()
+    assert len(cluster.gated()) == 3
+    assert "larger than every domain" in said(cluster, "GangRefused")[0]
+    cluster.add_job("bert", 3)
+    cluster.now += 61
+    leader.settle()
+
+    assert cluster.gated() == []
+
+
+def test_gang_that_grows_gets_its_new_members_into_its_domain(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.make_again("bert", 4)
+    leader.settle()
+
+    assert cluster.gated() == []
+    assert len(cluster.leaves()) == 4
+    assert set(cluster.leaves().values()) == {"a"}
+
+
+def test_elastic_gang_starts_with_the_least_and_grows_later(cluster: GangCluster) -> None:
+    cluster.add_gang("block", 3)
+    cluster.add_gang("blocks", 2)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.add_gang("bert", 4, least=2)
+    leader.settle()
+
+    assert len([name for name in cluster.gated() if name.startswith("bert")]) == 2
+    for rank in range(2):
+        cluster.remove(path(f"blocks-{rank}"))
+    leader.settle()
+    assert cluster.gated() == []
+    assert {leaf for name, leaf in cluster.leaves().items() if name.startswith("bert")} == {"b"}
+
+
+def test_members_that_contradict_each_other_wait_and_an_event_says_so(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2, least=2)
+    cluster.add_pod("bert-2", "bert", least=3)
+    leader = Leader(cluster)
+    leader.settle()
+
+    assert len(cluster.gated()) == 3
+    assert "contradict each other" in said(cluster, "GangRefused")[0]
+    cluster.change("bert-2", lambda pod: pod["metadata"]["labels"].update({LEAST: "2"}))
+    leader.settle()
+    assert cluster.gated() == []
+
+
+def test_pod_whose_gang_labels_were_removed_is_let_go(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 5)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.change("bert-0", lambda pod: pod["metadata"].update(labels={}))
+    leader.settle()
+
+    assert "bert-0" not in cluster.gated()
+    assert cluster.leaves()["bert-0"] is None
+    assert "railnet.io/placement" not in cluster.pods()["bert-0"]["metadata"]["annotations"]
+
+
+def test_pod_whose_gang_cannot_be_read_waits_and_an_event_says_so(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2)
+    cluster.change("bert-0", lambda pod: pod["metadata"]["annotations"].update({CONSTRAINT: "{"}))
+    leader = Leader(cluster)
+    leader.settle()
+
+    assert "bert-0" in cluster.gated()
+    assert CONSTRAINT in said(cluster, "GangRefused")[0]
+    cluster.change("bert-0", lambda pod: pod["metadata"]["annotations"].update({CONSTRAINT: IN_ONE_LEAF}))
+    leader.settle()
+    assert cluster.gated() == []
+
+
+def test_gated_pods_are_let_go_when_their_namespace_is_switched_off(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 5)
+    leader = Leader(cluster)
+    leader.settle()
+    assert len(cluster.gated()) == 5
+    cluster.put("/api/v1/namespaces/ml", {"metadata": {"name": "ml", "labels": {GATE: "off"}}})
+    leader.settle()
+
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {None}
+    cluster.remove("/api/v1/namespaces/ml")
+    cluster.add_gang("next", 2)
+    leader.settle()
+    assert set(cluster.leaves().values()) == {None, "a"}
+
+
+@pytest.mark.parametrize("status", [409, 422, 429, 500, 503, 403])
+def test_patch_that_is_refused_once_is_done_later(cluster: GangCluster, status: int) -> None:
+    cluster.add_gang("bert", 3)
+    leader = Leader(cluster)
+    left = [status]
+    cluster.refuse("patch", left)
+    leader.settle()
+    cluster.now += 1
+    leader.settle()
+
+    assert left == []
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {"a"}
+
+
+def test_patch_that_a_policy_refuses_is_reported_and_tried_again_more_and_more_rarely(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 1)
+    leader = Leader(cluster)
+    cluster.refuse("patch", [422] * 100)
+    for _ in range(100):
+        cluster.now += 1
+        leader.settle()
+
+    assert 5 < cluster.requests["patch pods"] < 20
+    assert "the API server refuses the patch that admits it" in said(cluster, "GangRefused")[0]
+
+
+def test_patch_from_an_older_state_of_the_pod_is_refused(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2)
+    leader = Leader(cluster)
+    leader.learn()
+    cluster.change("bert-0", lambda pod: pod["spec"].update(nodeSelector={"railnet.io/leaf": "b"}))
+    leader.look()
+    assert cluster.gated() == ["bert-0"]
+    cluster.now += 1
+    leader.settle()
+
+    # bert-1 was placed in a already; what another client wrote contradicts it, and is not overwritten.
+    assert cluster.gated() == ["bert-0"]
+    assert cluster.leaves() == {"bert-0": "b", "bert-1": "a"}
+
+
+def test_pod_that_is_deleted_while_its_patch_waits_is_forgotten(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 3)
+    leader = Leader(cluster)
+    cluster.refuse("patch", [503])
+    leader.learn()
+    leader.look()
+    (left,) = cluster.gated()
+    cluster.remove(path(left))
+    leader.settle()
+
+    assert cluster.gated() == []
+    assert len(cluster.pods()) == 2
+
+
+def test_topology_that_no_node_has_is_said_at_once_and_never_ignored(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 2, constraint='{"required":{"topologies":[{"key":"acme.com/pod"}]}}')
+    leader = Leader(cluster)
+    leader.settle()
+
+    assert len(cluster.gated()) == 2
+    assert (
+        "no node has the label acme.com/pod; label the nodes, or correct the constraint"
+        in said(cluster, "GangRefused")[0]
+    )
+
+
+def test_event_of_a_waiting_gang_comes_once_a_minute_at_most(cluster: GangCluster) -> None:
+    cluster.add_gang("large", 5)
+    leader = Leader(cluster)
+    leader.settle()
+    for number in range(30):
+        cluster.now += 2
+        cluster.add_pod(f"other-{number}", f"other-{number}", least=1)
+        leader.settle()
+
+    assert len([1 for reason, about, _ in cluster.events if about == "Job/large"]) <= 2
+
+
+def test_event_has_no_more_than_a_kilobyte_for_a_large_gang(cluster: GangCluster) -> None:
+    long = "x" * 60
+    key = ",".join(f'{{"key":"{long}.com/{long}-{number}"}}' for number in range(6))
+    cluster.add_gang("large", 300, constraint=f'{{"required":{{"topologies":[{key}]}}}}', least=300)
+    for number in range(200):
+        cluster.change(
+            f"large-{number}",
+            lambda pod, number=number: pod["spec"]["containers"][0].update(
+                resources={"requests": {f"{long}.com/{number}": "1"}}
+            ),
+        )
+    Leader(cluster).settle()
+
+    assert reasons(cluster)
+
+
+def test_leader_that_was_gone_for_an_hour_finds_every_gated_pod(cluster: GangCluster) -> None:
+    Leader(cluster).settle()
+    for number in range(4):
+        cluster.add_gang(f"gang-{number}", 2)
+    cluster.now += 3600
+    Leader(cluster).settle()
+
+    assert cluster.gated() == []
+
+
+def test_pods_of_no_gang_are_never_written(cluster: GangCluster) -> None:
+    for number in range(3):
+        cluster.add_pod(f"plain-{number}", "bert")
+        cluster.change(
+            f"plain-{number}", lambda pod: (pod["metadata"].update(labels={}), pod["spec"].pop("schedulingGates"))
+        )
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+
+    assert sorted(cluster.requests) == []
+    assert len(cluster.nodes()) == 3
+    cluster.add_gang("bert", 4)  # what plain pods hold counts
+    leader.settle()
+    assert set(cluster.leaves().values()) == {None, "b"}
+
+
+def test_pod_of_a_gang_without_a_gate_is_left_alone(cluster: GangCluster) -> None:
+    """It was created while the webhook was off: it is bound anywhere, and fixes the domain of those that are gated."""
+    cluster.add_gang("bert", 3, least=3)
+    cluster.change("bert-0", lambda pod: pod["spec"].pop("schedulingGates"))
+    cluster.bind("bert-0", "b-2")
+    Leader(cluster).settle()
+
+    assert cluster.leaves() == {"bert-0": None, "bert-1": "b", "bert-2": "b"}
+
+
+def test_others_follow_a_member_without_a_gate_that_is_about_to_be_bound(cluster: GangCluster) -> None:
+    cluster.now = 605.0
+    cluster.add_gang("bert", 3, least=3)
+    cluster.change("bert-0", lambda pod: pod["spec"].pop("schedulingGates"))
+    leader = Leader(cluster)
+    again = leader.settle()
+    assert cluster.gated() == ["bert-1", "bert-2"]
+    assert again == pytest.approx(5.0)
+    cluster.bind("bert-0", "b-2")
+    leader.settle()
+
+    assert cluster.leaves() == {"bert-0": None, "bert-1": "b", "bert-2": "b"}
+
+
+def test_gang_does_not_wait_for_ever_for_a_member_without_a_gate(cluster: GangCluster) -> None:
+    cluster.now = 605.0
+    cluster.add_gang("bert", 3, least=3)
+    cluster.change("bert-0", lambda pod: pod["spec"].update(schedulingGates=[{"name": "others.io/quota"}]))
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.now += 6
+    leader.settle()
+
+    assert cluster.gated() == []
+
+
+def test_pass_that_fails_is_made_again(cluster: GangCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had decided before it failed was never asked of the API server."""
+    cluster.add_gang("bert", 2)
+    cluster.add_pod("stray", "stray")
+    cluster.change("stray", lambda pod: pod["metadata"].update(labels={}))
+    leader = Leader(cluster)
+    leader.learn()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("in the middle of a pass")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planning, "schedule", fail)
+        with pytest.raises(RuntimeError):
+            leader.look()
+    leader.settle()
+
+    assert cluster.gated() == []

@@ -1,0 +1,108 @@
+"""What is asked of the API server for one pod, and what is reported of it."""
+
+from typing import Any
+
+import pytest
+
+from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.controllers.gangs.decision import Admit, Evict, Mark, Outcome, Write
+from railnet.controllers.gangs.gate_removal import Gated
+from railnet.controllers.gangs.placement_annotation import Evicted, Placed
+from railnet.controllers.gangs.pod_writes import PodWrites
+from railnet.controllers.pod_name import PodName
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
+
+ADMIT = Admit(Gated("2", 0, selects=False, annotated=True), Placed((("railnet.io/leaf", "a"),), 1))
+MARK = Mark(Placed((), 1, Evicted.FAILED))
+
+
+class Writing:
+    def __init__(self, write: Write, status: int | None = None) -> None:
+        self.cluster = GangCluster()
+        self.cluster.add_job("bert", 1)
+        self.cluster.add_pod("bert-0", "bert")
+        self.outcomes: list[Outcome] = []
+        if status is not None:
+            self.cluster.refuse("create" if isinstance(write, Evict) else "patch", [status])
+        api = StreamingApiServer(self.cluster, lambda: "a-token", "test")
+        self.writes = PodWrites(api, self.outcomes.append)
+        self.pod = PodName("ml", "bert-0", self.cluster.pods()["bert-0"]["metadata"]["uid"])
+        self.writes.put({self.pod: write})
+
+    def work(self) -> None:
+        self.writes.reconcile(self.pod)
+
+
+@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+def test_write_that_is_done_is_reported_and_not_done_again(write: Write) -> None:
+    one = Writing(write)
+    one.work()
+    done = one.cluster.requests.copy()
+    one.work()
+
+    assert one.outcomes == [Outcome(one.pod, write)]
+    assert one.cluster.requests == done
+
+
+@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("status", [429, 500, 503, 403])
+def test_write_that_may_succeed_later_is_reported_and_kept(write: Write, status: int) -> None:
+    one = Writing(write, status)
+    with pytest.raises(RequestFailed):
+        one.work()
+    (outcome,) = one.outcomes
+    one.work()
+
+    assert (outcome.waits, outcome.forbidden) == (True, status == 403)
+    assert one.outcomes[1:] == [Outcome(one.pod, write)]
+
+
+@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("status", [400, 409, 413, 422])
+def test_write_that_is_refused_is_reported_and_dropped(write: Write, status: int) -> None:
+    one = Writing(write, status)
+    one.work()
+    one.work()
+    (outcome,) = one.outcomes
+
+    assert "refused" in outcome.refusal
+    assert outcome.waits is False
+    assert one.cluster.requests.total() == 1
+
+
+@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+def test_pod_that_is_gone_needs_nothing(write: Write) -> None:
+    one = Writing(write)
+    one.cluster.remove(path("bert-0"))
+    one.work()
+
+    assert one.outcomes == [Outcome(one.pod, write)]
+
+
+@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+def test_another_pod_of_the_same_name_is_not_written(write: Write) -> None:
+    one = Writing(write)
+    one.cluster.remove(path("bert-0"))
+    one.cluster.add_pod("bert-0", "bert")
+    before = one.cluster.pods()
+    one.work()
+
+    assert one.cluster.pods() == before
+
+
+def test_newer_write_replaces_one_that_waits() -> None:
+    one = Writing(ADMIT)
+    one.writes.put({one.pod: Evict()})
+    one.work()
+
+    assert dict(one.cluster.requests) == {"create pods": 1}
+
+
+def test_mark_leaves_the_rest_of_the_pod_as_it_is() -> None:
+    one = Writing(MARK)
+    one.work()
+    found: dict[str, Any] = one.cluster.pods()["bert-0"]
+
+    assert found["metadata"]["annotations"]["railnet.io/placement"] == '{"domain":{},"attempt":1,"evicted":"failed"}'
+    assert found["metadata"]["annotations"]["railnet.io/explain"] == "…"
+    assert found["spec"]["schedulingGates"] == [{"name": "railnet.io/gang"}]

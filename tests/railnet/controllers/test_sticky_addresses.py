@@ -1,0 +1,487 @@
+"""The controller of addresses that stay with a rank: the table, the pods' annotations, leaders that change, and what is said."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_network
+from random import Random
+from typing import Any
+
+import pytest
+
+from railnet.apiserver.client import Conflict, RequestFailed
+from railnet.apiserver.request import Request
+from railnet.controllers.pod_name import PodName
+from railnet.vf.network import Limit, Network, Networks, StickyIpam
+from tests.railnet.controllers.sticky_cluster import TABLE, Cluster, Leader, job, table
+
+
+def networks(range_: str = "10.58.0.0/24", rails: int = 1) -> Networks:
+    staying = Network("staying", ipam=StickyIpam(ip_network(range_), rails))
+    return Networks({"default": Network(), "staying": staying}, {"*": Limit(("default", "staying"))})
+
+
+def a_leader(cluster: Cluster, range_: str = "10.58.0.0/24", rails: int = 1) -> Leader:
+    return Leader(cluster, networks(range_, rails))
+
+
+def test_each_rank_gets_an_address_and_the_table_is_written_before_the_pods() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    for rank in range(3):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    order: list[str] = []
+    cluster.interfere = lambda request: order.append(f"{request.verb.right} {request.about.resource}")  # type: ignore[func-returns-value]
+    leader = a_leader(cluster)
+
+    assert leader.work() is None
+    assert cluster.net1() == {f"mnist-{rank}": f"10.58.0.{rank + 1}/24" for rank in range(3)}
+    assert order[-4:] == ["create configmaps", *["patch pods"] * 3]
+    assert table(cluster) == {"mnist": {"worker-0": 1, "worker-1": 2, "worker-2": 3}}
+
+
+def test_nothing_is_asked_at_rest() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader = a_leader(cluster)
+    leader.work()
+    cluster.requests.clear()
+
+    assert [leader.work() for _ in range(3)] == [None] * 3
+    assert not cluster.requests
+
+
+def test_pod_that_is_made_again_has_the_same_address_under_another_leader() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    for rank in range(3):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    a_leader(cluster).work()
+    for rank in range(3):
+        del cluster.objects[f"/api/v1/namespaces/ml/pods/mnist-{rank}"]
+    other = cluster.make_job("other")
+    cluster.make_pod("other-0", 0, other, job="other")
+    cluster.make_pod("again-1", 1, root)
+    a_leader(cluster).work()
+
+    assert cluster.net1() == {"again-1": "10.58.0.2/24", "other-0": "10.58.0.4/24"}
+
+
+def test_each_vf_of_a_pod_gets_an_address_in_its_part_of_the_range() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"), vfs=2)
+    a_leader(cluster, "10.58.0.0/16", 2).work()
+
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/17,10.58.128.1/17"}
+
+
+def test_numbers_are_released_when_the_root_is_gone() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader = a_leader(cluster)
+    leader.work()
+    del cluster.objects["/api/v1/namespaces/ml/pods/mnist-0"]
+    leader.work()
+    kept = table(cluster)
+    cluster.objects["/apis/batch/v1/namespaces/ml/jobs/mnist"]["metadata"]["deletionTimestamp"] = "now"
+    second = a_leader(cluster)
+    again = second.work()
+    del cluster.objects["/apis/batch/v1/namespaces/ml/jobs/mnist"]
+    second.work()
+
+    assert kept == {"mnist": {"worker-0": 1}}
+    assert again == 2.0
+    assert table(cluster) == {}
+
+
+def test_root_of_the_same_name_and_another_uid_begins_anew() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    a_leader(cluster).work()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist", "another"), uid="another-pod")
+    leader = a_leader(cluster)
+    leader.work()
+
+    assert json.loads(cluster.objects[TABLE]["data"]["staying"])["root"]["uid"] == "another"
+
+
+def test_pods_without_a_root_keep_their_numbers_while_one_of_them_is_there() -> None:
+    cluster = Cluster()
+    for rank in range(2):
+        cluster.make_pod(f"mnist-{rank}", rank, None)
+    leader = a_leader(cluster)
+    leader.work()
+    del cluster.objects["/api/v1/namespaces/ml/pods/mnist-1"]
+    leader.work()
+    one_there = table(cluster)
+    del cluster.objects["/api/v1/namespaces/ml/pods/mnist-0"]
+    leader.work()
+
+    assert one_there == {"mnist": {"worker-0": 1, "worker-1": 2}}
+    assert table(cluster) == {}
+
+
+def test_exhausted_range_is_said_on_the_root_and_ends_when_a_deleted_job_leaves_its_numbers() -> None:
+    cluster = Cluster()
+    finished = cluster.make_job("finished")
+    for rank in range(5):
+        cluster.make_pod(f"finished-{rank}", rank, finished, job="finished")
+    leader = a_leader(cluster, "10.58.0.0/29")
+    leader.work()
+    for rank in range(5):
+        del cluster.objects[f"/api/v1/namespaces/ml/pods/finished-{rank}"]
+    leader.work()  # the root is there, and is not asked about again
+    root = cluster.make_job("mnist")
+    for rank in range(2):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    again = leader.work()
+    short = dict(cluster.net1())
+    del cluster.objects["/apis/batch/v1/namespaces/ml/jobs/finished"]
+    leader.now = 61.0
+    leader.work()
+
+    assert again == 60.0
+    assert short == {"mnist-0": "10.58.0.6/29", "mnist-1": None}
+    assert leader.events == [
+        (
+            "StickyAddressesExhausted",
+            "Job/mnist",
+            (
+                "all 6 addresses of network 'staying' are assigned, so pods of this job wait; delete jobs that have ended, or have the "
+                "administrator enlarge networks.staying.ipam.range"
+            ),
+        )
+    ]
+    assert cluster.net1() == {"mnist-0": "10.58.0.6/29", "mnist-1": "10.58.0.1/29"}
+
+
+def test_job_that_has_just_been_deleted_leaves_its_numbers_to_the_pods_that_need_them_at_once() -> None:
+    cluster = Cluster()
+    finished = cluster.make_job("finished")
+    for rank in range(6):
+        cluster.make_pod(f"finished-{rank}", rank, finished, job="finished")
+    leader = a_leader(cluster, "10.58.0.0/29")
+    leader.work()
+    for rank in range(6):
+        del cluster.objects[f"/api/v1/namespaces/ml/pods/finished-{rank}"]
+    leader.work()
+    del cluster.objects["/apis/batch/v1/namespaces/ml/jobs/finished"]
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+
+    assert leader.work() is None
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/29"}
+
+
+def test_second_pod_of_a_rank_waits_until_the_first_is_gone() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    cluster.make_pod("mnist-a", 0, root)
+    leader = a_leader(cluster)
+    leader.work()
+    cluster.objects["/api/v1/namespaces/ml/pods/mnist-a"]["metadata"]["deletionTimestamp"] = "now"
+    cluster.make_pod("mnist-b", 0, root)
+    leader.work()
+    both = dict(cluster.net1())
+    del cluster.objects["/api/v1/namespaces/ml/pods/mnist-a"]
+    leader.work()
+
+    assert both == {"mnist-a": "10.58.0.1/24", "mnist-b": None}
+    assert leader.events == [
+        (
+            "StickyAddressInUse",
+            "Job/mnist",
+            (
+                "pod mnist-b waits, because pod mnist-a has the address of worker-0: it is being deleted; if its node node-a is gone for "
+                "good, delete the pod with --force"
+            ),
+        )
+    ]
+    assert cluster.net1() == {"mnist-b": "10.58.0.1/24"}
+
+
+def test_pod_that_has_ended_leaves_the_address_to_its_successor() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    cluster.make_pod("mnist-a", 0, root)
+    leader = a_leader(cluster)
+    leader.work()
+    cluster.objects["/api/v1/namespaces/ml/pods/mnist-a"]["status"]["phase"] = "Failed"
+    cluster.make_pod("mnist-b", 0, root)
+    leader.work()
+
+    assert cluster.net1()["mnist-b"] == "10.58.0.1/24"
+    assert not leader.events
+
+
+@pytest.mark.parametrize(
+    ("rank", "fields", "words"),
+    [
+        (None, {}, "the pod has no rank that an address could stay with"),
+        (0, {"vfs": 2}, "the pod has 2 VFs, and network 'staying' has addresses for 1"),
+        (0, {"annotations": {"railnet.io/sticky": "yes"}}, "railnet.io/sticky is 'yes'"),
+        (0, {"annotations": {"railnet.io/network": "default"}}, "network 'default' has no addresses that stay"),
+    ],
+)
+def test_pod_that_can_have_no_such_address_is_told_why(rank: int | None, fields: dict[str, Any], words: str) -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", rank, cluster.make_job("mnist"), **fields)
+    leader = a_leader(cluster)
+    leader.work()
+
+    ((reason, about, text),) = leader.events
+    assert (reason, about) == ("StickyAddressRefused", "Pod/mnist-0")
+    assert words in text
+    assert cluster.net1() == {"mnist-0": None}
+
+
+def test_annotation_that_was_changed_is_corrected_and_a_pod_that_started_with_it_is_named() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    cluster.make_pod("mnist-0", 0, root)
+    leader = a_leader(cluster)
+    leader.work()
+    leader.work()
+    status = [{"name": "railnet/staying", "interface": "net1", "ips": ["10.58.0.9"]}]
+    found = cluster.objects["/api/v1/namespaces/ml/pods/mnist-0"]["metadata"]["annotations"]
+    found |= {"railnet.io/net1-ip": "10.58.0.9/24", "k8s.v1.cni.cncf.io/network-status": json.dumps(status)}
+    cluster.make_pod("mnist-1", 1, root)
+    leader.work()
+
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24", "mnist-1": "10.58.0.2/24"}
+    assert leader.reasons() == ["StickyAddressDiffers"]
+
+
+def test_pod_that_became_another_one_of_the_same_name_is_not_annotated_with_the_first_ones_address() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 3, cluster.make_job("mnist"))
+    leader = a_leader(cluster)
+    leader.learn()
+    leader.look()
+    cluster.make_pod("mnist-0", 0, None, uid="another")
+    leader.annotate()
+
+    assert cluster.net1() == {"mnist-0": None}
+
+
+def test_table_that_was_changed_by_hand_stops_nothing_else_and_says_what_to_do() -> None:
+    cluster = Cluster()
+    cluster.put(TABLE, {"metadata": {"name": "railnet-sticky-addresses"}, "data": {"staying": "{\n"}})
+    leader = a_leader(cluster)
+
+    assert leader.work() == 60.0
+    assert "line 1 of staying" in leader.sticky.trouble
+    assert "delete the ConfigMap" in leader.sticky.trouble
+
+
+def test_deleted_table_comes_back_from_the_pods() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    for rank in range(3):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    a_leader(cluster).work()
+    del cluster.objects[TABLE]
+    del cluster.objects["/api/v1/namespaces/ml/pods/mnist-0"]
+    a_leader(cluster).work()
+
+    assert table(cluster) == {"mnist": {"worker-1": 2, "worker-2": 3}}
+
+
+def test_table_beyond_the_size_of_an_object_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    monkeypatch.setattr("railnet.controllers.sticky_table.MOST_BYTES", 100)
+    leader = a_leader(cluster)
+    leader.work()
+
+    assert leader.reasons() == ["StickyAddressesExhausted"]
+    assert "create configmaps" not in cluster.requests
+    assert cluster.net1() == {"mnist-0": None}
+
+
+class Disorder:
+    """Two leaders at once, jobs that come and go, writes that are refused, and answers that are lost."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311 - the same order in every run
+        self.cluster = Cluster()
+        self.cluster.interfere = self.interfere
+        self.leaders = [self.a_leader() for _ in range(2)]
+        self.step = 0
+        self.of_rank: dict[tuple[str, str], str] = {}
+
+    def a_leader(self) -> Leader:
+        return a_leader(self.cluster, "10.58.0.0/28")
+
+    def interfere(self, request: Request) -> None:
+        chance = self.random.random()
+        if request.verb.right == "get" or chance > 0.4:
+            return
+        if chance < 0.2:
+            self.cluster.interfere = lambda request: None
+            try:
+                self.cluster.send(request)
+            finally:
+                self.cluster.interfere = self.interfere
+        raise RequestFailed("no answer")
+
+    def act(self) -> None:
+        self.step += 1
+        actions = [self.come, self.come, self.go, self.end, self.learn, self.look, self.look, self.annotate]
+        self.random.choice(actions)()
+        self.check()
+
+    def come(self) -> None:
+        name = self.random.choice("abc")
+        path = f"/apis/batch/v1/namespaces/ml/jobs/{name}"
+        if path not in self.cluster.objects:
+            self.cluster.make_job(name, f"{name}{self.step}")
+        root = job(name, self.cluster.objects[path]["metadata"]["uid"])
+        self.cluster.make_pod(f"{name}-{self.step}", self.random.randrange(4), root, job=name)
+
+    def go(self) -> None:
+        pods = [path for path in self.cluster.objects if "/pods/" in path]
+        if pods:
+            del self.cluster.objects[self.random.choice(pods)]
+
+    def end(self) -> None:
+        name = self.random.choice("abc")
+        if self.random.random() < 0.3:
+            for path in list(self.cluster.objects):
+                if f"/pods/{name}-" in path or path.endswith(f"/jobs/{name}"):
+                    del self.cluster.objects[path]
+
+    def learn(self) -> None:
+        self.random.choice(self.leaders).learn()
+
+    def look(self) -> None:
+        with suppress(RequestFailed):
+            self.random.choice(self.leaders).look()
+
+    def annotate(self) -> None:
+        number = self.random.randrange(2)
+        try:
+            self.leaders[number].annotate()
+        except RequestFailed:
+            self.leaders[number] = self.a_leader()  # the leader has ended in the middle of its writes
+
+    def check(self) -> None:
+        """No address is two pods', and no rank gets a second address while its root is there."""
+        pods = [pod for pod in self.cluster.pods() if "railnet.io/net1-ip" in pod.annotations]
+        found = [pod.annotations["railnet.io/net1-ip"] for pod in pods]
+        assert len(found) == len(set(found))
+        for pod, address in zip(pods, found, strict=True):
+            assert pod.owner is not None
+            assert self.of_rank.setdefault((pod.owner.uid, f"{pod.rank}"), address) == address
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_two_leaders_at_once_that_fail_at_any_write_never_give_two_pods_one_address(seed: int) -> None:
+    disorder = Disorder(seed)
+    for _ in range(80):
+        disorder.act()
+    disorder.cluster.interfere = lambda request: None
+    disorder.a_leader().work()
+    disorder.check()
+
+    ranks = {(pod.owner, pod.rank) for pod in disorder.cluster.pods()}
+    assert len({text for text in disorder.cluster.net1().values() if text}) == len(ranks)
+
+
+def test_refused_write_of_the_table_gives_nothing_and_the_table_is_read_again() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    cluster.make_pod("mnist-0", 0, root)
+    first, second = a_leader(cluster), a_leader(cluster)
+    first.work()
+    second.learn()
+    second.look()
+    other = cluster.make_job("other")
+    cluster.make_pod("other-0", 0, other, job="other")
+    first.work()
+    cluster.make_pod("mnist-1", 1, root)
+    second._known = {pod.name: pod for pod in second.pods.of(second.pods.jobs()[0])}
+    del cluster.objects["/api/v1/namespaces/ml/pods/other-0"]
+    second.learn()
+    with pytest.raises(Conflict):
+        second.look()
+    second.annotate()
+    refused = dict(cluster.net1())
+    second.work()
+
+    assert refused == {"mnist-0": "10.58.0.1/24", "mnist-1": None}
+    assert cluster.net1()["mnist-1"] == "10.58.0.3/24"
+
+
+@pytest.mark.slow
+def test_thousand_pods_cost_one_write_of_the_table_and_one_patch_each(measured: Callable[[str], None]) -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    for rank in range(1000):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    leader = a_leader(cluster, "10.58.0.0/16")
+    leader.learn()
+    began = time.perf_counter()
+    leader.look()
+    looked = time.perf_counter() - began
+    leader.annotate()
+    leader.learn()
+    began = time.perf_counter()
+    leader.look()
+    measured(
+        f"1,000 pods: {1000 * looked:.0f} ms for the table, {1000 * (time.perf_counter() - began):.0f} ms when nothing is to do"
+    )
+
+    expected = {"get configmaps": 1, "get jobs": 1, "create configmaps": 1, "patch pods": 1000}
+    assert dict(cluster.requests) == expected
+    assert len(set(cluster.net1().values())) == 1000
+
+
+def test_pod_is_annotated_once_though_the_table_is_looked_at_while_its_write_is_on_the_way() -> None:
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader = a_leader(cluster)
+    leader.learn()
+    leader.look()
+
+    def look_meanwhile(request: Request) -> None:
+        if request.verb.right == "patch":
+            leader.look()
+
+    cluster.interfere = look_meanwhile
+    leader.annotate()
+
+    assert cluster.requests["patch pods"] == 1
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24"}
+
+
+def test_address_of_a_gated_pod_is_left_to_the_patch_that_removes_the_gate() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    gates = {"schedulingGates": [{"name": "railnet.io/gang"}]}
+    pods = [cluster.make_pod(f"mnist-{rank}", rank, root, spec=gates) for rank in range(2)]
+    leader = Leader(cluster, networks(), gangs=True)
+    leader.work()
+    names = [PodName("ml", pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in pods]
+
+    assert [leader.sticky.due(name) for name in names] == ["10.58.0.1/24", "10.58.0.2/24"]
+    assert cluster.requests["patch pods"] == 0
+
+    # The gate of one is removed with the annotation, that of the other without it.
+    cluster.make_pod("mnist-0", 0, root, annotations={"railnet.io/net1-ip": "10.58.0.1/24"})
+    cluster.make_pod("mnist-1", 1, root)
+    leader.work()
+
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24", "mnist-1": "10.58.0.2/24"}
+    assert cluster.requests["patch pods"] == 1
+    assert leader.sticky.due(names[0]) is None
+
+
+def test_gated_pod_is_annotated_at_once_where_no_controller_places_gangs() -> None:
+    cluster = Cluster()
+    gates = {"schedulingGates": [{"name": "railnet.io/gang"}]}
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"), spec=gates)
+    a_leader(cluster).work()
+
+    assert cluster.net1() == {"mnist-0": "10.58.0.1/24"}

@@ -1,0 +1,35 @@
+"""How a PF's netdev refuses: with the kernel's errno and what was asked. Any kernel's `lo` has no VFs."""
+
+import os
+from errno import ENODEV, EOPNOTSUPP, EPERM
+
+import pytest
+
+from railnet.kernel.netlink import vf_configuration
+from railnet.vf.guid import Guid
+from railnet.vf.mac import Mac
+
+REFUSED = EPERM if os.geteuid() else EOPNOTSUPP
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: vf_configuration.set_mac(1, 3, Mac.parse("ba:59:9e:f9:8f:86")), "set MAC ba:59:9e:f9:8f:86 of VF 3"),
+        (lambda: vf_configuration.set_guids(1, 0, Guid(1)), "set GUID 00:00:00:00:00:00:00:01 of VF 0"),
+        (lambda: vf_configuration.set_link_state(1, 0, "enable"), "set link state enable of VF 0"),
+    ],
+    ids=["MAC", "GUID", "link state"],
+)
+def test_link_without_vfs_refuses_with_what_was_asked(call, says: str) -> None:
+    with pytest.raises(OSError, match=f"{says} through PF link 1: ") as refused:
+        call()
+
+    assert refused.value.errno == REFUSED
+
+
+def test_link_that_is_gone_is_enodev() -> None:
+    with pytest.raises(OSError, match="through PF link 2147483647") as refused:
+        vf_configuration.set_link_state(2147483647, 0, "auto")
+
+    assert refused.value.errno == (EPERM if os.geteuid() else ENODEV)
