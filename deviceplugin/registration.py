@@ -152,7 +152,7 @@ class Registration(grpc_api.RegistrationServicer):
         hidden = self._folder / f".{self._socket.name}"
         try:
             _bind(server, hidden)
-            await server.start()  # before any step that may fail: only a server that has started closes its socket
+            await _start(server)  # before any step that may fail: only a server that has started closes its socket
             hidden.chmod(0o600)
             hidden.rename(self._socket)
             yield
@@ -168,6 +168,19 @@ class Registration(grpc_api.RegistrationServicer):
         grpc_api.add_RegistrationServicer_to_server(self, server)
         deviceplugin_api.add_DevicePluginServicer_to_server(self._plugin, server)
         return server
+
+
+async def _start(server: grpc.aio.Server) -> None:
+    """Start a server to the end, also if the caller is cancelled meanwhile.
+
+    A cancelled `start` ends the server's own task, and `stop` then raises that task's InvalidStateError, which would take the place of
+    the cancellation.
+    """
+    start = asyncio.create_task(server.start())
+    try:
+        await asyncio.shield(start)
+    finally:
+        await asyncio.wait({start})
 
 
 def socket_name(resource: str, start_ms: int) -> str:

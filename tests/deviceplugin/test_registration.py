@@ -213,6 +213,21 @@ def test_registration_removes_its_socket_when_it_stops(kubelet: Kubelet) -> None
     assert list(kubelet.registry.iterdir()) == []
 
 
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_registration_that_is_cancelled_while_it_starts_ends_and_leaves_no_socket(kubelet: Kubelet, steps: int) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(a_registration(kubelet.folder).serve())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task}, timeout=WAIT_SECONDS)
+
+        assert task.cancelled()
+
+    asyncio.run(main())
+    assert list(kubelet.registry.iterdir()) == []
+
+
 def test_registration_ends_open_streams_when_it_stops(kubelet: Kubelet) -> None:
     async def main() -> None:
         registration = a_registration(kubelet.folder)

@@ -188,7 +188,7 @@ BROKEN = {
     "[]": "is []; it should be an object, like {",
     '"[]"': "is []; it should be an object",
     "7": "is 7; it should be an object",
-    "[" * 9000: "is nested too deeply",
+    "[" * 100_000: "is nested too deeply",
     '{"name":' + "[" * 4000 + "]" * 4000 + "}": "is nested too deeply",
     '{"name":NaN}': "has NaN, which is no number",
     '{"relaxAfterSeconds":-Infinity}': "has -Infinity, which is no number",
