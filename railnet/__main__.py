@@ -18,6 +18,12 @@ _HEALTH_PORT = 9474
 _CHANGES = "it changes network namespaces and links"
 _COULD_NOT_LOOK = 2  # of `railnet doctor`
 _FAILED, _MISCONFIGURED, _NO_PRIVILEGE, _UNREACHABLE = 1, 3, 4, 5
+# What each package that is imported comes with (pyproject.toml). The image of the node lacks `kubernetes`.
+_INSTALLED_BY = {
+    **dict.fromkeys(("kubernetes", "urllib3", "yaml"), "railnet"),
+    **dict.fromkeys(("google", "grpc", "pyroute2", "pyudev"), "railnet[node]"),
+    **dict.fromkeys(("aiohttp", "cryptography"), "railnet[webhook]"),
+}
 
 
 def main() -> None:
@@ -31,6 +37,20 @@ def main() -> None:
         _fail(error, _NO_PRIVILEGE)
     except (RailnetError, OSError) as error:
         _fail(error, _FAILED)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _INSTALLED_BY:
+            raise
+        _fail(_missing(arguments.command, package), _MISCONFIGURED)
+
+
+def _missing(command: str, package: str) -> Misconfigured:
+    wanted = _INSTALLED_BY[package]
+    image = "the image of the node" if wanted == "railnet[node]" else "the image of the admission helper"
+    return Misconfigured(
+        f"railnet {command} needs the Python package {package}, which this Python does not have: run "
+        f"pip install '{wanted}', or use {image}"
+    )
 
 
 def _fail(error: Exception, status: int) -> NoReturn:
@@ -230,12 +250,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.pod is not None or arguments.cluster:
         return _doctor_by_api(arguments)
     from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
-    from railnet.doctor import doctor_command  # noqa: PLC0415 - see _RUN
-    from railnet.doctor.gathering import Places  # noqa: PLC0415 - see _RUN
+    from railnet.doctor import checks, doctor_command, gathering  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet doctor", "it reads the host's files, and the daemon answers only root")
     try:
-        return 0 if doctor_command.show(Places(arguments.config, Path(SOCKET)), as_json=arguments.json) else _FAILED
+        facts = gathering.gather(gathering.Places(arguments.config, Path(SOCKET)))
+        return 0 if doctor_command.report(checks.findings(facts), as_json=arguments.json) else _FAILED
     except PermissionError:
         raise
     except OSError as error:

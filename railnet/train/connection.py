@@ -58,9 +58,9 @@ def connect(
     """Return the client: by a kubeconfig, or if there is none, by the service account of this pod. `program` is the command in messages.
 
     Raises:
-        Misconfigured: there is neither, the kubeconfig cannot be used, or this machine lacks the package `kubernetes`.
+        Misconfigured: there is neither, or the kubeconfig cannot be used. ModuleNotFoundError: this machine lacks `kubernetes`.
     """
-    transport, token = _transport(environ, kubeconfig, context, program)
+    transport, token = _transport(environ, kubeconfig, context)
     return PatientApiServer(transport, token, program=program)
 
 
@@ -72,23 +72,16 @@ def connect_with_exec(
     Raises:
         Misconfigured: as `connect`.
     """
-    transport, token = _transport(environ, kubeconfig, context, program)
+    transport, token = _transport(environ, kubeconfig, context)
     return PatientApiServer(transport, token, program=program), PodExec(transport, token)
 
 
 def _transport(
-    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, program: str
+    environ: Mapping[str, str], kubeconfig: str | None, context: str | None
 ) -> "tuple[PooledTransport, Callable[[], str]]":
-    try:
-        from railnet.apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the package is absent on the node
-        from railnet.apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3"):
-            raise
-        raise Misconfigured(
-            f"{program} needs the Python package kubernetes, which the image of the node does not have: run it on your own "
-            "machine after pip install 'railnet[train]', or in the image of the admission helper"
-        ) from None
+    from railnet.apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the image of the node lacks the package
+    from railnet.apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415 - as above
+
     try:
         files = kubeconfigs.files(environ, kubeconfig)
     except kubeconfigs.NoKubeconfig as error:

@@ -34,7 +34,9 @@ def an_rsa_leaf(of: Authority) -> Leaf:
     certificate = (
         authority._begun(subject, subject, key.public_key(), now, now + timedelta(days=1))  # type: ignore[arg-type]  # the builder takes any public key
         .add_extension(authority.x509.SubjectAlternativeName([authority.x509.DNSName(NAME)]), critical=False)
-        .add_extension(authority.x509.AuthorityKeyIdentifier.from_issuer_public_key(of.key.public_key()), critical=False)
+        .add_extension(
+            authority.x509.AuthorityKeyIdentifier.from_issuer_public_key(of.key.public_key()), critical=False
+        )
         .sign(of.key, authority.hashes.SHA256())
     )
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())

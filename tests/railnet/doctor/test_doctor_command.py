@@ -9,7 +9,7 @@ import pytest
 
 from railnet import VERSION
 from railnet import __main__ as command
-from railnet.doctor import doctor_command
+from railnet.doctor import gathering
 from railnet.doctor.doctor_table import rendered
 from railnet.doctor.facts import Daemon, Facts
 from railnet.doctor.finding import Finding
@@ -24,7 +24,7 @@ def run(monkeypatch: pytest.MonkeyPatch, found: Facts | OSError, *options: str) 
             raise found
         return found
 
-    monkeypatch.setattr(doctor_command, "gather", gather)
+    monkeypatch.setattr(gathering, "gather", gather)
     monkeypatch.setattr("sys.argv", ["railnet", "doctor", *options])
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(SystemExit) as ended:

@@ -49,7 +49,7 @@ def test_broken_kubeconfig_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_missing_package_is_named_with_the_extra() -> None:
+def test_missing_package_is_named_with_what_installs_it() -> None:
     program = "import sys; sys.modules['kubernetes'] = None; from railnet.__main__ import main; main()"
     found = subprocess.run(
         [sys.executable, "-c", program, "train", "ls"], capture_output=True, text=True, check=False, timeout=60
@@ -57,8 +57,8 @@ def test_missing_package_is_named_with_the_extra() -> None:
 
     assert (found.returncode, found.stdout) == (3, "")
     assert found.stderr == (
-        "railnet: railnet train needs the Python package kubernetes, which the image of the node does not have: run it on your own "
-        "machine after pip install 'railnet[train]', or in the image of the admission helper\n"
+        "railnet: railnet train needs the Python package kubernetes, which this Python does not have: run pip install 'railnet', "
+        "or use the image of the admission helper\n"
     )
 
 
