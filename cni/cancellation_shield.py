@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel.threads.bounded_threads import BoundedThreads
 
 _Result = TypeVar("_Result")
 _plugins = BoundedThreads(4)  # their own: a plugin may hang, and no attach and no sweep waits for it

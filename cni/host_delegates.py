@@ -15,7 +15,7 @@ from cni.host.chain import Exec, Output
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.flannel import KeptState, keep
 from railnet.kernel.files import below
-from railnet.kernel.host_process import Stopped, Terms, execute
+from railnet.kernel.processes.host_process import Stopped, Terms, execute
 from railnet.vf.record import Pod
 
 _Result = TypeVar("_Result")

@@ -6,7 +6,7 @@ from cni.host import netconf
 from cni.host.environment import ADD, CHECK, Environment
 from cni.host.errors import ENVIRONMENT, CniError
 from cni.host.netconf import NetConf
-from railnet.kernel.netns import NetnsIdentity, identity, is_nodes_own
+from railnet.kernel.namespaces.netns import NetnsIdentity, identity, is_nodes_own
 from railnet.vf.record import Netns, Pod
 
 _CONFIG_SOURCE = "kubernetes.io/config.source"  # kubelet annotates every pod with it

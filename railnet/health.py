@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Generic, TypeVar
 
-from railnet.kernel.tcp_listener import Acceptor, close_after_sending, listening
+from railnet.kernel.sockets.tcp_listener import Acceptor, close_after_sending, listening
 
 _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")

@@ -19,7 +19,7 @@ TOOL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 PACKAGES = TOOL["importlinter"]["root_packages"]
 SHIPPED = TOOL["hatch"]["build"]["targets"]["wheel"]["packages"]
 # Where a program begins: the command line, the plugin executable, and a file that the daemon runs in the host's root.
-PROGRAMS = ("railnet.__main__", "cni.host.plugin", "railnet.kernel.host_entry")
+PROGRAMS = ("railnet.__main__", "cni.host.plugin", "railnet.kernel.processes.host_entry")
 GENERATED = "railnet.kubelet.api"  # protoc writes a module for each service, whether it is used or not
 
 VERSIONED = ("README.md", "docs/*.md", "daemonset/*.yaml", "overlays/**/*.yaml")

@@ -27,6 +27,7 @@ TRANSPORT = "Only a program chooses the transport of the kubernetes package"
 # Imports that no package may have, and the contract that refuses each. All are planted at once: one run of the linter proves all.
 PLANTED = [
     ("railnet.vf", "railnet.kernel", LAYERS),
+    ("railnet.vf", "railnet.fabric", LAYERS),
     ("railnet.kernel", "railnet.kubelet", LAYERS),
     ("railnet.kubelet", "deviceplugin", LAYERS),
     ("railnet.apiserver", "railnet.kernel", LAYERS),
@@ -48,8 +49,9 @@ PLANTED = [
     ("railnet.admission.decision", "os", REVIEW),
     ("railnet.controllers.net1_names.net1_records", "time", "What the controllers decide is pure"),
     ("railnet.controllers.gangs.planning", "railnet.apiserver.client", "What the controllers decide is pure"),
-    ("railnet.vf", "os", "vf is pure"),
-    ("railnet.vf", "time", "vf is pure"),
+    ("railnet.vf", "os", "vf and fabric are pure"),
+    ("railnet.vf", "time", "vf and fabric are pure"),
+    ("railnet.fabric", "os", "vf and fabric are pure"),
     ("cni.recovery.rules", "time", "What recovery decides is pure"),
     ("cni", "pyroute2", NETLINK),
     ("railnet", "pyroute2.netlink", NETLINK),

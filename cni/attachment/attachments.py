@@ -24,7 +24,7 @@ from cni.timing import timed
 from railnet.kernel import perform
 from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.netlink.sandbox_link_state import link_states
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import attachment_plan, rail_routing, sandbox_difference
 from railnet.vf.errors import NotReady
 from railnet.vf.inventory import Netdev, RdmaDevice

@@ -7,9 +7,9 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel.namespaces.netns import NetnsIdentity, inside, opened
 from railnet.kernel.netlink.arp import announce
-from railnet.kernel.netns import NetnsIdentity, inside, opened
+from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kernel.waiting import until_awaited
 from railnet.vf.record import Attachment, Record
 

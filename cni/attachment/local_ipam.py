@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cni.attachment.journal import Journal
 from railnet.kernel.files import read_below
-from railnet.kernel.node_addresses import is_local
+from railnet.kernel.sockets.node_addresses import is_local
 from railnet.vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
 from railnet.vf.attachment_plan import Assigned
 from railnet.vf.errors import Misconfigured, NoAddress

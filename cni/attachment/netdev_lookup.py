@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from railnet.kernel.inventory import card_of, reread_vfs
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
 from railnet.vf.errors import Misconfigured, Unusable
 from railnet.vf.inventory import Netdev, VirtualFunction

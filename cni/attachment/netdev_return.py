@@ -13,11 +13,12 @@ from typing import NamedTuple, TypeVar
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
-from railnet.kernel import orphan_netdevs, perform, vf_provisioning
-from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel import perform, vf_provisioning
 from railnet.kernel.inventory import card_of
-from railnet.kernel.netns import NetnsIdentity, identity, opened
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces.netns import NetnsIdentity, identity, opened
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf import attachment_plan, orphans
 from railnet.vf.inventory import Netdev, VirtualFunction
 from railnet.vf.link_settings import Value

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
-from railnet.kernel import orphan_netdevs
-from railnet.kernel.bounded_threads import BoundedThreads
+from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf.orphans import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 

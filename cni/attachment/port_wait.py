@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
 from railnet.vf.errors import PortInactive, RailnetError, Unusable
 from railnet.vf.network import Network, why_not_in_partition

@@ -25,9 +25,10 @@ from cni.host_delegates import HostDelegates
 from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
-from railnet.kernel import host_state_files, netns_search
+from railnet.kernel import host_state_files
 from railnet.kernel.boot import boot_time
 from railnet.kernel.files import open_below
+from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import veth_deletion
 from railnet.kubelet import cri
 from railnet.vf.errors import NotReady

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.rules import NamespaceState
-from railnet.kernel.netns import NetnsIdentity, opened
+from railnet.kernel.namespaces.netns import NetnsIdentity, opened
 from railnet.vf.record import Netns, Record
 
 

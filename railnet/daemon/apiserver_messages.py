@@ -26,8 +26,8 @@ from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.outbox import Outbox
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration, Publish
+from railnet.kernel.namespaces.netns import NetnsIdentity, opened
 from railnet.kernel.netlink.sandbox_link_state import hardware_addresses
-from railnet.kernel.netns import NetnsIdentity, opened
 
 _log = logging.getLogger(__name__)
 _ACCOUNT = "railnet"

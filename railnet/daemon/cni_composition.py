@@ -29,7 +29,7 @@ from railnet.daemon import allocated_vfs
 from railnet.daemon.rail_keeper import RailKeeper
 from railnet.install.installer import EXECUTABLE
 from railnet.kernel.boot import boot_id
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.table import VfTable
 
 _RUN = Path(lock.RUN)

@@ -51,7 +51,7 @@ from railnet.install.uninstaller import Leaving
 from railnet.kernel import vf_netdev
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.report import encode, report, with_condition, with_roce, with_topology
 from railnet.vf.errors import Misconfigured, NoAddress

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from railnet.kernel.parent_death import die_with_parent
+from railnet.kernel.processes.parent_death import die_with_parent
 
 _log = logging.getLogger(__name__)
 _SECONDS = 0.5

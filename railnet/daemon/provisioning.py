@@ -12,11 +12,11 @@ from functools import partial
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from railnet.kernel import vf_provisioning
-from railnet.kernel.bounded_reads import DoesNotAnswer
-from railnet.kernel.bounded_threads import BoundedThreads
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.threads.bounded_reads import DoesNotAnswer
+from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kernel.waiting import until_awaited
 from railnet.vf import provision
 from railnet.vf.errors import Misconfigured, NotReady, RailnetError

@@ -1,4 +1,4 @@
-"""The counters of pods, rails and ports for /metrics (docs/decisions/0066). `railnet.vf.rdma_counters` decides what they say.
+"""The counters of pods, rails and ports for /metrics (docs/decisions/0066). `railnet.fabric.rdma_counters` decides what they say.
 
 A scrape reads what may have moved, in threads, and waits for them two seconds at most. Between scrapes only a VF that a sandbox
 has just claimed is read: its reading is where the pod begins.
@@ -11,13 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from railnet.kernel.bounded_reads import BoundedReads, card_by_card
-from railnet.kernel.rdma_counters import read_counters
-from railnet.kernel.sysfs import Sysfs
-from railnet.prometheus_text import Labels, Sample, family
-from railnet.vf.inventory import RdmaDevice
-from railnet.vf.pci_address import PciAddress
-from railnet.vf.rdma_counters import (
+from railnet.fabric.rdma_counters import (
     OCTETS_OF_A_WORD,
     OF_A_PF,
     OF_A_VF,
@@ -31,6 +25,12 @@ from railnet.vf.rdma_counters import (
     summed,
     tallied,
 )
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.sysfs.rdma_counters import read_counters
+from railnet.kernel.threads.bounded_reads import BoundedReads, card_by_card
+from railnet.prometheus_text import Labels, Sample, family
+from railnet.vf.inventory import RdmaDevice
+from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
 from railnet.vf.table import Owner, VfTable
 

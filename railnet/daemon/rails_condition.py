@@ -1,6 +1,6 @@
 """Keep the condition `RailnetRails` of this node, and the taint that follows it, if `publish.railsCondition` asks for it.
 
-The VF table reports each change of a port; `railnet.vf.rails_condition` decides what is said and when (docs/decisions/0067). Nothing of a pod
+The VF table reports each change of a port; `railnet.fabric.rails_condition` decides what is said and when (docs/decisions/0067). Nothing of a pod
 waits for this, and no failure of it makes the node unready.
 """
 
@@ -23,10 +23,10 @@ from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
 from railnet.daemon.topology_labels import Cluster, labelled_rails
-from railnet.vf import rails_condition
+from railnet.fabric import rails_condition
+from railnet.fabric.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
 from railnet.vf.inventory import Inventory, Rail
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
 from railnet.vf.record import Pod, Record
 from railnet.vf.table import VfTable
 

@@ -11,9 +11,9 @@ from cni.host import lock
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import remove_unheld
 from railnet.daemon.resync_requests import ResyncRequests
-from railnet.kernel import uevents
 from railnet.kernel.inventory import inventory, reread
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.netlink import uevents
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import orphans
 from railnet.vf.changed_functions import EVERYTHING, ChangedFunctions
 from railnet.vf.errors import RailnetError

@@ -1,7 +1,7 @@
 """Label this node with the leaf switches of its rails, if `publish.topologyLabels` asks for it.
 
 Each port is asked for its neighbour (`railnet.kernel.umad`), the node's labels are looked at, and what differs is changed
-(`railnet.vf.topology_labels` decides). Nothing of a pod waits for this, and no failure of it makes the node unready.
+(`railnet.fabric.topology_labels` decides). Nothing of a pod waits for this, and no failure of it makes the node unready.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from railnet.apiserver.request import JsonObject, Request
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
-from railnet.kernel.bounded_reads import BoundedReads, DoesNotAnswer
-from railnet.kernel.sysfs import Sysfs
+from railnet.fabric import topology_labels
+from railnet.fabric.neighbour import Neighbour
+from railnet.fabric.topology_labels import Leaf, RailPlace
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.threads.bounded_reads import BoundedReads, DoesNotAnswer
 from railnet.kernel.umad import query
 from railnet.kernel.umad.node_info import BadAnswer
-from railnet.vf import topology_labels
 from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Rail, RdmaDevice
-from railnet.vf.neighbour import Neighbour
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable
-from railnet.vf.topology_labels import Leaf, RailPlace
 
 _log = logging.getLogger(__name__)
 _OVERLAY = "apply overlays/topology-labels"

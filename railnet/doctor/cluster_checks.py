@@ -7,9 +7,9 @@ from ipaddress import ip_network
 
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, PublishedRail, RailnetPod
 from railnet.doctor.finding import SEVERITIES, Finding
+from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.placement.node import tolerated
 from railnet.vf.address_slice import IpAddress, IpNetwork
-from railnet.vf.rails_condition import TAINT, TYPE
 
 _MOST_NAMED = 4
 _LONGEST = 200  # characters of a condition's message

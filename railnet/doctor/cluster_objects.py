@@ -12,11 +12,11 @@ from typing import Any
 from railnet.apiserver import network_status
 from railnet.apiserver.request import JsonObject
 from railnet.doctor.cluster_facts import ClusterNode, PodRails, PublishedRail, RailnetPod
+from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.placement.node import node
 from railnet.jobs.pod_progress import progress
 from railnet.vf.address_slice import IpAddress, IpNetwork
 from railnet.vf.guid import Guid
-from railnet.vf.rails_condition import TAINT, TYPE
 
 PROGRAM = "app.kubernetes.io/name"
 _VERSION = "app.kubernetes.io/version"

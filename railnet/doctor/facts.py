@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from railnet.kernel.pci_bridges import PciBridge
 from railnet.kernel.roce_facts import RoceFacts
+from railnet.kernel.sysfs.pci_bridges import PciBridge
 from railnet.vf.address_slice import IpNetwork
 from railnet.vf.inventory import Inventory
 from railnet.vf.network import Network

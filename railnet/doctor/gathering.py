@@ -15,13 +15,14 @@ from railnet.configuration import Configuration, load
 from railnet.doctor import process_limits
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
 from railnet.kernel import inventory as node_inventory
-from railnet.kernel import pci_bridges, roce_facts
+from railnet.kernel import roce_facts
 from railnet.kernel.clock import is_synchronised
 from railnet.kernel.files import open_below, read_below
-from railnet.kernel.node_addresses import is_local
 from railnet.kernel.roce_facts import RoceFacts
-from railnet.kernel.sysfs import Sysfs
-from railnet.kernel.sysfs_folder import SysfsFolder
+from railnet.kernel.sockets.node_addresses import is_local
+from railnet.kernel.sysfs import pci_bridges
+from railnet.kernel.sysfs.folder import SysfsFolder
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.status_command import Unreachable, ask
 from railnet.vf.address_slice import IpNetwork, parse_subnet_env

@@ -13,6 +13,7 @@ from railnet.apiserver import network_status
 from railnet.apiserver.network_status import ANNOTATION
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
+from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.gang_usage import gang_part, gang_wait
 from railnet.jobs.pod import Pod, parse
@@ -20,7 +21,6 @@ from railnet.jobs.pod_progress import Stage, progress
 from railnet.jobs.pod_requests import pod_requests
 from railnet.jobs.quantity import parsed
 from railnet.vf.errors import Misconfigured, NotPermitted
-from railnet.vf.rails_condition import TAINT, TYPE
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"

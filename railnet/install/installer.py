@@ -14,7 +14,7 @@ from cni.host import lock
 from railnet.configuration import Configuration
 from railnet.install import python_bundle, running_plugins
 from railnet.kernel.files import below, sync, sync_tree, write_atomically
-from railnet.kernel.host_process import Terms, execute
+from railnet.kernel.processes.host_process import Terms, execute
 from railnet.vf.errors import NotReady
 
 EXECUTABLE = "/opt/cni/bin/railnet"

@@ -11,11 +11,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from railnet.kernel.bounded_reads import DoesNotAnswer, card_by_card
-from railnet.kernel.bounded_threads import BoundedThreads
 from railnet.kernel.netlink import pf_link_state
 from railnet.kernel.netlink.pf_link_state import PfLink
-from railnet.kernel.sysfs import Card, CardReading, PciIds, Sysfs
+from railnet.kernel.sysfs.functions import Card, CardReading, PciIds, Sysfs
+from railnet.kernel.threads.bounded_reads import DoesNotAnswer, card_by_card
+from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf.changed_functions import ChangedFunctions
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from railnet.kernel import vf_netdev
 from railnet.kernel.files import below
+from railnet.kernel.namespaces.netns import inside
 from railnet.kernel.netlink import link_settings, source_routing
 from railnet.kernel.netlink.link_settings import Known
 from railnet.kernel.netlink.rtnetlink import Link, Links, links
-from railnet.kernel.netns import inside
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.vf_netdev import mark
 from railnet.kernel.waiting import block_until
 from railnet.vf.inventory import Netdev

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from railnet.fabric.roce import FlowControl, RocePort
 from railnet.kernel.netlink import dcb
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Inventory, PhysicalFunction, Rail, VirtualFunction
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.roce import FlowControl, RocePort
 
 
 @dataclass(frozen=True, slots=True)

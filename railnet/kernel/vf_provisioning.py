@@ -8,7 +8,7 @@ from errno import ENODEV
 
 from railnet.kernel.netlink import pf_link_state
 from railnet.kernel.netlink.rtnetlink import links
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import block_until
 from railnet.vf.errors import NotReady
 from railnet.vf.pci_address import PciAddress

@@ -6,12 +6,12 @@ from typing import Any
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
+from railnet.fabric.roce import rdma_mtu, routable
+from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.roce_facts import RoceFacts
 from railnet.vf.inventory import Inventory, PhysicalFunction, Rail
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
-from railnet.vf.roce import rdma_mtu, routable
-from railnet.vf.topology_labels import RailPlace
 
 
 def report(

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from railnet.apiserver.request import ApiObject, JsonObject
 from railnet.apiserver.request import Collection as Objects
+from railnet.fabric.topology_labels import RAILS
 from railnet.jobs.railnet_labels import NET1
 from railnet.validate.rail_probe import TOOLS
-from railnet.vf.topology_labels import RAILS
 
 LABEL = "railnet.io/validate"
 CONTAINER = "probe"

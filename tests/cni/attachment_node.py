@@ -27,7 +27,7 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev
 from railnet.vf.link_settings import Settings, Value
 from railnet.vf.network import DEFAULT, Network, Networks, NoIpam

@@ -4,7 +4,7 @@ import http.client
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from railnet.vf.rails_condition import TYPE
+from railnet.fabric.rails_condition import TYPE
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.kwok import ANNOTATION

@@ -12,9 +12,9 @@ import pytest
 
 from railnet.apiserver import node_status
 from railnet.apiserver.request import Request
-from railnet.vf import rails_condition
-from railnet.vf.rails_condition import TAINT, TYPE
-from railnet.vf.topology_labels import RAILS
+from railnet.fabric import rails_condition
+from railnet.fabric.rails_condition import TAINT, TYPE
+from railnet.fabric.topology_labels import RAILS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from railnet.apiserver import node_labels
-from railnet.vf.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
+from railnet.fabric.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from railnet.configuration import Publish, parse
-from railnet.vf.rails_condition import TAINT, TYPE
+from railnet.fabric.rails_condition import TAINT, TYPE
 from tests.daemonset.kustomized import ROOT, kustomized
 
 CONDITION, TAINTED, UNINSTALL = (

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from railnet.configuration import parse
-from railnet.vf.topology_labels import LEAF, RAILS, RATE, is_ours, leaf_of_rail
+from railnet.fabric.topology_labels import LEAF, RAILS, RATE, is_ours, leaf_of_rail
 from tests.daemonset.kustomized import ROOT, kustomized
 
 LABELS = Path("overlays/topology-labels/labels")

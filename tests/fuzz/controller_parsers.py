@@ -11,9 +11,9 @@ from railnet.apiserver.object_watch import changes, pages
 from railnet.apiserver.request import Collection, Request
 from railnet.controllers import training_pod
 from railnet.controllers.gangs import placement_annotation
-from railnet.vf import rails_condition, topology_labels
+from railnet.fabric import rails_condition, topology_labels
+from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.vf.guid import Guid
-from railnet.vf.topology_labels import Leaf, RailPlace
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 
@@ -135,7 +135,7 @@ PARSERS = (
         (RequestFailed,),
         {
             "railnet.apiserver.node_labels": ("parse",),
-            "railnet.vf.topology_labels": ("changes", "_wanted", "_leaf", "_together", "_rate"),
+            "railnet.fabric.topology_labels": ("changes", "_wanted", "_leaf", "_together", "_rate"),
         },
     ),
     Parser(
@@ -144,7 +144,7 @@ PARSERS = (
         (RequestFailed,),
         {
             "railnet.apiserver.node_status": ("parse", "_condition", "_object", "_list", "_time"),
-            "railnet.vf.rails_condition": ("taints",),
+            "railnet.fabric.rails_condition": ("taints",),
         },
     ),
     Parser(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from railnet.kernel import sysfs, sysfs_folder
+from railnet.kernel.sysfs.functions import folder, functions
 
 ROOT = "/sys"
 _Node = dict[str, "_Node | bytes | str"]  # a folder, a file's content, or a symbolic link's target
@@ -148,11 +148,11 @@ def write(lines: bytes, root: Path) -> None:
 
 @contextmanager
 def in_place_of_files(lines: bytes) -> Iterator[None]:
-    """Let `railnet.kernel.sysfs` read these files."""
+    """Let `railnet.kernel.sysfs.functions` read these files."""
     fake = FakeOs(lines)
-    real = sysfs_folder.os, sysfs.os
-    sysfs_folder.os = sysfs.os = fake  # type: ignore[assignment]
+    real = folder.os, functions.os
+    folder.os = functions.os = fake  # type: ignore[assignment]
     try:
         yield
     finally:
-        sysfs_folder.os, sysfs.os = real  # type: ignore[assignment]
+        folder.os, functions.os = real  # type: ignore[assignment]

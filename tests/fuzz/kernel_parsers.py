@@ -9,19 +9,19 @@ from pathlib import Path
 
 from railnet.doctor.process_limits import pod_uid
 from railnet.install import running_plugins
-from railnet.kernel import netns_search, uevents
-from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing
+from railnet.kernel.namespaces import netns_search
+from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing, uevents
 from railnet.kernel.netlink.protocol import Netlink, decode, decode_attributes
 from railnet.kernel.netlink.rdma import Rdma
 from railnet.kernel.netlink.rtnetlink import Links
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.sysfs.pci_acs import acs_control, described, redirects
 from railnet.kernel.umad import node_info
 from railnet.kernel.umad.node_info import BadAnswer
 from railnet.kernel.vf_netdev import find, host_ifname
 from railnet.vf.changed_functions import ChangedFunction
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
-from railnet.vf.pci_acs import acs_control, described, redirects
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import RULE_PRIORITY
 from tests.fuzz.fake_os import in_place_of_files
@@ -431,13 +431,24 @@ PARSERS = (
         "sandbox",
         other_addresses,
         (OSError,),
-        {"railnet.kernel.netns_search": ("_addresses",), "railnet.kernel.vf_netdev": ("host_ifname", "_marked")},
+        {
+            "railnet.kernel.namespaces.netns_search": ("_addresses",),
+            "railnet.kernel.vf_netdev": ("host_ifname", "_marked"),
+        },
     ),
     Parser("cgroup", cgroup, (), {"railnet.doctor.process_limits": ("pod_uid",)}),
-    Parser("mountinfo", mountinfo, (), {"railnet.kernel.netns_search": ("bound",)}),
-    Parser("sysfs", sysfs, (OSError,), {"railnet.kernel.sysfs": _SYSFS_FUNCTIONS, "railnet.kernel.sysfs_folder": ()}),
+    Parser("mountinfo", mountinfo, (), {"railnet.kernel.namespaces.netns_search": ("bound",)}),
     Parser(
-        "pci-configuration", pci_configuration, (), {"railnet.vf.pci_acs": ("acs_control", "redirects", "described")}
+        "sysfs",
+        sysfs,
+        (OSError,),
+        {"railnet.kernel.sysfs.functions": _SYSFS_FUNCTIONS, "railnet.kernel.sysfs.folder": ()},
+    ),
+    Parser(
+        "pci-configuration",
+        pci_configuration,
+        (),
+        {"railnet.kernel.sysfs.pci_acs": ("acs_control", "redirects", "described")},
     ),
     Parser("umad", umad, (OSError, BadAnswer), {"railnet.kernel.umad.node_info": _UMAD_FUNCTIONS}),
     Parser(
@@ -446,7 +457,7 @@ PARSERS = (
         (ValueError,),
         {"railnet.vf.pci_address": (), "railnet.vf.guid": ("Guid",), "railnet.vf.mac": ("Mac",)},
     ),
-    Parser("uevent", uevent, (), {"railnet.kernel.uevents": ("_read", "_report", "named_function")}),
+    Parser("uevent", uevent, (), {"railnet.kernel.netlink.uevents": ("_read", "_report", "named_function")}),
     Parser(
         "process", process, (), {"railnet.install.running_plugins": ("_is_request", "_is_in_the_hosts_pid_namespace")}
     ),

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from tests.fuzz import fake_os
 from tests.fuzz.campaign import Hang, covered, inputs, judge, run, shortened
 from tests.fuzz.mutation import Mutator

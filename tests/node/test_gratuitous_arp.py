@@ -10,7 +10,7 @@ import pytest
 
 from railnet.kernel.netlink.arp import announce
 from railnet.kernel.perform import attach
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.steps import ConfigureLink
 from simnode.linux import netns
 from simnode.waiting import wait_until

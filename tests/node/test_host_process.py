@@ -5,8 +5,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from railnet.kernel.host_process import Terms, execute
-from tests.railnet.kernel.test_host_process import ENVIRON, a_program
+from railnet.kernel.processes.host_process import Terms, execute
+from tests.railnet.kernel.processes.test_host_process import ENVIRON, a_program
 
 
 def test_program_runs_in_the_namespaces_of_the_process_whose_root_is_given(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.kernel import netns_search
+from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import veth_deletion
 from simnode.linux import netns
 

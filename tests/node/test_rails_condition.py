@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.service_account import FOLDER
+from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.kernel.netlink.rtnetlink import links
-from railnet.vf.rails_condition import TAINT, TYPE
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.node import Node

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.service_account import FOLDER
-from railnet.vf.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
+from railnet.fabric.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION

@@ -335,4 +335,4 @@ def test_connection_that_cannot_be_accepted_ends_nothing(caplog: pytest.LogCaptu
             return get(port, "/healthz")
 
     assert asked(because(), ask) == (200, "ok\n")
-    assert len([record for record in caplog.records if record.name == "railnet.kernel.tcp_listener"]) == 1
+    assert len([record for record in caplog.records if record.name == "railnet.kernel.sockets.tcp_listener"]) == 1

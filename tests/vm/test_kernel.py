@@ -13,15 +13,14 @@ from socket import AF_NETLINK, NETLINK_ROUTE, SOCK_RAW, socket
 
 import pytest
 
-from railnet.kernel import uevents
 from railnet.kernel.inventory import reread
-from railnet.kernel.netlink import pf_link_state, vf_configuration
+from railnet.kernel.namespaces.netns import inside
+from railnet.kernel.netlink import pf_link_state, uevents, vf_configuration
 from railnet.kernel.netlink.rtnetlink import Link, links
-from railnet.kernel.netns import inside
-from railnet.kernel.socket_filter import attach, uevents_of_hardware
-from railnet.kernel.socket_filter import links as links_that_pass
-from railnet.kernel.sysfs import Sysfs
-from railnet.kernel.sysfs_folder import SysfsFolder
+from railnet.kernel.sockets.socket_filter import attach, uevents_of_hardware
+from railnet.kernel.sockets.socket_filter import links as links_that_pass
+from railnet.kernel.sysfs.folder import SysfsFolder
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import ChangedFunction, changed_functions
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac

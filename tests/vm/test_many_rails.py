@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.kernel.netns import inside
+from railnet.kernel.namespaces.netns import inside
 from simnode.ping import ping
 from tests.vm.guest import Guest, Pod, answers, mac_of
 

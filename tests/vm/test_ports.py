@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from simnode.waiting import wait_until
 from tests.vm.guest import PFS, VFS, Cables, Guest, carrier
 

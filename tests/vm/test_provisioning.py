@@ -5,7 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
 from tests.vm.guest import DEVICES, PFS, VFS, Guest, driver_of, mac_of, netdevs, vfs
 

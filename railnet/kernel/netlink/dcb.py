@@ -6,6 +6,7 @@ Source: include/uapi/linux/dcbnl.h, whose names are in the comments.
 import struct
 from errno import EOPNOTSUPP
 
+from railnet.fabric.roce import FlowControl
 from railnet.kernel.netlink.protocol import (
     Netlink,
     attributes,
@@ -15,7 +16,6 @@ from railnet.kernel.netlink.protocol import (
     string,
     understanding,
 )
-from railnet.vf.roce import FlowControl
 
 _NETLINK_ROUTE = 0
 _GETDCB = 78  # RTM_GETDCB, include/uapi/linux/rtnetlink.h

@@ -3,7 +3,7 @@
 The socket is opened at once. pyroute2, which decodes the messages, is imported later: the import takes a tenth of a second, and
 the first ADD after a daemon's start would wait for it.
 
-The caller chooses the watched links. The kernel drops messages about other links (`railnet.kernel.socket_filter`): the veth of one plain pod
+The caller chooses the watched links. The kernel drops messages about other links (`railnet.kernel.sockets.socket_filter`): the veth of one plain pod
 causes two dozen messages, and each would wake the daemon.
 
 The kernel sends the first change of a carrier at once, and repeated changes once a second (linkwatch_nextevent,
@@ -20,7 +20,7 @@ from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOE
 
 from railnet.kernel.netlink.pf_link_state import PfLink, load
 from railnet.kernel.netlink.protocol import understanding
-from railnet.kernel.socket_filter import attach, links
+from railnet.kernel.sockets.socket_filter import attach, links
 
 _log = logging.getLogger(__name__)
 _RTM_NEWLINK, _RTM_DELLINK, _RTMGRP_LINK = 16, 17, 1  # include/uapi/linux/rtnetlink.h

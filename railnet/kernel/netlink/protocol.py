@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from errno import E2BIG, EBADMSG, EBUSY
 from typing import NamedTuple, Protocol, TypeVar
 
-from railnet.kernel.netns import inside
+from railnet.kernel.namespaces.netns import inside
 
 DUMP = 0x300  # NLM_F_DUMP
 REPLACE, EXCLUSIVE, CREATE, APPEND = 0x100, 0x200, 0x400, 0x800  # NLM_F_{REPLACE,EXCL,CREATE,APPEND}
@@ -69,7 +69,7 @@ def opened(family: int, netns_fd: int | None = None) -> Iterator[socket.socket]:
     The socket is closed at the end, because an open socket keeps the namespace alive.
 
     Raises:
-        OSError: EPROTONOSUPPORT, this kernel does not have the family. And as `railnet.kernel.netns.inside`.
+        OSError: EPROTONOSUPPORT, this kernel does not have the family. And as `railnet.kernel.namespaces.netns.inside`.
     """
 
     def make() -> socket.socket:

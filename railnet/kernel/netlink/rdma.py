@@ -1,7 +1,7 @@
 """RDMA devices by netlink: the namespace mode, the devices, a port's state, the numbers of character devices.
 
 Requests see the devices of the calling thread's network namespace; in shared mode, those of all namespaces. A device is
-addressed by its index, since its name may change. Not here: a PCI function's RDMA device in sysfs (`railnet.kernel.sysfs`).
+addressed by its index, since its name may change. Not here: a PCI function's RDMA device in sysfs (`railnet.kernel.sysfs.functions`).
 
 Source: include/uapi/rdma/rdma_netlink.h (whose names are in the comments), drivers/infiniband/core/nldev.c.
 """

@@ -12,8 +12,8 @@ import errno
 import os
 import struct
 
+from railnet.fabric.neighbour import Kind, Neighbour
 from railnet.vf.guid import Guid
-from railnet.vf.neighbour import Kind, Neighbour
 
 # In front of each MAD, in the byte order of the machine but for addresses: id, status, timeout_ms, retries, length | qpn, qkey, lid,
 # sl, path_bits, grh_present, gid_index, hop_limit, traffic_class, gid, flow_label | pkey_index and 6 reserved bytes.

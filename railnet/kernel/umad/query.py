@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from railnet.fabric.neighbour import Neighbour
 from railnet.kernel.files import open_below
 from railnet.kernel.umad import node_info
 from railnet.vf.inventory import DeviceNode
-from railnet.vf.neighbour import Neighbour
 
 _MAGIC = 0x1B
 _READ_AND_WRITE = 3

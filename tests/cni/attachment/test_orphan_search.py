@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cni.attachment.orphan_search import OrphanSearch
-from railnet.kernel import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdevs
 from railnet.vf.orphans import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns

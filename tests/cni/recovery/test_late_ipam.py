@@ -13,8 +13,8 @@ import pytest
 from cni import host_delegates
 from cni.attachment.attachments import Attachments
 from cni.host import lock
-from railnet.kernel import host_process
 from railnet.kernel.files import below
+from railnet.kernel.processes import host_process
 from railnet.vf.network import PluginIpam
 from tests.cni.attachment_node import KEY, Node, a_node, attached
 

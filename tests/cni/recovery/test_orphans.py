@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cni.attachment import netdev_return
-from railnet.kernel import orphan_netdevs
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.orphans import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink

@@ -15,7 +15,7 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery import sandbox_namespace
 from cni.recovery.rules import NamespaceState
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
-from railnet.kernel import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdevs
 from railnet.vf.orphans import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink

@@ -11,7 +11,8 @@ import pytest
 
 from cni.attachment.attachments import Attachments
 from cni.recovery import sweep
-from railnet.kernel import orphan_netdevs, waiting
+from railnet.kernel import waiting
+from railnet.kernel.namespaces import orphan_netdevs
 from railnet.vf.orphans import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record

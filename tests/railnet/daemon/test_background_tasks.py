@@ -28,7 +28,7 @@ from railnet.daemon.background_tasks import BackgroundTasks, Pauses
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.netlink import link_changes
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.vf.errors import Misconfigured
 from railnet.vf.inventory import Inventory, PhysicalFunction

@@ -12,7 +12,7 @@ import pytest
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
 from railnet.kernel import waiting
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 from railnet.vf.steps import BindDriver, CreateVfs, ProvisionStep

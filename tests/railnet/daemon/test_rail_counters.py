@@ -11,8 +11,8 @@ import pytest
 
 from railnet.daemon import rail_counters
 from railnet.daemon.rail_counters import RailCounters
-from railnet.kernel.rdma_counters import read_counters
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.sysfs.rdma_counters import read_counters
 from railnet.vf.record import Pod, Record
 from railnet.vf.table import Owner, VfTable
 from tests.railnet.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree

@@ -22,10 +22,10 @@ from railnet.configuration import Configuration, Publish
 from railnet.daemon import rails_condition
 from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
 from railnet.daemon.topology_labels import Cluster
+from railnet.fabric.rails_condition import TAINT, TYPE, Moment
 from railnet.vf.inventory import Inventory, Port
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.rails_condition import TAINT, TYPE, Moment
 from railnet.vf.record import Pod, Record
 from railnet.vf.table import VfTable
 from simnode.kubernetes.api_server import ApiServer, Received, Reply

@@ -11,7 +11,7 @@ import pytest
 from railnet.daemon import resync
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.inventory import Reread
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import EVERYTHING, MOST, ChangedFunction, ChangedFunctions
 from railnet.vf.inventory import Inventory, Netdev, VirtualFunction
 from railnet.vf.pci_address import PciAddress

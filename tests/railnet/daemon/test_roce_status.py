@@ -9,7 +9,7 @@ import pytest
 from railnet.daemon import roce_status
 from railnet.daemon.roce_status import RoceStatus
 from railnet.kernel.netlink import dcb
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable
 from tests.railnet.kernel.roce_node import PF, VF, roce_node

@@ -17,17 +17,17 @@ from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon import topology_labels
 from railnet.daemon.topology_labels import Cluster, Pauses, Topology, labelled_rails, labelling
-from railnet.kernel.bounded_reads import BoundedReads
-from railnet.kernel.sysfs import Sysfs
+from railnet.fabric.neighbour import Neighbour
+from railnet.fabric.topology_labels import LEAF, RAILS, RATE, Leaf, leaf_of_rail
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.kernel.umad.node_info import BadAnswer
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Port
-from railnet.vf.neighbour import Neighbour
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
 from railnet.vf.table import VfTable
-from railnet.vf.topology_labels import LEAF, RAILS, RATE, Leaf, leaf_of_rail
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
 

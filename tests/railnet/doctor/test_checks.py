@@ -16,8 +16,8 @@ from railnet.doctor.checks import findings
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.doctor.finding import KINDS, Finding
 from railnet.doctor.gathering import Places
-from railnet.kernel import sysfs
-from railnet.kernel.bounded_reads import BoundedReads
+from railnet.kernel.sysfs.functions import functions
+from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.vf.inventory import Inventory, Netdev
 from railnet.vf.network import Network, NoIpam, SliceIpam, StaticIpam
 from railnet.vf.pci_address import PciAddress
@@ -121,7 +121,7 @@ def test_findings_of_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cas
 
 @pytest.mark.slow
 def test_file_that_hangs_costs_its_function_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysfs, "BoundedReads", partial(BoundedReads, 0.2))
+    monkeypatch.setattr(functions, "BoundedReads", partial(BoundedReads, 0.2))
     Tree(tmp_path / "before").write(SOUND)  # only to know the path
     (lid,) = (tmp_path / "before/devices").rglob(f"{VF}/infiniband/*/ports/1/lid")
     hung = tmp_path / "sys" / lid.relative_to(tmp_path / "before")

@@ -11,8 +11,8 @@ from railnet.doctor.checks import findings
 from railnet.doctor.facts import Daemon, Facts
 from railnet.doctor.finding import Finding
 from railnet.doctor.gathering import Places
+from railnet.fabric.roce import FlowControl
 from railnet.kernel.netlink import dcb
-from railnet.vf.roce import FlowControl
 from tests.railnet.kernel.roce_node import PF, VF, roce_node
 from tests.railnet.kernel.tree import Function, Tree
 

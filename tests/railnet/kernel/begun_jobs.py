@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from railnet.kernel import bounded_threads
-from railnet.kernel.bounded_threads import BoundedThreads, Job
+from railnet.kernel.threads import bounded_threads
+from railnet.kernel.threads.bounded_threads import BoundedThreads, Job
 from tests.waiting import until
 
 _SECONDS = 60.0

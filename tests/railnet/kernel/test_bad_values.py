@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from railnet.kernel.sysfs import Sysfs
-from railnet.kernel.sysfs_folder import Unreadable
+from railnet.kernel.sysfs.folder import Unreadable
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
 from tests.railnet.kernel.tree import IN_POD, ON_NODE, PF, UNBOUND, Tree
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railnet.kernel import inventory as module
-from railnet.kernel.bounded_reads import BoundedReads
 from railnet.kernel.inventory import inventory, reread
 from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.vf.changed_functions import ChangedFunction, changed_functions
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress

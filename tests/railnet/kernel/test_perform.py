@@ -13,7 +13,7 @@ from railnet.kernel import perform, vf_netdev
 from railnet.kernel.netlink import link_settings
 from railnet.kernel.netlink.link_settings import Known
 from railnet.kernel.netlink.rtnetlink import IpInterface, Link
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import APART

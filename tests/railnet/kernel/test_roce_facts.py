@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from railnet.fabric.roce import FlowControl, Gid, RocePort
 from railnet.kernel import roce_facts
-from railnet.kernel.bounded_reads import BoundedReads
 from railnet.kernel.netlink import dcb
 from railnet.kernel.roce_facts import RoceFacts
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.roce import FlowControl, Gid, RocePort
 from tests.railnet.kernel import nodes
 from tests.railnet.kernel.roce_node import LOCAL, PF, VF, roce_node
 from tests.railnet.kernel.tree import Tree

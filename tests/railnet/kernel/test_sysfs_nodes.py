@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode, Inventory, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 from railnet.vf.pci_address import PciAddress
@@ -271,7 +271,7 @@ def test_link_classes_lead_to_the_function(tmp_path: Path, name: str) -> None:
 COUNT = """
 import collections, json, os, sys
 from pathlib import Path
-from railnet.kernel.sysfs import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs
 opened, really_open, really_list = collections.Counter(), os.open, os.listdir
 def count_open(path, flags, mode=0o777, *, dir_fd=None):
     fd = really_open(path, flags, mode, dir_fd=dir_fd)

@@ -8,6 +8,8 @@ import pytest
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
+from railnet.fabric.roce import FlowControl, Gid, RocePort
+from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.kernel.roce_facts import RoceFacts
 from railnet.status.report import encode, report, with_roce, with_topology
 from railnet.vf.guid import Guid
@@ -15,8 +17,6 @@ from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
 from railnet.vf.record import Pod
-from railnet.vf.roce import FlowControl, Gid, RocePort
-from railnet.vf.topology_labels import Leaf, RailPlace
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.railnet.vf.builders import a_record, an_attachment
 

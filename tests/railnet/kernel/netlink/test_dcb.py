@@ -7,9 +7,9 @@ from errno import EBADMSG, ENODEV, EOPNOTSUPP
 
 import pytest
 
+from railnet.fabric.roce import FlowControl
 from railnet.kernel.netlink import dcb
 from railnet.kernel.netlink.protocol import attributes
-from railnet.vf.roce import FlowControl
 from tests.railnet.kernel.netlink.test_rdma import ACKNOWLEDGED, FakeKernel, refused
 
 # Header: length 28, type RTM_GETDCB, NLM_F_REQUEST | NLM_F_ACK, sequence 1. Then struct dcbmsg, and DCB_ATTR_IFNAME "ens5", padded.

@@ -9,10 +9,10 @@ from typing import Self
 
 import pytest
 
-from railnet.kernel import socket_filter
 from railnet.kernel.netlink import link_changes
 from railnet.kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes, _decoder
 from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.sockets import socket_filter
 from tests.railnet.kernel.netlink.link_messages import DELLINK, link_message
 
 PF, OTHER_PF, VETH = 7, 8, 300

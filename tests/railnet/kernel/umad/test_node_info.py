@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
+from railnet.fabric.neighbour import Neighbour
 from railnet.kernel.umad import node_info
 from railnet.kernel.umad.node_info import BadAnswer, parse
 from railnet.vf.guid import Guid
-from railnet.vf.neighbour import Neighbour
 from tests.railnet.kernel.umad.datagrams import HEADER, RECORDED, SMP, SWITCH_GUID, answer
 
 

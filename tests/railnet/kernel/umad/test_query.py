@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from railnet.fabric.neighbour import Neighbour
 from railnet.kernel.umad import query
 from railnet.kernel.umad.node_info import BadAnswer
 from railnet.kernel.umad.query import Patience, ask, neighbour
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode
-from railnet.vf.neighbour import Neighbour
 from tests.railnet.kernel.umad.datagrams import HEADER, SWITCH_GUID, answer
 
 # Computed by the C preprocessor from include/uapi/rdma/rdma_user_ioctl.h on x86_64 and aarch64.

@@ -1,0 +1,103 @@
+"""What the counters of a function's RDMA port say: their names, what moved since the reading before, and since a sandbox has the VF.
+
+Pure; `railnet.kernel.sysfs.rdma_counters` reads the files. Units: Documentation/ABI/stable/sysfs-class-infiniband. Widths: the attributes
+`PORT_PMA_ATTR` of drivers/infiniband/core/sysfs.c; a counter of the InfiniBand specification stays at its largest value.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from railnet.vf.table import Owner
+
+OCTETS_OF_A_WORD = 4  # port_rcv_data and port_xmit_data count octets, divided by 4
+RECEIVED, TRANSMITTED = "counters/port_rcv_data", "counters/port_xmit_data"
+RECEIVED_PACKETS, TRANSMITTED_PACKETS = "counters/port_rcv_packets", "counters/port_xmit_packets"
+_TRAFFIC = (RECEIVED, TRANSMITTED, RECEIVED_PACKETS, TRANSMITTED_PACKETS)
+_PORT_WIDTHS = {
+    "counters/symbol_error": 16,
+    "counters/link_error_recovery": 8,
+    "counters/link_downed": 8,
+    "counters/port_rcv_errors": 16,
+    "counters/port_xmit_discards": 16,
+    "counters/port_xmit_wait": 32,
+    "counters/local_link_integrity_errors": 4,
+    "counters/excessive_buffer_overrun_errors": 4,
+    "counters/VL15_dropped": 16,
+}
+_TRANSPORT = (
+    "hw_counters/out_of_sequence",
+    "hw_counters/packet_seq_err",
+    "hw_counters/local_ack_timeout_err",
+    "hw_counters/rnr_nak_retry_err",
+    "hw_counters/np_cnp_sent",
+    "hw_counters/rp_cnp_handled",
+)
+# Files below ports/1. The list is fixed, so a driver with a thousand counters makes no thousand series.
+OF_A_VF = (*_TRAFFIC, *_TRANSPORT)
+OF_A_PF = (*_TRAFFIC, *_PORT_WIDTHS, *_TRANSPORT)
+_NUMBER = re.compile(r"[0-9]{1,20}")
+_LARGEST = (1 << 64) - 1
+
+Counters = Mapping[str, int]  # by file below ports/1
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The counters of one function over several readings.
+
+    `reading` is the newest one. `last` also has what an earlier one had, for a counter that is not readable now. `total` is
+    what moved since the driver was loaded, and goes on after a reset. `begun` has the totals when `holder` was first seen with the VF.
+    """
+
+    reading: Counters = field(default_factory=dict)
+    last: Counters = field(default_factory=dict)
+    total: Counters = field(default_factory=dict)
+    holder: Owner | None = None
+    begun: Counters = field(default_factory=dict)
+
+    def moved(self) -> dict[str, int]:
+        """Return what the holder moved, of the counters that can be read now; empty without a holder."""
+        if self.holder is None:
+            return {}
+        return {name: self.total[name] - self.begun[name] for name in self.reading}
+
+
+def parse_counter(text: str) -> int | None:
+    """Parse a counter's file. Return None where it has no number of 64 bits: `N/A (no PMA)`, or nonsense of a driver."""
+    if _NUMBER.fullmatch(text) is None or (number := int(text)) > _LARGEST:
+        return None
+    return number
+
+
+def tallied(before: Tally, reading: Counters, holder: Owner | None) -> Tally:
+    """Return the tally after one more reading, during which `holder` had the VF from beginning to end; None if no sandbox had it."""
+    total = dict(before.total)
+    for name, value in reading.items():
+        total[name] = total.get(name, 0) + difference(before.last.get(name, 0), value)
+    known = before.begun if holder == before.holder else {}
+    begun = {name: known.get(name, total[name]) for name in {*known, *reading}} if holder is not None else {}
+    return Tally(reading, {**before.last, **reading}, total, holder, begun)
+
+
+def difference(before: int, now: int) -> int:
+    """Return what a counter moved. A smaller value means that it began at 0 again: reset of the function, or the driver loaded anew."""
+    return now - before if now >= before else now
+
+
+def summed(totals: Iterable[Counters]) -> dict[str, int]:
+    """Return the sum of totals, by name."""
+    found: dict[str, int] = {}
+    for counters in totals:
+        for name, value in counters.items():
+            found[name] = found.get(name, 0) + value
+    return found
+
+
+def saturated(reading: Counters) -> list[str]:
+    """Return the names of the port's counters that have reached their largest value, and count no more until they are reset."""
+    return [
+        name
+        for name, value in reading.items()
+        if value == _LARGEST or (name in _PORT_WIDTHS and value == (1 << _PORT_WIDTHS[name]) - 1)
+    ]

@@ -1,0 +1,1 @@
+"""Other processes: programs of the host, the parent, and the descriptors of a process."""
