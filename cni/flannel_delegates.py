@@ -19,7 +19,7 @@ from cni.host import flannel
 from cni.host.chain import OURSELVES, Exec
 from cni.host.environment import ADD, DEL, is_container_id
 from cni.host.errors import CniError
-from cni.host.json_text import load_object
+from cni.host.json_object import load_object
 from cni.host.versions import number
 from railnet.kernel.files import open_below, read_below
 

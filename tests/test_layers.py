@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
+
 ROOT = Path(__file__).resolve().parent.parent
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -144,3 +146,15 @@ def test_every_planted_import_is_caught_by_its_contract(tmp_path: Path):
         if f"{module} -> {as_reported(imported)}" not in report_on(contract, broken)
     ]
     assert missed == [], broken
+
+
+def test_no_two_modules_import_each_other():
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+
+    circles = {
+        frozenset((module, imported))
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+        if module in graph.find_modules_directly_imported_by(imported)
+    }
+    assert circles == set()

@@ -13,14 +13,15 @@ from cni.host.errors import (
     NotExecuted,
     TimedOut,
 )
-from cni.host.json_text import dumps, load_object
+from cni.host.json_object import load_object
+from cni.host.json_text import dumps
 from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from cni.host.json_text import JsonObject
+    from cni.host.json_object import JsonObject
 
 OURSELVES = "railnet"
 NEWEST_WITHOUT_LISTS = "1.0.0"  # a libcni that does not know `cniVersions` knows no newer version, either

@@ -98,7 +98,7 @@ def container_of(kept: str) -> str | None:
 def _folder(stdin: bytes) -> str:
     if b'"dataDir"' not in stdin:  # nearly always: then the fast lane reads no JSON
         return FOLDER
-    from cni.host.json_text import load_object
+    from cni.host.json_object import load_object
 
     return str(load_object(stdin, "flannel's configuration").get("dataDir") or FOLDER)
 

@@ -5,13 +5,9 @@ or STATUS, does in the interpreter (docs/decisions/0026). Text and values are th
 `json` imported, for its exception.
 """
 
-from cni.host.errors import DECODE, CniError
-
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
     from typing import Any
-
-    JsonObject = dict[str, Any]
 
 _WHITESPACE = " \t\n\r"  # RFC 8259, section 2
 
@@ -45,23 +41,6 @@ def loads(text: str) -> "Any":
         return json.loads(text)
     if text[end:].strip(_WHITESPACE):
         raise ValueError(f"more follows the value, at character {end}")
-    return value
-
-
-def load_object(raw: bytes, what: str, code: int = DECODE) -> "JsonObject":
-    """Read a JSON object.
-
-    Raises:
-        CniError: `code`, `what` is not JSON, is nested too deeply, or is another value.
-    """
-    try:
-        value = loads(raw.decode())
-    except RecursionError:
-        raise CniError(code, f"{what} is nested too deeply to be read") from None
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise CniError(code, f"{what} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise CniError(code, f"{what} is a JSON {type(value).__name__}, not an object")
     return value
 
 

@@ -1,13 +1,13 @@
 """Parse and check Railnet's own network configuration, which the runtime sends on stdin."""
 
-from cni.host import json_text
+from cni.host import json_object
 from cni.host.environment import ADD, CHECK, GC, STATUS
 from cni.host.errors import CONFIGURATION, INCOMPATIBLE_VERSION, CniError
 from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, number
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.json_text import JsonObject
+    from cni.host.json_object import JsonObject
 
 SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SINCE = {CHECK: CHECK_SINCE, GC: STATUS_AND_GC_SINCE, STATUS: STATUS_AND_GC_SINCE}
@@ -79,7 +79,7 @@ def parse(stdin: bytes, command: str = ADD) -> NetConf:
         CniError: code 6, no JSON object; 1, an unknown CNI version, or one without this command; 7, a key is missing or of the
             wrong kind.
     """
-    conf = json_text.load_object(stdin, "the configuration on stdin")
+    conf = json_object.load_object(stdin, "the configuration on stdin")
     version = supported_version(conf)
     if number(version) < _SINCE.get(command, ()):
         raise CniError(INCOMPATIBLE_VERSION, f"cniVersion {version} has no {command}")

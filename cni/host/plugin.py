@@ -122,11 +122,11 @@ def _read_stdin() -> bytes:
 
 
 def _versions(stdin: bytes) -> bytes:
-    from cni.host import json_text  # late: runtimes send VERSION once, if ever
+    from cni.host import json_object, json_text  # late: runtimes send VERSION once, if ever
     from cni.host.netconf import SUPPORTED_VERSIONS
 
     asked = (
-        json_text.load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0")
+        json_object.load_object(stdin, "the configuration on stdin").get("cniVersion", "1.0.0")
         if stdin.strip()
         else "1.0.0"
     )

@@ -9,7 +9,7 @@ from cni.host.errors import NOT_AVAILABLE, CniError
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.json_text import JsonObject
+    from cni.host.json_object import JsonObject
 
 _SUBNET_FILE = "/run/flannel/subnet.env"  # where the flannel plugin looks unless its configuration says otherwise
 _LEASES = (b"FLANNEL_SUBNET=", b"FLANNEL_IPV6_SUBNET=")

@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.json_text import JsonObject
+    from cni.host.json_object import JsonObject
 
 CHECK_SINCE = (0, 4, 0)  # and prevResult on DEL
 STATUS_AND_GC_SINCE = (1, 1, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, parse
 from cni.host.errors import CniError
-from cni.host.json_text import load_object
+from cni.host.json_object import load_object
 from cni.host.netconf import SUPPORTED_VERSIONS
 from cni.host.versions import chosen
 from railnet.configuration import Configuration

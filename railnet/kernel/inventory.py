@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.netlink.pf_link import PfLink
 from railnet.kernel.sysfs.functions import Card, CardReading, PciIds, Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer, card_by_card
 from railnet.kernel.threads.bounded_threads import BoundedThreads

@@ -311,7 +311,7 @@ PARSERS = (
         "netconf",
         network_configuration,
         (CniError,),
-        {CNI + "netconf": (), CNI + "json_text": ("load_object",), CNI + "plugin": ("_versions",)},
+        {CNI + "netconf": (), CNI + "json_object": (), CNI + "plugin": ("_versions",)},
     ),
     Parser("request", request, (CniError,), {"cni.request": ("Request.static",)}),
     Parser("frames", frame, (FrameError,), {CNI + "frames": ()}),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from railnet.kernel.sysfs.functions import folder, functions
+from railnet.kernel.sysfs import folder, functions
 
 ROOT = "/sys"
 _Node = dict[str, "_Node | bytes | str"]  # a folder, a file's content, or a symbolic link's target

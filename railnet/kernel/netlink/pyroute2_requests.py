@@ -14,7 +14,7 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR
 from pyroute2.netlink.rtnl import RTM_GETLINK
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
 
-from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.netlink.pf_link import PfLink
 from railnet.kernel.netlink.protocol import understanding
 
 LinkMessage = Any  # pyroute2's ifinfmsg, which has no types

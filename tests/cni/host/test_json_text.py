@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cni.host import json_text
+from cni.host import json_object, json_text
 from cni.host.errors import CONFIGURATION, CniError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -74,6 +74,6 @@ def test_module_imports_no_regular_expressions() -> None:
 
 def test_load_object_raises_the_code_it_is_given() -> None:
     with pytest.raises(CniError, match="a file is not JSON") as raised:
-        json_text.load_object(b"", "a file", CONFIGURATION)
+        json_object.load_object(b"", "a file", CONFIGURATION)
 
     assert raised.value.code == CONFIGURATION

@@ -16,7 +16,7 @@ from railnet.doctor.checks import findings
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
 from railnet.doctor.finding import KINDS, Finding
 from railnet.doctor.gathering import Places
-from railnet.kernel.sysfs.functions import functions
+from railnet.kernel.sysfs import functions
 from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.vf.inventory import Inventory, Netdev
 from railnet.vf.network import Network, NoIpam, SliceIpam, StaticIpam

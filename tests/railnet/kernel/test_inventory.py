@@ -8,7 +8,7 @@ import pytest
 
 from railnet.kernel import inventory
 from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.netlink.pf_link import PfLink
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress

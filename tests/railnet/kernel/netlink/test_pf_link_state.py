@@ -10,7 +10,7 @@ import pytest
 from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 
 from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.netlink.pf_link_state import PfLink
+from railnet.kernel.netlink.pf_link import PfLink
 from railnet.kernel.netlink.protocol import encode
 from railnet.kernel.netlink.pyroute2_requests import LinkRequests
 from tests.railnet.kernel.netlink.link_messages import link_message
