@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Generic, TypeVar
 
@@ -36,19 +37,39 @@ _LARGEST_WAIT_SECONDS = 1.0
 _IDLE_SHARES = 20
 
 
-class Health:
-    """The answers: `reasons` returns why the node is not served, empty if it is; `metrics` returns the text of /metrics.
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What a program answers at one stage of its life.
 
-    `before_metrics` is awaited before that; it ends within `_PATIENCE_SECONDS`. None if the text needs no preparation.
+    Attributes:
+        reasons: returns why the program does not serve; empty if it does.
+        metrics: returns the text of /metrics.
+        before_metrics: is awaited before that, and ends within `_PATIENCE_SECONDS`. None if the text needs no preparation.
     """
 
-    def __init__(self) -> None:
-        """Be not ready until `reasons` is set."""
-        self.reasons: Callable[[], list[str]] = lambda: ["it is starting"]
-        self.metrics: Callable[[], str] = str
-        self.before_metrics: Callable[[], Awaitable[None]] | None = None
-        self._ready = _Recent(lambda: "".join(f"{reason}\n" for reason in self.reasons()))
-        self._text = _Recent(lambda: self.metrics())  # noqa: PLW0108 - `metrics` is set later
+    reasons: Callable[[], list[str]]
+    metrics: Callable[[], str] = str
+    before_metrics: Callable[[], Awaitable[None]] | None = None
+
+
+class Health:
+    """The answers on one port. It is there before what it tells of, so a program shows other pages when it serves."""
+
+    __slots__ = ("_pages", "_ready", "_text")
+
+    def __init__(self, pages: Pages | None = None) -> None:
+        """Answer by these pages; without any, be not ready."""
+        self.show(pages or Pages(lambda: ["it is starting"]))
+
+    def show(self, pages: Pages) -> None:
+        """Answer by these pages from now on."""
+        self._pages = pages
+        self._ready = _Recent(lambda: "".join(f"{reason}\n" for reason in pages.reasons()))
+        self._text = _Recent(pages.metrics)
+
+    def reasons(self) -> list[str]:
+        """Return why the program does not serve; empty if it does."""
+        return self._pages.reasons()
 
     @asynccontextmanager
     async def serving(self, port: int, host: str | None = _LOOPBACK) -> AsyncIterator[None]:
@@ -79,7 +100,7 @@ class Health:
     def preparation(self, request: str) -> Callable[[], Awaitable[None]] | None:
         """Return what must be called and awaited before a request line is answered; None if it is answered at once."""
         method, _, rest = request.partition(" ")
-        return self.before_metrics if method == "GET" and _path(rest) == "/metrics" else None
+        return self._pages.before_metrics if method == "GET" and _path(rest) == "/metrics" else None
 
     async def _serve(self, port: int, host: str | None) -> None:
         listener = await _bound(port, host)

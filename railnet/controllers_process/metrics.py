@@ -3,56 +3,63 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from railnet.apiserver.client import Absent, Conflict, RequestFailed, StreamingApiServer, StreamingTransport
 from railnet.apiserver.request import JsonObject, Request
 from railnet.prometheus_text import Labels, Sample, counted, family
 
 
-class ControllersMetrics:
-    """The metrics of one replica. A replica that waits for the Lease knows no objects, and no key waits there.
+class LeaderFigures(Protocol):
+    """What a replica that leads tells of its work."""
 
-    Attributes:
-        leads: whether the replica leads.
-        objects: returns how many objects of each kind it knows.
-        waiting: returns how many keys of each controller wait, or are being looked at.
-        lost: returns how many events were given up.
-        gangs: returns the figures of the gangs; empty if none are placed.
-    """
+    def objects(self) -> Mapping[str, int]:
+        """Return how many objects of each kind it knows."""
+
+    def waiting(self) -> Mapping[str, int]:
+        """Return how many keys of each controller wait, or are being looked at."""
+
+    def lost(self) -> int:
+        """Return how many events were given up."""
+
+    def gangs(self) -> Mapping[str, float]:
+        """Return the figures of the gangs; empty if none are placed."""
+
+
+class ControllersMetrics:
+    """The metrics of one replica. A replica that waits for the Lease knows no objects, and no key waits there."""
 
     def __init__(self) -> None:
         """Start with all counters at zero."""
         self._lock = threading.Lock()
         self._requests: Counter[Labels] = Counter()
-        self.leads = False
-        self.objects: Callable[[], Mapping[str, int]] = dict
-        self.waiting: Callable[[], Mapping[str, int]] = dict
-        self.lost: Callable[[], int] = int
-        self.gangs: Callable[[], Mapping[str, float]] = dict
 
     def requested(self, request: Request, result: str) -> None:
         """Count a request; any thread may call this."""
         with self._lock:
             self._requests[("verb", request.verb.right), ("resource", request.about.resource), ("result", result)] += 1
 
-    def text(self) -> str:
-        """Return the text of /metrics."""
-        return "".join(f"{line}\n" for line in self._lines())
+    def text(self, leader: LeaderFigures | None) -> str:
+        """Return the text of /metrics; without a leader, of a replica that waits."""
+        return "".join(f"{line}\n" for line in self._lines(leader))
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, leader: LeaderFigures | None) -> Iterator[str]:
         with self._lock:
             requests = self._requests.copy()
         yield from family(
-            "railnet_controllers_leader", "gauge", "Whether this replica leads.", [("", (), int(self.leads))]
+            "railnet_controllers_leader", "gauge", "Whether this replica leads.", [("", (), int(leader is not None))]
         )
         yield from family(
-            "railnet_controllers_objects", "gauge", "Known objects by kind.", _labelled("kind", self.objects())
+            "railnet_controllers_objects",
+            "gauge",
+            "Known objects by kind.",
+            _labelled("kind", leader.objects() if leader else {}),
         )
         yield from family(
             "railnet_controllers_waiting_keys",
             "gauge",
             "Jobs that wait to be looked at, by controller.",
-            _labelled("controller", self.waiting()),
+            _labelled("controller", leader.waiting() if leader else {}),
         )
         yield from family(
             "railnet_controllers_requests_total",
@@ -61,15 +68,16 @@ class ControllersMetrics:
             counted(requests),
         )
         yield from family(
-            "railnet_controllers_lost_events_total", "counter", "Events that were given up.", [("", (), self.lost())]
+            "railnet_controllers_lost_events_total",
+            "counter",
+            "Events that were given up.",
+            [("", (), leader.lost() if leader else 0)],
         )
-        yield from self._of_gangs()
+        if leader and (gangs := leader.gangs()):
+            yield from self._of_gangs(gangs)
 
-    def _of_gangs(self) -> Iterator[str]:
-        found = self.gangs()
-        if not found:
-            return
-        counts = {name: found[name] for name in ("waiting", "placed")}
+    def _of_gangs(self, gangs: Mapping[str, float]) -> Iterator[str]:
+        counts = {name: gangs[name] for name in ("waiting", "placed")}
         yield from family(
             "railnet_controllers_gangs",
             "gauge",
@@ -80,13 +88,13 @@ class ControllersMetrics:
             "railnet_controllers_gang_evictions_total",
             "counter",
             "Pods of gangs that were evicted.",
-            [("", (), found["evictions"])],
+            [("", (), gangs["evictions"])],
         )
         yield from family(
             "railnet_controllers_gang_plan_seconds",
             "gauge",
             "How long the last decision about all gangs took.",
-            [("", (), found["plan_seconds"])],
+            [("", (), gangs["plan_seconds"])],
         )
 
 

@@ -22,7 +22,7 @@ from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.controllers_process.leader import Leader
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
-from railnet.health import Health
+from railnet.health import Health, Pages
 from railnet.vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
@@ -60,10 +60,7 @@ async def serve(configuration: Configuration, options: Options) -> bool:
     for number in _ENDING:
         loop.add_signal_handler(number, signalled.set)
     replica = Replica(configuration, options, lambda: loop.call_soon_threadsafe(stopped.set))
-    health = Health()
-    health.reasons = replica.reasons
-    health.metrics = replica.metrics.text
-    async with health.serving(options.health_port, host=None):
+    async with Health(Pages(replica.reasons, replica.metrics_text)).serving(options.health_port, host=None):
         replica.start()
         waiting = [asyncio.create_task(event.wait()) for event in (signalled, stopped)]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +72,7 @@ async def serve(configuration: Configuration, options: Options) -> bool:
 
 
 class Replica:
-    """One replica, in threads of its own: the election, and what the leader does. `metrics` are its metrics."""
+    """One replica, in threads of its own: the election, and what the leader does."""
 
     def __init__(self, configuration: Configuration, options: Options, stopped: Callable[[], object]) -> None:
         """Reach the API server by the options' account; `stopped` is called when the replica can do nothing more.
@@ -88,8 +85,8 @@ class Replica:
             found = service_account.find(os.environ, account)
         except NotInCluster as error:
             raise Misconfigured(f"there is no API server to ask: {error}") from None
-        self.metrics = ControllersMetrics()
-        self._api = CountingApiServer(KubernetesTransport(found), found.token, _NAME, self.metrics)
+        self._metrics = ControllersMetrics()
+        self._api = CountingApiServer(KubernetesTransport(found), found.token, _NAME, self._metrics)
         electing = StreamingApiServer(KubernetesTransport(found, _LEASE_SECONDS, _LEASE_SECONDS), found.token, _NAME)
         self._configuration = configuration
         self._namespace = namespace = (account / "namespace").read_text().strip()
@@ -117,6 +114,10 @@ class Replica:
         """Return why nothing is reconciled; empty also in a replica that waits for the Lease, because another one works."""
         return [] if self._leader is None else list(self._leader.reasons())
 
+    def metrics_text(self) -> str:
+        """Return the text of /metrics."""
+        return self._metrics.text(self._leader)
+
     def _elect(self) -> None:
         try:
             lease.lead(self._lease, self._lead, self._lost)
@@ -138,8 +139,5 @@ class Replica:
             cleans_up=self._options.cleans_up,
             places_gangs=self._options.places_gangs,
         )
-        self.metrics.leads = True
-        self.metrics.objects, self.metrics.waiting, self.metrics.lost = leader.objects, leader.waiting, leader.lost
-        self.metrics.gangs = leader.gangs
         self._leader = leader
         leader.run()

@@ -24,29 +24,30 @@ from cni.pod_devices import PodDevices
 from cni.request_interruption import TimeLimits
 from cni.server import Server
 from cni.verbs.parts import Parts
+from deviceplugin.devices import OfferedVf
 from deviceplugin.pools import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import cni_composition, provisioning
+from railnet.daemon import cni_composition, provisioning, rails_condition
 from railnet.daemon.apiserver_messages import publishing
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
-from railnet.daemon.metrics import Metrics
+from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.pod_networks import pods_on_host_network
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_keeper import waking
-from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
+from railnet.daemon.rails_condition import RailsCondition, keeping
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.daemon.topology_labels import Topology, labelling
-from railnet.health import Health
+from railnet.health import Health, Pages
 from railnet.install.uninstaller import Leaving
 from railnet.kernel import vf_netdev
 from railnet.kernel.inventory import inventory
@@ -113,7 +114,7 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
             if leaving.done:
                 leaving.forget()
         if leaving.done and stay:
-            health.reasons = list
+            health.show(Pages(list))
             with _ended_by_signals(), suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
     return leaving.done
@@ -125,7 +126,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health,
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     tasks = BackgroundTasks()
     asyncio.get_running_loop().set_default_executor(await tasks.start("the first thread", _threads))
-    health.reasons = lambda: ["recovering state and provisioning VFs", *tasks.reasons()]
+    health.show(Pages(lambda: ["recovering state and provisioning VFs", *tasks.reasons()]))
     node, metrics = await tasks.start("the start", partial(_start, configuration, restarts))
     async with AsyncExitStack() as stack:
         publisher = partial(_entered, stack, configuration)
@@ -208,14 +209,22 @@ async def _serve(  # noqa: PLR0913 - composed once
     limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
-    health.reasons = partial(_reasons, services, registrations, presence, node, tasks)
-    metrics.ask(node.table, services, registrations, slots)
     topology = Topology(configuration, node.table, node.sysfs)
     condition = RailsCondition(configuration, node.table, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
-    _answer_scrapes(configuration, health, metrics, node, topology, counters)
+    gauges = Gauges(
+        vfs=partial(_vfs, node.table, services),
+        registrations=lambda: {registration.resource: registration.registrations for registration in registrations},
+        queue=lambda: slots.waiting,
+        hung_reads=lambda: node.sysfs.reads.hung + topology.hung + counters.hung,
+        hung_writes=lambda: node.sysfs.writes.hung,
+        rails=partial(_active_rails, configuration, node.table),
+        counters=lambda: counters.text,
+    )
+    reasons = partial(_reasons, services, registrations, presence, node, tasks)
+    health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
     told = _ReportParts(slots, health, topology, condition, RoceStatus(node.table, node.sysfs))
-    answer = partial(_answer_to_query, node, metrics, told)
+    answer = partial(_answer_to_query, node, gauges, told)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     changed, port_changed = (
         waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
@@ -293,23 +302,16 @@ async def _unmarked(configuration: Configuration, topology: Topology, condition:
                 await condition.gone.wait()
 
 
-def _answer_scrapes(
-    configuration: Configuration,
-    health: Health,
-    metrics: Metrics,
-    node: NodeParts,
-    topology: Topology,
-    counters: RailCounters,
-) -> None:
-    metrics.rails = partial(_active_rails, configuration, node.table)
-    metrics.hung_reads = lambda: node.sysfs.reads.hung + topology.hung + counters.hung
-    metrics.hung_writes = lambda: node.sysfs.writes.hung
-    metrics.counters = lambda: counters.text
-    health.metrics, health.before_metrics = metrics.text, counters.fresh
-
-
 def _active_rails(configuration: Configuration, table: VfTable) -> dict[int, bool]:
-    return {rail: trouble is None for rail, trouble in (reasons(configuration, table.inventory) or {}).items()}
+    troubles = rails_condition.reasons(configuration, table.inventory) or {}
+    return {rail: trouble is None for rail, trouble in troubles.items()}
+
+
+def _vfs(table: VfTable, services: list[PoolService]) -> dict[str, list[tuple[OfferedVf, bool]]]:
+    return {
+        service.pool.resource: [(offer, table.owner(offer.vf.address) is not None) for offer in service.offers()]
+        for service in services
+    }
 
 
 def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence: Presence) -> PoolService:
@@ -343,11 +345,11 @@ class _ReportParts(NamedTuple):
     roce: RoceStatus
 
 
-async def _answer_to_query(node: NodeParts, metrics: Metrics, parts: _ReportParts) -> bytes:
+async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts) -> bytes:
     records = ((record, node.journal.age(record)) for record in node.journal.records())
     quarantined = map(str, node.journal.quarantined())
     reasons = parts.health.reasons()
-    told = report(node.table.inventory, metrics.vfs(), records, parts.slots.waiting, reasons, quarantined)
+    told = report(node.table.inventory, gauges.vfs(), records, parts.slots.waiting, reasons, quarantined)
     told = with_condition(with_topology(told, parts.topology.places, parts.topology.trouble), parts.condition.trouble)
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 

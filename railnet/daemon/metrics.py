@@ -5,22 +5,20 @@ Every label has few values: no label names a sandbox. Pods that have a rail, and
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from cni.delegate_slots import DelegateSlots
 from deviceplugin.devices import OfferedVf
-from deviceplugin.registration import Registration
-from deviceplugin.service import PoolService
 from railnet.prometheus_text import Histogram, Labels, Sample, counted, family
 from railnet.vf.inventory import VirtualFunction
-from railnet.vf.table import VfTable
 
 # From the fastest stage to `timeouts.add`.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _LARGEST_CODE = 199  # CNI's and Railnet's own; a delegate may answer any number
 
 
-class Metrics:
-    """Counts what is reported, and reads the gauges when the text is requested.
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is read when the text of /metrics is requested.
 
     Attributes:
         vfs: returns the VFs that each pool offers, by resource, and whether a sandbox has them.
@@ -32,30 +30,24 @@ class Metrics:
         counters: returns the families of `railnet.daemon.rail_counters`, as text.
     """
 
+    vfs: Callable[[], Mapping[str, Iterable[tuple[OfferedVf, bool]]]]
+    registrations: Callable[[], Mapping[str, int]]
+    queue: Callable[[], int]
+    hung_reads: Callable[[], Mapping[str, int]]
+    hung_writes: Callable[[], Mapping[str, int]]
+    rails: Callable[[], Mapping[int, bool]]
+    counters: Callable[[], str]
+
+
+class Metrics:
+    """Counts what is reported, from before the node's parts are there."""
+
     def __init__(self, restarts: int = 0) -> None:
         """Start with all counters at zero, but `restarts`: how often the supervisor has started the daemon again."""
         self._restarts = restarts
-        self.vfs: Callable[[], Mapping[str, Iterable[tuple[OfferedVf, bool]]]] = dict
-        self.registrations: Callable[[], Mapping[str, int]] = dict
-        self.queue: Callable[[], int] = int
-        self.hung_reads: Callable[[], Mapping[str, int]] = dict
-        self.hung_writes: Callable[[], Mapping[str, int]] = dict
-        self.rails: Callable[[], Mapping[int, bool]] = dict
-        self.counters: Callable[[], str] = str
         self._requests: Counter[Labels] = Counter()
         self._leaks: Counter[Labels] = Counter()
         self._seconds: dict[Labels, Histogram] = {}
-
-    def ask(
-        self, table: VfTable, services: list[PoolService], registrations: list[Registration], slots: DelegateSlots
-    ) -> None:
-        """Read the gauges from these objects from now on."""
-        self.queue = lambda: slots.waiting
-        self.registrations = lambda: {one.resource: one.registrations for one in registrations}
-        self.vfs = lambda: {
-            service.pool.resource: [(offer, table.owner(offer.vf.address) is not None) for offer in service.offers()]
-            for service in services
-        }
 
     def served(self, verb: str, code: int | None, seconds: float) -> None:
         """Count a request (`cni.dispatch.RequestMetrics`)."""
@@ -71,24 +63,24 @@ class Metrics:
         """Count a leaked resource that the sweep or GC has reclaimed (`cni.events.TookBack`)."""
         self._leaks[("kind", kind),] += 1
 
-    def text(self) -> str:
+    def text(self, gauges: Gauges) -> str:
         """Return the text of /metrics."""
-        return "".join(f"{line}\n" for line in self._lines()) + self.counters()
+        return "".join(f"{line}\n" for line in self._lines(gauges)) + gauges.counters()
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, gauges: Gauges) -> Iterator[str]:
         yield from family("railnet_cni_seconds", "histogram", "Time of a request's stages.", self._histograms())
         yield from family("railnet_cni_requests_total", "counter", "Requests that have ended.", counted(self._requests))
         yield from family(
-            "railnet_cni_queue", "gauge", "Requests that wait for a delegate slot.", [("", (), self.queue())]
+            "railnet_cni_queue", "gauge", "Requests that wait for a delegate slot.", [("", (), gauges.queue())]
         )
-        yield from family("railnet_vfs", "gauge", "VFs by state.", counted(self._vfs()))
+        yield from family("railnet_vfs", "gauge", "VFs by state.", counted(_vfs(gauges)))
         active: Counter[Labels] = Counter(
-            {(("rail", str(rail)),): int(is_active) for rail, is_active in self.rails().items()}
+            {(("rail", str(rail)),): int(is_active) for rail, is_active in gauges.rails().items()}
         )
         yield from family(
             "railnet_rail_active", "gauge", "Whether the port of a rail is ACTIVE: 1 or 0.", counted(active)
         )
-        for what, hung in (("read", self.hung_reads()), ("write", self.hung_writes())):
+        for what, hung in (("read", gauges.hung_reads()), ("write", gauges.hung_writes())):
             cards: Counter[Labels] = Counter({(("card", card),): count for card, count in hung.items()})
             words = f"{what.capitalize()}s of hardware that do not return."
             yield from family(f"railnet_hung_{what}s", "gauge", words, counted(cards))
@@ -102,7 +94,7 @@ class Metrics:
             [("", (), self._restarts)],
         )
         registrations: Counter[Labels] = Counter(
-            {(("resource", name),): count for name, count in self.registrations().items()}
+            {(("resource", name),): count for name, count in gauges.registrations().items()}
         )
         yield from family(
             "railnet_registrations_total", "counter", "How often kubelet took a pool's socket.", counted(registrations)
@@ -112,12 +104,13 @@ class Metrics:
         for labels, histogram in sorted(self._seconds.items()):
             yield from histogram.samples(labels)
 
-    def _vfs(self) -> Counter[Labels]:
-        return Counter(
-            (("pool", pool), ("state", offer.state(owned=attached)), ("reason", _reason(offer)))
-            for pool, offers in self.vfs().items()
-            for offer, attached in offers
-        )
+
+def _vfs(gauges: Gauges) -> Counter[Labels]:
+    return Counter(
+        (("pool", pool), ("state", offer.state(owned=attached)), ("reason", _reason(offer)))
+        for pool, offers in gauges.vfs().items()
+        for offer, attached in offers
+    )
 
 
 def _code(code: int | None) -> str:

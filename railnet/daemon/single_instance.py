@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from cni.host import lock
-from railnet.health import Health
+from railnet.health import Health, Pages
 from railnet.kernel.files import NO_ROOM, make_way
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ async def _lock(path: Path, health: Health) -> int:
                 why += f": free space or inodes there (`df -i {path.parent}`)"
         if fd is not None:
             return fd
-        health.reasons = partial(list, (why,))
+        health.show(Pages(partial(list, (why,))))
         if why != said or time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
             _log.warning("%s", why)
             said, said_at = why, time.monotonic()

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -22,7 +23,7 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.kubernetes_transport import KubernetesTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
-from railnet.health import Health
+from railnet.health import Health, Pages
 from railnet.vf.errors import Misconfigured
 from railnet.webhook import watched_host_ports
 from railnet.webhook.explain import policy
@@ -88,12 +89,12 @@ async def serve(configuration: Configuration, options: Options) -> None:
         ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
     cluster = await _asked(options.account) if options.gangs else None
     server = WebhookServer(policy(configuration), metrics, shown, ports, cluster)
-    health = Health()
-    health.metrics = metrics.text
+    health = Health(Pages(lambda: ["it is starting"], metrics.text))
     async with health.serving(options.health_port, host=None):
         await server.listen(options.port)
         keeping = asyncio.create_task(certificates.keep())
-        health.reasons = lambda: _reasons(server, shown, certificates, names(namespace)[0])
+        reasons = partial(_reasons, server, shown, certificates, names(namespace)[0])
+        health.show(Pages(reasons, metrics.text))
         _log.info("serving reviews on port %d", server.port)
         gc.collect()
         gc.freeze()  # these objects live as long as the program; scanning them again finds no garbage

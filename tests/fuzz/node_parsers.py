@@ -31,7 +31,7 @@ from railnet.apiserver.service_account import ServiceAccount
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
 from railnet.doctor.cluster_objects import pod_rails
-from railnet.health import Health
+from railnet.health import Health, Pages
 from railnet.install import elf_relocation, remembered_configurations
 from railnet.kernel.host_state_files import Entry
 from railnet.kubelet import allocate_responses, checkpoint, podresources
@@ -374,9 +374,7 @@ def cached_result(data: bytes) -> None:
 
 def health_request(data: bytes) -> None:
     """Judge the request line of a health probe."""
-    health = Health()
-    health.metrics = lambda: "railnet_vfs 1\n"
-    health.reasons = lambda: ["no"] if len(data) % 2 else []
+    health = Health(Pages(lambda: ["no"] if len(data) % 2 else [], lambda: "railnet_vfs 1\n"))
     status, text = health.answer(data.decode("ascii"))
     assert status and text
 

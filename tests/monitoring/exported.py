@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
 from cni.dispatch import _VERBS
@@ -21,7 +22,7 @@ from railnet.admission.review import Outcome
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import ApiObject, Collection, Request, create, get, watch
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
-from railnet.daemon.metrics import Metrics
+from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.rail_counters import RailCounters
 from railnet.fabric.rdma_counters import OF_A_PF, OF_A_VF
 from railnet.jobs.operators import OPERATORS
@@ -111,11 +112,7 @@ def _of_node() -> str:
             metrics.stage(verb, stage, 0.1)
     for kind in _kinds_of_leaks():
         metrics.took_back(kind)
-    metrics.rails = lambda: {0: True, 1: False}
-    metrics.queue = lambda: 2
-    metrics.registrations = lambda: {"rdma/ib_vf": 1}
-    metrics.hung_reads = metrics.hung_writes = lambda: {PF: 1}
-    metrics.vfs = lambda: {
+    offers = {
         "rdma/ib_vf": [
             (OfferedVf(a_vf(), 0, None), False),
             (OfferedVf(a_vf(), 0, None), True),
@@ -125,8 +122,16 @@ def _of_node() -> str:
     }
     with tempfile.TemporaryDirectory() as folder:
         counters = asyncio.run(_counters(Path(folder)))
-    metrics.counters = lambda: counters
-    return metrics.text()
+    gauges = Gauges(
+        vfs=lambda: offers,
+        registrations=lambda: {"rdma/ib_vf": 1},
+        queue=lambda: 2,
+        hung_reads=lambda: {PF: 1},
+        hung_writes=lambda: {PF: 1},
+        rails=lambda: {0: True, 1: False},
+        counters=lambda: counters,
+    )
+    return metrics.text(gauges)
 
 
 async def _counters(root: Path) -> str:
@@ -163,10 +168,12 @@ def _of_admission() -> str:
 
 def _of_controllers() -> str:
     metrics, cluster = ControllersMetrics(), Cluster()
-    metrics.leads = True
-    metrics.objects, metrics.waiting = (lambda: {"pods": 7, "services": 2}), (lambda: {"names on net1": 1})
-    metrics.lost = lambda: 1
-    metrics.gangs = lambda: {"waiting": 2, "placed": 7, "evictions": 4, "plan_seconds": 0.25}
+    leader = SimpleNamespace(
+        objects=lambda: {"pods": 7, "services": 2},
+        waiting=lambda: {"names on net1": 1},
+        lost=lambda: 1,
+        gangs=lambda: {"waiting": 2, "placed": 7, "evictions": 4, "plan_seconds": 0.25},
+    )
     api = CountingApiServer(cluster, lambda: "a-token", "test", metrics)
     service = ApiObject("v1", "services", "mnist-net1", "ml")
     requests = [create(service, {"metadata": {"namespace": "ml", "name": "mnist-net1"}})] * 2
@@ -179,7 +186,7 @@ def _of_controllers() -> str:
 
     cluster.interfere = refuse
     _send(api, get(service))
-    return metrics.text()
+    return metrics.text(leader)
 
 
 def _send(api: CountingApiServer, request: Request) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from railnet import health as health_module
-from railnet.health import Health
+from railnet.health import Health, Pages
 from simnode.chaos.flood import Flood, flooding
 from tests import waiting
 from tests.free_port import free_port
@@ -58,9 +58,7 @@ async def listening(port: int) -> None:
 
 
 def because(*reasons: str) -> Health:
-    health = Health()
-    health.reasons = lambda: list(reasons)
-    return health
+    return Health(Pages(lambda: list(reasons)))
 
 
 def test_healthz_is_ok_while_the_event_loop_runs() -> None:
@@ -80,20 +78,29 @@ def test_readyz_fails_at_first() -> None:
 
 
 def test_metrics_are_current() -> None:
-    health = because("a")
-    health.metrics = lambda: "railnet_cni_queue 0\n"
+    health = Health(Pages(lambda: ["a"], lambda: "railnet_cni_queue 0\n"))
 
     assert asked(health, lambda port: get(port, "/metrics")) == (200, "railnet_cni_queue 0\n")
 
 
+def test_pages_that_are_shown_later_take_the_place_of_the_first_at_once() -> None:
+    health = because("it is starting")
+    assert health.answer("GET /readyz") == (503, "it is starting\n")
+
+    health.show(Pages(list, lambda: "railnet_vfs 1\n"))
+
+    assert (health.answer("GET /readyz"), health.answer("GET /metrics")) == ((200, "ok\n"), (200, "railnet_vfs 1\n"))
+    assert health.reasons() == []
+
+
 def test_metrics_are_prepared_before_they_are_answered() -> None:
-    health, prepared = Health(), []
+    prepared: list[str] = []
 
     async def prepare() -> None:
         await asyncio.sleep(0)
         prepared.append("fresh")
 
-    health.before_metrics, health.metrics = prepare, lambda: f"{prepared}\n"
+    health = Health(Pages(list, lambda: f"{prepared}\n", prepare))
     assert asked(health, lambda port: get(port, "/metrics")) == (200, "['fresh']\n")
     assert asked(health, lambda port: get(port, "/healthz")) == (200, "ok\n")
     assert len(prepared) == 1
@@ -103,8 +110,7 @@ def test_metrics_whose_preparation_fails_are_answered() -> None:
     async def fail() -> None:
         raise OSError("a card is gone")
 
-    health = Health()
-    health.before_metrics, health.metrics = fail, lambda: "old\n"
+    health = Health(Pages(list, lambda: "old\n", fail))
     assert asked(health, lambda port: get(port, "/metrics")) == (200, "old\n")
 
 
@@ -112,8 +118,7 @@ def test_probe_is_answered_while_metrics_are_prepared() -> None:
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    health = Health()
-    health.before_metrics = hang
+    health = Health(Pages(list, str, hang))
 
     def ask(port: int) -> tuple[int, str]:
         with socket.create_connection(("127.0.0.1", port)) as scrape:
@@ -137,8 +142,7 @@ def test_scrapes_of_closed_connections_are_not_prepared_any_more() -> None:
         finally:
             waiting_now -= 1
 
-    health = Health()
-    health.before_metrics = hang
+    health = Health(Pages(list, str, hang))
 
     def ask(port: int) -> tuple[int, str]:
         for _ in range(500):
@@ -264,8 +268,7 @@ def test_page_that_takes_long_is_not_made_for_each_request() -> None:
         time.sleep(0.05)
         return f"{made}\n"
 
-    health = because()
-    health.metrics = metrics
+    health = Health(Pages(list, metrics))
     answers = asked(health, lambda port: [get(port, "/metrics") for _ in range(50)])
 
     assert [status for status, _ in answers] == [200] * 50
@@ -276,8 +279,7 @@ def test_page_that_cannot_be_made_ends_its_own_request_alone(caplog: pytest.LogC
     def metrics() -> str:
         raise KeyError("pool")
 
-    health = because()
-    health.metrics = metrics
+    health = Health(Pages(list, metrics))
 
     assert asked(health, lambda port: (get(port, "/metrics")[0], get(port, "/healthz"))) == (500, (200, "ok\n"))
     assert "KeyError" in caplog.text
@@ -301,8 +303,7 @@ def test_client_that_sends_byte_by_byte_is_closed() -> None:
 @pytest.mark.slow
 def test_client_that_does_not_read_its_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_module, "_PATIENCE_SECONDS", 0.2)
-    health = because()
-    health.metrics = lambda: "x" * (32 << 20)
+    health = Health(Pages(list, lambda: "x" * (32 << 20)))
 
     def ask(port: int) -> int:
         waiting.until(

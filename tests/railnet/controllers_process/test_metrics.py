@@ -1,5 +1,8 @@
 """The metrics of the controllers."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 import pytest
 
 from railnet.apiserver.client import Conflict
@@ -11,8 +14,18 @@ SERVICE = ApiObject("v1", "services", "mnist-net1", "ml")
 BODY = {"metadata": {"namespace": "ml", "name": "mnist-net1"}}
 
 
-def samples(metrics: ControllersMetrics) -> list[str]:
-    return [line.removeprefix("railnet_controllers_") for line in metrics.text().splitlines() if line[0] != "#"]
+@dataclass(frozen=True)
+class Leading:
+    """A leader, by its figures."""
+
+    objects: Callable[[], Mapping[str, int]] = dict
+    waiting: Callable[[], Mapping[str, int]] = dict
+    lost: Callable[[], int] = int
+    gangs: Callable[[], Mapping[str, float]] = dict
+
+
+def samples(metrics: ControllersMetrics, leader: Leading | None = None) -> list[str]:
+    return [line.removeprefix("railnet_controllers_") for line in metrics.text(leader).splitlines() if line[0] != "#"]
 
 
 def test_replica_that_waits_knows_nothing() -> None:
@@ -20,11 +33,9 @@ def test_replica_that_waits_knows_nothing() -> None:
 
 
 def test_leader_shows_its_objects_and_keys() -> None:
-    metrics = ControllersMetrics()
-    metrics.leads = True
-    metrics.objects, metrics.waiting = (lambda: {"services": 2, "pods": 7}), (lambda: {"names on net1": 1})
+    leader = Leading(lambda: {"services": 2, "pods": 7}, lambda: {"names on net1": 1})
 
-    assert samples(metrics) == [
+    assert samples(ControllersMetrics(), leader) == [
         "leader 1",
         'objects{kind="pods"} 7',
         'objects{kind="services"} 2',
@@ -34,10 +45,9 @@ def test_leader_shows_its_objects_and_keys() -> None:
 
 
 def test_leader_that_places_gangs_shows_them() -> None:
-    metrics = ControllersMetrics()
-    metrics.gangs = lambda: {"waiting": 2, "placed": 7, "evictions": 4, "plan_seconds": 0.25}
+    leader = Leading(gangs=lambda: {"waiting": 2, "placed": 7, "evictions": 4, "plan_seconds": 0.25})
 
-    assert samples(metrics)[2:] == [
+    assert samples(ControllersMetrics(), leader)[2:] == [
         'gangs{state="placed"} 7',
         'gangs{state="waiting"} 2',
         "gang_evictions_total 4",

@@ -1,18 +1,23 @@
 """What /metrics says, and that its labels have few values."""
 
+from dataclasses import replace
+
 from deviceplugin.devices import OfferedVf
-from railnet.daemon.metrics import Metrics
+from railnet.daemon.metrics import Gauges, Metrics
 from railnet.vf.guid import Guid
 from tests.deviceplugin.builders import a_vf, an_rdma_device
 
+# Of a node without pools, rails and cards.
+NOTHING = Gauges(dict, dict, int, dict, dict, dict, str)
 
-def lines(metrics: Metrics, name: str) -> list[str]:
+
+def lines(metrics: Metrics, name: str, gauges: Gauges = NOTHING) -> list[str]:
     """Give the samples of one family."""
-    return [line for line in metrics.text().splitlines() if line.startswith(name)]
+    return [line for line in metrics.text(gauges).splitlines() if line.startswith(name)]
 
 
 def test_every_metric_family_has_its_type_before_any_request() -> None:
-    assert [line.split()[2:] for line in Metrics().text().splitlines() if line.startswith("# TYPE")] == [
+    assert [line.split()[2:] for line in Metrics().text(NOTHING).splitlines() if line.startswith("# TYPE")] == [
         ["railnet_cni_seconds", "histogram"],
         ["railnet_cni_requests_total", "counter"],
         ["railnet_cni_queue", "gauge"],
@@ -68,9 +73,8 @@ def test_request_is_in_the_histogram_as_a_whole() -> None:
 
 
 def test_vfs_are_counted_by_state_and_reason() -> None:
-    metrics = Metrics()
     unset = an_rdma_device(1, node_guid=Guid(0))
-    metrics.vfs = lambda: {
+    offers = {
         "rdma/ib_vf": [
             (OfferedVf(a_vf(), 0, None), False),
             (OfferedVf(a_vf(), 0, None), False),
@@ -85,7 +89,8 @@ def test_vfs_are_counted_by_state_and_reason() -> None:
         "sriov/ethernet": [(OfferedVf(a_vf(rdma=None), 0, "no carrier", rdma=False), False)],
     }
 
-    found = {line.split("{")[1].split("}")[0]: int(line.split()[-1]) for line in lines(metrics, "railnet_vfs")}
+    vfs = lines(Metrics(), "railnet_vfs", replace(NOTHING, vfs=lambda: offers))
+    found = {line.split("{")[1].split("}")[0]: int(line.split()[-1]) for line in vfs}
     assert found == {
         'pool="rdma/ib_vf",state="attached",reason=""': 1,
         'pool="rdma/ib_vf",state="free",reason=""': 2,
@@ -100,10 +105,9 @@ def test_vfs_are_counted_by_state_and_reason() -> None:
 
 
 def test_rails_are_active_or_not() -> None:
-    metrics = Metrics()
-    metrics.rails = lambda: {0: True, 10: False, 2: True}
+    gauges = replace(NOTHING, rails=lambda: {0: True, 10: False, 2: True})
 
-    assert sorted(lines(metrics, "railnet_rail_active")) == [
+    assert sorted(lines(Metrics(), "railnet_rail_active", gauges)) == [
         'railnet_rail_active{rail="0"} 1',
         'railnet_rail_active{rail="10"} 0',
         'railnet_rail_active{rail="2"} 1',
@@ -114,12 +118,13 @@ def test_leaks_registrations_and_queue_are_exported() -> None:
     metrics = Metrics()
     for kind in ("rails", "host-local", "host-local"):
         metrics.took_back(kind)
-    metrics.registrations = lambda: {"rdma/ib_vf": 2}
-    metrics.queue = lambda: 7
+    gauges = replace(NOTHING, registrations=lambda: {"rdma/ib_vf": 2}, queue=lambda: 7)
 
     assert lines(metrics, "railnet_leaks_total") == [
         'railnet_leaks_total{kind="host-local"} 2',
         'railnet_leaks_total{kind="rails"} 1',
     ]
-    assert lines(metrics, "railnet_registrations_total") == ['railnet_registrations_total{resource="rdma/ib_vf"} 2']
-    assert lines(metrics, "railnet_cni_queue") == ["railnet_cni_queue 7"]
+    assert lines(metrics, "railnet_registrations_total", gauges) == [
+        'railnet_registrations_total{resource="rdma/ib_vf"} 2'
+    ]
+    assert lines(metrics, "railnet_cni_queue", gauges) == ["railnet_cni_queue 7"]
