@@ -18,6 +18,7 @@ CONTRACTS = [contract["name"] for contract in CONTRACTS_AS_WRITTEN]
 
 LAYERS = "Imports point down only, and siblings are strangers"
 HOST = "What runs on the host is light"
+PURE = "vf, backoff and fabric are pure"
 NETLINK = "Only kernel and simnode speak netlink"
 GRPC = "Only kubelet, deviceplugin and simnode speak gRPC"
 TLS = "Only apiserver, the webhook and simnode speak TLS"
@@ -30,6 +31,8 @@ TRANSPORT = "Only a program chooses the transport of the kubernetes package"
 PLANTED = [
     ("railnet.vf", "railnet.kernel", LAYERS),
     ("railnet.vf", "railnet.fabric", LAYERS),
+    ("railnet.vf", "railnet.backoff", LAYERS),
+    ("railnet.backoff", "railnet.fabric", LAYERS),
     ("railnet.kernel", "railnet.kubelet", LAYERS),
     ("railnet.kubelet", "deviceplugin", LAYERS),
     ("railnet.apiserver", "railnet.kernel", LAYERS),
@@ -51,9 +54,11 @@ PLANTED = [
     ("railnet.admission.decision", "os", REVIEW),
     ("railnet.controllers.net1_names.net1_records", "time", "What the controllers decide is pure"),
     ("railnet.controllers.gangs.planning", "railnet.apiserver.client", "What the controllers decide is pure"),
-    ("railnet.vf", "os", "vf and fabric are pure"),
-    ("railnet.vf", "time", "vf and fabric are pure"),
-    ("railnet.fabric", "os", "vf and fabric are pure"),
+    ("railnet.vf", "os", PURE),
+    ("railnet.vf", "time", PURE),
+    ("railnet.fabric", "os", PURE),
+    ("railnet.backoff", "random", PURE),
+    ("railnet.backoff", "time", PURE),
     ("cni.recovery.rules", "time", "What recovery decides is pure"),
     ("cni", "pyroute2", NETLINK),
     ("railnet", "pyroute2.netlink", NETLINK),
