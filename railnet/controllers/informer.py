@@ -14,13 +14,14 @@ from typing import Generic, NamedTuple, TypeVar
 from railnet.apiserver.client import Expired, RequestFailed, StreamingApiServer, TooLarge
 from railnet.apiserver.object_watch import Change, Kind, NotAsDocumented, changes, pages
 from railnet.apiserver.request import Collection, JsonObject
+from railnet.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 # The API server ends a watch after the time that is asked for. Different times keep many watches from beginning at the same moment.
 _WATCH_SECONDS = (300, 600)
 # A watch that ends earlier without a change was not ended by an API server that works (client-go: "very short watch").
 _SHORTEST_WATCH_SECONDS = 1.0
-_FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
+BACKOFF = Backoff(first_seconds=0.5, longest_seconds=30.0)
 
 _Kept = TypeVar("_Kept")
 
@@ -91,7 +92,7 @@ class Informer(Generic[_Kept]):
         if isinstance(error, Expired | NotAsDocumented | TooLarge) or not error.temporary:
             self._version = ""  # the same watch would fail in the same way
         self._failures += 1
-        pause = _pause(self._failures, error.retry_after)
+        pause = max(error.retry_after, BACKOFF.pause(self._failures, random.random()))  # noqa: S311 - no secret
         self.trouble = f"{self._about} are not up to date: {error}"
         _log.warning("%s; trying again in %.1f s", self.trouble, pause)
         ended.wait(pause)
@@ -162,7 +163,3 @@ def _name(found: JsonObject) -> Name:
     if not isinstance(metadata, dict):
         return Name("", "")
     return Name(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-
-
-def _pause(failures: int, asked: float) -> float:
-    return max(asked, min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE_SECONDS))

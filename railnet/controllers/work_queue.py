@@ -5,21 +5,26 @@ again afterwards.
 """
 
 import heapq
+import random
 import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from railnet.backoff import Backoff
+
 _Key = TypeVar("_Key", bound=Hashable)
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 60.0
+_BACKOFF = Backoff(first_seconds=0.5, longest_seconds=60.0)
 
 
 class WorkQueue(Generic[_Key]):
     """A queue for several producers and several workers; all methods may be called from any thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin empty. `clock` returns seconds."""
-        self._clock = clock
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, jitter: Callable[[], float] = random.random
+    ) -> None:
+        """Begin empty. `clock` returns seconds, `jitter` a random number in [0, 1)."""
+        self._clock, self._jitter = clock, jitter
         self._changed = threading.Condition()
         self._due: dict[_Key, float] = {}  # when each key that waits is handed out
         self._order: list[tuple[float, int, _Key]] = []  # a heap; an entry counts only if it agrees with `_due`
@@ -68,7 +73,7 @@ class WorkQueue(Generic[_Key]):
         """
         with self._changed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            pause = max(seconds, min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 16), _LONGEST_PAUSE_SECONDS))
+            pause = max(seconds, _BACKOFF.pause(failures, self._jitter()))
             if seconds > 0:
                 earliest = self._earliest[key] = self._clock() + seconds
                 if key in self._due:

@@ -14,6 +14,6 @@ STUCK_SECONDS = 2.0
 
 if __name__ == "__main__":
     evictions.STUCK_SECONDS = STUCK_SECONDS
-    informer.LONGEST_PAUSE_SECONDS = 1.0
+    informer.BACKOFF = informer.BACKOFF._replace(longest_seconds=1.0)
     lease.lead = partial(lease.lead, seconds=lease.Seconds(lease=90.0, renew=60.0))
     main()

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from railnet.backoff import Backoff
 from railnet.controllers.gangs.decision import Admit, Evict, Mark, Outcome, Write
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.planning_pass import PlanningPass
 from railnet.controllers.gangs.pod import GangPod
 from railnet.controllers.pod_name import PodName
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 30.0
+_BACKOFF = Backoff(first_seconds=0.2, longest_seconds=30.0)
 
 
 @dataclass(slots=True)
@@ -45,13 +46,16 @@ class PendingWrites:
         if now is None or now.leaving:
             self._evicted.discard(name)
 
-    def refused(self, found: Outcome, now: float) -> int:
-        """Take in that a write was refused; return how often. It is decided anew, from the pod as it is reported by then."""
+    def refused(self, found: Outcome, now: float, jitter: float) -> int:
+        """Take in that a write was refused; return how often. It is decided anew, from the pod as it is reported by then.
+
+        `jitter` is a random number in [0, 1), of the pause until then.
+        """
         refused = self._refused.setdefault(found.pod, _Refused())
         if not found.waits:
             self._forget((found.pod,))
             refused.times += 1
-            refused.until = now + min(_FIRST_PAUSE_SECONDS * 2.0 ** min(refused.times - 1, 16), _LONGEST_PAUSE_SECONDS)
+            refused.until = now + _BACKOFF.pause(refused.times, jitter)
         return refused.times
 
     def put(self, pod: GangPod, write: Write, current: PlanningPass) -> bool:

@@ -5,6 +5,7 @@ One thread decides, for all gangs at once; others patch and evict pods, and read
 """
 
 import logging
+import random
 import threading
 import time
 from collections import Counter, deque
@@ -144,7 +145,7 @@ class GangPlacement:
             self._take_in(lambda: self._refused(outcome))
 
     def _refused(self, outcome: Outcome) -> None:
-        said = self._planning.outcome(outcome, self._clock())
+        said = self._planning.outcome(outcome, self._clock(), random.random())  # noqa: S311 - no secret
         if said is not None:
             self._events.say(said)
 

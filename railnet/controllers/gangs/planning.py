@@ -66,11 +66,17 @@ class GangPlanning:
         self._pending.pod_changed(before, now)
         self._evictions.pod_changed(before, now)
 
-    def outcome(self, found: Outcome, now: float) -> Said | None:
-        """Take in what came of a write; return what is to be said of it."""
+    def outcome(self, found: Outcome, now: float, jitter: float) -> Said | None:
+        """Take in what came of a write; return what is to be said of it.
+
+        Args:
+            found: what came of it.
+            now: on the leader's own clock, in seconds.
+            jitter: a random number in [0, 1), of the pause after a refusal.
+        """
         if not found.refusal:
             return None
-        times, pod = self._pending.refused(found, now), self.observed.named(found.pod)
+        times, pod = self._pending.refused(found, now, jitter), self.observed.named(found.pod)
         if pod is None:
             return None
         if isinstance(found.write, Evict):

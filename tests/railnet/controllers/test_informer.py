@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 
 from railnet.apiserver.client import Expired, RequestFailed
 from railnet.apiserver.request import Collection, JsonObject, Request, Verb
+from railnet.backoff import Backoff
 from railnet.controllers import informer as informer_module
 from railnet.controllers.informer import Informer
+from tests.jittered import jittered
 from tests.railnet.controllers.model_server import ModelServer, Step
 
 PODS = Collection("v1", "pods")
 NAMES = ["a", "b", "c"]
+BACKOFF = informer_module.BACKOFF
 Kept = tuple[str, int]
 
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer_module, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(informer_module, "BACKOFF", Backoff(0.0, 0.0))
     monkeypatch.setattr(informer_module, "_SHORTEST_WATCH_SECONDS", 0.0)
 
 
@@ -195,7 +198,7 @@ class Pauses(threading.Event):
 
 
 def pauses_of(api: object, most: int, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    monkeypatch.setattr(informer_module, "_FIRST_PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(informer_module, "BACKOFF", BACKOFF)
     monkeypatch.setattr(informer_module, "_SHORTEST_WATCH_SECONDS", 60.0)
     ended = Pauses(most)
     Informer(api, PODS, keep, lambda *_: None).run(ended)  # type: ignore[arg-type]
@@ -229,7 +232,7 @@ def test_pause_doubles_while_no_watch_works(
     watch: Callable[[], Iterator[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A list that succeeds does not count: two lists a second for ever would be worse than the failure."""
-    assert pauses_of(Failing(watch), 9, monkeypatch) == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert pauses_of(Failing(watch), 9, monkeypatch) == [jittered(one) for one in (0.5, 1, 2, 4, 8, 16, 30, 30, 30)]
 
 
 def test_pause_begins_again_after_a_watch_that_worked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +242,7 @@ def test_pause_begins_again_after_a_watch_that_worked(monkeypatch: pytest.Monkey
 
     turns = iter([die_after(), die_after(), die_after(BOOKMARK), die_after(), die_after(BOOKMARK)])
 
-    assert pauses_of(Failing(lambda: next(turns)), 5, monkeypatch) == [0.5, 1, 0.5, 1, 0.5]
+    assert pauses_of(Failing(lambda: next(turns)), 5, monkeypatch) == [jittered(one) for one in (0.5, 1, 0.5, 1, 0.5)]
 
 
 def test_api_server_says_how_long_the_pause_is(monkeypatch: pytest.MonkeyPatch) -> None:

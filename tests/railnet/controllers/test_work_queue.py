@@ -10,8 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from railnet.backoff import Backoff
 from railnet.controllers import work_queue
 from railnet.controllers.work_queue import WorkQueue
+from tests.jittered import jittered
 from tests.waiting import until
 
 KEYS = st.sampled_from("abcd")
@@ -34,7 +36,8 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.queue: WorkQueue[str] = WorkQueue(lambda: self.now)
+        self.jitter = 0.0
+        self.queue: WorkQueue[str] = WorkQueue(lambda: self.now, lambda: self.jitter)
         self.queue._changed = _Condition()
         self.due: dict[str, float] = {}
         self.earliest: dict[str, float] = {}
@@ -84,12 +87,13 @@ class Model(RuleBasedStateMachine):
             self.wanted(key, again)
 
     @precondition(lambda self: self.busy)
-    @rule(data=st.data(), asked=PAUSES)
-    def failed(self, data: st.DataObject, asked: float) -> None:
+    @rule(data=st.data(), asked=PAUSES, jitter=st.sampled_from([0.0, 0.25, 0.75]))
+    def failed(self, data: st.DataObject, asked: float, jitter: float) -> None:
         key = data.draw(st.sampled_from(sorted(self.busy)))
+        self.jitter = jitter
         pause = self.queue.failed(key, asked)
         self.busy.remove(key)
-        assert pause == max(asked, min(0.5 * 2 ** self.failures[key], 60.0))
+        assert pause == max(asked, min(0.5 * 2 ** self.failures[key], 60.0) * (1 + jitter) / 2)
         self.failures[key] += 1
         if asked:
             self.earliest[key] = self.now + asked
@@ -133,12 +137,12 @@ def test_pause_doubles_to_a_minute_and_begins_again_after_a_success() -> None:
         now[0] += pause
         return pause
 
-    assert [fail() for _ in range(9)] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert [fail() for _ in range(9)] == [jittered(one) for one in (0.5, 1, 2, 4, 8, 16, 32, 60, 60)]
     for _ in range(2000):  # the power of two stays a number
         fail()
     assert queue.get() == "a"
     queue.done("a", 0)
-    assert fail() == 0.5
+    assert fail() == jittered(0.5)
 
 
 def test_key_is_not_handed_out_before_the_api_server_wants_it() -> None:
@@ -245,7 +249,7 @@ class Reconciled:
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_no_change_is_lost_and_no_key_has_two_workers(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_queue, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "_BACKOFF", Backoff(0.001, 60.0))
     keys = Reconciled()
     producers = [threading.Thread(target=keys.produce, args=(seed,)) for seed in range(3)]
     for thread in producers + [threading.Thread(target=keys.work, args=(9 + n,), daemon=True) for n in range(workers)]:

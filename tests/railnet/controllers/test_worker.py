@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from railnet.apiserver.client import RequestFailed
+from railnet.backoff import Backoff
 from railnet.controllers import work_queue, worker
 from railnet.controllers.work_queue import WorkQueue
 from tests.waiting import until
@@ -13,7 +14,7 @@ from tests.waiting import until
 def test_key_is_reconciled_until_that_succeeds_and_again_when_it_asks_for_that(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work_queue, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "_BACKOFF", Backoff(0.001, 60.0))
     results = [RequestFailed("HTTP 500"), KeyError("planted"), RequestFailed("slow down", 429, 0.01), 0.01, None]
     seen: list[str] = []
     queue: WorkQueue[str] = WorkQueue()

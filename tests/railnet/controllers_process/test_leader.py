@@ -9,6 +9,7 @@ import pytest
 
 from railnet.apiserver import kubernetes_transport
 from railnet.apiserver.request import Request, Verb
+from railnet.backoff import Backoff
 from railnet.configuration import Configuration, parse
 from railnet.controllers import work_queue
 from railnet.controllers_process import leader as leader_module
@@ -105,7 +106,7 @@ def test_leader_waits_for_the_api_server_to_say_what_it_serves(
 
 @pytest.mark.parametrize("status", [409, 410, 429, 503])
 def test_write_that_is_refused_is_done_later(cluster: Cluster, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_queue, "_FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(work_queue, "_BACKOFF", Backoff(0.05, 60.0))
     left = [status] * 2
 
     def refused(request: Request) -> bool:
