@@ -1,14 +1,17 @@
 """Which Kubernetes the API server is, asked by a thread: again until it answers, and then every ten minutes, since clusters are upgraded."""
 
 import logging
+import random
 import threading
 
 from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import ServerVersion, get
+from railnet.backoff import Backoff
 from railnet.jobs.kubernetes_version import GANGS_SINCE, KubernetesVersion, said
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _KNOWN_PAUSE_SECONDS = 0.5, 30.0, 600.0
+_BACKOFF = Backoff(first_seconds=0.5, longest_seconds=30.0)
+_KNOWN_PAUSE_SECONDS = 600.0
 
 
 class AskedVersion:
@@ -27,16 +30,17 @@ class AskedVersion:
 
     def run(self, ended: threading.Event) -> None:
         """Ask until `ended` is set."""
-        pause = _FIRST_PAUSE_SECONDS
+        failures = 0
         while not ended.is_set():
             trouble = self._ask()
             self.asked.set()
             if trouble:
+                failures += 1
+                pause = _BACKOFF.pause(failures, random.random())  # noqa: S311 - no secret
                 _log.warning("%s; %s; trying again in %.1f s", trouble, self._meanwhile(), pause)
                 ended.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             else:
-                pause = _FIRST_PAUSE_SECONDS
+                failures = 0
                 ended.wait(_KNOWN_PAUSE_SECONDS)
 
     def _ask(self) -> str:

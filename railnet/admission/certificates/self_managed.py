@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,10 +15,12 @@ from railnet.admission.certificates.authority import signed_by
 from railnet.admission.certificates.keeper import Keeper, Seen
 from railnet.admission.tls import Shown
 from railnet.apiserver.client import RequestFailed
+from railnet.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 10.0
 _SOON_SECONDS = 1.0
+_BACKOFF = Backoff(first_seconds=2.0, longest_seconds=_LOOK_SECONDS)
 _MOST_SECONDS = 60.0  # the longest wait that an API server may ask for
 _Result = TypeVar("_Result")
 
@@ -42,14 +45,15 @@ class Own:
 
     async def keep(self) -> NoReturn:
         """Look every ten seconds; every second while a step is in progress; with growing pauses while looks fail."""
-        again = _SOON_SECONDS
+        failures = 0
         while True:
             waits = await self._look()
             if self._trouble:
-                again = min(2 * again, _LOOK_SECONDS)
-                await asyncio.sleep(max(again, min(self._retry_after, _MOST_SECONDS)))
+                failures += 1
+                pause = _BACKOFF.pause(failures, random.random())  # noqa: S311 - no secret
+                await asyncio.sleep(max(pause, min(self._retry_after, _MOST_SECONDS)))
             else:
-                again = _SOON_SECONDS
+                failures = 0
                 await asyncio.sleep(_SOON_SECONDS if waits else _LOOK_SECONDS)
 
     async def _look(self) -> bool:

@@ -17,6 +17,8 @@ from railnet.admission.certificates.keeper import Keeper, Seen
 from railnet.admission.certificates.self_managed import Own
 from railnet.admission.tls import Shown
 from railnet.apiserver.client import RequestFailed
+from railnet.backoff import Backoff
+from tests.jittered import jittered
 from tests.railnet.admission.serving import NAME, a_leaf, an_authority, an_rsa_leaf
 
 
@@ -51,6 +53,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 def keep(keeper: Scripted, until: Callable[[Own], bool], monkeypatch: pytest.MonkeyPatch) -> Own:
     monkeypatch.setattr(self_managed, "_SOON_SECONDS", 0.01)
     monkeypatch.setattr(self_managed, "_LOOK_SECONDS", 0.03)
+    monkeypatch.setattr(self_managed, "_BACKOFF", Backoff(0.02, 0.03))
 
     async def scenario() -> Own:
         kept = Own(keeper, Shown())
@@ -103,7 +106,7 @@ def test_failure_is_logged_once_and_the_look_is_repeated_until_it_succeeds(
     assert "ValueError: an error of the code" in caplog.text
 
 
-@pytest.mark.parametrize(("asked", "slept"), [(0.0, 2.0), (30.0, 30.0), (1e9, 60.0)])
+@pytest.mark.parametrize(("asked", "slept"), [(0.0, jittered(2.0)), (30.0, 30.0), (1e9, 60.0)])
 def test_api_server_that_is_flooded_is_left_alone_as_long_as_it_asks(
     monkeypatch: pytest.MonkeyPatch, asked: float, slept: float
 ):
@@ -122,6 +125,26 @@ def test_api_server_that_is_flooded_is_left_alone_as_long_as_it_asks(
         asyncio.run(kept.keep())
 
     assert slept_seconds == [slept]
+
+
+def test_looks_that_fail_become_rare_and_begin_again_after_one_that_succeeds(monkeypatch: pytest.MonkeyPatch):
+    slept_seconds: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept_seconds.append(seconds)
+        if len(slept_seconds) == 7:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(
+        self_managed, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
+    )
+    trouble = RequestFailed("connection refused")
+    kept = Own(Scripted(*[trouble] * 5, GOOD, trouble), Shown())
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(kept.keep())
+
+    assert slept_seconds == [*(jittered(one) for one in (2, 4, 8, 10, 10)), 10.0, jittered(2)]
 
 
 def test_certificate_stays_trusted_while_the_api_server_is_down(monkeypatch: pytest.MonkeyPatch):

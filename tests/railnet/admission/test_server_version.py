@@ -15,6 +15,7 @@ from railnet.admission.server_version import AskedVersion
 from railnet.apiserver.client import Answer, ApiServer
 from railnet.apiserver.request import Request, ServerVersion, get
 from railnet.jobs.kubernetes_version import KubernetesVersion
+from tests.jittered import jittered
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, serving
 from tests.railnet.admission.test_gang_review import a_pod
@@ -86,7 +87,7 @@ def test_question_without_an_answer_is_repeated_ever_more_seldom(
 
     assert version.kubernetes is None
     assert version.asked.is_set()
-    assert ended.pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert ended.pauses == [jittered(one) for one in (0.5, 1, 2, 4, 8, 16, 30, 30, 30)]
     assert "no pod waits for its gang until then" in caplog.text
 
 
@@ -94,7 +95,7 @@ def test_version_that_is_known_outlives_an_api_server_that_is_gone(caplog: pytes
     version, ended, _ = asked(3, NEW, OSError("gone"), NEW)
 
     assert version.kubernetes == (1, 36)
-    assert ended.pauses == [600.0, 0.5, 600.0]
+    assert ended.pauses == [600.0, jittered(0.5), 600.0]
     assert "it was 1.36 before" in caplog.text
 
 
