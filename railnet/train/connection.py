@@ -1,5 +1,6 @@
 """Which API server a user's command asks, and with which rights: a kubeconfig's, or those of the pod that it runs in."""
 
+import random
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -10,14 +11,16 @@ from railnet.apiserver import service_account
 from railnet.apiserver.client import RequestFailed, StreamingTransport, UserApiServer
 from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import JsonObject, Request
+from railnet.backoff import Backoff
 from railnet.vf.errors import Misconfigured
 
 if TYPE_CHECKING:
     from railnet.apiserver.kubernetes_transport import PooledTransport
 
 _PROGRAM = "railnet train"
-_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds
-_LONGEST_PAUSE_SECONDS = 30.0
+_BACKOFF = Backoff(first_seconds=0.5, longest_seconds=8.0)
+_PAUSES = 5
+_LONGEST_PAUSE_SECONDS = 30.0  # also if the API server asks for more
 
 
 class PatientApiServer(UserApiServer):
@@ -39,15 +42,16 @@ class PatientApiServer(UserApiServer):
 
     def send(self, request: Request) -> JsonObject:
         """Send a request and return the object of the answer; as `ApiServer.send`."""
-        for pause in _PAUSES:
+        for failures in range(1, _PAUSES + 1):
             try:
                 return super().send(request)
             except RequestFailed as error:
                 # A token that is refused will be refused again: a kubeconfig is not renewed while the command runs.
                 if not error.temporary or error.status == HTTPStatus.UNAUTHORIZED:
                     raise
+                pause = _BACKOFF.pause(failures, random.random())  # noqa: S311 - no secret
                 seconds = min(max(pause, error.retry_after), _LONGEST_PAUSE_SECONDS)
-                print(f"railnet: {error}; trying again in {seconds:g} s", file=sys.stderr)
+                print(f"railnet: {error}; trying again in {seconds:.1f} s", file=sys.stderr)
                 self._sleep(seconds)
         return super().send(request)
 
