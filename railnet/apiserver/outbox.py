@@ -5,6 +5,7 @@ ten minutes it is dropped, and the log says so.
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -14,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from railnet.apiserver.client import Absent, Conflict, RequestFailed
 from railnet.apiserver.request import Request, Verb
+from railnet.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class _Waiting:
     message: Message
     since: float
     due: float
-    pause: float
+    failures: int = 0
 
 
 class Outbox:
@@ -61,6 +63,7 @@ class Outbox:
     def __init__(self, send: Callable[[Request], object], patience: Patience = _PATIENT, room: int = 256) -> None:
         """Start the thread, which ends with `close`; `send` blocks, and raises RequestFailed."""
         self._send, self._patience, self._room = send, patience, room
+        self._backoff = Backoff(patience.first, patience.longest)
         self._waiting: dict[Hashable, _Waiting] = {}
         self._changed = threading.Condition()
         self._closing = False
@@ -76,7 +79,7 @@ class Outbox:
             if self._waiting.pop(message.key, None) is None and len(self._waiting) >= self._room:
                 oldest = self._waiting.pop(next(iter(self._waiting)))
                 self._lose(oldest, f"{self._room} newer messages wait for the API server")
-            self._waiting[message.key] = _Waiting(message, now, now, self._patience.first)
+            self._waiting[message.key] = _Waiting(message, now, now)
             self._changed.notify()
 
     def close(self, seconds: float) -> None:
@@ -144,10 +147,11 @@ class Outbox:
             if self._closing or now - waiting.since > self._patience.give_up:
                 self._lose(waiting, why)
                 return
-            if waiting.pause == self._patience.first:
+            if not waiting.failures:
                 _log.warning("%s waits, and is sent again: %s", waiting.message, why)
-            waiting.due = now + max(waiting.pause, min(at_least, self._patience.longest))
-            waiting.pause = min(waiting.pause * 2, self._patience.longest)
+            waiting.failures += 1
+            pause = self._backoff.pause(waiting.failures, random.random())  # noqa: S311 - no secret
+            waiting.due = now + max(pause, min(at_least, self._patience.longest))
             self._waiting[key] = waiting
 
     def _lose(self, waiting: _Waiting, why: str) -> None:

@@ -146,7 +146,7 @@ def test_pauses_grow_up_to_the_longest_and_respect_retry_after() -> None:
     outbox.close(_SECONDS)
 
     pauses = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    at_least = [0.05, 0.1, 0.2, 0.4, 0.5]
+    at_least = [0.025, 0.05, 0.1, 0.3, 0.25]
     assert all(pause >= least for pause, least in zip(pauses, at_least, strict=True))
 
 
