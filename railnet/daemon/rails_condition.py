@@ -6,7 +6,9 @@ waits for this, and no failure of it makes the node unready.
 
 import asyncio
 import logging
+import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +22,7 @@ from railnet.apiserver import node_status
 from railnet.apiserver.client import Conflict, RequestFailed
 from railnet.apiserver.node_status import NodeState
 from railnet.apiserver.service_account import NotInCluster
+from railnet.backoff import Backoff
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
 from railnet.daemon.topology_labels import Cluster, labelled_rails
@@ -32,9 +35,8 @@ from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
 _OVERLAY, _TAINT_OVERLAY = "overlays/rails-condition", "overlays/rails-condition-taint"
-# After a failed try, doubled up to the longest: a heartbeat's time, so that a missing right costs no more requests than a condition.
-_FIRST_PAUSE_SECONDS = 15.0
-_LONGEST_PAUSE_SECONDS = 300.0
+# The longest is a heartbeat's time, so that a missing right costs no more requests than a condition.
+_BACKOFF = Backoff(first_seconds=15.0, longest_seconds=300.0)
 _MOST_TRIES = 3  # for the taints of a node that other programs change at the same moment
 _IDLE_SECONDS = 10.0  # a rail may come or go without a change of a port, such as with the VFs of a PF
 _NEVER = float("inf")
@@ -83,7 +85,7 @@ class RailsCondition:
         self._since: datetime | None = None
         self._not_before = 0.0
         self._taint_due = _NEVER
-        self._pauses: dict[str, float] = {}
+        self._failures: Counter[str] = Counter()
         self._troubles: dict[str, str] = {}
         self.gone = asyncio.Event()
 
@@ -107,10 +109,11 @@ class RailsCondition:
     async def leave(self, cluster: Cluster) -> None:
         """Take condition and taint from the node, again and again until it is done."""
         while True:
-            if await self._removed(cluster):
+            pause = await self._remove(cluster)
+            if pause is None:
                 self.gone.set()
                 return
-            await asyncio.sleep(self._pauses[TYPE])
+            await asyncio.sleep(pause)
 
     async def step(self, cluster: Cluster) -> float:
         """Look at the ports, and write what is due; return the second at which something may be due again if no port changes."""
@@ -226,7 +229,8 @@ class RailsCondition:
         else:
             self._succeeded(TAINT)
 
-    async def _removed(self, cluster: Cluster) -> bool:
+    async def _remove(self, cluster: Cluster) -> float | None:
+        """Take condition and taint from the node; return the seconds until the next try, None if it is done."""
         try:
             state = await _looked_at(cluster)
             if state.condition is not None:
@@ -234,9 +238,8 @@ class RailsCondition:
                 state = node_status.parse(answer, TYPE)
             await _set_taint(cluster, state, wanted=False)
         except _FAILURES as error:
-            self._failed(TYPE, error, _OVERLAY)
-            return False
-        return True
+            return self._failed(TYPE, error, _OVERLAY)
+        return None
 
     def _failed(self, what: str, error: Exception, overlay: str) -> float:
         """Report a failure, unless it is the one that was reported last; return the seconds until the next try."""
@@ -245,13 +248,13 @@ class RailsCondition:
         if trouble != self._troubles.get(what):
             _log.warning("%s", trouble)
         self._troubles[what] = trouble
-        pause = self._pauses.get(what, _FIRST_PAUSE_SECONDS / 2)
-        self._pauses[what] = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return max(self._pauses[what], error.retry_after if isinstance(error, RequestFailed) else 0.0)
+        self._failures[what] += 1
+        pause = _BACKOFF.pause(self._failures[what], random.random())  # noqa: S311 - no secret
+        return max(pause, error.retry_after if isinstance(error, RequestFailed) else 0.0)
 
     def _succeeded(self, what: str) -> None:
         self._troubles.pop(what, None)
-        self._pauses.pop(what, None)
+        self._failures.pop(what, None)
 
 
 async def keeping(condition: RailsCondition, *, leaving: bool) -> None:

@@ -18,6 +18,7 @@ from railnet.apiserver import service_account
 from railnet.apiserver.client import ApiServer as Client
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.service_account import NotInCluster, ServiceAccount
+from railnet.backoff import Backoff
 from railnet.configuration import Configuration, Publish
 from railnet.daemon import rails_condition
 from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
@@ -30,6 +31,7 @@ from railnet.vf.record import Pod, Record
 from railnet.vf.table import VfTable
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device, two_rails
+from tests.jittered import jittered
 from tests.railnet.vf.builders import a_record, an_attachment
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -314,7 +316,7 @@ def test_node_that_changes_all_the_time_gets_its_taint_later(node: Node) -> None
     node.server.interfere = lambda _: None
     node.at(waits)
 
-    assert (waits, tries) == (25, 3)
+    assert (waits - 10, tries) == (jittered(15), 3)
     assert node.object["spec"]["taints"] == [FOREIGN, OURS]
 
 
@@ -333,15 +335,15 @@ def test_failure_is_reported_once_with_what_to_do_and_tried_again_ever_more_seld
     reply, words = FAILURES[name]
     node.server.interfere = lambda _: reply
     caplog.set_level(logging.WARNING)
-    seconds, second = [], 0.0
+    pauses, second = [], 0.0
     for _ in range(7):
-        seconds.append(second)
-        second = node.at(second)
+        before, second = second, node.at(second)
+        pauses.append(second - before)
     reported = [record.message for record in caplog.records if TYPE in record.message]
     node.server.interfere = lambda _: None
     node.at(second)
 
-    assert seconds == [0, 15, 45, 105, 225, 465, 765]
+    assert pauses == [jittered(one) for one in (15, 30, 60, 120, 240, 300, 300)]
     assert len(reported) == 1
     assert reported[0].endswith(words)
     assert (node.own["status"], node.condition.trouble) == ("True", None)
@@ -428,13 +430,28 @@ def test_railnet_that_leaves_the_node_takes_condition_and_taint_with_it(node: No
 
 
 def test_leaving_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rails_condition, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(rails_condition, "_BACKOFF", Backoff(0.01, 300.0))
     replies = iter([Reply(503, "no leader"), None])
     node.at(0)
     node.server.interfere = lambda _: next(replies, None)
     asyncio.run(node.condition.leave(node.cluster))
 
     assert node.own == {}
+
+
+def test_leaving_waits_as_long_as_the_api_server_asks(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    replies = iter([Reply(429, "too many", headers={"Retry-After": "120"}), Reply(503, "no leader"), None])
+    node.at(0)
+    node.server.interfere = lambda _: next(replies, None)
+    asyncio.run(node.condition.leave(node.cluster))
+
+    assert slept == [120.0, jittered(30)]
 
 
 def test_daemon_outside_a_cluster_has_nothing_to_keep(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
