@@ -6,9 +6,12 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 
+from railnet.backoff import Backoff
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from railnet.kernel import vf_provisioning
@@ -31,7 +34,7 @@ from railnet.vf.table import VfTable
 _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
-_FIRST_AGAIN_SECONDS, _AGAIN_SECONDS = 1.0, 10.0
+_BACKOFF = Backoff(first_seconds=1.0, longest_seconds=10.0)
 _BINDS = 2  # a driver that is refused once may have lacked memory for a moment
 _WRITE_SECONDS = 60.0  # mlx5 takes some seconds for a hundred VFs
 # The other PFs' pods wait for a start. A PF that takes longer gets its VFs while the daemon serves.
@@ -70,14 +73,12 @@ async def retrying(
 ) -> None:
     """Try again until cancelled: for a PF that could not be served, and for a card that has come back.
 
-    What was refused at the start may have lacked memory for a moment: the first pause is a second, and later ones grow to ten.
+    What was refused at the start may have lacked memory for a moment: the first pause is a second at most, and later ones grow to ten.
     `read_everything` is called after each attempt: the next look at the VFs, which has kubelet told of them, must not wait for its
     own time.
     """
-    pause = _FIRST_AGAIN_SECONDS
-    while True:
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _AGAIN_SECONDS)
+    for look in count(1):
+        await asyncio.sleep(_BACKOFF.pause(look, random.random()))  # noqa: S311 - no secret
         if table.unprovisioned or provision.came_back(configuration.provision, table.inventory):
             try:
                 await make_vfs(configuration, table, sysfs, serving=True)

@@ -6,6 +6,7 @@ Each port is asked for its neighbour (`railnet.kernel.umad`), the node's labels 
 
 import asyncio
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from railnet.apiserver import node_labels
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import JsonObject, Request
 from railnet.apiserver.service_account import NotInCluster
+from railnet.backoff import Backoff
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
 from railnet.fabric import topology_labels
@@ -91,17 +93,19 @@ class Topology:
         If nothing of the rails is different after `changed`, no port is asked. If Railnet is `leaving` the node, the labels are removed.
         """
         loop = asyncio.get_running_loop()
-        seen, due, pause = None, loop.time(), pauses.again
+        backoff = Backoff(pauses.again, pauses.resync)
+        seen, due, failures = None, loop.time(), 0
         while True:
             rails = {} if leaving else labelled_rails(self._configuration, self._table.inventory)
             ports = None if rails is None else {number: _port(rail) for number, rail in rails.items()}
             if rails is not None and (ports != seen or loop.time() >= due):
-                pause = pauses.again if ports != seen else pause
+                failures = 0 if ports != seen else failures
                 seen = ports
                 await self._look(rails)
                 well = await self._label(cluster) and self._known
-                due = loop.time() + (pauses.resync if well else pause)
-                pause = pauses.again if well else min(2 * pause, pauses.resync)
+                failures = 0 if well else failures + 1
+                pause = pauses.resync if well else backoff.pause(failures, random.random())  # noqa: S311 - no secret
+                due = loop.time() + pause
                 await asyncio.sleep(pauses.quiet)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), max(pauses.quiet, due - loop.time()))

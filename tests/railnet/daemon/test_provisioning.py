@@ -17,6 +17,7 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 from railnet.vf.steps import BindDriver, CreateVfs, ProvisionStep
 from railnet.vf.table import Owner, VfTable
+from tests.jittered import jittered
 from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
 from tests.railnet.kernel.tree import IN_POD, OTHER_PF, OTHER_VF, PF, UNBOUND, Tree, link
 
@@ -160,3 +161,18 @@ def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_
         assert (start.table.unprovisioned, len(begun)) == ({}, 2)
 
     asyncio.run(asyncio.wait_for(main(), 120))
+
+
+def test_later_looks_become_rare(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 7:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(provisioning, "asyncio", SimpleNamespace(sleep=sleep))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(provisioning.retrying(Configuration(), start.table, start.sysfs, lambda: None))
+
+    assert slept == [jittered(one) for one in (1, 2, 4, 8, 10, 10, 10)]

@@ -1,7 +1,7 @@
 """The daemon labels its node: which ports it asks, what it does with each answer, and what it writes when."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from errno import EACCES, EINVAL, ENOENT, EPERM, ETIMEDOUT
@@ -29,6 +29,7 @@ from railnet.vf.provision import Provision
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
 from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
+from tests.jittered import jittered
 from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
 
 LEAF_1, LEAF_2 = Guid(0xA1), Guid(0xB2)
@@ -341,6 +342,34 @@ def test_request_that_fails_is_tried_again_and_status_says_why(
     assert node.labels[LEAF] == HEX_1
     assert topology.trouble is None
     assert [record.message for record in caplog.records if "topology labels" in record.message] == [trouble]
+
+
+def test_pauses_double_while_looks_fail_and_begin_again_after_one_that_succeeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, pauses, now = Node(), list[float](), [0.0]
+    node.failures = [RequestFailed("no leader") for _ in range(8)]
+
+    async def wait_for(changed: Coroutine[Any, Any, object], seconds: float) -> None:
+        changed.close()
+        pauses.append(seconds)
+        now[0] += seconds
+        if len(pauses) == 9:
+            node.failures = [RequestFailed("no leader")]
+        if len(pauses) == 10:
+            raise asyncio.CancelledError
+        raise TimeoutError
+
+    async def whole() -> None:
+        topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+        monkeypatch.setattr(asyncio, "wait_for", wait_for)
+        await topology.serve(Cluster(node.send, "gpu-7"), pauses=Pauses(quiet=0.0))
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(whole())
+
+    assert pauses == [*(jittered(one) for one in (15, 30, 60, 120, 240, 480, 600, 600)), 600.0, jittered(15)]
 
 
 def test_name_that_no_node_can_have_is_reported_and_the_daemon_goes_on() -> None:
