@@ -24,7 +24,7 @@ class AskedVersion:
 
     def __init__(self, api: ApiServer) -> None:
         """Ask an API server, when `run` is called."""
-        self._api = api
+        self._api, self._retry_after = api, 0.0
         self.kubernetes: KubernetesVersion | None = None
         self.asked = threading.Event()
 
@@ -36,7 +36,7 @@ class AskedVersion:
             self.asked.set()
             if trouble:
                 failures += 1
-                pause = _BACKOFF.pause(failures, random.random())  # noqa: S311 - no secret
+                pause = max(_BACKOFF.pause(failures, random.random()), self._retry_after)  # noqa: S311 - no secret
                 _log.warning("%s; %s; trying again in %.1f s", trouble, self._meanwhile(), pause)
                 ended.wait(pause)
             else:
@@ -45,9 +45,11 @@ class AskedVersion:
 
     def _ask(self) -> str:
         """Ask once; return why the version is not known, empty if it is."""
+        self._retry_after = 0.0
         try:
             found = said(self._api.send(get(ServerVersion())))
         except RequestFailed as error:
+            self._retry_after = error.retry_after
             return str(error)
         if found is None:
             return "the API server's answer for /version has no version"

@@ -79,6 +79,7 @@ class Topology:
         # Of its own: a port that does not answer here takes no VF from kubelet.
         self._reads = BoundedReads(_HANGS_SECONDS)
         self._said: frozenset[str] = frozenset()
+        self._retry_after = 0.0
         self.places: Mapping[int, RailPlace] = {}
         self.trouble: str | None = None
 
@@ -103,8 +104,11 @@ class Topology:
                 seen = ports
                 await self._look(rails)
                 well = await self._label(cluster) and self._known
-                failures = 0 if well else failures + 1
-                pause = pauses.resync if well else backoff.pause(failures, random.random())  # noqa: S311 - no secret
+                if well:
+                    failures, pause = 0, pauses.resync
+                else:
+                    failures += 1
+                    pause = max(backoff.pause(failures, random.random()), self._retry_after)  # noqa: S311 - no secret
                 due = loop.time() + pause
                 await asyncio.sleep(pauses.quiet)
             with suppress(TimeoutError):
@@ -133,7 +137,7 @@ class Topology:
         except (RequestFailed, OSError, ValueError) as error:
             self._fail(error)
             return False
-        self.trouble = None
+        self.trouble, self._retry_after = None, 0.0
         self.labelled.set()
         return True
 
@@ -143,6 +147,7 @@ class Topology:
         if trouble != self.trouble:
             _log.warning("%s", trouble)
         self.trouble = trouble
+        self._retry_after = error.retry_after if isinstance(error, RequestFailed) else 0.0
 
     async def _place(self, rail: Rail) -> RailPlace:
         pf = rail.pf

@@ -37,6 +37,8 @@ class Transport:
         found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(found, OSError):
             raise found
+        if isinstance(found, Answer):
+            return found
         status, body = found if isinstance(found, tuple) else (200, found)
         return Answer(status, "application/json", "", json.dumps(body).encode())
 
@@ -89,6 +91,12 @@ def test_question_without_an_answer_is_repeated_ever_more_seldom(
     assert version.asked.is_set()
     assert ended.pauses == [jittered(one) for one in (0.5, 1, 2, 4, 8, 16, 30, 30, 30)]
     assert "no pod waits for its gang until then" in caplog.text
+
+
+def test_api_server_is_not_asked_again_before_it_wants_it() -> None:
+    _, ended, _ = asked(3, Answer(429, "application/json", "45", b"{}"), OSError("gone"), NEW)
+
+    assert ended.pauses == [45.0, jittered(1.0), 600.0]
 
 
 def test_version_that_is_known_outlives_an_api_server_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:

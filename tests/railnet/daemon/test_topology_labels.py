@@ -344,7 +344,7 @@ def test_request_that_fails_is_tried_again_and_status_says_why(
     assert [record.message for record in caplog.records if "topology labels" in record.message] == [trouble]
 
 
-def test_pauses_double_while_looks_fail_and_begin_again_after_one_that_succeeds(
+def test_pauses_double_while_looks_fail_begin_again_after_a_success_and_respect_retry_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node, pauses, now = Node(), list[float](), [0.0]
@@ -355,8 +355,8 @@ def test_pauses_double_while_looks_fail_and_begin_again_after_one_that_succeeds(
         pauses.append(seconds)
         now[0] += seconds
         if len(pauses) == 9:
-            node.failures = [RequestFailed("no leader")]
-        if len(pauses) == 10:
+            node.failures = [RequestFailed("no leader"), RequestFailed("slow down", 429, 45.0)]
+        if len(pauses) == 11:
             raise asyncio.CancelledError
         raise TimeoutError
 
@@ -369,7 +369,7 @@ def test_pauses_double_while_looks_fail_and_begin_again_after_one_that_succeeds(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(whole())
 
-    assert pauses == [*(jittered(one) for one in (15, 30, 60, 120, 240, 480, 600, 600)), 600.0, jittered(15)]
+    assert pauses == [*(jittered(one) for one in (15, 30, 60, 120, 240, 480, 600, 600)), 600.0, jittered(15), 45.0]
 
 
 def test_name_that_no_node_can_have_is_reported_and_the_daemon_goes_on() -> None:
