@@ -89,11 +89,22 @@ def test_index_of_documents_has_every_page() -> None:
 
 
 def test_index_of_decisions_has_every_title() -> None:
-    rows = re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", (DECISIONS / "README.md").read_text(), re.MULTILINE)
+    rows = sorted(
+        re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", (DECISIONS / "README.md").read_text(), re.MULTILINE)
+    )
     pages = sorted(DECISIONS.glob("0*.md"))
 
     assert [f"# {number} {title}" for number, _, title in rows] == [page.read_text().splitlines()[0] for page in pages]
     assert [name for _, name, _ in rows] == [page.name for page in pages]
+
+
+def test_index_of_decisions_says_why_a_number_has_no_page() -> None:
+    pages = {page.name[:4] for page in DECISIONS.glob("0*.md")}
+    explained = set(re.findall(r"\b0\d{3}\b", (DECISIONS / "README.md").read_text().partition("##")[0]))
+    numbers = {f"{number:04}" for number in range(1, int(max(pages)) + 1)}
+
+    assert numbers - pages == explained - pages
+    assert explained & pages <= {"0021"}  # what a number is a part of
 
 
 def test_decision_that_code_names_exists() -> None:
