@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -69,6 +70,24 @@ def test_simulated_node_and_tests_are_not_in_the_wheel(wheel: zipfile.ZipFile) -
 
     assert folders == {*SHIPPED, f"railnet-{VERSION}.dist-info"}
     assert set(PACKAGES) - set(SHIPPED) == {"simnode"}
+
+
+def test_source_distribution_has_what_a_wheel_is_built_of_and_no_tests(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(tmp_path / f"railnet-{VERSION}.tar.gz") as archive:
+        names = {name.split("/")[1] for name in archive.getnames()}
+
+    made = {"PKG-INFO", ".gitignore"}  # by hatchling
+    assert names - made == {
+        *SHIPPED,
+        "proto",
+        "requirements.lock",
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+    }
 
 
 def test_wheel_has_the_version_of_the_package(wheel: zipfile.ZipFile) -> None:
