@@ -264,6 +264,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _doctor_by_api(arguments: argparse.Namespace) -> int:
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - see _RUN
+    from railnet.cli.connection import connect  # noqa: PLC0415 - see _RUN
     from railnet.doctor import (  # noqa: PLC0415 - see _RUN
         cluster_checks,
         cluster_gathering,
@@ -271,7 +272,6 @@ def _doctor_by_api(arguments: argparse.Namespace) -> int:
         pod_checks,
         pod_gathering,
     )
-    from railnet.train.connection import connect  # noqa: PLC0415 - see _RUN
     from railnet.train.top import RAILS  # noqa: PLC0415 - see _RUN
 
     api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor")

@@ -47,6 +47,7 @@ PLANTED = [
     ("railnet.kubelet", "railnet.jobs", LAYERS),
     ("railnet.controllers", "railnet.admission", LAYERS),
     ("railnet.controllers", "railnet.configuration", LAYERS),
+    ("railnet.cli", "railnet.train", LAYERS),
     ("cni", "railnet.jobs", TRAINING),
     ("railnet", "railnet.jobs.operators", TRAINING),
     ("railnet.jobs", "time", REVIEW),

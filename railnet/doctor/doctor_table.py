@@ -6,8 +6,8 @@ from textwrap import wrap
 from typing import Any
 
 from railnet import VERSION
+from railnet.cli.table import Column, aligned
 from railnet.doctor.finding import SEVERITIES, Finding
-from railnet.status.text_table import Column, aligned
 
 _COLUMNS = tuple(map(Column, ("SEVERITY", "FINDING", "WHERE", "SEEN")))
 _WIDTH = 110

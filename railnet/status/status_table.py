@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from railnet.status.text_table import Column, aligned
+from railnet.cli.table import Column, aligned
 
 _STATES = ("free", "attached", "unhealthy")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400

@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> bool:
+    from railnet.cli.connection import connect  # noqa: PLC0415
     from railnet.train import down, logs, ls, top, up  # noqa: PLC0415
-    from railnet.train.connection import connect  # noqa: PLC0415
 
     api = connect(os.environ, arguments.kubeconfig, arguments.context)
     match arguments.verb:

@@ -8,10 +8,10 @@ from typing import Any
 
 from railnet.apiserver.client import ApiServer
 from railnet.apiserver.request import JsonObject
+from railnet.cli.table import Column, aligned
 from railnet.jobs.job_templates import PS, WORKER
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.task_states import summary, task_states
-from railnet.status.text_table import Column, aligned
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, is_complete, is_owner, listed
 
 _COLUMNS = (

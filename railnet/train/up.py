@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
+from railnet.cli.table import Column, aligned
 from railnet.jobs.job_templates import TrainingJob
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
-from railnet.status.text_table import Column, aligned
 from railnet.train import job_file
 from railnet.train.creation import Creation, Outcome
 from railnet.train.interruption import ended_by_sigterm, uninterrupted

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from railnet.cli.table import Column, aligned
 from railnet.jobs.gang_usage import GangUse
 from railnet.jobs.quantity import bytes_text, count_text
 from railnet.jobs.usage import JobUse, Share, Usage
-from railnet.status.text_table import Column, aligned
 
 _SHARES = (
     Column("CPU", number=True),

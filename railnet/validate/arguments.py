@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from railnet.train.connection import connect_with_exec  # noqa: PLC0415
+    from railnet.cli.connection import connect_with_exec  # noqa: PLC0415
     from railnet.validate.html_report import html  # noqa: PLC0415
     from railnet.validate.judgement import Limits  # noqa: PLC0415
     from railnet.validate.probe_objects import Run  # noqa: PLC0415

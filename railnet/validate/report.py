@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from railnet import VERSION
-from railnet.status.text_table import Column, aligned
+from railnet.cli.table import Column, aligned
 from railnet.validate.judgement import Finding, Limits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.probe_pods import PodRail

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from railnet.status.text_table import Column, aligned
+from railnet.cli.table import Column, aligned
 from simnode.demo.scenario import Findings
 
 _COLUMNS = (

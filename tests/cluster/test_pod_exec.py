@@ -5,7 +5,7 @@ import pytest
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import ApiObject
-from railnet.train.connection import connect_with_exec
+from railnet.cli.connection import connect_with_exec
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.node import ClusterNode
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from railnet.train.connection import connect_with_exec
+from railnet.cli.connection import connect_with_exec
 from railnet.validate.judgement import Limits
 from railnet.validate.probe_objects import LABEL, Run
 from railnet.validate.report import Report

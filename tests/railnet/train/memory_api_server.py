@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from railnet.apiserver.client import Answer, Stream
 from railnet.apiserver.request import JsonObject, Request
-from railnet.train.connection import PatientApiServer
+from railnet.cli.connection import PatientApiServer
 
 Key = tuple[str, str, str]  # resource, namespace, name
 _PATH = re.compile(

@@ -9,7 +9,7 @@ import pytest
 from railnet.apiserver import service_account
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import ApiObject, get
-from railnet.train.connection import connect
+from railnet.cli.connection import connect
 from railnet.vf.errors import Misconfigured
 from tests.jittered import jittered
 from tests.railnet.apiserver.raw_server import RawServer, serving
