@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from railnet import VERSION
+from railnet.cli.arguments import add_output, output_of, rails_of
+from railnet.cli.messages import say
 from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
@@ -54,7 +56,7 @@ def _missing(command: str, package: str) -> Misconfigured:
 
 
 def _fail(error: Exception, status: int) -> NoReturn:
-    print(f"railnet: {error}", file=sys.stderr)
+    say(error)
     sys.exit(status)
 
 
@@ -123,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser(
         "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
     )
-    status.add_argument("--json", action="store_true", help="print it as JSON")
+    add_output(status)
     doctor.add(
         commands.add_parser(
             "doctor",
@@ -241,7 +243,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
     _require_root("railnet status", "the daemon answers only root")
     try:
-        return 0 if status_command.show(as_json=arguments.json) else _FAILED
+        return 0 if status_command.show(output_of(arguments)) else _FAILED
     except status_command.Unreachable as error:
         _fail(error, _UNREACHABLE)
 
@@ -255,7 +257,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     _require_root("railnet doctor", "it reads the host's files, and the daemon answers only root")
     try:
         facts = gathering.gather(gathering.Places(arguments.config, Path(SOCKET)))
-        return 0 if doctor_command.report(checks.findings(facts), as_json=arguments.json) else _FAILED
+        return 0 if doctor_command.report(checks.findings(facts), output_of(arguments)) else _FAILED
     except PermissionError:
         raise
     except OSError as error:
@@ -272,10 +274,9 @@ def _doctor_by_api(arguments: argparse.Namespace) -> int:
         pod_checks,
         pod_gathering,
     )
-    from railnet.train.top import RAILS  # noqa: PLC0415 - see _RUN
 
     api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor")
-    rails = frozenset(arguments.rails or (RAILS,))
+    rails = rails_of(arguments)
     try:
         if arguments.cluster:
             found = cluster_checks.findings(cluster_gathering.gather(api, rails))
@@ -283,7 +284,7 @@ def _doctor_by_api(arguments: argparse.Namespace) -> int:
             found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
     except (RequestFailed, ValueError) as error:
         _fail(error, _COULD_NOT_LOOK)
-    return 0 if doctor_command.report(found, as_json=arguments.json) else _FAILED
+    return 0 if doctor_command.report(found, output_of(arguments)) else _FAILED
 
 
 def _admission(arguments: argparse.Namespace) -> int:

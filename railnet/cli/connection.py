@@ -1,7 +1,6 @@
 """Which API server a user's command asks, and with which rights: a kubeconfig's, or those of the pod that it runs in."""
 
 import random
-import sys
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -12,6 +11,7 @@ from railnet.apiserver.client import RequestFailed, StreamingTransport, UserApiS
 from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import JsonObject, Request
 from railnet.backoff import Backoff
+from railnet.cli.messages import say
 from railnet.vf.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PatientApiServer(UserApiServer):
                     raise
                 pause = _BACKOFF.pause(failures, random.random())  # noqa: S311 - no secret
                 seconds = min(max(pause, error.retry_after), _LONGEST_PAUSE_SECONDS)
-                print(f"railnet: {error}; trying again in {seconds:.1f} s", file=sys.stderr)
+                say(f"{error}; trying again in {seconds:.1f} s")
                 self._sleep(seconds)
         return super().send(request)
 

@@ -6,9 +6,11 @@ from textwrap import wrap
 from typing import Any
 
 from railnet import VERSION
+from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
 from railnet.doctor.finding import SEVERITIES, Finding
 
+WORDS = Words({"error": Colour.RED, "warning": Colour.YELLOW, "nothing found": Colour.GREEN})
 _COLUMNS = tuple(map(Column, ("SEVERITY", "FINDING", "WHERE", "SEEN")))
 _WIDTH = 110
 _PAGE = "docs/doctor.md"
@@ -34,12 +36,7 @@ def as_json(found: Sequence[Finding]) -> dict[str, Any]:
 
 
 def rendered(found: Sequence[Finding]) -> Iterator[str]:
-    """Yield the lines. A character that cannot be printed is shown as its number."""
-    for line in _lines(found):
-        yield "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
-
-
-def _lines(found: Sequence[Finding]) -> Iterator[str]:
+    """Yield the lines."""
     counted = Counter(one.kind.severity for one in found)
     counts = ", ".join(f"{counted[one]} {one}{'' if counted[one] == 1 else 's'}" for one in SEVERITIES if counted[one])
     yield f"railnet {VERSION}: {counts or 'nothing found'}"

@@ -1,4 +1,4 @@
-"""`railnet status`: asks the daemon of this node what it knows, and shows it as a table or as JSON."""
+"""`railnet status`: asks the daemon of this node what it knows, and shows it."""
 
 import json
 import socket
@@ -7,7 +7,8 @@ from typing import Any
 
 from cni.host import frames
 from cni.host.daemon import SOCKET
-from railnet.status.status_table import rendered
+from railnet.cli.output import Output
+from railnet.status.status_table import WORDS, rendered
 
 _SECONDS = 5.0  # the daemon answers from memory; a daemon that takes longer hangs
 _WHERE_TO_LOOK = "look at the railnet DaemonSet's pod on this node; running pods keep their rails meanwhile"
@@ -17,17 +18,14 @@ class Unreachable(Exception):
     """The daemon does not answer; the message says where to look."""
 
 
-def show(*, as_json: bool, path: Path = Path(SOCKET)) -> bool:
+def show(output: Output, path: Path = Path(SOCKET)) -> bool:
     """Print it; return whether the node is served.
 
     Raises:
         Unreachable: no daemon answers.
     """
     told = ask(path)
-    if as_json:
-        print(json.dumps(told, indent=1))
-    else:
-        print("\n".join(rendered(told)))
+    output.show(told, rendered(told), WORDS)
     return not told["reasons"]
 
 

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
 
+WORDS = Words({"ready": Colour.GREEN, "not ready": Colour.RED, "ACTIVE": Colour.GREEN, "DOWN": Colour.RED})
 _STATES = ("free", "attached", "unhealthy")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _COUNTS = tuple(Column(head, number=True) for head in ("VFS", *map(str.upper, _STATES)))
@@ -21,12 +23,7 @@ _SANDBOXES = tuple(map(Column, ("POD", "NET", "VF", "RAIL", "ADDRESS", "GUID", "
 
 
 def rendered(told: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report. A character that cannot be printed, such as in a link name that a pod chose, is shown as its number."""
-    for line in _lines(told):
-        yield "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
-
-
-def _lines(told: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a report."""
     yield f"railnet {told['version']}: {'not ready' if told['reasons'] else 'ready'}"
     yield from (f"  {reason}" for reason in told["reasons"])
     yield ""

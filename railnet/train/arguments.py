@@ -2,8 +2,19 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
+
+from railnet.cli.arguments import (
+    add_command,
+    add_connection,
+    add_namespace,
+    add_namespaces,
+    add_output,
+    add_rails,
+    output_of,
+    rails_of,
+)
+from railnet.cli.messages import say
 
 _INTERRUPTED = 130  # as a shell reports Ctrl-C
 
@@ -11,38 +22,34 @@ _INTERRUPTED = 130  # as a shell reports Ctrl-C
 def add(train: argparse.ArgumentParser) -> None:
     """Add the commands of `railnet train` to its parser."""
     commands = train.add_subparsers(dest="verb", required=True)
-    up = commands.add_parser("up", help="create the job of a file, and wait until it runs")
-    up.add_argument("-f", dest="file", required=True, help="the job, as YAML; - is stdin")
-    down = commands.add_parser("down", help="delete a job and all that belongs to it")
-    ls = commands.add_parser("ls", help="show the jobs and their tasks")
-    logs = commands.add_parser("logs", help="print what the tasks of a job have written")
-    top = commands.add_parser("top", help="show what each job requests, what is free, and what waiting pods wait for")
+    up = add_command(commands, "up", "create the job of a file, and wait until it runs")
+    down = add_command(commands, "down", "delete a job and all that belongs to it")
+    ls = add_command(commands, "ls", "show the jobs and their tasks")
+    logs = add_command(commands, "logs", "print what the tasks of a job have written")
+    top = add_command(commands, "top", "show what each job requests, what is free, and what waiting pods wait for")
+    up.add_argument("-f", dest="file", metavar="FILE", required=True, help="the job, as YAML; - is stdin")
     for command in (down, logs):
         command.add_argument("name", help="the job")
+        add_namespace(command, "only in this namespace")
     for command in (up, down):
         command.add_argument("--no-wait", action="store_true", help="return when the API server has the request")
-    for command in (down, ls, logs, top):
-        command.add_argument("-n", dest="namespace", help="only in this namespace")
-    for command in (ls, top):
-        command.add_argument("--json", action="store_true", help="print it as JSON")
+    _add_logs(logs)
+    for command, wide in ((ls, "when each job was created, and its nodes"), (top, "the operator of each job")):
+        add_namespaces(command)
+        add_output(command, wide)
+    top.add_argument("--watch", action="store_true", help="print it again when something has changed, until Ctrl-C")
+    add_rails(top)
+    for command in (up, down, ls, logs, top):
+        add_connection(command)
+
+
+def _add_logs(logs: argparse.ArgumentParser) -> None:
     logs.add_argument("--task", action="append", default=[], help="only this task, such as worker-0; may be repeated")
     kind = logs.add_mutually_exclusive_group()
     kind.add_argument("-f", dest="follow", action="store_true", help="follow until the tasks have ended")
     kind.add_argument(
         "--pack", type=Path, metavar="FILE.tar.gz", help="write the logs into an archive, a file for each task"
     )
-    top.add_argument("--watch", action="store_true", help="print it again when something has changed, until Ctrl-C")
-    top.add_argument(
-        "--rails",
-        action="append",
-        metavar="RESOURCE",
-        help="a resource whose devices are VFs of rails; may be repeated (rdma/ib_vf)",
-    )
-    for command in (up, down, ls, logs, top):
-        command.add_argument(
-            "--kubeconfig", help="the kubeconfig (KUBECONFIG, else ~/.kube/config, else this pod's account)"
-        )
-        command.add_argument("--context", help="the context of the kubeconfig (its current one)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return 0 if _run(arguments) else 1
     except (RequestFailed, TrainFailed) as error:
-        print(f"railnet: {error}", file=sys.stderr)
+        say(error)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -74,11 +81,11 @@ def _run(arguments: argparse.Namespace) -> bool:
         case "down":
             return down.down(api, arguments.name, arguments.namespace, wait=not arguments.no_wait)
         case "ls":
-            ls.ls(api, arguments.namespace, as_json=arguments.json)
+            ls.ls(api, arguments.namespace, output_of(arguments))
         case "logs":
             wanted = {"follow": arguments.follow, "pack": arguments.pack}
             return logs.logs(api, arguments.name, arguments.namespace, arguments.task, **wanted)
         case _:
             show = top.watch if arguments.watch else top.top
-            show(api, arguments.namespace, frozenset(arguments.rails or (top.RAILS,)), json_text=arguments.json)
+            show(api, arguments.namespace, rails_of(arguments), output_of(arguments))
     return True

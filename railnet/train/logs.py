@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.cli.messages import say
 from railnet.jobs.task_states import TaskState
 from railnet.train.failure import TrainFailed
 from railnet.train.job_objects import find
@@ -129,4 +130,4 @@ def _write(line: bytes) -> None:
 
 
 def _complain(task: TaskState, error: RequestFailed) -> None:
-    print(f"railnet: {task.name}: {error}", file=sys.stderr)
+    say(f"{task.name}: {error}")

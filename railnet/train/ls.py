@@ -1,6 +1,5 @@
 """`railnet train ls`: the jobs of `railnet train up`, with the states of their tasks."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -8,6 +7,8 @@ from typing import Any
 
 from railnet.apiserver.client import ApiServer
 from railnet.apiserver.request import JsonObject
+from railnet.cli.colour import Colour, Words
+from railnet.cli.output import Output
 from railnet.cli.table import Column, aligned
 from railnet.jobs.job_templates import PS, WORKER
 from railnet.jobs.railnet_labels import TRAIN
@@ -23,21 +24,24 @@ _COLUMNS = (
     Column("RESTARTS", number=True),
     Column("WAITS FOR"),
 )
+_WIDE = (*_COLUMNS, Column("CREATED"), Column("NODES"))
 _HALF_MADE = "half made"  # `railnet train up` died in the middle
+_WORDS = Words(
+    {
+        **dict.fromkeys(("running", "completed"), Colour.GREEN),
+        **dict.fromkeys(("failed", _HALF_MADE), Colour.RED),
+        "waiting": Colour.YELLOW,
+    }
+)
 
 
-def ls(api: ApiServer, namespace: str | None, *, as_json: bool) -> None:
+def ls(api: ApiServer, namespace: str | None, output: Output) -> None:
     """Print all jobs of a namespace, or of all namespaces."""
     found = {
         resource: listed(api, collection(resource, namespace)) for resource in (CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS)
     }
     jobs = list(described(found[CONFIG_MAPS], [*found[DEPLOYMENTS], *found[JOBS]], found[PODS]))
-    if as_json:
-        print(json.dumps({"jobs": jobs}, indent=1))
-    elif jobs:
-        print("\n".join(aligned(_COLUMNS, [_row(job) for job in jobs])))
-    else:
-        print("there is no job of railnet train")
+    output.show({"jobs": jobs}, _lines(jobs, wide=output.wide), _WORDS)
 
 
 def described(
@@ -54,6 +58,19 @@ def described(
             "created": one["metadata"].get("creationTimestamp"),
             "tasks": [{"name": task.name, **asdict(task)} for task in tasks],
         }
+
+
+def _lines(jobs: list[dict[str, Any]], *, wide: bool) -> Iterator[str]:
+    if not jobs:
+        yield "there is no job of railnet train"
+    elif wide:
+        yield from aligned(_WIDE, [(*_row(job), job["created"] or "-", _nodes(job["tasks"])) for job in jobs])
+    else:
+        yield from aligned(_COLUMNS, [_row(job) for job in jobs])
+
+
+def _nodes(tasks: list[dict[str, Any]]) -> str:
+    return ", ".join(sorted({task["node"] for task in tasks if task["node"]})) or "-"
 
 
 def _by_job(found: Iterable[JsonObject]) -> dict[tuple[str, str], list[JsonObject]]:

@@ -4,6 +4,8 @@ import shutil
 from collections.abc import Sequence
 from typing import TextIO
 
+from railnet.cli.escapes import printable
+
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 _CLEAR = "\x1b[J"
 
@@ -18,6 +20,7 @@ class Screen:
 
     def show(self, lines: Sequence[str]) -> None:
         """Show these lines in place of the last ones; on a terminal, as much of them as fits."""
+        lines = [printable(line) for line in lines]
         if self.live:
             size = shutil.get_terminal_size()
             lines = [line[: size.columns - 1] for line in lines[: size.lines - 1]]

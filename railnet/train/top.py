@@ -1,6 +1,5 @@
 """`railnet train top`: the cluster's resources against the jobs that request them."""
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -9,6 +8,7 @@ from http import HTTPStatus
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import Collection
+from railnet.cli.output import Output
 from railnet.jobs.gang_usage import WAITING, GangWait, gang_wait
 from railnet.jobs.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 from railnet.train.failure import TrainFailed
@@ -17,7 +17,6 @@ from railnet.train.live_objects import Keep, LiveObjects
 from railnet.train.screen import Screen
 from railnet.train.usage_table import as_json, rendered
 
-RAILS = "rdma/ib_vf"  # the resource of the default pool
 _NODES = "nodes"
 _EVENTS = "events"
 _REDRAW_SECONDS = 1.0
@@ -28,7 +27,7 @@ class NotAllowed(TrainFailed):
     """The user may not look at all pods; the message says what is possible."""
 
 
-def top(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], *, json_text: bool) -> None:
+def top(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], output: Output) -> None:
     """Print the view once: of all namespaces, or the jobs of one.
 
     Raises:
@@ -36,13 +35,11 @@ def top(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], *
         RequestFailed: the API server does not answer.
     """
     found = look(api, namespace, rails)
-    if json_text:
-        print(json.dumps(as_json(found, nodes=namespace is None), indent=1))
-    else:
-        print("\n".join(rendered(found, nodes=namespace is None)))
+    nodes = namespace is None
+    output.show(as_json(found, nodes=nodes), rendered(found, nodes=nodes, wide=output.wide))
 
 
-def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], *, json_text: bool) -> None:
+def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], output: Output) -> None:
     """Print the view, and print it again when something has changed, at most once a second, until Ctrl-C.
 
     Raises:
@@ -62,13 +59,14 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
                 continue
             nodes, waits = live.of(_NODES) if namespace is None else (), live.of(_EVENTS) if told else ()
             found = usage(nodes, live.of(PODS), waits)
-            if json_text:
-                line = json.dumps(as_json(found, nodes=namespace is None))
-                if line != printed:  # a change need not be one of what is shown
-                    print(line, flush=True)
-                printed = line
+            if output.for_programs:
+                text = output.text_of_series(as_json(found, nodes=namespace is None))
+                if text != printed:  # a change need not be one of what is shown
+                    print(text, end="", flush=True)
+                printed = text
             else:
-                screen.show([*rendered(found, nodes=namespace is None), *([live.trouble] if live.trouble else [])])
+                lines = rendered(found, nodes=namespace is None, wide=output.wide)
+                screen.show([*lines, *([live.trouble] if live.trouble else [])])
             live.rest(_REDRAW_SECONDS)
 
 

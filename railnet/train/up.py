@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
+from railnet.cli.messages import say
 from railnet.cli.table import Column, aligned
 from railnet.jobs.job_templates import TrainingJob
 from railnet.jobs.pod_progress import Stage
@@ -53,9 +54,9 @@ def _take_back(made: Creation, job: TrainingJob) -> None:
     with uninterrupted():
         left = made.take_back()
     for line in left:
-        print(f"railnet: {line}", file=sys.stderr)
+        say(line)
     if left:
-        print(f"railnet: railnet train down {job.name} -n {job.in_namespace} removes it", file=sys.stderr)
+        say(f"railnet train down {job.name} -n {job.in_namespace} removes it")
 
 
 def _wait(api: StreamingApiServer, job: TrainingJob) -> bool:

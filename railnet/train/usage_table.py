@@ -23,6 +23,7 @@ _JOBS = (
     Column("RUNNING", number=True),
     *_SHARES,
 )
+_OPERATOR = Column("OPERATOR")
 _GANGS = (
     Column("NAMESPACE"),
     Column("GANG"),
@@ -36,8 +37,11 @@ _OTHER = "(other pods)"
 _MOST_REASONS = 3
 
 
-def rendered(found: Usage, *, nodes: bool) -> Iterator[str]:
-    """Yield the lines. Without `nodes`, nothing is known of the cluster as a whole, and nothing is said of it."""
+def rendered(found: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
+    """Yield the lines; `wide` adds the operator of each job.
+
+    Without `nodes`, nothing is known of the cluster as a whole, and nothing is said of it.
+    """
     if nodes:
         rows = [
             (f"{found.usable} of {found.nodes} take pods", *_cells(found.room)),
@@ -49,7 +53,9 @@ def rendered(found: Usage, *, nodes: bool) -> Iterator[str]:
     if not found.jobs:
         yield "no pods"
         return
-    yield from aligned(_JOBS, [row for jobs in found.namespaces.values() for row in _rows(jobs)])
+    columns = (*_JOBS, _OPERATOR) if wide else _JOBS
+    rows_of_jobs = (row for jobs in found.namespaces.values() for row in _rows(jobs))
+    yield from aligned(columns, [row[: len(columns)] for row in rows_of_jobs])
     if found.gangs:
         yield ""
         yield from aligned(_GANGS, [_gang_row(gang) for gang in found.gangs])
@@ -76,16 +82,16 @@ def as_json(found: Usage, *, nodes: bool) -> dict[str, Any]:
 
 
 def _rows(jobs: tuple[JobUse, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield a namespace's row with its sums, and below it one for each job; a namespace without jobs has one row."""
+    """Yield a namespace's row with its sums, and below it one for each job, whose last cell is the operator; a namespace without jobs has one row."""
     held, wanted = Share(), Share()
     for job in jobs:
         held, wanted = held.plus(job.held), wanted.plus(job.wanted)
     pods, running = sum(job.running + job.waiting for job in jobs), sum(job.running for job in jobs)
-    yield (jobs[0].namespace, "", str(pods), str(running), *_cells(held, wanted))
+    yield (jobs[0].namespace, "", str(pods), str(running), *_cells(held, wanted), "")
     if len(jobs) > 1 or jobs[0].name:
         for job in jobs:
             numbers = (str(job.running + job.waiting), str(job.running))
-            yield ("", job.name or _OTHER, *numbers, *_cells(job.held, job.wanted))
+            yield ("", job.name or _OTHER, *numbers, *_cells(job.held, job.wanted), job.operator or "-")
 
 
 def _gang_row(gang: GangUse) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ Exit status: 0 all is well, 1 something is wrong with a rail, 2 nothing is known
 """
 
 import argparse
-import json
 import os
-import sys
 import uuid
 from pathlib import Path
 
+from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_output, output_of
+from railnet.cli.messages import say
 from railnet.validate.failure import ValidateFailed
 
 _WRONG, _UNTESTED, _INTERRUPTED = 1, 2, 130
@@ -18,7 +18,7 @@ _MOST_SECONDS = 600.0
 
 def add(validate: argparse.ArgumentParser) -> None:
     """Add the options of `railnet validate` to its parser."""
-    validate.add_argument("-n", dest="namespace", default="default", help="the pods' namespace, which exists (default)")
+    add_namespace(validate, "the pods' namespace, which exists (default)", default="default")
     validate.add_argument(
         "--node", action="append", default=[], help="test this node; may be repeated (all that have the resource)"
     )
@@ -32,9 +32,7 @@ def add(validate: argparse.ArgumentParser) -> None:
         metavar="N",
         help="VFs of each pod: the rails of a node (its label railnet.io/rails, else 1)",
     )
-    validate.add_argument(
-        "--resource", default="rdma/ib_vf", help="the resource whose devices are VFs of rails (rdma/ib_vf)"
-    )
+    validate.add_argument("--resource", default=RAILS, help=f"the resource whose devices are VFs of rails ({RAILS})")
     validate.add_argument(
         "--image",
         default="python:3-slim",
@@ -70,12 +68,9 @@ def add(validate: argparse.ArgumentParser) -> None:
         metavar="RESOURCE",
         help="have the tools for RDMA use the memory of a GPU, which each pod requests by this resource (nvidia.com/gpu)",
     )
-    validate.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_output(validate, "all pairs of a large rail")
     validate.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML file as well")
-    validate.add_argument(
-        "--kubeconfig", help="the kubeconfig (KUBECONFIG, else ~/.kube/config, else this pod's account)"
-    )
-    validate.add_argument("--context", help="the context of the kubeconfig (its current one)")
+    add_connection(validate)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         with ended_by_sigterm():
             return _run(arguments)
     except (RequestFailed, ValidateFailed) as error:
-        print(f"railnet: {error}", file=sys.stderr)
+        say(error)
         return _UNTESTED
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -102,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from railnet.validate.html_report import html  # noqa: PLC0415
     from railnet.validate.judgement import Limits  # noqa: PLC0415
     from railnet.validate.probe_objects import Run  # noqa: PLC0415
-    from railnet.validate.report import as_json, rendered  # noqa: PLC0415
+    from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
     from railnet.validate.validation import Validation, Wanted  # noqa: PLC0415
 
     api, execution = connect_with_exec(os.environ, arguments.kubeconfig, arguments.context, "railnet validate")
@@ -123,15 +118,12 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.most_rdma_microseconds,
         ),
     )
-    report = Validation(api, execution, made, wanted, _say).report()
+    output = output_of(arguments)
+    report = Validation(api, execution, made, wanted, say).report()
     if arguments.html is not None:
         arguments.html.write_text(html(report), encoding="utf-8")
-    print(json.dumps(as_json(report), indent=1) if arguments.json else "\n".join(rendered(report)), flush=True)
+    output.show(as_json(report), rendered(report, wide=output.wide), WORDS)
     return _WRONG if report.findings else _UNTESTED if report.untested or not report.measured else 0
-
-
-def _say(line: str) -> None:
-    print(f"railnet: {line}", file=sys.stderr, flush=True)
 
 
 def _positive(text: str) -> int:

@@ -1,15 +1,18 @@
 """The report of one run, as text and as JSON. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
 from railnet import VERSION
+from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
 from railnet.validate.judgement import Finding, Limits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.probe_pods import PodRail
 
+WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})
 Shown = Callable[[Measured | None], str]
 _LARGEST_MATRIX = 12  # nodes, whose columns fit into a line
 _SLOWEST = 10  # pairs of a larger rail that are shown
@@ -118,14 +121,16 @@ def has_rdma(measured: Sequence[Measured]) -> bool:
     return any(one.rdma.gbits is not None or one.rdma.failed for one in measured)
 
 
-def rendered(report: Report) -> Iterator[str]:
-    """Yield the lines for a person."""
+def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
+    """Yield the lines for a person; `wide` shows all pairs of a large rail, and not the slowest ones alone."""
     yield headline(report)
     for rail in report.rails:
         measured = report.of_rail(rail)
         yield ""
         yield f"rail {rail}: {'; '.join(filter(None, (summary(measured), coverage(measured))))}"
-        table = _matrix if len(nodes_of(measured)) <= _LARGEST_MATRIX else _list
+        table = (
+            _matrix if len(nodes_of(measured)) <= _LARGEST_MATRIX else partial(_list, most=None if wide else _SLOWEST)
+        )
         if has_rdma(measured):
             yield from table(measured, "TCP Gbit/s", cell)
             yield ""
@@ -178,12 +183,13 @@ def _matrix(measured: Sequence[Measured], title: str, shown: Shown) -> Iterator[
     yield from aligned(columns, rows)
 
 
-def _list(measured: Sequence[Measured], title: str, shown: Shown) -> Iterator[str]:
+def _list(measured: Sequence[Measured], title: str, shown: Shown, *, most: int | None) -> Iterator[str]:
     def speed(one: Measured) -> float:
         gbits = one.gbits if shown is cell else one.rdma.gbits
         return -1.0 if gbits is None else gbits
 
-    slowest = sorted(measured, key=speed)[:_SLOWEST]
+    slowest = sorted(measured, key=speed)[:most]
     columns = (Column("NODE"), Column("NODE"), Column(title, number=True))
-    yield f"the {len(slowest)} slowest pairs (all are in --json and --html):"
+    if most is not None:
+        yield f"the {len(slowest)} slowest pairs (all are in -o wide, -o json and --html):"
     yield from aligned(columns, [(one.pair.server, one.pair.client, shown(one)) for one in slowest])

@@ -8,6 +8,7 @@ import yaml
 
 from railnet.admission import offline
 from railnet.admission.policy import Policy
+from railnet.cli.escapes import printable
 from railnet.configuration import Configuration
 from railnet.vf.errors import Misconfigured
 
@@ -36,7 +37,7 @@ def explain(
             f"{source} has no Pod; give a file with Pods, such as the output of kubectl get pod -o yaml"
         )
     for pod in explained:
-        print(*pod.lines, sep="\n")
+        print(*map(printable, pod.lines), sep="\n")
     return all(pod.allowed for pod in explained)
 
 

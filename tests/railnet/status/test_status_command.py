@@ -12,7 +12,10 @@ import pytest
 
 from cni.host import frames
 from railnet import __main__ as command
+from railnet.cli.output import Form, Output
 from railnet.status.status_command import Unreachable, ask, show
+
+TABLE, JSON = Output(), Output(Form.JSON)
 
 TOLD = {"version": "7.8.9", "reasons": [], "queue": 0, "rails": [], "vfs": [], "sandboxes": []}
 
@@ -58,14 +61,14 @@ def test_show_prints_the_table_and_returns_whether_the_node_is_served(
     tmp_path, capsys, reasons: list[str], served: bool
 ) -> None:
     with daemon(tmp_path / "s", answering(answer({**TOLD, "reasons": reasons}))):
-        assert show(as_json=False, path=tmp_path / "s") == served
+        assert show(TABLE, tmp_path / "s") == served
 
     assert capsys.readouterr().out.splitlines()[0] == f"railnet 7.8.9: {'ready' if served else 'not ready'}"
 
 
 def test_show_as_json_prints_the_daemons_report(tmp_path, capsys) -> None:
     with daemon(tmp_path / "s", answering(answer(TOLD))):
-        show(as_json=True, path=tmp_path / "s")
+        show(JSON, tmp_path / "s")
 
     assert json.loads(capsys.readouterr().out) == TOLD
 

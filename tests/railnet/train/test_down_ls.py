@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from railnet.cli.output import Form, Output
 from railnet.train.down import down
 from railnet.train.job_objects import NoSuchJob
 from railnet.train.ls import ls
 from railnet.train.up import up
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
+
+TABLE, JSON = Output(), Output(Form.JSON)
 
 
 def server_with(tmp_path: Path, *namespaces: str) -> MemoryApiServer:
@@ -108,13 +111,13 @@ def test_ls_shows_states_of_tasks(server: MemoryApiServer, capsys: pytest.Captur
     for one, state in zip(pods(job(), RUNNING), (RUNNING, RUNNING, RUNNING, waiting), strict=False):
         server.add("pods", {**one, "status": state})
 
-    ls(server.api, None, as_json=False)
+    ls(server.api, None, TABLE)
     assert capsys.readouterr().out.splitlines() == [
         "NAMESPACE  JOB    STATE    PARAMETER SERVERS  WORKERS                               RESTARTS  WAITS FOR",
         "mnist      mnist  waiting  2 running          1 running, 1 starting, 1 unscheduled         0  worker-1: ErrImagePull: x",
     ]
 
-    ls(server.api, "mnist", as_json=True)
+    ls(server.api, "mnist", JSON)
     (found,) = json.loads(capsys.readouterr().out)["jobs"]
     assert (found["namespace"], found["name"], found["state"]) == ("mnist", "mnist", "waiting")
     assert [(task["name"], task["stage"]) for task in found["tasks"]] == [
@@ -134,7 +137,7 @@ def test_ls_knows_completed_failed_and_half_made_jobs(
         server.add("jobs", {**made, "status": {"conditions": [{"type": condition, "status": "True"}]}})
 
     def state() -> str:
-        ls(server.api, None, as_json=True)
+        ls(server.api, None, JSON)
         found: str = json.loads(capsys.readouterr().out)["jobs"][0]["state"]
         return found
 
@@ -149,6 +152,20 @@ def test_ls_knows_completed_failed_and_half_made_jobs(
 
 
 def test_ls_without_jobs_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    ls(MemoryApiServer().api, None, as_json=False)
+    ls(MemoryApiServer().api, None, TABLE)
 
     assert capsys.readouterr().out == "there is no job of railnet train\n"
+
+
+def test_wide_ls_shows_when_a_job_was_created_and_where_its_tasks_are(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, one in enumerate(pods(job(), RUNNING)):
+        server.add("pods", {**one, "spec": {**one["spec"], "nodeName": f"gpu-{number % 2}"}})
+    server.objects["configmaps", "mnist", "mnist"]["metadata"]["creationTimestamp"] = "2026-11-26T11:00:00Z"
+
+    ls(server.api, None, Output(Form.WIDE))
+
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.endswith("WAITS FOR  CREATED               NODES")
+    assert row.endswith("2026-11-26T11:00:00Z  gpu-0, gpu-1")

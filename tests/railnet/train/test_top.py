@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import RequestFailed
+from railnet.cli.output import Form, Output
 from railnet.jobs.gang_usage import GangWait
 from railnet.jobs.usage import NodeRoom, PodUse, Usage, usage
 from railnet.train import top as top_module
@@ -19,6 +20,8 @@ from railnet.train.top import NotAllowed, look, top, watch
 from tests.railnet.train.jobs import RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
+
+TABLE, JSON = Output(), Output(Form.JSON)
 
 SECONDS = 60.0
 RAILS = frozenset({"rdma/ib_vf"})
@@ -85,13 +88,13 @@ mnist/mnist: 1 pod waits: Unschedulable: 0/2 nodes are available: 2 Insufficient
 def test_view_shows_requested_and_free_and_who_waits_for_what(
     server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    top(server.api, None, RAILS, json_text=False)
+    top(server.api, None, RAILS, TABLE)
 
     assert capsys.readouterr().out == VIEW
 
 
 def test_view_as_json_has_exact_numbers(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    top(server.api, None, RAILS, json_text=True)
+    top(server.api, None, RAILS, JSON)
 
     found = json.loads(capsys.readouterr().out)
     assert found["cluster"]["free"] == {"cpu": 13.9, "memory": (112 << 30) - (70 << 20), "gpus": 6, "rails": 12}
@@ -109,26 +112,26 @@ def test_view_as_json_has_exact_numbers(server: MemoryApiServer, capsys: pytest.
 
 def test_view_of_one_namespace_asks_only_for_it(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.before = lambda request: status(403, "no") if "in namespace" not in str(request) else None
-    top(server.api, "mnist", RAILS, json_text=False)
+    top(server.api, "mnist", RAILS, TABLE)
 
     assert "NODES" not in (out := capsys.readouterr().out)
     assert "mnist" in out
     with pytest.raises(NotAllowed, match="the pods of one namespace are shown by -n NAMESPACE"):
-        top(server.api, None, RAILS, json_text=False)
+        top(server.api, None, RAILS, TABLE)
 
 
 def test_other_failures_are_not_taken_for_a_missing_right(server: MemoryApiServer) -> None:
     server.before = lambda request: status(400, "no")
 
     with pytest.raises(RequestFailed, match="HTTP 400"):
-        top(server.api, None, RAILS, json_text=False)
+        top(server.api, None, RAILS, TABLE)
 
 
 def watched(server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """Watch in a thread; return what is printed, from the beginning: what `capsys` takes away while a thread prints may be lost."""
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    threading.Thread(target=lambda: watch(server.api, None, RAILS, json_text=True), daemon=True).start()
+    threading.Thread(target=lambda: watch(server.api, None, RAILS, JSON), daemon=True).start()
     until(lambda: "\n" in out.getvalue(), SECONDS, "the first view")
     return out
 
@@ -271,7 +274,7 @@ def gangs(server: MemoryApiServer) -> MemoryApiServer:
 def test_view_shows_gangs_their_places_and_what_one_waits_for(
     gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    top(gangs.api, None, RAILS, json_text=False)
+    top(gangs.api, None, RAILS, TABLE)
 
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("NAMESPACE  GANG    PODS  WAITING  RUNNING  PLACE")
@@ -284,7 +287,7 @@ def test_view_shows_gangs_their_places_and_what_one_waits_for(
 
 
 def test_json_has_the_gangs(gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
-    top(gangs.api, None, RAILS, json_text=True)
+    top(gangs.api, None, RAILS, JSON)
 
     bert, near = json.loads(capsys.readouterr().out)["gangs"]
     assert bert == {
@@ -303,7 +306,7 @@ def test_json_has_the_gangs(gangs: MemoryApiServer, capsys: pytest.CaptureFixtur
 def test_events_are_asked_for_only_where_a_gang_waits(
     server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    top(server.api, None, RAILS, json_text=False)
+    top(server.api, None, RAILS, TABLE)
 
     assert "GANG" not in capsys.readouterr().out
     assert not any("events" in one for one in server.requests)
@@ -313,7 +316,7 @@ def test_without_the_right_to_list_events_gangs_are_shown_without_their_reasons(
     gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gangs.before = lambda request: status(403, "no") if "events" in str(request) else None
-    top(gangs.api, None, RAILS, json_text=False)
+    top(gangs.api, None, RAILS, TABLE)
 
     out = capsys.readouterr().out
     assert "bert       bert  4 of 4" in out
@@ -324,7 +327,7 @@ def test_other_failures_of_events_are_said(gangs: MemoryApiServer) -> None:
     gangs.before = lambda request: status(400, "no") if "events" in str(request) else None
 
     with pytest.raises(RequestFailed, match="HTTP 400"):
-        top(gangs.api, None, RAILS, json_text=False)
+        top(gangs.api, None, RAILS, TABLE)
 
 
 @pytest.mark.slow
@@ -338,3 +341,11 @@ def test_watch_shows_what_a_gang_waits_for_when_that_is_said(
     until(lambda: WAITS in out.getvalue(), SECONDS, "what the gang waits for")
 
     assert [json.loads(line)["gangs"][0]["why"] for line in out.getvalue().splitlines()] == [None, WAITS]
+
+
+def test_wide_view_names_the_operator_of_each_job(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    top(server.api, None, RAILS, Output(Form.WIDE))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("NAMESPACE")).endswith("RAILS  OPERATOR")
+    assert any(line.endswith("  TensorFlow on Kubernetes, plain templates") for line in lines)

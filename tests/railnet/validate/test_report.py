@@ -57,6 +57,16 @@ def test_large_rail_is_a_list_of_its_slowest_pairs_and_says_what_the_plan_left_o
     assert len(lines) == 17
 
 
+def test_wide_shows_all_pairs_of_a_large_rail() -> None:
+    nodes = {f"node-{number:02}": (0,) for number in range(20)}
+    pairs = [measured(0, *one[1:]) for each in plan(nodes, 0) for one in each]
+
+    lines = list(rendered(report(pairs), wide=True))
+
+    assert sum(line.endswith("90.0") for line in lines) == len(pairs)
+    assert not [line for line in lines if "slowest" in line]
+
+
 def test_json_has_each_pair_and_each_finding() -> None:
     found = as_json(CUT)
 

@@ -1,0 +1,11 @@
+"""What a command says to the person beside its output: on standard error, after the program's name."""
+
+import sys
+
+from railnet.cli.escapes import printable_lines
+
+
+def say(what: object) -> None:
+    """Print a message. Text from outside may be in it: only its lines' ends are kept as they are."""
+    text = "\n".join(printable_lines(str(what)))
+    print(f"railnet: {text}", file=sys.stderr, flush=True)

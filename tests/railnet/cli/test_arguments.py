@@ -1,0 +1,92 @@
+"""An option has one name, one meaning and one text in all commands; what a command does not heed it refuses."""
+
+import argparse
+from collections.abc import Iterator
+
+import pytest
+
+from railnet.__main__ import _parser
+from railnet.cli.arguments import output_of
+from railnet.cli.output import Form
+
+SHARED = {
+    "--kubeconfig": ["--kubeconfig"],
+    "--context": ["--context"],
+    "--namespace": ["-n", "--namespace"],
+    "--all-namespaces": ["-A", "--all-namespaces"],
+    "--output": ["-o", "--output"],
+    "--json": ["--json"],
+    "--no-color": ["--no-color"],
+}
+CLUSTER = {"--kubeconfig", "--context"}
+PRINTS = {"--output", "--json", "--no-color"}
+LISTS = CLUSTER | PRINTS | {"--namespace", "--all-namespaces"}
+HEEDED = {
+    "railnet status": PRINTS,
+    "railnet doctor": CLUSTER | PRINTS | {"--namespace"},
+    "railnet validate": CLUSTER | PRINTS | {"--namespace"},
+    "railnet train up": CLUSTER,
+    "railnet train down": CLUSTER | {"--namespace"},
+    "railnet train ls": LISTS,
+    "railnet train logs": CLUSTER | {"--namespace"},
+    "railnet train top": LISTS,
+}
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str | None]]:
+    """Yield each command's parser below one, with its sentence of help."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            sentences = {one.dest: one.help for one in action._choices_actions}
+            for name, command in action.choices.items():
+                yield command, sentences.get(name)
+                yield from parsers(command)
+
+
+COMMANDS = list(parsers(_parser()))
+
+
+@pytest.mark.parametrize("option", SHARED)
+def test_shared_option_has_the_same_names_everywhere(option: str) -> None:
+    found = [action for command, _ in COMMANDS for action in command._actions if option in action.option_strings]
+
+    assert found
+    assert {tuple(action.option_strings) for action in found} == {tuple(SHARED[option])}
+
+
+def test_each_command_has_the_shared_options_that_it_heeds_and_no_other() -> None:
+    found = {
+        command.prog: {option for action in command._actions for option in action.option_strings if option in SHARED}
+        for command, _ in COMMANDS
+    }
+
+    assert {name: options for name, options in found.items() if options} == HEEDED
+
+
+@pytest.mark.parametrize("options", [["--json"], ["-o", "json"], ["--output=json"], ["-ojson"]])
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["validate"], ["train", "ls"], ["train", "top"]])
+def test_json_is_chosen_by_both_options(command: list[str], options: list[str]) -> None:
+    assert output_of(_parser().parse_args([*command, *options])).form is Form.JSON
+
+
+@pytest.mark.parametrize(("command", "wide"), [("status", False), ("doctor", False), ("validate", True)])
+def test_wide_is_refused_where_there_is_nothing_more_to_show(
+    command: str, wide: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if wide:
+        assert output_of(_parser().parse_args([command, "-o", "wide"])).wide
+        return
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args([command, "-o", "wide"])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("verb", ["ls", "top"])
+def test_all_namespaces_are_shown_by_default_and_by_an_option_that_excludes_a_name(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _parser().parse_args(["train", verb]).namespace is None
+    assert _parser().parse_args(["train", verb, "-A"]).namespace is None
+    assert _parser().parse_args(["train", verb, "--namespace", "ml"]).namespace == "ml"
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["train", verb, "-A", "-n", "ml"])
