@@ -1,4 +1,4 @@
-"""The railnet command. Exit status: 0 success, 1 failure, 2 usage, 3 configuration, 4 missing privilege, 5 no daemon answers."""
+"""The railnet command: which commands there are, and what each runs."""
 
 import argparse
 import os
@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from railnet import VERSION
 from railnet.cli.arguments import add_output, output_of, rails_of
+from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
@@ -18,8 +19,6 @@ _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
 _CHANGES = "it changes network namespaces and links"
-_COULD_NOT_LOOK = 2  # of `railnet doctor`
-_FAILED, _MISCONFIGURED, _NO_PRIVILEGE, _UNREACHABLE = 1, 3, 4, 5
 # What each package that is imported comes with (pyproject.toml). The image of the node lacks `kubernetes`.
 _INSTALLED_BY = {
     **dict.fromkeys(("kubernetes", "urllib3", "yaml"), "railnet"),
@@ -34,16 +33,18 @@ def main() -> None:
     try:
         sys.exit(_RUN[arguments.command](arguments))
     except Misconfigured as error:
-        _fail(error, _MISCONFIGURED)
+        _fail(error, ExitStatus.MISCONFIGURED)
     except PermissionError as error:
-        _fail(error, _NO_PRIVILEGE)
+        _fail(error, ExitStatus.NO_PRIVILEGE)
     except (RailnetError, OSError) as error:
-        _fail(error, _FAILED)
+        _fail(error, ExitStatus.FAILED)
+    except KeyboardInterrupt:
+        sys.exit(ExitStatus.INTERRUPTED)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _INSTALLED_BY:
             raise
-        _fail(_missing(arguments.command, package), _MISCONFIGURED)
+        _fail(_missing(arguments.command, package), ExitStatus.MISCONFIGURED)
 
 
 def _missing(command: str, package: str) -> Misconfigured:
@@ -55,7 +56,7 @@ def _missing(command: str, package: str) -> Misconfigured:
     )
 
 
-def _fail(error: Exception, status: int) -> NoReturn:
+def _fail(error: Exception, status: ExitStatus) -> NoReturn:
     say(error)
     sys.exit(status)
 
@@ -122,25 +123,19 @@ def _parser() -> argparse.ArgumentParser:
         # What the supervisor adds to its own command line when it starts the daemon (railnet/daemon/supervisor.py).
         command.add_argument("--beats", type=int, help=argparse.SUPPRESS)
         command.add_argument("--restarts", type=int, default=0, help=argparse.SUPPRESS)
-    status = commands.add_parser(
-        "status", help="show this node's rails, the pods that have them, and what is wrong; 1 if the node is not served"
-    )
+    status = commands.add_parser("status", help="show this node's rails, the pods that have them, and what is wrong")
     add_output(status)
     doctor.add(
         commands.add_parser(
             "doctor",
-            help="say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do; 1 at an error, 2 if it could not look",
+            help="say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do",
         ),
         _CONFIGURATION,
     )
     train.add(
         commands.add_parser("train", help="run a training job, and see what uses the cluster: up, down, ls, logs, top")
     )
-    validate.add(
-        commands.add_parser(
-            "validate", help="measure each rail between the nodes; 1 at a finding, 2 if something could not be tested"
-        )
-    )
+    validate.add(commands.add_parser("validate", help="measure each rail between the nodes, by pods of its own"))
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -186,7 +181,7 @@ def _in_cluster(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _node(arguments: argparse.Namespace) -> int:
+def _node(arguments: argparse.Namespace) -> ExitStatus:
     if _is_supervisor(arguments):
         _supervise()
     from railnet import configuration  # noqa: PLC0415 - see _RUN
@@ -196,20 +191,20 @@ def _node(arguments: argparse.Namespace) -> int:
     _log_to_stderr()
     loaded = configuration.load(arguments.config)
     heartbeat.run(composition.run(loaded, arguments.health_port, arguments.restarts), arguments.beats)
-    return 0
+    return ExitStatus.OK
 
 
-def _install(arguments: argparse.Namespace) -> int:
+def _install(arguments: argparse.Namespace) -> ExitStatus:
     from railnet import configuration  # noqa: PLC0415 - see _RUN
     from railnet.install import installer  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet install", _CHANGES)
     for line in installer.install(configuration.load(arguments.config)):
         print(line)
-    return 0
+    return ExitStatus.OK
 
 
-def _uninstall(arguments: argparse.Namespace) -> int:
+def _uninstall(arguments: argparse.Namespace) -> ExitStatus:
     if _is_supervisor(arguments):
         _supervise()
     from railnet import configuration  # noqa: PLC0415 - see _RUN
@@ -219,7 +214,7 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     _log_to_stderr()
     loaded = configuration.load(arguments.config)
     main = composition.uninstall(loaded, arguments.health_port, arguments.restarts, stay=arguments.stay)
-    return 0 if heartbeat.run(main, arguments.beats) else _FAILED
+    return ExitStatus.of(well=heartbeat.run(main, arguments.beats))
 
 
 def _is_supervisor(arguments: argparse.Namespace) -> bool:
@@ -238,17 +233,17 @@ def _log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _status(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.status import status_command  # noqa: PLC0415 - see _RUN
 
     _require_root("railnet status", "the daemon answers only root")
     try:
-        return 0 if status_command.show(output_of(arguments)) else _FAILED
+        return ExitStatus.of(well=status_command.show(output_of(arguments)))
     except status_command.Unreachable as error:
-        _fail(error, _UNREACHABLE)
+        _fail(error, ExitStatus.NO_DAEMON)
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
+def _doctor(arguments: argparse.Namespace) -> ExitStatus:
     if arguments.pod is not None or arguments.cluster:
         return _doctor_by_api(arguments)
     from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
@@ -257,14 +252,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
     _require_root("railnet doctor", "it reads the host's files, and the daemon answers only root")
     try:
         facts = gathering.gather(gathering.Places(arguments.config, Path(SOCKET)))
-        return 0 if doctor_command.report(checks.findings(facts), output_of(arguments)) else _FAILED
     except PermissionError:
         raise
     except OSError as error:
-        _fail(error, _COULD_NOT_LOOK)
+        _fail(error, ExitStatus.UNKNOWN)
+    return ExitStatus.of(well=doctor_command.report(checks.findings(facts), output_of(arguments)))
 
 
-def _doctor_by_api(arguments: argparse.Namespace) -> int:
+def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - see _RUN
     from railnet.cli.connection import connect  # noqa: PLC0415 - see _RUN
     from railnet.doctor import (  # noqa: PLC0415 - see _RUN
@@ -283,11 +278,11 @@ def _doctor_by_api(arguments: argparse.Namespace) -> int:
         else:
             found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
     except (RequestFailed, ValueError) as error:
-        _fail(error, _COULD_NOT_LOOK)
-    return 0 if doctor_command.report(found, output_of(arguments)) else _FAILED
+        _fail(error, ExitStatus.UNKNOWN)
+    return ExitStatus.of(well=doctor_command.report(found, output_of(arguments)))
 
 
-def _admission(arguments: argparse.Namespace) -> int:
+def _admission(arguments: argparse.Namespace) -> ExitStatus:
     from railnet import configuration  # noqa: PLC0415 - see _RUN
 
     loaded = configuration.load(arguments.config)
@@ -295,7 +290,7 @@ def _admission(arguments: argparse.Namespace) -> int:
         from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
         gangs = arguments.kubernetes if arguments.gangs else None
-        return 0 if explain.explain(arguments.file, loaded, arguments.host_ports, gangs) else _FAILED
+        return ExitStatus.of(well=explain.explain(arguments.file, loaded, arguments.host_ports, gangs))
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN
@@ -311,10 +306,10 @@ def _admission(arguments: argparse.Namespace) -> int:
         gangs=arguments.gangs,
     )
     asyncio.run(program.serve(loaded, options))
-    return 0
+    return ExitStatus.OK
 
 
-def _controllers(arguments: argparse.Namespace) -> int:
+def _controllers(arguments: argparse.Namespace) -> ExitStatus:
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet import configuration  # noqa: PLC0415 - see _RUN
@@ -328,12 +323,12 @@ def _controllers(arguments: argparse.Namespace) -> int:
         cleans_up=arguments.clean_up,
         places_gangs=arguments.gangs,
     )
-    return 0 if asyncio.run(program.serve(loaded, options)) else _FAILED
+    return ExitStatus.of(well=asyncio.run(program.serve(loaded, options)))
 
 
-def _version(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the table below calls all alike
+def _version(arguments: argparse.Namespace) -> ExitStatus:  # noqa: ARG001 - the table below calls all alike
     print(VERSION)
-    return 0
+    return ExitStatus.OK
 
 
 def _require_root(what: str, why: str) -> None:

@@ -28,3 +28,8 @@ class ExitStatus(IntEnum):
         status._value_ = number
         status.meaning = meaning
         return status
+
+    @classmethod
+    def of(cls, *, well: bool) -> Self:
+        """Return the status of a command that is done, by whether all is well."""
+        return cls.OK if well else cls.FAILED

@@ -14,9 +14,8 @@ from railnet.cli.arguments import (
     output_of,
     rails_of,
 )
+from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
-
-_INTERRUPTED = 130  # as a shell reports Ctrl-C
 
 
 def add(train: argparse.ArgumentParser) -> None:
@@ -52,7 +51,7 @@ def _add_logs(logs: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Run a command, and return its exit status.
 
     Raises:
@@ -62,12 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     from railnet.train.failure import TrainFailed  # noqa: PLC0415
 
     try:
-        return 0 if _run(arguments) else 1
+        return ExitStatus.of(well=_run(arguments))
     except (RequestFailed, TrainFailed) as error:
         say(error)
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+        return ExitStatus.FAILED
 
 
 def _run(arguments: argparse.Namespace) -> bool:

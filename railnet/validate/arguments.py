@@ -1,7 +1,4 @@
-"""The command line of `railnet validate`.
-
-Exit status: 0 all is well, 1 something is wrong with a rail, 2 nothing is known to be wrong and something could not be tested.
-"""
+"""The command line of `railnet validate`."""
 
 import argparse
 import os
@@ -9,10 +6,10 @@ import uuid
 from pathlib import Path
 
 from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_output, output_of
+from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.validate.failure import ValidateFailed
 
-_WRONG, _UNTESTED, _INTERRUPTED = 1, 2, 130
 _MOST_SECONDS = 600.0
 
 
@@ -73,7 +70,7 @@ def add(validate: argparse.ArgumentParser) -> None:
     add_connection(validate)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Validate, and return the exit status.
 
     Raises:
@@ -87,12 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
             return _run(arguments)
     except (RequestFailed, ValidateFailed) as error:
         say(error)
-        return _UNTESTED
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+        return ExitStatus.UNKNOWN
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.cli.connection import connect_with_exec  # noqa: PLC0415
     from railnet.validate.html_report import html  # noqa: PLC0415
     from railnet.validate.judgement import Limits  # noqa: PLC0415
@@ -123,7 +118,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         arguments.html.write_text(html(report), encoding="utf-8")
     output.show(as_json(report), rendered(report, wide=output.wide), WORDS)
-    return _WRONG if report.findings else _UNTESTED if report.untested or not report.measured else 0
+    if report.findings:
+        return ExitStatus.FAILED
+    return ExitStatus.UNKNOWN if report.untested or not report.measured else ExitStatus.OK
 
 
 def _positive(text: str) -> int:

@@ -148,5 +148,5 @@ def test_sound_cluster_has_no_finding_and_two_pods_that_tell_one_guid_have_one(n
 def test_pod_that_does_not_exist_is_named(node: ClusterNode) -> None:
     done = doctor("absent")
 
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (6, "")
     assert 'pods "absent" not found' in done.stderr

@@ -37,7 +37,7 @@ def run(monkeypatch: pytest.MonkeyPatch, found: Facts | OSError, *options: str) 
     [
         (Facts(Inventory(), SERVED), 0),  # no rail: a warning
         (Facts(Inventory(), Daemon(None, "it does not answer")), 1),
-        (FileNotFoundError(2, "No such file or directory", "/sys/bus"), 2),
+        (FileNotFoundError(2, "No such file or directory", "/sys/bus"), 6),
         (PermissionError(13, "Permission denied"), 4),
     ],
 )
