@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from railnet import VERSION
-from railnet.cli.arguments import add_output, output_of, rails_of
+from railnet.cli.arguments import add_command, add_output, output_of, rails_of
+from railnet.cli.completion import SHELLS, complete, script
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
+from railnet.cli.program_name import RAILNET, program_name
 from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
@@ -21,7 +23,7 @@ _HEALTH_PORT = 9474
 _CHANGES = "it changes network namespaces and links"
 # What each package that is imported comes with (pyproject.toml). The image of the node lacks `kubernetes`.
 _INSTALLED_BY = {
-    **dict.fromkeys(("kubernetes", "urllib3", "yaml"), "railnet"),
+    **dict.fromkeys(("argcomplete", "kubernetes", "urllib3", "yaml"), "railnet"),
     **dict.fromkeys(("google", "grpc", "pyroute2", "pyudev"), "railnet[node]"),
     **dict.fromkeys(("aiohttp", "cryptography"), "railnet[webhook]"),
 }
@@ -29,7 +31,9 @@ _INSTALLED_BY = {
 
 def main() -> None:
     """Run one subcommand and exit with its status."""
-    arguments = _parser().parse_args()
+    parser = _parser(program_name(sys.argv[0]))
+    complete(parser)
+    arguments = parser.parse_args()
     try:
         sys.exit(_RUN[arguments.command](arguments))
     except Misconfigured as error:
@@ -61,25 +65,35 @@ def _fail(error: Exception, status: ExitStatus) -> NoReturn:
     sys.exit(status)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="railnet", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    node = commands.add_parser("node", help="serve this node until SIGTERM")
-    install = commands.add_parser(
-        "install", help="put the plugin executable on this host; the daemon then makes the runtime use it"
+def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description="A second, InfiniBand network for training pods: what serves it, and what shows and measures it.",
+        epilog="\n".join(("exit status:", *(f"  {status.value:<4} {status.meaning}" for status in ExitStatus))),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    uninstall = commands.add_parser(
+    parser.add_argument("--version", action="version", version=VERSION, help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    node = add_command(commands, "node", "serve this node until SIGTERM")
+    install = add_command(
+        commands, "install", "put the plugin executable on this host; the daemon then makes the runtime use it"
+    )
+    uninstall = add_command(
+        commands,
         "uninstall",
-        help="give the runtime back to its primary network, and remove the executable when no sandbox needs it",
+        "give the runtime back to its primary network, and remove the executable when no sandbox needs it",
     )
     uninstall.add_argument("--stay", action="store_true", help="when all is removed, wait for SIGTERM")
-    admission = commands.add_parser(
+    admission = add_command(
+        commands,
         "admission",
-        help="give training pods VFs and environment when they are created: serve until SIGTERM, or explain",
+        "give training pods VFs and environment when they are created: serve until SIGTERM, or explain",
     )
     _serving(admission)
-    explain = admission.add_subparsers(dest="verb").add_parser(
-        "explain", help="say what would be done to the pods of a file, and why, without a cluster"
+    explain = add_command(
+        admission.add_subparsers(dest="verb", metavar="VERB"),
+        "explain",
+        "say what would be done to the pods of a file, and why, without a cluster",
     )
     explain.add_argument(
         "-f", dest="file", required=True, help="Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin"
@@ -90,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
         default="1.36",
         help="the cluster's version, such as 1.26 (1.36); with --gangs before explain",
     )
-    controllers = commands.add_parser(
-        "controllers", help="reconcile what training jobs need beside their pods: serve until SIGTERM"
+    controllers = add_command(
+        commands, "controllers", "reconcile what training jobs need beside their pods: serve until SIGTERM"
     )
     _in_cluster(controllers)
     controllers.add_argument(
@@ -123,20 +137,23 @@ def _parser() -> argparse.ArgumentParser:
         # What the supervisor adds to its own command line when it starts the daemon (railnet/daemon/supervisor.py).
         command.add_argument("--beats", type=int, help=argparse.SUPPRESS)
         command.add_argument("--restarts", type=int, default=0, help=argparse.SUPPRESS)
-    status = commands.add_parser("status", help="show this node's rails, the pods that have them, and what is wrong")
+    status = add_command(commands, "status", "show this node's rails, the pods that have them, and what is wrong")
     add_output(status)
     doctor.add(
-        commands.add_parser(
+        add_command(
+            commands,
             "doctor",
-            help="say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do",
+            "say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do",
         ),
         _CONFIGURATION,
     )
     train.add(
-        commands.add_parser("train", help="run a training job, and see what uses the cluster: up, down, ls, logs, top")
+        add_command(commands, "train", "run a training job, and see what uses the cluster: up, down, ls, logs, top")
     )
-    validate.add(commands.add_parser("validate", help="measure each rail between the nodes, by pods of its own"))
-    commands.add_parser("version", help="print the version")
+    validate.add(add_command(commands, "validate", "measure each rail between the nodes, by pods of its own"))
+    add_command(commands, "version", "print the version")
+    completion = add_command(commands, "completion", "print the script by which a shell completes command lines")
+    completion.add_argument("shell", choices=SHELLS, help="the shell that runs the script")
     return parser
 
 
@@ -331,6 +348,11 @@ def _version(arguments: argparse.Namespace) -> ExitStatus:  # noqa: ARG001 - the
     return ExitStatus.OK
 
 
+def _completion(arguments: argparse.Namespace) -> ExitStatus:
+    print(script(arguments.shell))
+    return ExitStatus.OK
+
+
 def _require_root(what: str, why: str) -> None:
     if os.geteuid() != 0:
         raise PermissionError(f"{what} needs root: {why}")
@@ -349,6 +371,7 @@ _RUN = {
     "train": train.run,
     "validate": validate.run,
     "version": _version,
+    "completion": _completion,
 }
 
 

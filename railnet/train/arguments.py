@@ -20,7 +20,7 @@ from railnet.cli.messages import say
 
 def add(train: argparse.ArgumentParser) -> None:
     """Add the commands of `railnet train` to its parser."""
-    commands = train.add_subparsers(dest="verb", required=True)
+    commands = train.add_subparsers(dest="verb", metavar="VERB", required=True)
     up = add_command(commands, "up", "create the job of a file, and wait until it runs")
     down = add_command(commands, "down", "delete a job and all that belongs to it")
     ls = add_command(commands, "ls", "show the jobs and their tasks")

@@ -71,7 +71,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Laptop:
 def test_command_line_is_installed_without_the_packages_of_a_node(laptop: Laptop) -> None:
     packages = laptop.packages()
 
-    assert {"railnet", "kubernetes", "pyyaml"} <= packages
+    assert {"railnet", "argcomplete", "kubernetes", "pyyaml"} <= packages
     assert packages & NOT_ON_A_LAPTOP - {"aiohttp"} == set()  # aiohttp comes with kubernetes
 
 
@@ -98,6 +98,13 @@ def test_command_finds_its_own_modules_in_a_project_with_folders_of_everyday_nam
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_plugin_of_kubectl_is_the_same_program(laptop: Laptop) -> None:
+    done = laptop.run(laptop.python.with_name("kubectl-railnet"), "train")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: kubectl railnet train")
 
 
 def test_wheel_has_no_file_below_an_everyday_name(laptop: Laptop) -> None:

@@ -33,13 +33,12 @@ HEEDED = {
 }
 
 
-def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str | None]]:
-    """Yield each command's parser below one, with its sentence of help."""
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield each command's parser below one."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            sentences = {one.dest: one.help for one in action._choices_actions}
-            for name, command in action.choices.items():
-                yield command, sentences.get(name)
+            for command in action.choices.values():
+                yield command
                 yield from parsers(command)
 
 
@@ -48,7 +47,7 @@ COMMANDS = list(parsers(_parser()))
 
 @pytest.mark.parametrize("option", SHARED)
 def test_shared_option_has_the_same_names_everywhere(option: str) -> None:
-    found = [action for command, _ in COMMANDS for action in command._actions if option in action.option_strings]
+    found = [action for command in COMMANDS for action in command._actions if option in action.option_strings]
 
     assert found
     assert {tuple(action.option_strings) for action in found} == {tuple(SHARED[option])}
@@ -57,7 +56,7 @@ def test_shared_option_has_the_same_names_everywhere(option: str) -> None:
 def test_each_command_has_the_shared_options_that_it_heeds_and_no_other() -> None:
     found = {
         command.prog: {option for action in command._actions for option in action.option_strings if option in SHARED}
-        for command, _ in COMMANDS
+        for command in COMMANDS
     }
 
     assert {name: options for name, options in found.items() if options} == HEEDED
