@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from railnet import VERSION
 from railnet.cli.arguments import add_command, add_output, output_of, rails_of
+from railnet.cli.closed_pipe import ended_by_a_closed_pipe, is_of_output
 from railnet.cli.completion import SHELLS, complete, script
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
@@ -31,6 +32,11 @@ _INSTALLED_BY = {
 
 def main() -> None:
     """Run one subcommand and exit with its status."""
+    with ended_by_a_closed_pipe():
+        _run_command()
+
+
+def _run_command() -> NoReturn:
     parser = _parser(program_name(sys.argv[0]))
     complete(parser)
     arguments = parser.parse_args()
@@ -41,6 +47,8 @@ def main() -> None:
     except PermissionError as error:
         _fail(error, ExitStatus.NO_PRIVILEGE)
     except (RailnetError, OSError) as error:
+        if is_of_output(error):
+            raise
         _fail(error, ExitStatus.FAILED)
     except KeyboardInterrupt:
         sys.exit(ExitStatus.INTERRUPTED)

@@ -2,10 +2,17 @@
 
 import sys
 
+from railnet.cli.closed_pipe import STDERR, discard
 from railnet.cli.escapes import printable_lines
 
 
 def say(what: object) -> None:
-    """Print a message. Text from outside may be in it: only its lines' ends are kept as they are."""
+    """Print a message. Text from outside may be in it: only its lines' ends are kept as they are.
+
+    Where nothing reads standard error any more, the command goes on: it may have to take back what it has begun.
+    """
     text = "\n".join(printable_lines(str(what)))
-    print(f"railnet: {text}", file=sys.stderr, flush=True)
+    try:
+        print(f"railnet: {text}", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        discard(STDERR)

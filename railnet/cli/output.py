@@ -42,10 +42,10 @@ class Output(NamedTuple):
 
     def show(self, told: object, lines: Iterable[str], words: Words = PLAIN) -> None:
         """Print one report: `told` for a program, `lines` for a person. Only what is printed is taken from `lines`."""
-        if self.for_programs:
-            print(self.text(told), end="", flush=True)
-        else:
-            print(*self.shown(lines, words), sep="\n", flush=True)
+        text = self.text(told) if self.for_programs else "".join(f"{line}\n" for line in self.shown(lines, words))
+        # By lines: with PYTHONUNBUFFERED, Python drops without an error what a closed pipe has not taken of one long text.
+        sys.stdout.writelines(text.splitlines(keepends=True))
+        sys.stdout.flush()
 
     def shown(self, lines: Iterable[str], words: Words = PLAIN) -> list[str]:
         """Return lines as a terminal may show them, in colours if there are any."""

@@ -5,8 +5,9 @@ import sys
 import tarfile
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.cli.messages import say
@@ -63,7 +64,7 @@ def _follow(api: StreamingApiServer, name: str, namespace: str, tasks: Sequence[
         raise NoSuchTask(
             f"job {name} has {len(tasks)} tasks, and {_MOST_FOLLOWED} can be followed; choose some with --task"
         )
-    lock, failed = threading.Lock(), threading.Event()
+    lock, ended = threading.Lock(), SimpleQueue[tuple[TaskState, Exception | None]]()
 
     def follow(task: TaskState) -> None:
         prefix = b"" if len(tasks) == 1 else _prefix(task, tasks)
@@ -71,16 +72,25 @@ def _follow(api: StreamingApiServer, name: str, namespace: str, tasks: Sequence[
             for line in FollowedLog(api, name, namespace, task).lines():
                 with lock:
                     _write(prefix + line)
-        except RequestFailed as error:
-            failed.set()
-            _complain(task, error)
+        except Exception as error:  # noqa: BLE001 - the main thread takes it: a closed pipe ends the command
+            ended.put((task, error))
+        else:
+            ended.put((task, None))
 
-    threads = [threading.Thread(target=follow, args=(task,), daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return not failed.is_set()
+    for task in tasks:
+        threading.Thread(target=follow, args=(task,), daemon=True).start()
+    return _all_could_be_followed(ended.get() for _ in tasks)
+
+
+def _all_could_be_followed(ended: Iterable[tuple[TaskState, Exception | None]]) -> bool:
+    failures = 0
+    for task, error in ended:
+        if isinstance(error, RequestFailed):
+            failures += 1
+            _complain(task, error)
+        elif error is not None:
+            raise error
+    return not failures
 
 
 def _pack(api: StreamingApiServer, name: str, namespace: str, tasks: Sequence[TaskState], into: Path) -> bool:
