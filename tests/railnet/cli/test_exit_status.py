@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from railnet import __main__ as command
-from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.client import RequestFailed, UserApiServer
+from railnet.cli.connection import PatientApiServer
 from railnet.cli.exit_status import ExitStatus
 from railnet.train import ls
 
@@ -54,15 +55,14 @@ def test_pages_of_commands_name_only_statuses_of_the_table_and_none_for_usage(pa
         (("validate",), ExitStatus.UNKNOWN),
     ],
 )
-def test_api_server_that_does_not_answer_is_one_line_beside_what_is_tried_again(
+def test_api_server_that_does_not_answer_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     verb: tuple[str, ...],
     status: ExitStatus,
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr("railnet.cli.connection._PAUSES", ())
+    monkeypatch.setattr(PatientApiServer, "send", UserApiServer.send)  # without what is tried again, and said each time
     (tmp_path / "config").write_text(KUBECONFIG)
 
     assert ended(monkeypatch, *verb, "--kubeconfig", str(tmp_path / "config")) == status
