@@ -44,9 +44,9 @@ class TrainingNamespace:
         return InvolvedObject("v1", "Namespace", None, self.name, self.uid)
 
 
-def training_namespace(found: JsonObject) -> TrainingNamespace:
+def training_namespace(namespace: JsonObject) -> TrainingNamespace:
     """Reduce a namespace as the API server reports it."""
-    metadata = found["metadata"]
+    metadata = namespace["metadata"]
     return TrainingNamespace(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -100,15 +100,15 @@ class NamespaceCleanUp:
         if namespace is None or namespace.leaving:
             return None
         try:
-            found = self._verdict(namespace)
+            verdict = self._verdict(namespace)
         except Misconfigured as error:
             self._events.warning(namespace.involved, "NamespaceStays", str(error))
             return None
-        if found.action is Action.KEEP:
-            self._events.warning(namespace.involved, "NamespaceStays", found.why)
-        elif found.action is Action.DELETE:
-            self._delete(namespace, found.why)
-        return found.seconds
+        if verdict.action is Action.KEEP:
+            self._events.warning(namespace.involved, "NamespaceStays", verdict.why)
+        elif verdict.action is Action.DELETE:
+            self._delete(namespace, verdict.why)
+        return verdict.seconds
 
     def _verdict(self, namespace: TrainingNamespace) -> Verdict:
         """Decide about a namespace.
@@ -136,12 +136,12 @@ class NamespaceCleanUp:
         Objects that are gone leave no time. So the time begins not before the first look that finds nothing going on, if an earlier
         look of this leader found something.
         """
-        found = namespace_contents.contents(self._api, namespace.name) if not self._trains(namespace.name) else None
-        if found is None or found.goes_on:
+        contents = namespace_contents.contents(self._api, namespace.name) if not self._trains(namespace.name) else None
+        if contents is None or contents.goes_on:
             self._idle[namespace.uid] = None
             return None
         now = self._clock()
-        latest = max(found.ends, default=None)
+        latest = max(contents.ends, default=None)
         first = max(namespace.created, now if latest is None else latest)
         before = self._idle.get(namespace.uid, first)
         since = max(now if before is None else before, namespace.created, latest or 0.0)

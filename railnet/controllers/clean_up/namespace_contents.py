@@ -43,10 +43,10 @@ def contents(api: ApiServer, namespace: str) -> Contents:
     ends = []
     for version, kind, resource in _kinds(api):
         for page in pages(api, Collection(version, resource, namespace)):
-            for found in page.found:
-                end = namespace_lifetime.end(kind, found)
+            for json_object in page.found:
+                end = namespace_lifetime.end(kind, json_object)
                 if end is None:
-                    return Contents(f"{kind} {found['metadata']['name']}", [])
+                    return Contents(f"{kind} {json_object['metadata']['name']}", [])
                 if end.at is not None:
                     ends.append(end.at)
     return Contents("", ends)
@@ -58,9 +58,9 @@ def claims(api: ApiServer, namespace: str) -> list[str]:
     Raises:
         RequestFailed: as `contents`.
     """
-    found = pages(api, Collection("v1", "persistentvolumeclaims", namespace))
+    claim_pages = pages(api, Collection("v1", "persistentvolumeclaims", namespace))
     try:
-        return [str(one["metadata"]["name"]) for page in found for one in page.found]
+        return [str(claim["metadata"]["name"]) for page in claim_pages for claim in page.found]
     except Absent:  # an API server without claims
         return []
 
@@ -71,14 +71,16 @@ def _kinds(api: ApiServer) -> Iterator[tuple[str, str, str]]:
     for group, resources in (_OWN | _OPERATORS).items():
         left = dict(resources)
         for version in _versions(api, group):
-            served = {str(one["name"]) for one in api.send(get(ApiGroup(version))).get("resources") or ()}
-            for resource in [one for one in left if one in served]:
+            served = {
+                str(api_resource["name"]) for api_resource in api.send(get(ApiGroup(version))).get("resources") or ()
+            }
+            for resource in [name for name in left if name in served]:
                 yield version, left.pop(resource), resource
 
 
 def _versions(api: ApiServer, group: str) -> list[str]:
     try:
-        found = api.send(get(ApiGroup(group)))
+        api_group = api.send(get(ApiGroup(group)))
     except Absent:  # the operator is not installed
         return []
-    return [str(one["groupVersion"]) for one in found.get("versions") or ()]
+    return [str(group_version["groupVersion"]) for group_version in api_group.get("versions") or ()]

@@ -86,24 +86,24 @@ class CleanUp:
         Raises:
             RequestFailed: a request was not done; those before it were.
         """
-        again = [self._look(one, job) for one in server_groups(self._pods.of(job), self.jobs.of(job))]
-        seconds = min((one for one in again if one is not None), default=None)
+        again = [self._look(group, job) for group in server_groups(self._pods.of(job), self.jobs.of(job))]
+        seconds = min((pause for pause in again if pause is not None), default=None)
         if seconds is None:
             self._since.pop(job, None)
         return seconds
 
     def _look(self, group: ServerGroup, job: Job) -> float | None:
         facts = group.facts(self._clock())
-        found = clean_up.verdict(facts)
+        verdict = clean_up.verdict(facts)
         services: list[tuple[Task, Doomed]] = []
-        if found.action is Action.DELETE:  # only now are there requests
+        if verdict.action is Action.DELETE:  # only now are there requests
             services = list(self._services(group, job))
-            found = clean_up.verdict(self._asked(group, facts, [task for task, _ in services]))
-        if found.action is Action.DELETE:
-            self._delete(group, job, [one for _, one in services], found.why)
-        elif found.action is Action.KEEP:
-            self._keep(group, found.why)
-        return self._pause(job, found)
+            verdict = clean_up.verdict(self._asked(group, facts, [task for task, _ in services]))
+        if verdict.action is Action.DELETE:
+            self._delete(group, job, [service for _, service in services], verdict.why)
+        elif verdict.action is Action.KEEP:
+            self._keep(group, verdict.why)
+        return self._pause(job, verdict)
 
     def _asked(self, group: ServerGroup, facts: Group, services: Iterable[Task]) -> Group:
         """Add the facts that cost requests."""
@@ -123,24 +123,24 @@ class CleanUp:
         if about is None:
             return replace(facts, root=State.GOES_ON)
         try:
-            found = self._api.send(get(about))
+            root_object = self._api.send(get(about))
         except Absent:  # it has been deleted: its pods follow
             return replace(facts, root=State.GOES_ON)
-        end = job_status.ended(found) if found["metadata"]["uid"] == root.uid else None
-        if end is None or job_status.removes_pods(found):
+        end = job_status.ended(root_object) if root_object["metadata"]["uid"] == root.uid else None
+        if end is None or job_status.removes_pods(root_object):
             return replace(facts, root=State.GOES_ON)
         roles = group.operator.roles
         replicas = {
             role: count
-            for role, count in job_status.replicas(found).items()
+            for role, count in job_status.replicas(root_object).items()
             if role not in roles and not clean_up.serves(role)
         }
         return replace(facts, root=State.COMPLETE if end.succeeded else State.FAILED, replicas=replicas)
 
-    def _pause(self, job: Job, found: Verdict) -> float | None:
+    def _pause(self, job: Job, verdict: Verdict) -> float | None:
         """Return when to look again: for an operator's object that goes on, after half the time that it has gone on."""
-        if found.seconds is None or found.seconds > 0:
-            return found.seconds
+        if verdict.seconds is None or verdict.seconds > 0:
+            return verdict.seconds
         now = self._clock()
         waited = now - self._since.setdefault(job, now)
         return min(max(waited / 2, _LOOK_AGAIN_SECONDS), _LONGEST_SECONDS)
@@ -150,57 +150,61 @@ class CleanUp:
         if group.root is not None:
             return
         for page in pages(self._api, Collection("v1", "services", job.namespace)):
-            for found in sorted(page.found, key=lambda one: str(one["metadata"]["name"])):
-                task = clean_up.service_task(group.operator, job.name, (found.get("spec") or {}).get("selector") or {})
-                if task is not None and _is_free(controller(found)):
-                    yield task, _service(found)
+            for service in sorted(page.found, key=lambda service: str(service["metadata"]["name"])):
+                task = clean_up.service_task(
+                    group.operator, job.name, (service.get("spec") or {}).get("selector") or {}
+                )
+                if task is not None and _is_free(controller(service)):
+                    yield task, _service(service)
 
     def _delete(self, group: ServerGroup, job: Job, services: Iterable[Doomed], why: str) -> None:
-        doomed = self._doomed(group, job)
-        for one in doomed:
-            if group.root is None and one.above is not None and not _is_free(one.above):
-                self._keep(group, f"{one.above.kind} {one.above.name} owns {one}, and may make it again; delete it")
+        makers = self._doomed(group, job)
+        for maker in makers:
+            if group.root is None and maker.above is not None and not _is_free(maker.above):
+                self._keep(
+                    group, f"{maker.above.kind} {maker.above.name} owns {maker}, and may make it again; delete it"
+                )
                 return
-        gone = [str(one) for one in (*services, *doomed) if self._deleted(one)]
+        gone = [str(doomed) for doomed in (*services, *makers) if self._deleted(doomed)]
         if gone:
             self._events.normal(group.about, "ParameterServersDeleted", f"{why}; deleted {', '.join(gone)}")
 
     def _doomed(self, group: ServerGroup, job: Job) -> list[Doomed]:
         """Return what makes the parameter servers; what makes the highest rank comes last."""
-        found: dict[str, Doomed] = {}
+        makers: dict[str, Doomed] = {}
         for pod in group.servers:
-            one = self._maker(pod)
-            found.pop(one.uid, None)
-            found[one.uid] = one
-        return [one for one in found.values() if one.uid in group.uids or self._makes_servers(one, job)]
+            maker = self._maker(pod)
+            makers.pop(maker.uid, None)
+            makers[maker.uid] = maker
+        return [maker for maker in makers.values() if maker.uid in group.uids or self._makes_servers(maker, job)]
 
     def _maker(self, pod: TrainingPod) -> Doomed:
         """Return the last of a pod's owners that is of a kind of Kubernetes' own; the pod itself if there is none."""
         namespace, above = pod.job.namespace, pod.owner
-        found = Doomed("Pod", ApiObject("v1", "pods", pod.name, namespace), pod.uid, above)
+        maker = Doomed("Pod", ApiObject("v1", "pods", pod.name, namespace), pod.uid, above)
         while above is not None and (above.api_version, above.kind) in _MAKERS:
             about = address(namespace, above)
             if about is None:  # no object has this name
-                return found
+                return maker
             kind, uid, above = above.kind, above.uid, self._owners.above(namespace, above)
-            found = Doomed(kind, about, uid, above)
-        return found
+            maker = Doomed(kind, about, uid, above)
+        return maker
 
-    def _makes_servers(self, one: Doomed, job: Job) -> bool:
+    def _makes_servers(self, maker: Doomed, job: Job) -> bool:
         """Return whether an object makes parameter servers of this job by its own template.
 
         The author of a pod may name any object of the namespace as its owner, also one that the author may not delete.
         """
         try:
-            found = self._api.send(get(one.about))
+            json_object = self._api.send(get(maker.about))
         except Absent:
             return False
-        member = template_member(found)
+        member = template_member(json_object)
         return member is not None and member.job == job.name and clean_up.serves(member.role)
 
-    def _deleted(self, one: Doomed) -> bool:
+    def _deleted(self, doomed: Doomed) -> bool:
         with suppress(Absent, Conflict):  # it is gone, or another object has its name
-            self._api.send(delete(one.about, one.uid))
+            self._api.send(delete(doomed.about, doomed.uid))
             return True
         return False
 
@@ -213,7 +217,7 @@ def _is_free(owner: Owner | None) -> bool:
     return owner is None or (owner.api_version, owner.kind) == _INERT
 
 
-def _service(found: JsonObject) -> Doomed:
-    metadata = found["metadata"]
+def _service(service: JsonObject) -> Doomed:
+    metadata = service["metadata"]
     about = ApiObject("v1", "services", metadata["name"], metadata["namespace"])
-    return Doomed("Service", about, metadata["uid"], controller(found))
+    return Doomed("Service", about, metadata["uid"], controller(service))

@@ -53,11 +53,11 @@ class ServerGroup:
     def facts(self, now: float) -> Group:
         """Return what is known without a request; `now` is in seconds since 1970."""
         members = (*self.servers, *self.workers)
-        sizes = [one.size for one in members] + [one.size for one in self.jobs]
-        switches = {pod.annotations.get(PS_CLEANUP) for pod in members} | {one.switch for one in self.jobs}
+        sizes = [pod.size for pod in members] + [job.size for job in self.jobs]
+        switches = {pod.annotations.get(PS_CLEANUP) for pod in members} | {job.switch for job in self.jobs}
         created = [
             *(job_status.moment(pod.created) or 0.0 for pod in self.workers),
-            *(one.created for one in self.jobs),
+            *(job.created for job in self.jobs),
         ]
         return Group(
             workers=tuple(self._states()),
@@ -69,9 +69,9 @@ class ServerGroup:
 
     def _states(self) -> Iterator[Worker]:
         """Yield each worker. A Job's condition says more than the phase of one of its pods: it tries again, and outlives them."""
-        for one in self.jobs:
-            yield Worker(one.tasks, one.state, f"Job {one.name}")
-        known = {one.uid for one in self.jobs}
+        for job in self.jobs:
+            yield Worker(job.tasks, job.state, f"Job {job.name}")
+        known = {job.uid for job in self.jobs}
         for pod in self.workers:
             if pod.owner is None or pod.owner.uid not in known:
                 yield Worker(frozenset({Task(pod.role, pod.rank)}), _state(pod), f"pod {pod.name}")
@@ -91,7 +91,7 @@ def server_groups(pods: Sequence[TrainingPod], jobs: Sequence[WorkerJob]) -> Ite
             root=root,
             servers=tuple(sorted(_there(servers), key=lambda pod: (pod.rank, pod.name))),
             workers=tuple(pod for pod in of_group if clean_up.trains(operator, pod.role, pod.part)),
-            jobs=tuple(one for one in jobs if one.operator == name and operator.servers is Servers.COMPLETE),
+            jobs=tuple(job for job in jobs if job.operator == name and operator.servers is Servers.COMPLETE),
             ranks=frozenset(pod.rank for pod in servers),
         )
 

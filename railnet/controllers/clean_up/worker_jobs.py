@@ -52,15 +52,15 @@ class WorkerJob:
         )
 
 
-def worker_job(found: JsonObject) -> WorkerJob | None:
+def worker_job(job: JsonObject) -> WorkerJob | None:
     """Reduce a Job as the API server reports it; None if its pods are no workers whose end `railnet.jobs.clean_up` waits for.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: the API server sends no such Job.
     """
-    metadata, spec = found["metadata"], found["spec"]
+    metadata, spec = job["metadata"], job["spec"]
     try:
-        pod = _first_pod(found)
+        pod = _first_pod(job)
         member = recognise(pod, lambda _: False)
     except Misconfigured:  # the webhook refuses its pods
         return None
@@ -72,33 +72,33 @@ def worker_job(found: JsonObject) -> WorkerJob | None:
         uid=metadata["uid"],
         operator=member.operator.name,
         tasks=frozenset(_tasks(member, spec)),
-        state=_state(found),
+        state=_state(job),
         size=member.size,
-        owner=controller(found),
+        owner=controller(job),
         created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
         switch=pod.annotations.get(PS_CLEANUP),
     )
 
 
-def template_member(found: JsonObject) -> Member | None:
+def template_member(json_object: JsonObject) -> Member | None:
     """Return the place in a training job of the pods that an object makes by its template; None if they have none.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: the object has no template.
     """
     try:
-        return recognise(_first_pod(found), lambda _: False)
+        return recognise(_first_pod(json_object), lambda _: False)
     except Misconfigured:  # the webhook refuses its pods
         return None
 
 
-def _first_pod(found: JsonObject) -> pods.Pod:
+def _first_pod(json_object: JsonObject) -> pods.Pod:
     """Return a pod as an object makes it.
 
     Raises:
         Misconfigured: the template is malformed.
     """
-    metadata, template = found["metadata"], found["spec"]["template"]
+    metadata, template = json_object["metadata"], json_object["spec"]["template"]
     owner = {"name": metadata["name"], "controller": True}
     own = {"name": metadata["name"], "namespace": metadata["namespace"], "ownerReferences": [owner]}
     return pods.parse({"metadata": {**(template.get("metadata") or {}), **own}, "spec": template.get("spec")})
@@ -114,8 +114,8 @@ def _tasks(member: Member, spec: JsonObject) -> list[Task]:
     return [Task(member.role, member.rank)]
 
 
-def _state(found: JsonObject) -> State:
-    end = job_status.ended(found)
+def _state(job: JsonObject) -> State:
+    end = job_status.ended(job)
     if end is None:
         return State.GOES_ON
     return State.COMPLETE if end.succeeded else State.FAILED
