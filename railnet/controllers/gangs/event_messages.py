@@ -19,19 +19,19 @@ _REMEDIES = {
 }
 
 
-def waits(gang: Gang, found: Shortfall, made: int = 0) -> str:
+def waits(gang: Gang, shortfall: Shortfall, pods: int = 0) -> str:
     """Say why a gang has no place: members, domains tried, the best one and what it lacks, and what will change it.
 
-    `made` is how many pods its job makes; 0 if that is not known.
+    `pods` is how many pods its job makes; 0 if that is not known.
     """
-    few = f"its job makes {made} pods, so min-available should be {made} at most" if 0 < made < gang.needed else ""
-    return "; ".join(filter(None, (_need(gang, found), few, _why(found), _then(gang, found))))
+    few = f"its job makes {pods} pods, so min-available should be {pods} at most" if 0 < pods < gang.needed else ""
+    return "; ".join(filter(None, (_need(gang, shortfall), few, _why(shortfall), _then(gang, shortfall))))
 
 
-def placed(found: Placement, members: int, missing: int, attempt: int, minutes: float) -> str:
+def placed(placement: Placement, members: int, missing: int, attempt: int, minutes: float) -> str:
     """Say where a gang is."""
-    where = domain_text(found.domain)
-    spread = "" if found.leaves <= 1 else f", spread over {_number(found.leaves, 'domain')}"
+    where = domain_text(placement.domain)
+    spread = "" if placement.leaves <= 1 else f", spread over {_number(placement.leaves, 'domain')}"
     tries = "" if attempt == 1 else f", at attempt {attempt}"
     rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
     return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}"
@@ -69,11 +69,11 @@ def stays(domains: Sequence[Domain], why: str) -> str:
     )
 
 
-def waits_for(found: Preemption) -> str:
+def waits_for(preemption: Preemption) -> str:
     """Say that others leave for a gang."""
-    gangs = _gangs(found.victims)
+    gangs = _gangs(preemption.victims)
     leaving = f"{gangs} of lower priority to leave" if gangs else "pods that leave already"
-    return f"it will be placed {domain_text(found.domain)}, and waits for {leaving}"
+    return f"it will be placed {domain_text(preemption.domain)}, and waits for {leaving}"
 
 
 def preempted(by: GangKey, priority: int) -> str:
@@ -94,70 +94,70 @@ def patch_refused(pod: str, why: str) -> str:
     )
 
 
-def _domains(found: Sequence[Domain]) -> str:
-    more = f" and {_number(len(found) - 1, 'more domain')}" if len(found) > 1 else ""
-    return domain_text(found[0]) + more
+def _domains(domains: Sequence[Domain]) -> str:
+    more = f" and {_number(len(domains) - 1, 'more domain')}" if len(domains) > 1 else ""
+    return domain_text(domains[0]) + more
 
 
-def domain_text(found: Domain) -> str:
+def domain_text(domain: Domain) -> str:
     """Return a domain in words."""
-    if not found:
+    if not domain:
         return "on any nodes"
-    return "in " + " and ".join(f"{key}={value:.{_MOST_NAME}}" for key, value in found)
+    return "in " + " and ".join(f"{key}={value:.{_MOST_NAME}}" for key, value in domain)
 
 
-def _need(gang: Gang, found: Shortfall) -> str:
+def _need(gang: Gang, shortfall: Shortfall) -> str:
     shapes = Counter(member.shape for member in gang.members)
     asks = ", ".join(f"{count}x{_asks(shape)}" for shape, count in shapes.most_common(2))
     more = "" if len(shapes) <= 2 else f" and {_number(len(shapes) - 2, 'more shape')}"  # noqa: PLR2004 - of two there is nothing more
     keys = " and ".join((*gang.constraint.required, *gang.constraint.preferred[:1])[:_MOST_RESOURCES])
-    return f"{found.seen}/{found.needed} members seen, need {asks}{more}" + (f" in one {keys}" if keys else "")
+    return f"{shortfall.seen}/{shortfall.needed} members seen, need {asks}{more}" + (f" in one {keys}" if keys else "")
 
 
 def _asks(shape: Shape) -> str:
     devices = [(resource, amount) for resource, amount in shape.requests if resource not in _HOUSEKEEPING]
-    shown = devices or [one for one in shape.requests if one[0] in ("cpu", "memory")]
+    shown = devices or [request for request in shape.requests if request[0] in ("cpu", "memory")]
     return "{" + ", ".join(f"{resource}: {amount_text(resource, amount)}" for resource, amount in shown[:3]) + "}"
 
 
-def _why(found: Shortfall) -> str:
-    if found.reason is Reason.UNKNOWN_KEY:
-        return f"no node has the label {' or '.join(found.keys[:_MOST_RESOURCES])}"
-    if found.reason is Reason.HELD and found.held_for is not None:
-        return f"the room is held for gang {_name(found.held_for)}, which has waited for longer"
-    if found.reason in (Reason.NO_NODE, Reason.SPLIT) or not found.tried:
-        return found.reason
-    large = f"; it is {found.reason}" if found.reason is Reason.TOO_LARGE else ""
-    return f"{_number(found.tried, 'domain')} tried, best {_best(found.best)} has room for {found.room}{_lacks(found.lacks)}{large}"
+def _why(shortfall: Shortfall) -> str:
+    if shortfall.reason is Reason.UNKNOWN_KEY:
+        return f"no node has the label {' or '.join(shortfall.keys[:_MOST_RESOURCES])}"
+    if shortfall.reason is Reason.HELD and shortfall.held_for is not None:
+        return f"the room is held for gang {_name(shortfall.held_for)}, which has waited for longer"
+    if shortfall.reason in (Reason.NO_NODE, Reason.SPLIT) or not shortfall.tried:
+        return shortfall.reason
+    large = f"; it is {shortfall.reason}" if shortfall.reason is Reason.TOO_LARGE else ""
+    return f"{_number(shortfall.tried, 'domain')} tried, best {_best(shortfall.best)} has room for {shortfall.room}{_lacks(shortfall.lacks)}{large}"
 
 
-def _then(gang: Gang, found: Shortfall) -> str:
-    if found.reason in _REMEDIES:
-        return _REMEDIES[found.reason]
+def _then(gang: Gang, shortfall: Shortfall) -> str:
+    if shortfall.reason in _REMEDIES:
+        return _REMEDIES[shortfall.reason]
     cooling = f", without {_number(len(gang.excluded), 'domain')} that failed before" if gang.excluded else ""
     return f"retry on next capacity change{cooling}"
 
 
-def _best(found: Domain) -> str:
-    return ",".join(f"{value:.{_MOST_NAME}}" for _, value in found) or "the cluster"
+def _best(domain: Domain) -> str:
+    return ",".join(f"{value:.{_MOST_NAME}}" for _, value in domain) or "the cluster"
 
 
-def _lacks(found: Sequence[tuple[str, int]]) -> str:
-    short = ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in found[:_MOST_RESOURCES])
+def _lacks(amounts: Sequence[tuple[str, int]]) -> str:
+    short = ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in amounts[:_MOST_RESOURCES])
     return f" (short: {short})" if short else ""
 
 
-def _gangs(found: Sequence[GangKey]) -> str:
-    if not found:
+def _gangs(keys: Sequence[GangKey]) -> str:
+    if not keys:
         return ""
-    names = ", ".join(map(_name, found[:_MOST_GANGS]))
-    more = len(found) - _MOST_GANGS
-    return f"{_number(len(found), 'gang')} ({names}{f' and {more} more' if more > 0 else ''})"
+    names = ", ".join(map(_name, keys[:_MOST_GANGS]))
+    more = len(keys) - _MOST_GANGS
+    return f"{_number(len(keys), 'gang')} ({names}{f' and {more} more' if more > 0 else ''})"
 
 
 def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def _name(found: GangKey) -> str:
-    return f"{found[0]:.{_MOST_NAME}}/{found[1]:.{_MOST_NAME}}"
+def _name(key: GangKey) -> str:
+    return f"{key[0]:.{_MOST_NAME}}/{key[1]:.{_MOST_NAME}}"

@@ -19,14 +19,14 @@ class GangEvents:
         # Each once: what is wrong is found again by each pass, and a root may not be read for minutes.
         self._waiting: defaultdict[Asked, dict[Said, None]] = defaultdict(dict)
 
-    def say(self, said: Said) -> None:
+    def say(self, event: Said) -> None:
         """Write an event, now or when its root is known."""
-        owner = said.about.owner
+        owner = event.about.owner
         if owner is None:
-            self._write(said.about.pod, said)
+            self._write(event.about.pod, event)
             return
         with self._lock:
-            self._waiting[owner][said] = None
+            self._waiting[owner][event] = None
         self.answered(owner)
 
     def answered(self, owner: Asked) -> None:
@@ -36,8 +36,8 @@ class GangEvents:
             return
         with self._lock:
             waiting = self._waiting.pop(owner, {})
-        for said in waiting:
-            self._write(root.owner.involved(owner.namespace), said)
+        for event in waiting:
+            self._write(root.owner.involved(owner.namespace), event)
 
-    def _write(self, about: InvolvedObject, said: Said) -> None:
-        (self._events.warning if said.type == "Warning" else self._events.normal)(about, said.reason, said.text)
+    def _write(self, about: InvolvedObject, event: Said) -> None:
+        (self._events.warning if event.type == "Warning" else self._events.normal)(about, event.reason, event.text)

@@ -51,59 +51,59 @@ class GangEvictions:
         """Take in that a pod of a gang has changed."""
         self._victims.pop(key, None)
 
-    def goes_on(self, memory: GangMemory, found: Members, current: PlanningPass) -> bool:
+    def goes_on(self, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
         """Evict a gang if it must go; return whether it goes: those of its pods that have come back wait for the others to be gone."""
-        marked = [pod for pod in found.begun if pod.placed is not None and pod.placed.evicted is not None]
-        stuck = self._without_node(found, current)
+        marked = [pod for pod in pods.begun if pod.placed is not None and pod.placed.evicted is not None]
+        stuck = self._without_node(pods, current)
         if marked and memory.evicting is None:
             self._adopt(memory, marked[0].placed, current)
         elif stuck and memory.evicting is None:
-            self._give_up(memory, found, stuck, current)
-        if not found.begun:
+            self._give_up(memory, pods, stuck, current)
+        if not pods.begun:
             memory.evicting = None
         if memory.evicting is not None:
             if memory.evicting_since + _LEAVING_SECONDS > current.now:
                 current.at(memory.evicting_since + _LEAVING_SECONDS)
-            self._evict(memory.evicting, found, marked, stuck, current)
+            self._evict(memory.evicting, pods, marked, stuck, current)
         return memory.evicting is not None
 
-    def preempt(self, memory: GangMemory, found: Members, by: Gang, current: PlanningPass) -> bool:
+    def preempt(self, memory: GangMemory, pods: Members, by: Gang, current: PlanningPass) -> bool:
         """Evict a gang for another one; return False if it goes already."""
-        if memory.evicting is not None or not found.begun:
+        if memory.evicting is not None or not pods.begun:
             return False
         memory.evicting, memory.evicting_since = Evicted.PREEMPTED, current.now
-        current.warn(found.living, "GangPreempted", event_messages.preempted(by.key, by.priority))
-        self._evict(Evicted.PREEMPTED, found, [], [], current)
+        current.warn(pods.living, "GangPreempted", event_messages.preempted(by.key, by.priority))
+        self._evict(Evicted.PREEMPTED, pods, [], [], current)
         return True
 
     def victims(
-        self, key: GangKey, found: Members, memory: GangMemory | None, now: float, *, fresh: bool
+        self, key: GangKey, pods: Members, memory: GangMemory | None, now: float, *, fresh: bool
     ) -> Iterator[Gang]:
         """Yield a gang as one that may be preempted; nothing if it holds nothing, or has pods that nothing makes again.
 
         One that Railnet has not placed would come back without a gate, and take the same place. For one that should leave and does not,
         because a budget forbids it, others do not wait for ever.
 
-        `fresh` says that what was found may differ from the last time, although no pod has changed.
+        `fresh` says that the pods may be sorted in another way than the last time, although none of them has changed.
         """
         leaving = memory is not None and memory.evicting is not None
         if fresh or key not in self._victims:
-            owned = all(pod.owner is not None for pod in found.begun)
-            ours = not found.begun or any(pod.placed is not None or pod.gated is not None for pod in found.begun)
-            self._victims[key] = tuple(victims(key[1], found, leaving=False)) if owned and ours else ()
+            owned = all(pod.owner is not None for pod in pods.begun)
+            ours = not pods.begun or any(pod.placed is not None or pod.gated is not None for pod in pods.begun)
+            self._victims[key] = tuple(victims(key[1], pods, leaving=False)) if owned and ours else ()
         stays = memory is not None and leaving and now >= memory.evicting_since + _LEAVING_SECONDS
-        for one in self._victims[key]:
-            if one.leaving or not stays:
-                yield replace(one, leaving=True) if leaving else one
+        for victim in self._victims[key]:
+            if victim.leaving or not stays:
+                yield replace(victim, leaving=True) if leaving else victim
 
     def knows(self, key: GangKey) -> bool:
         """Return whether `victims` remembers a gang."""
         return key in self._victims
 
-    def _without_node(self, found: Members, current: PlanningPass) -> list[GangPod]:
+    def _without_node(self, pods: Members, current: PlanningPass) -> list[GangPod]:
         """Return the placed pods that the scheduler has found no node for in time."""
         stuck = []
-        for pod in found.placed:
+        for pod in pods.placed:
             if not pod.unschedulable or pod.placed is None:
                 continue
             until = self._stuck.setdefault(pod.name, current.now) + STUCK_SECONDS
@@ -120,82 +120,82 @@ class GangEvictions:
             if placed.evicted is Evicted.FAILED:
                 memory.fails(placed.attempt, placed.domain, current.now + COOL_SECONDS)
 
-    def evict_if_in_part(self, key: GangKey, memory: GangMemory, found: Members, current: PlanningPass) -> bool:
+    def evict_if_in_part(self, key: GangKey, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
         """Have a gang evicted of which one part has its place, and the other has had no room there for a while; return whether it is.
 
         So it is when a leader dies while it lets the pods go, and another pod takes the room of the rest; or when pods were created while
         the webhook was off. A member that is made again after a node has died is another matter: the gang has started, and goes on.
         """
-        newest = max((pod.created for pod in found.begun), default=0.0)
-        oldest = min(found.waiting, key=lambda pod: pod.created)
-        if not found.begun or oldest.created > newest + _TOGETHER_SECONDS or _is_late(oldest, found.begun):
+        newest = max((pod.created for pod in pods.begun), default=0.0)
+        oldest = min(pods.waiting, key=lambda pod: pod.created)
+        if not pods.begun or oldest.created > newest + _TOGETHER_SECONDS or _is_late(oldest, pods.begun):
             return False
         until = self._in_part.setdefault(key, current.now) + STUCK_SECONDS
         if current.now < until:
             current.at(until)
             return False
-        text = event_messages.placed_in_part(len(found.waiting), _domains(found.begun))
-        self._fail(memory, found, found.begun, text, current)
+        text = event_messages.placed_in_part(len(pods.waiting), _domains(pods.begun))
+        self._fail(memory, pods, pods.begun, text, current)
         if memory.evicting is not None:
-            self._evict(memory.evicting, found, [], [], current)
+            self._evict(memory.evicting, pods, [], [], current)
         return True
 
     def whole(self, key: GangKey) -> None:
         """Take in that no part of a gang lacks room now."""
         self._in_part.pop(key, None)
 
-    def _give_up(self, memory: GangMemory, found: Members, stuck: list[GangPod], current: PlanningPass) -> None:
+    def _give_up(self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass) -> None:
         """Have a gang evicted from a domain in which the scheduler finds no room for it."""
-        if found.bound and all(_is_late(pod, found.bound) for pod in stuck):
+        if pods.bound and all(_is_late(pod, pods.bound) for pod in stuck):
             why = "the others have run for long"
-            current.warn(found.living, "GangWaiting", event_messages.stays(_domains(stuck), why))
+            current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(stuck), why))
             return
-        self._fail(memory, found, stuck, event_messages.evicted(len(stuck), _domains(stuck)), current)
+        self._fail(memory, pods, stuck, event_messages.evicted(len(stuck), _domains(stuck)), current)
 
     def _fail(
-        self, memory: GangMemory, found: Members, there: Sequence[GangPod], text: str, current: PlanningPass
+        self, memory: GangMemory, pods: Members, there: Sequence[GangPod], text: str, current: PlanningPass
     ) -> None:
         """Have a gang evicted from the domains that some of its pods are in, unless that cannot help."""
         # Pods that never have a gate have no annotation that counts.
         attempt = max([memory.attempt, *(pod.placed.attempt for pod in there if pod.placed is not None)])
-        why = _stays(found, attempt)
+        why = _stays(pods, attempt)
         if why:
-            current.warn(found.living, "GangWaiting", event_messages.stays(_domains(there), why))
+            current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(there), why))
             return
         memory.evicting, memory.evicting_since = Evicted.FAILED, current.now
         for domain in _domains(there):
             memory.fails(attempt, domain, current.now + COOL_SECONDS)
-        current.warn(found.living, "GangEvicted", f"{text}; this is eviction {attempt} of {MOST_EVICTIONS}")
+        current.warn(pods.living, "GangEvicted", f"{text}; this is eviction {attempt} of {MOST_EVICTIONS}")
 
     def _evict(
-        self, why: Evicted, found: Members, marked: list[GangPod], stuck: list[GangPod], current: PlanningPass
+        self, why: Evicted, pods: Members, marked: list[GangPod], stuck: list[GangPod], current: PlanningPass
     ) -> None:
         """Mark a pod, then evict the others, then those that are marked."""
         if not marked:
-            last = (*stuck, *found.begun)[0]
+            last = (*stuck, *pods.begun)[0]
             self._pending.put(last, Mark((last.placed or Placed((), 1))._replace(evicted=why)), current)
             return
-        for pod in [one for one in found.begun if one not in marked] or marked:
+        for pod in [member for member in pods.begun if member not in marked] or marked:
             if pod.owner is not None:
                 self._pending.put(pod, Evict(), current)
 
 
-def _domains(found: Sequence[GangPod]) -> list[Domain]:
-    return sorted({pod.placed.domain for pod in found if pod.placed is not None}) or [()]
+def _domains(pods: Sequence[GangPod]) -> list[Domain]:
+    return sorted({pod.placed.domain for pod in pods if pod.placed is not None}) or [()]
 
 
 def _is_late(pod: GangPod, others: Sequence[GangPod]) -> bool:
     """Return whether a member was made when the gang had long started."""
-    return pod.created > min(one.created for one in others) + _LATE_SECONDS
+    return pod.created > min(member.created for member in others) + _LATE_SECONDS
 
 
-def _stays(found: Members, attempt: int) -> str:
+def _stays(pods: Members, attempt: int) -> str:
     """Return why evicting a gang cannot help; empty if it can."""
-    least = max((pod.request.min_available or 0 for pod in found.living if pod.request is not None), default=0)
-    if any(pod.owner is None for pod in found.begun):
+    least = max((pod.request.min_available or 0 for pod in pods.living if pod.request is not None), default=0)
+    if any(pod.owner is None for pod in pods.begun):
         return "pods that no other object makes again are never deleted"
     if attempt > MOST_EVICTIONS:
         return f"it was evicted {MOST_EVICTIONS} times already"
-    if 0 < least <= len(found.bound):
-        return f"{len(found.bound)} members have nodes, and min-available is {least}"
+    if 0 < least <= len(pods.bound):
+        return f"{len(pods.bound)} members have nodes, and min-available is {least}"
     return ""

@@ -40,11 +40,11 @@ class Gated:
     prefers: int = 0
 
 
-def gated(found: JsonObject) -> Gated | None:
+def gated(pod: JsonObject) -> Gated | None:
     """Read a pod as the API server reports it; None if it does not wait behind the gate."""
-    spec, metadata = found["spec"], found["metadata"]
-    for position, one in enumerate(spec.get("schedulingGates") or ()):
-        if one.get("name") == GATE:
+    spec, metadata = pod["spec"], pod["metadata"]
+    for position, gate in enumerate(spec.get("schedulingGates") or ()):
+        if gate.get("name") == GATE:
             selects, annotated = bool(spec.get("nodeSelector")), bool(metadata.get("annotations"))
             version = str(metadata.get("resourceVersion") or "")
             return Gated(version, position, selects, annotated, _depth(spec))
@@ -75,10 +75,10 @@ def steps(pod: Gated, placed: Placed | None, host: str = "", address: str | None
 
 
 def _depth(spec: JsonObject) -> int:
-    found: Any = spec
+    section: Any = spec
     for depth, key in enumerate(_PREFERRED):
-        found = found.get(key)
-        if found is None:
+        section = section.get(key)
+        if section is None:
             return depth
     return len(_PREFERRED)
 
@@ -93,10 +93,10 @@ def _preferred(there: int, host: str) -> Iterator[JsonObject]:
     if there == len(_PREFERRED):
         yield {"op": "add", "path": f"{path}/-", "value": term}
         return
-    made: Any = value
+    affinity: Any = value
     for key in reversed(_PREFERRED[there + 1 :]):
-        made = {key: made}
-    yield {"op": "add", "path": path, "value": made}
+        affinity = {key: affinity}
+    yield {"op": "add", "path": path, "value": affinity}
 
 
 def _added(path: str, values: Mapping[str, str], *, there: bool) -> Iterator[JsonObject]:

@@ -58,10 +58,10 @@ class Members:
         return (*self.bound, *self.placed)
 
 
-def members(found: Iterable[GangPod], assigned: Collection[PodName]) -> Members:
+def members(gang_pods: Iterable[GangPod], assigned: Collection[PodName]) -> Members:
     """Sort the pods of a gang; `assigned` are those whose patch is under way."""
     waiting, placed, bound, leaving, succeeded = [], [], [], [], []
-    for pod in sorted(found, key=lambda one: one.name):
+    for pod in sorted(gang_pods, key=lambda pod: pod.name):
         if pod.succeeded:
             succeeded.append(pod)
         elif pod.leaving:
@@ -75,60 +75,60 @@ def members(found: Iterable[GangPod], assigned: Collection[PodName]) -> Members:
     return Members(tuple(waiting), tuple(placed), tuple(bound), tuple(leaving), tuple(succeeded))
 
 
-def is_size_known(request: GangRequest, found: Members, root: Root | None) -> bool:
+def is_size_known(request: GangRequest, gang_pods: Members, root: Root | None) -> bool:
     """Return whether it is known how many members there will be: otherwise those that have come are all that count."""
-    said = request.min_available is not None or any(pod.size for pod in found.living)
-    return said or (root is not None and sum(one.count for one in root.templates) >= len(found.came))
+    says_size = request.min_available is not None or any(pod.size for pod in gang_pods.living)
+    return says_size or (root is not None and sum(template.count for template in root.templates) >= len(gang_pods.came))
 
 
-def needs_root(request: GangRequest, found: Members) -> bool:
+def needs_root(request: GangRequest, gang_pods: Members) -> bool:
     """Return whether the object that makes the pods has to be read: members are missing, or it alone says how many there will be."""
-    size = max((pod.size or 0 for pod in found.living), default=0) or request.min_available
-    return size is None or len(found.came) < max(size, request.min_available or 0)
+    size = max((pod.size or 0 for pod in gang_pods.living), default=0) or request.min_available
+    return size is None or len(gang_pods.came) < max(size, request.min_available or 0)
 
 
-def needed(request: GangRequest, found: Members, root: Root | None) -> int:
+def needed(request: GangRequest, gang_pods: Members, root: Root | None) -> int:
     """Return how many members start together, of those that are not complete."""
-    living, came = len(found.living), len(found.came)
+    living, arrivals = len(gang_pods.living), len(gang_pods.came)
     size = request.min_available
     if size is None:
-        said = max((pod.size or 0 for pod in found.living), default=0)
-        size = max(came, said, made(request, root))
-    return max(0, size - (came - living))
+        job_size = max((pod.size or 0 for pod in gang_pods.living), default=0)
+        size = max(arrivals, job_size, made(request, root))
+    return max(0, size - (arrivals - living))
 
 
 def made(request: GangRequest, root: Root | None) -> int:
     """Return how many pods of the gang a root makes; 0 if that is not known."""
-    return sum(one.count for one in _of_gang(root, request.name))
+    return sum(template.count for template in _of_gang(root, request.name))
 
 
-def to_come(request: GangRequest, found: Members, root: Root | None) -> tuple[Member, ...]:
+def to_come(request: GangRequest, gang_pods: Members, root: Root | None) -> tuple[Member, ...]:
     """Return the members that the root will still make. What exists of a role says more of its shape than the template."""
     templates = _of_gang(root, request.name)
-    seen = Counter(pod.role for pod in found.came)
-    like = {pod.role: pod for pod in reversed(found.came)}
+    seen = Counter(pod.role for pod in gang_pods.came)
+    like = {pod.role: pod for pod in reversed(gang_pods.came)}
     return tuple(islice(_missing(templates, seen, like), _MOST_TO_COME))
 
 
 def _missing(
     templates: Collection[PodTemplate], seen: Mapping[str, int], like: Mapping[str, GangPod]
 ) -> Iterator[Member]:
-    roles = {one.role for one in templates}
+    roles = {template.role for template in templates}
     others = sum(count for role, count in seen.items() if role not in roles)  # they are of one of the templates
-    for one in templates:
-        there = seen.get(one.role, 0)
-        taken = min(others, max(0, one.count - there))
+    for template in templates:
+        there = seen.get(template.role, 0)
+        taken = min(others, max(0, template.count - there))
         others -= taken
-        pod = like.get(one.role) or (next(iter(like.values())) if len(templates) == 1 and like else None)
-        asks = _shape(one) if pod is None else _without_place(pod)
+        pod = like.get(template.role) or (next(iter(like.values())) if len(templates) == 1 and like else None)
+        asks = _shape(template) if pod is None else _without_place(pod)
         if asks is not None:
-            role = one.role if pod is None else pod.role
-            yield from (Member("", asks, role, rank) for rank in range(there + taken, one.count))
+            role = template.role if pod is None else pod.role
+            yield from (Member("", asks, role, rank) for rank in range(there + taken, template.count))
 
 
 def planned(  # noqa: PLR0913 - the facts of one gang
     request: GangRequest,
-    found: Members,
+    gang_pods: Members,
     assigned: Mapping[PodName, Placed],
     *,
     waiting: bool,
@@ -139,16 +139,16 @@ def planned(  # noqa: PLR0913 - the facts of one gang
     """Return a gang for the planner; with `waiting`, the pods behind the gate are among its members."""
     constraint = request.constraint or _ANYWHERE
     keys = {*constraint.required, *constraint.preferred}
-    begun = [(pod, _pinned(pod, assigned)) for pod in found.begun]
+    pods_and_domains = [(pod, _pinned(pod, assigned)) for pod in gang_pods.begun]
     living = [
         Member(pod.name.name, pod.shape, pod.role, pod.rank, pod.node, pinned)
-        for pod, pinned in begun
+        for pod, pinned in pods_and_domains
         # One that is neither bound nor in a domain of this constraint was created without the gate: the scheduler may put it anywhere.
         if pod.node or (pinned is not None and keys <= dict(pinned).keys())
     ]
     if waiting:
-        living += [Member(pod.name.name, pod.shape, pod.role, pod.rank) for pod in found.waiting]
-    every = found.living
+        living += [Member(pod.name.name, pod.shape, pod.role, pod.rank) for pod in gang_pods.waiting]
+    every = gang_pods.living
     return Gang(
         namespace=every[0].name.namespace,
         name=request.name,
@@ -164,17 +164,17 @@ def planned(  # noqa: PLR0913 - the facts of one gang
     )
 
 
-def victims(name: str, found: Members, *, leaving: bool) -> Iterator[Gang]:
+def victims(name: str, gang_pods: Members, *, leaving: bool) -> Iterator[Gang]:
     """Yield a gang as one that others may take the place of: its pods that hold something.
 
     Pods that end while others of the gang have a place again are yielded by themselves: the gang was evicted, or pods of it were made again.
     Their room will be free, and nothing has to leave for it.
     """
-    ending = tuple(pod for pod in found.leaving if pod.node)
-    if found.begun:
-        yield _victim(name, found.begun, leaving=leaving)
+    ending = tuple(pod for pod in gang_pods.leaving if pod.node)
+    if gang_pods.begun:
+        yield _victim(name, gang_pods.begun, leaving=leaving)
     if ending:
-        yield _victim(f"{name} (leaving)" if found.begun else name, ending, leaving=True)
+        yield _victim(f"{name} (leaving)" if gang_pods.begun else name, ending, leaving=True)
 
 
 def _victim(name: str, holding: Sequence[GangPod], *, leaving: bool) -> Gang:
@@ -199,13 +199,13 @@ def _pinned(pod: GangPod, assigned: Mapping[PodName, Placed]) -> Domain | None:
 def _without_place(pod: GangPod) -> Shape:
     """Return what a pod asked for before it was placed."""
     domain = () if pod.placed is None else pod.placed.domain
-    selector = tuple(one for one in pod.shape.selector if one not in domain)
+    selector = tuple(label for label in pod.shape.selector if label not in domain)
     return pod.shape if selector == pod.shape.selector else replace(pod.shape, selector=selector)
 
 
-def _shape(one: PodTemplate) -> Shape | None:
+def _shape(template: PodTemplate) -> Shape | None:
     try:
-        return shape(one.template["spec"])
+        return shape(template.template["spec"])
     except (KeyError, TypeError, ValueError, AttributeError):  # the API server does not check an operator's template
         return None
 
@@ -213,18 +213,18 @@ def _shape(one: PodTemplate) -> Shape | None:
 def _of_gang(root: Root | None, name: str) -> list[PodTemplate]:
     """Return the templates whose pods are of the gang: all, if none says of which gang its pods are, because operators add the labels."""
     every = () if root is None else root.templates
-    names = [_gang_of(one) for one in every]
+    names = [_gang_of(template) for template in every]
     if not any(names):
         return list(every)
-    return [one for one, of in zip(every, names, strict=True) if of == name]
+    return [template for template, of in zip(every, names, strict=True) if of == name]
 
 
-def _gang_of(one: PodTemplate) -> str:
-    metadata = one.template.get("metadata") or {}
+def _gang_of(template: PodTemplate) -> str:
+    metadata = template.template.get("metadata") or {}
     try:
-        said = gang_request(
+        request = gang_request(
             pods.Pod("", "", metadata.get("labels") or {}, metadata.get("annotations") or {}, containers=())
         )
     except (Misconfigured, TypeError, AttributeError):
         return ""
-    return "" if said is None else said.name
+    return "" if request is None else request.name

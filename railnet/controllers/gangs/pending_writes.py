@@ -46,14 +46,14 @@ class PendingWrites:
         if now is None or now.leaving:
             self._evicted.discard(name)
 
-    def refused(self, found: Outcome, now: float, jitter: float) -> int:
+    def refused(self, outcome: Outcome, now: float, jitter: float) -> int:
         """Take in that a write was refused; return how often. It is decided anew, from the pod as it is reported by then.
 
         `jitter` is a random number in [0, 1), of the pause until then.
         """
-        refused = self._refused.setdefault(found.pod, _Refused())
-        if not found.waits:
-            self._forget((found.pod,))
+        refused = self._refused.setdefault(outcome.pod, _Refused())
+        if not outcome.waits:
+            self._forget((outcome.pod,))
             refused.times += 1
             refused.until = now + _BACKOFF.pause(refused.times, jitter)
         return refused.times

@@ -81,9 +81,9 @@ class GangPlacement:
         }
         self.queue.add(_ALL)
 
-    def reduce(self, found: JsonObject) -> GangPod | None:
+    def reduce(self, pod: JsonObject) -> GangPod | None:
         """Reduce a pod as the API server reports it."""
-        return self._pods.reduce(found)
+        return self._pods.reduce(pod)
 
     def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
         """Take in a pod that is new, changed or gone; by the informer's thread."""
@@ -118,8 +118,8 @@ class GangPlacement:
         self.writes.put(decision.writes)
         for asked in decision.asked_again:
             self.roots.ask_again(asked)
-        for said in decision.said:
-            self._events.say(said)
+        for event in decision.said:
+            self._events.say(event)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         self._take_in(lambda: self._planning.observed.change_node(before, after))
@@ -145,11 +145,11 @@ class GangPlacement:
             self._take_in(lambda: self._refused(outcome))
 
     def _refused(self, outcome: Outcome) -> None:
-        said = self._planning.outcome(outcome, self._clock(), random.random())  # noqa: S311 - no secret
-        if said is not None:
-            self._events.say(said)
+        event = self._planning.outcome(outcome, self._clock(), random.random())  # noqa: S311 - no secret
+        if event is not None:
+            self._events.say(event)
 
 
-def _name(found: JsonObject) -> str:
-    name: str = found["metadata"]["name"]
+def _name(namespace: JsonObject) -> str:
+    name: str = namespace["metadata"]["name"]
     return name

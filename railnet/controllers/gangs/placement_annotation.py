@@ -45,20 +45,20 @@ def parse(text: str) -> Placed | None:
     if len(text) > _MOST_CHARACTERS:
         return None
     try:
-        found = json.loads(text)
+        annotation = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(annotation, dict):
         return None
-    where, attempt = _domain(found.get("domain")), found.get("attempt")
+    where, attempt = _domain(annotation.get("domain")), annotation.get("attempt")
     if where is None or isinstance(attempt, bool) or not isinstance(attempt, int):
         return None
-    mark = found.get("evicted")
+    mark = annotation.get("evicted")
     evicted = Evicted(mark) if mark in tuple(Evicted) else None
     return Placed(where, attempt, evicted) if 1 <= attempt <= _MOST_ATTEMPTS else None
 
 
-def _domain(found: Any) -> Domain | None:
-    if not isinstance(found, dict) or len(found) > MOST_KEYS:
+def _domain(labels: Any) -> Domain | None:
+    if not isinstance(labels, dict) or len(labels) > MOST_KEYS:
         return None
-    return domain(found) if all(isinstance(value, str) for value in found.values()) else None
+    return domain(labels) if all(isinstance(value, str) for value in labels.values()) else None

@@ -66,25 +66,27 @@ class GangPlanning:
         self._pending.pod_changed(before, now)
         self._evictions.pod_changed(before, now)
 
-    def outcome(self, found: Outcome, now: float, jitter: float) -> Said | None:
+    def outcome(self, outcome: Outcome, now: float, jitter: float) -> Said | None:
         """Take in what came of a write; return what is to be said of it.
 
         Args:
-            found: what came of it.
+            outcome: what came of it.
             now: on the leader's own clock, in seconds.
             jitter: a random number in [0, 1), of the pause after a refusal.
         """
-        if not found.refusal:
+        if not outcome.refusal:
             return None
-        times, pod = self._pending.refused(found, now, jitter), self.observed.named(found.pod)
+        times, pod = self._pending.refused(outcome, now, jitter), self.observed.named(outcome.pod)
         if pod is None:
             return None
-        if isinstance(found.write, Evict):
-            text = event_messages.eviction_refused(found.pod.name, found.refusal)
+        if isinstance(outcome.write, Evict):
+            text = event_messages.eviction_refused(outcome.pod.name, outcome.refusal)
             return Said(about([pod]), "GangEvicted", text, "Warning")
-        if times < _REFUSALS_SAID and not (found.waits and found.forbidden):
+        if times < _REFUSALS_SAID and not (outcome.waits and outcome.forbidden):
             return None
-        return Said(about([pod]), "GangRefused", event_messages.patch_refused(found.pod.name, found.refusal), "Warning")
+        return Said(
+            about([pod]), "GangRefused", event_messages.patch_refused(outcome.pod.name, outcome.refusal), "Warning"
+        )
 
     def decide(self, now: float, wall: float, find: Find) -> Decision:
         """Decide for all gangs.
@@ -121,7 +123,7 @@ class GangPlanning:
     def _take_answer(self, last: Pass, current: PlanningPass) -> None:
         for placement in last.placements:
             self._admit(placement, current)
-        making_room = {one.gang for one in last.preemptions}
+        making_room = {preemption.gang for preemption in last.preemptions}
         for shortfall in last.shortfalls:
             if shortfall.gang not in making_room:
                 self._wait(shortfall, current)
@@ -137,56 +139,54 @@ class GangPlanning:
 
     def _look(self, key: GangKey, current: PlanningPass) -> None:
         """Find out what one gang needs; have the planner find a place for it, if that is what it needs."""
-        found = self._members(key)
-        current.looked[key] = found
-        if not found.living:
+        pods = self._members(key)
+        current.looked[key] = pods
+        if not pods.living:
             self._close(key, current)
             return
         if key[0] in self.observed.off:
-            for pod in found.waiting:
+            for pod in pods.waiting:
                 self._let(pod, None, current)
             self._close(key, current)
             return
         memory = self._memory.setdefault(key, GangMemory())
-        self._announce(memory, found, current)
-        if self._evictions.goes_on(memory, found, current):
+        self._announce(memory, pods, current)
+        if self._evictions.goes_on(memory, pods, current):
             return
-        request = self._request(found, current)
+        request = self._request(pods, current)
         if request is not None:
-            self._plan(key, memory, found, request, current)
+            self._plan(key, memory, pods, request, current)
 
-    def _request(self, found: Members, current: PlanningPass) -> GangRequest | None:
+    def _request(self, pods: Members, current: PlanningPass) -> GangRequest | None:
         """Return what all members say together; None if they contradict each other, which is said."""
-        said: dict[GangRequest, str] = {}
-        for pod in found.living:
+        requests: dict[GangRequest, str] = {}
+        for pod in pods.living:
             if pod.request is not None:
-                said.setdefault(pod.request, pod.name.name)
+                requests.setdefault(pod.request, pod.name.name)
         try:
-            return agreed((name, request) for request, name in said.items())
+            return agreed((name, request) for request, name in requests.items())
         except Misconfigured as error:
-            if found.waiting:
-                current.warn(found.living, "GangRefused", str(error))
+            if pods.waiting:
+                current.warn(pods.living, "GangRefused", str(error))
             return None
 
     def _plan(
-        self, key: GangKey, memory: GangMemory, found: Members, request: GangRequest, current: PlanningPass
+        self, key: GangKey, memory: GangMemory, pods: Members, request: GangRequest, current: PlanningPass
     ) -> None:
-        root, ready = self._root(memory, found, request, current)
-        ready = (
-            ready and self._has_settled(memory, found, request, root, current) and not self._is_joined(found, current)
-        )
+        root, ready = self._root(memory, pods, request, current)
+        ready = ready and self._has_settled(memory, pods, request, root, current) and not self._is_joined(pods, current)
         memory.made = made(request, root)
-        coming = to_come(request, found, root) if ready else ()
-        least = needed(request, found, root) if ready else len(found.begun)
-        missing = max(least - len(found.living), len(coming))
-        if self._has_lapsed(memory, found, missing, current):
-            coming, least, missing = (), min(least, len(found.living)), 0
-        if not (found.waiting or found.placed or missing):
+        coming = to_come(request, pods, root) if ready else ()
+        least = needed(request, pods, root) if ready else len(pods.begun)
+        missing = max(least - len(pods.living), len(coming))
+        if self._has_lapsed(memory, pods, missing, current):
+            coming, least, missing = (), min(least, len(pods.living)), 0
+        if not (pods.waiting or pods.placed or missing):
             self._settle(key, memory)
             return
         gang = planned(
             request,
-            found,
+            pods,
             self._pending.assigned,
             waiting=ready,
             coming=coming,
@@ -199,16 +199,16 @@ class GangPlanning:
             current.gangs[key] = gang
 
     def _root(
-        self, memory: GangMemory, found: Members, request: GangRequest, current: PlanningPass
+        self, memory: GangMemory, pods: Members, request: GangRequest, current: PlanningPass
     ) -> tuple[Root | None, bool]:
         """Return what makes the pods, and whether all is known that can be."""
-        asked = about(found.living).owner
-        if asked is None or not needs_root(request, found) or (memory.asked is None and _has_run(found, current)):
+        asked = about(pods.living).owner
+        if asked is None or not needs_root(request, pods) or (memory.asked is None and _has_run(pods, current)):
             return None, True
         root = current.find(asked)
         if asked != memory.asked:
             memory.asked, memory.asked_at = asked, current.now
-        if root is not None and found.waiting and needed(request, found, root) > len(found.living):
+        if root is not None and pods.waiting and needed(request, pods, root) > len(pods.living):
             if current.now - memory.asked_at >= _ASK_SECONDS:
                 memory.asked_at = current.now
                 current.asked_again.append(asked)
@@ -216,33 +216,33 @@ class GangPlanning:
         return root, root is not None
 
     def _has_settled(
-        self, memory: GangMemory, found: Members, request: GangRequest, root: Root | None, current: PlanningPass
+        self, memory: GangMemory, pods: Members, request: GangRequest, root: Root | None, current: PlanningPass
     ) -> bool:
         """Return whether all members have come, as far as can be known."""
-        if len(found.living) > memory.seen:
+        if len(pods.living) > memory.seen:
             memory.newest = current.now
-        memory.seen = len(found.living)
-        if not found.waiting or found.begun or is_size_known(request, found, root):
+        memory.seen = len(pods.living)
+        if not pods.waiting or pods.begun or is_size_known(request, pods, root):
             return True
         current.at(memory.newest + _SETTLE_SECONDS)
         return current.now - memory.newest >= _SETTLE_SECONDS
 
     @staticmethod
-    def _is_joined(found: Members, current: PlanningPass) -> bool:
+    def _is_joined(pods: Members, current: PlanningPass) -> bool:
         """Return whether the scheduler is about to bind a member that was created without the gate: its node fixes the domain."""
         young = [
             pod.created + _JOIN_SECONDS - current.wall
-            for pod in found.placed
+            for pod in pods.placed
             if pod.gated is None and pod.placed is None
         ]
         left = max(young, default=0.0)
-        if found.waiting and left > 0:
+        if pods.waiting and left > 0:
             current.at(current.now + left)
         return left > 0
 
-    def _has_lapsed(self, memory: GangMemory, found: Members, missing: int, current: PlanningPass) -> bool:
+    def _has_lapsed(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> bool:
         """Return whether members have not come for so long that no room is kept for them any more."""
-        if not missing or not found.begun:
+        if not missing or not pods.begun:
             memory.incomplete_since, memory.lapsed = None, False
             return False
         if memory.incomplete_since is None:
@@ -253,18 +253,18 @@ class GangPlanning:
             return False
         if not memory.lapsed:
             memory.lapsed = True
-            text = event_messages.incomplete(len(found.living), missing, MEMBER_SECONDS / 60)
-            current.warn(found.living, "GangWaiting", text)
+            text = event_messages.incomplete(len(pods.living), missing, MEMBER_SECONDS / 60)
+            current.warn(pods.living, "GangWaiting", text)
         return True
 
-    def _announce(self, memory: GangMemory, found: Members, current: PlanningPass) -> None:
+    def _announce(self, memory: GangMemory, pods: Members, current: PlanningPass) -> None:
         """Say where a gang was placed when all its pods have been let go."""
         if (
             memory.announcement
-            and not found.waiting
-            and not any(pod.name in self._pending.assigned for pod in found.placed)
+            and not pods.waiting
+            and not any(pod.name in self._pending.assigned for pod in pods.placed)
         ):
-            current.said.append(Said(about(found.living), "GangPlaced", memory.announcement))
+            current.said.append(Said(about(pods.living), "GangPlaced", memory.announcement))
             memory.announcement = memory.waiting_text = ""
 
     def _settle(self, key: GangKey, memory: GangMemory) -> None:
@@ -291,45 +291,45 @@ class GangPlanning:
             return Rules()
         highest = max(gang.priority for gang in waiting)
         keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
-        running = (one for key in keys for one in self._victims(key, current))
-        return Rules(running=tuple(one for one in running if one.leaving or one.priority < highest))
+        running = (victim for key in keys for victim in self._victims(key, current))
+        return Rules(running=tuple(victim for victim in running if victim.leaving or victim.priority < highest))
 
     def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
         fresh = key in current.looked
         known = not fresh and self._evictions.knows(key)
-        found = _NONE if known else current.looked.get(key) or self._members(key)
-        return self._evictions.victims(key, found, self._memory.get(key), current.now, fresh=fresh)
+        pods = _NONE if known else current.looked.get(key) or self._members(key)
+        return self._evictions.victims(key, pods, self._memory.get(key), current.now, fresh=fresh)
 
     # What the planner answered.
 
     def _admit(self, placement: Placement, current: PlanningPass) -> None:
         """Have the gates removed of the pods that have a place."""
-        found, memory = current.looked[placement.gang], self._memory[placement.gang]
-        waiting = {pod.name.name: pod for pod in found.waiting}
-        attempt = max([memory.attempt, *(pod.placed.attempt for pod in found.begun if pod.placed is not None)])
+        pods, memory = current.looked[placement.gang], self._memory[placement.gang]
+        waiting = {pod.name.name: pod for pod in pods.waiting}
+        attempt = max([memory.attempt, *(pod.placed.attempt for pod in pods.begun if pod.placed is not None)])
         for seat in placement.seats:
             pod = waiting.get(seat.member)
             if pod is not None and self._let(pod, Placed(seat.domain, attempt), current, seat.node):
-                missing = sum(not one.member for one in placement.seats)
+                missing = sum(not gang_seat.member for gang_seat in placement.seats)
                 memory.announcement = event_messages.placed(
-                    placement, len(found.living), missing, attempt, MEMBER_SECONDS / 60
+                    placement, len(pods.living), missing, attempt, MEMBER_SECONDS / 60
                 )
 
-    def _preempt(self, found: Preemption, current: PlanningPass) -> None:
+    def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
         """Have the gangs evicted whose place another gang gets."""
-        for key in found.victims:
+        for key in preemption.victims:
             memory = self._memory.setdefault(key, GangMemory())
             pods = current.looked.get(key) or self._members(key)
-            if self._evictions.preempt(memory, pods, current.gangs[found.gang], current):
+            if self._evictions.preempt(memory, pods, current.gangs[preemption.gang], current):
                 self._open.add(key)
-        self._say_waiting(found.gang, event_messages.waits_for(found), current)
+        self._say_waiting(preemption.gang, event_messages.waits_for(preemption), current)
 
     def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass, node: str = "") -> bool:
         """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
         if pod.gated is None:
             return False
-        found = self.observed.cluster.nodes.get(node)
-        host = "" if found is None else found.labels.get(HOSTNAME, "")
+        cluster_node = self.observed.cluster.nodes.get(node)
+        host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
         return self._pending.put(pod, Admit(pod.gated, placed, host), current)
 
     def _admit_pods_without_gang(self, current: PlanningPass) -> None:
@@ -342,12 +342,12 @@ class GangPlanning:
             else:
                 self._let(pod, None, current)
 
-    def _wait(self, found: Shortfall, current: PlanningPass) -> None:
+    def _wait(self, shortfall: Shortfall, current: PlanningPass) -> None:
         """Say why a gang waits; if a part of it cannot join the other, have it evicted."""
-        pods, memory = current.looked[found.gang], self._memory[found.gang]
-        if pods.waiting and not self._evictions.evict_if_in_part(found.gang, memory, pods, current):
-            text = event_messages.waits(current.gangs[found.gang], found, self._memory[found.gang].made)
-            self._say_waiting(found.gang, text, current, "GangRefused" if found.permanent else "GangWaiting")
+        pods, memory = current.looked[shortfall.gang], self._memory[shortfall.gang]
+        if pods.waiting and not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
+            text = event_messages.waits(current.gangs[shortfall.gang], shortfall, self._memory[shortfall.gang].made)
+            self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
 
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
         """Say something of a gang that waits, if it is new, once a minute at most."""
@@ -363,13 +363,13 @@ class GangPlanning:
     def _counts(self, current: PlanningPass) -> tuple[int, int]:
         """Return how many gangs wait, and how many have a place."""
         waiting = sum(
-            any(pod.name not in self._pending.assigned for pod in found.waiting) for found in current.looked.values()
+            any(pod.name not in self._pending.assigned for pod in pods.waiting) for pods in current.looked.values()
         )
         placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in self.observed.gangs())
         return waiting, placed
 
 
-def _has_run(found: Members, current: PlanningPass) -> bool:
+def _has_run(pods: Members, current: PlanningPass) -> bool:
     """Return whether all members are so old that no room is kept for others: a leader that did not place them need not ask for their root."""
-    newest = max(pod.created for pod in found.living)
-    return not found.waiting and not found.placed and current.wall - newest > MEMBER_SECONDS
+    newest = max(pod.created for pod in pods.living)
+    return not pods.waiting and not pods.placed and current.wall - newest > MEMBER_SECONDS

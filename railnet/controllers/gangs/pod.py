@@ -87,21 +87,21 @@ class GangPods:
         """Begin without anything to share."""
         self._shared: dict[object, object] = {}
 
-    def reduce(self, found: JsonObject) -> GangPod | None:
+    def reduce(self, pod: JsonObject) -> GangPod | None:
         """Reduce a pod as the API server reports it; None if it holds nothing and waits for no gang.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
         """
-        spec, metadata, status = found["spec"], found["metadata"], found.get("status") or {}
+        spec, metadata, status = pod["spec"], pod["metadata"], pod.get("status") or {}
         ended = status.get("phase") in (_SUCCEEDED, _FAILED)
-        node, behind = "" if ended else spec.get("nodeName") or "", gated(found)
+        node, behind = "" if ended else spec.get("nodeName") or "", gated(pod)
         request, fault = _request(metadata)
-        if (request or fault) and not behind and _is_others(found):
+        if (request or fault) and not behind and _is_others(pod):
             request, fault = None, ""
         if not (node or behind or request or fault) or (ended and not _counts(status, request)):
             return None
-        owner = controller(found)
+        owner = controller(pod)
         common = GangPod(
             name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
             node=self._share(node),
@@ -114,7 +114,7 @@ class GangPods:
         )
         if not (behind or request or fault):
             return common
-        role, rank = _place(found)
+        role, rank = _place(pod)
         return replace(
             common,
             request=self._share(request),
@@ -129,11 +129,11 @@ class GangPods:
             succeeded=ended,
         )
 
-    def _share(self, one: _T) -> _T:
+    def _share(self, part: _T) -> _T:
         if len(self._shared) >= _MOST_SHARED:  # those of pods that are gone are among them
             self._shared.clear()
-        found: _T = self._shared.setdefault(one, one)  # type: ignore[assignment]
-        return found
+        first: _T = self._shared.setdefault(part, part)  # type: ignore[assignment]
+        return first
 
 
 def _counts(status: JsonObject, request: GangRequest | None) -> bool:
@@ -143,7 +143,7 @@ def _counts(status: JsonObject, request: GangRequest | None) -> bool:
 
 def _request(metadata: JsonObject) -> tuple[GangRequest | None, str]:
     """Return what a pod says of its gang, and why that cannot be read."""
-    said = pods.Pod(
+    pod = pods.Pod(
         name=metadata["name"],
         namespace=metadata["namespace"],
         labels=metadata.get("labels") or {},
@@ -151,25 +151,25 @@ def _request(metadata: JsonObject) -> tuple[GangRequest | None, str]:
         containers=(),
     )
     try:
-        return gang_request(said), ""
+        return gang_request(pod), ""
     except Misconfigured as error:  # the webhook refuses such a pod; its labels were changed since
         return None, str(error)
 
 
-def _is_others(found: JsonObject) -> bool:
+def _is_others(pod: JsonObject) -> bool:
     """Return whether another scheduler places a pod: then it holds what it holds, and is of no gang of Railnet's."""
-    if PLACEMENT in (found["metadata"].get("annotations") or {}):
+    if PLACEMENT in (pod["metadata"].get("annotations") or {}):
         return False
     try:
-        return any(placed_by_others(pods.parse(found), found["spec"]))
+        return any(placed_by_others(pods.parse(pod), pod["spec"]))
     except Misconfigured:
         return False
 
 
-def _place(found: JsonObject) -> tuple[str, int]:
+def _place(pod: JsonObject) -> tuple[str, int]:
     """Return a pod's role and rank in its job, as far as its labels say them."""
     try:
-        member = recognise(pods.parse(found), lambda _: False)
+        member = recognise(pods.parse(pod), lambda _: False)
     except Misconfigured:
         member = None
     if member is None:
@@ -193,6 +193,8 @@ def _placed(metadata: JsonObject) -> Placed | None:
 
 def _is_unschedulable(status: JsonObject) -> bool:
     return any(
-        one.get("type") == "PodScheduled" and one.get("status") == "False" and one.get("reason") == "Unschedulable"
-        for one in status.get("conditions") or ()
+        condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") == "Unschedulable"
+        for condition in status.get("conditions") or ()
     )

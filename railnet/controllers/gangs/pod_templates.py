@@ -30,10 +30,12 @@ class PodTemplate:
     template: JsonObject
 
 
-def pod_templates(found: JsonObject) -> list[PodTemplate]:
+def pod_templates(json_object: JsonObject) -> list[PodTemplate]:
     """Return what an object makes; empty if it is of a kind without templates. What is not as documented counts as absent."""
-    every = (replace(one, count=min(one.count, _MOST)) for one in _found(_object(found.get("spec"))))
-    return [one for one in every if one.count > 0]
+    every = (
+        replace(template, count=min(template.count, _MOST)) for template in _found(_object(json_object.get("spec")))
+    )
+    return [template for template in every if template.count > 0]
 
 
 def _found(spec: JsonObject) -> Iterator[PodTemplate]:
@@ -41,13 +43,15 @@ def _found(spec: JsonObject) -> Iterator[PodTemplate]:
         yield PodTemplate("", _of_job(spec) if "replicas" not in spec else _number(spec["replicas"]), _template(spec))
     for key, roles in spec.items():
         if key.endswith("ReplicaSpecs"):
-            for role, one in _object(roles).items():
-                yield _replicas(role, _object(one))
-    for one in _objects(spec.get("tasks")):
-        yield _replicas(one.get("name"), one)
-    for one in _objects(spec.get("replicatedJobs")):
-        job = _object(_object(one.get("template")).get("spec"))
-        yield PodTemplate(_role(one.get("name")), _number(one.get("replicas")) * _of_job(job), _template(job))
+            for role, replica_spec in _object(roles).items():
+                yield _replicas(role, _object(replica_spec))
+    for task in _objects(spec.get("tasks")):
+        yield _replicas(task.get("name"), task)
+    for replicated_job in _objects(spec.get("replicatedJobs")):
+        job = _object(_object(replicated_job.get("template")).get("spec"))
+        yield PodTemplate(
+            _role(replicated_job.get("name")), _number(replicated_job.get("replicas")) * _of_job(job), _template(job)
+        )
     yield from _of_leaders(spec)
     yield from _of_ray(spec)
 
@@ -67,12 +71,12 @@ def _of_ray(spec: JsonObject) -> Iterator[PodTemplate]:
     head = _object(cluster.get("headGroupSpec"))
     if head:
         yield PodTemplate(_HEAD, 1, _template(head))
-        for one in _objects(cluster.get("workerGroupSpecs")):
-            yield _replicas(one.get("groupName"), one)
+        for group in _objects(cluster.get("workerGroupSpecs")):
+            yield _replicas(group.get("groupName"), group)
 
 
-def _replicas(role: Any, one: JsonObject) -> PodTemplate:
-    return PodTemplate(_role(role), _number(one.get("replicas")), _template(one))
+def _replicas(role: Any, spec: JsonObject) -> PodTemplate:
+    return PodTemplate(_role(role), _number(spec.get("replicas")), _template(spec))
 
 
 def _of_job(spec: JsonObject) -> int:
@@ -90,16 +94,16 @@ def _role(name: Any) -> str:
     return str(name or "").lower()
 
 
-def _number(found: Any) -> int:
+def _number(field: Any) -> int:
     """Return a count; absent is 1 in all these kinds."""
-    if found is None:
+    if field is None:
         return 1
-    return min(max(found, 0), _MOST) if isinstance(found, int) else 1
+    return min(max(field, 0), _MOST) if isinstance(field, int) else 1
 
 
-def _object(found: Any) -> JsonObject:
-    return found if isinstance(found, dict) else {}
+def _object(field: Any) -> JsonObject:
+    return field if isinstance(field, dict) else {}
 
 
-def _objects(found: Any) -> list[JsonObject]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _objects(field: Any) -> list[JsonObject]:
+    return [spec for spec in field if isinstance(spec, dict)] if isinstance(field, list) else []

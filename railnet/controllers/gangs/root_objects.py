@@ -38,10 +38,10 @@ class GangRoots:
     def find(self, asked: Asked) -> Root | None:
         """Return what is known; None if it is asked for from now on."""
         with self._lock:
-            found = self._known.get(asked)
-        if found is None:
+            root = self._known.get(asked)
+        if root is None:
             self.queue.add(asked)
-        return found
+        return root
 
     def ask_again(self, asked: Asked) -> None:
         """Ask once more; until the answer comes, what was known counts."""
@@ -60,18 +60,18 @@ class GangRoots:
                 return
             self._stale.discard(asked)
         try:
-            found = self._ask(asked)
+            root = self._ask(asked)
         except RequestFailed:
             failures = self._failures[asked] = self._failures.get(asked, 0) + 1
             if failures < _MOST_FAILURES:
                 raise
-            found = Root(asked.owner, ())
+            root = Root(asked.owner, ())
         self._failures.pop(asked, None)
         with self._lock:
             if len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
-            changed = self._known.get(asked) != found
-            self._known[asked] = found
+            changed = self._known.get(asked) != root
+            self._known[asked] = root
         if changed:
             self._answered(asked)
 
@@ -79,11 +79,11 @@ class GangRoots:
         owner: Owner = asked.owner
         templates: tuple[PodTemplate, ...] = ()
         for _ in range(DEEPEST):
-            found = read_owner(self._api, asked.namespace, owner)
-            if found is None:
+            owner_object = read_owner(self._api, asked.namespace, owner)
+            if owner_object is None:
                 break
-            templates = tuple(pod_templates(found)) or templates
-            above = controller(found)
+            templates = tuple(pod_templates(owner_object)) or templates
+            above = controller(owner_object)
             if above is None or above.kind in SCHEDULES:
                 break
             owner = above
