@@ -50,15 +50,15 @@ class JobObjectWrites(Generic[_What]):
         Raises:
             RequestFailed: a request was not done.
         """
-        for one in self.known.of(job):
-            if one.what.name not in names:
+        for job_object in self.known.of(job):
+            if job_object.what.name not in names:
                 with suppress(Absent, Conflict):  # it is gone, or another object has its name
-                    self.api.send(delete(self.address(one.what), one.uid))
-                self.known.forget(one)
+                    self.api.send(delete(self.address(job_object.what), job_object.uid))
+                self.known.forget(job_object)
 
     def _create(self, wanted: _What) -> bool:
         try:
-            made = self.api.send(create(self.address(wanted), self.body(wanted)))
+            answer = self.api.send(create(self.address(wanted), self.body(wanted)))
         except Conflict:
             there = self._there(wanted)
             if there is None:
@@ -67,17 +67,17 @@ class JobObjectWrites(Generic[_What]):
             if there.what != wanted or not there.intact:
                 self._change(there, wanted)
             return True
-        self.known.learn(self.read(made))
+        self.known.learn(self.read(answer))
         return True
 
     def _there(self, wanted: _What) -> Found[_What] | None:
         """Read the object that has the name of `wanted`; None if it is another owner's."""
-        found = self.api.send(get(self.address(wanted)))
+        answer = self.api.send(get(self.address(wanted)))
         try:
-            one = self.read(found)
+            job_object = self.read(answer)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
-        return one if one.what.job == wanted.job else None
+        return job_object if job_object.what.job == wanted.job else None
 
     def _change(self, before: Found[_What], wanted: _What) -> None:
         body = self.body(wanted)

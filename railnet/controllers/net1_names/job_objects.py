@@ -69,7 +69,7 @@ class JobObjects(Generic[_What]):
 
     def change(self, before: Found[_What] | None, after: Found[_What] | None) -> None:
         """Replace an object by its newer state; None where it was or is not. An informer calls this."""
-        jobs = {one.what.job for one in (before, after) if one is not None}
+        jobs = {job_object.what.job for job_object in (before, after) if job_object is not None}
         with self._lock:
             known = {job: self._of(job) for job in jobs}
             if before is not None:
@@ -80,15 +80,18 @@ class JobObjects(Generic[_What]):
         for job in changed:
             self._changed(job)
 
-    def learn(self, one: Found[_What]) -> None:
+    def learn(self, job_object: Found[_What]) -> None:
         """Take over an object as the answer to a request has it."""
         with self._lock:
-            self._answered.setdefault(one.what.job, {})[one.what.name] = one, self._clock() + REPORTED_SECONDS
+            self._answered.setdefault(job_object.what.job, {})[job_object.what.name] = (
+                job_object,
+                self._clock() + REPORTED_SECONDS,
+            )
 
-    def forget(self, one: Found[_What]) -> None:
+    def forget(self, job_object: Found[_What]) -> None:
         """Drop an object that is gone, as the answer to a request says."""
         with self._lock:
-            self._remove(one)
+            self._remove(job_object)
 
     def get(self, job: Job, name: str) -> Found[_What] | None:
         """Return an object; None if there is none."""
@@ -98,7 +101,7 @@ class JobObjects(Generic[_What]):
     def of(self, job: Job) -> list[Found[_What]]:
         """Return a job's objects, sorted by name."""
         with self._lock:
-            return sorted(self._of(job).values(), key=lambda one: one.what.name)
+            return sorted(self._of(job).values(), key=lambda job_object: job_object.what.name)
 
     def unreported(self, job: Job) -> bool:
         """Return whether the newest state of one of the job's objects is known by an answer alone."""
@@ -111,22 +114,22 @@ class JobObjects(Generic[_What]):
         reported, answered = self._reported.get(job, {}), self._answered.get(job, {})
         now = self._clock()
         newer = {
-            name: (one, until)
-            for name, (one, until) in answered.items()
-            if now < until and (name not in reported or reported[name].version < one.version)
+            name: (job_object, until)
+            for name, (job_object, until) in answered.items()
+            if now < until and (name not in reported or reported[name].version < job_object.version)
         }
         if answered:
             self._answered.pop(job)
         if newer:
             self._answered[job] = newer
-        return reported | {name: one for name, (one, _) in newer.items()}
+        return reported | {name: job_object for name, (job_object, _) in newer.items()}
 
-    def _remove(self, one: Found[_What]) -> None:
-        job, name = one.what.job, one.what.name
+    def _remove(self, job_object: Found[_What]) -> None:
+        job, name = job_object.what.job, job_object.what.name
         reported, answered = self._reported.get(job, {}), self._answered.get(job, {})
-        if name in reported and reported[name].uid == one.uid:
+        if name in reported and reported[name].uid == job_object.uid:
             del reported[name]
-        if name in answered and answered[name][0].uid == one.uid:
+        if name in answered and answered[name][0].uid == job_object.uid:
             del answered[name]
         for known, objects in ((self._reported, reported), (self._answered, answered)):
             if not objects:

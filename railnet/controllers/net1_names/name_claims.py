@@ -36,16 +36,16 @@ def claims(owners: Owners, job: Job, pods: Sequence[TrainingPod]) -> list[Claim]
     Raises:
         RequestFailed: the API server did not answer who the roots are.
     """
-    found: dict[tuple[str, Owner | None], Claim] = {}
+    claims_by_key: dict[tuple[str, Owner | None], Claim] = {}
     for pod in pods:
         root = None if pod.owner is None else owners.root(job.namespace, pod.owner)
         key = (pod.operator, None if pod.operator in _OF_SEVERAL_ROOTS else root)
-        claim = found.setdefault(key, Claim([], set()))
+        claim = claims_by_key.setdefault(key, Claim([], set()))
         claim.pods.append(pod)
         claim.roots.add(root)
-    if len(found) <= 1:
-        return list(found.values())
-    return sorted(found.values(), key=lambda claim: min(_ages(owners, job, claim)))
+    if len(claims_by_key) <= 1:
+        return list(claims_by_key.values())
+    return sorted(claims_by_key.values(), key=lambda claim: min(_ages(owners, job, claim)))
 
 
 def _ages(owners: Owners, job: Job, claim: Claim) -> Iterator[tuple[str, str]]:

@@ -34,45 +34,45 @@ def slices(version: str) -> Collection:
     return Collection(f"{GROUP}/{version}", "endpointslices", labels=railnet_labels.NAMES)
 
 
-def service_address(one: Service) -> ApiObject:
+def service_address(service: Service) -> ApiObject:
     """Return the address of a Service."""
-    return ApiObject("v1", "services", one.name, one.job.namespace)
+    return ApiObject("v1", "services", service.name, service.job.namespace)
 
 
-def slice_address(one: Slice, version: str) -> ApiObject:
+def slice_address(endpoint_slice: Slice, version: str) -> ApiObject:
     """Return the address of an EndpointSlice."""
-    return ApiObject(f"{GROUP}/{version}", "endpointslices", one.name, one.job.namespace)
+    return ApiObject(f"{GROUP}/{version}", "endpointslices", endpoint_slice.name, endpoint_slice.job.namespace)
 
 
-def service_body(one: Service) -> JsonObject:
+def service_body(service: Service) -> JsonObject:
     """Return a Service as it is created; a merge patch of the same content corrects it."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(one.name, one, _service_labels(one)),
+        "metadata": _metadata(service.name, service, _service_labels(service)),
         "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": None},
     }
 
 
-def slice_body(one: Slice, version: str) -> JsonObject:
+def slice_body(endpoint_slice: Slice, version: str) -> JsonObject:
     """Return an EndpointSlice as it is created; a merge patch of the same content corrects it."""
     return {
         "apiVersion": f"{GROUP}/{version}",
         "kind": "EndpointSlice",
-        "metadata": _metadata(one.name, one.service, _slice_labels(one)),
-        "addressType": one.family.value,
-        "endpoints": [_endpoint(record, one.job.namespace, version) for record in one.records],
+        "metadata": _metadata(endpoint_slice.name, endpoint_slice.service, _slice_labels(endpoint_slice)),
+        "addressType": endpoint_slice.family.value,
+        "endpoints": [_endpoint(record, endpoint_slice.job.namespace, version) for record in endpoint_slice.records],
         "ports": [],
     }
 
 
-def service(found: JsonObject) -> Found[Service]:
+def service(json_object: JsonObject) -> Found[Service]:
     """Read a Service.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: Railnet made no such Service.
     """
-    metadata, spec = found["metadata"], found["spec"]
+    metadata, spec = json_object["metadata"], json_object["spec"]
     if spec.get("clusterIP") != "None":
         raise ValueError("it is not headless")
     what = Service(_job(metadata), metadata["name"], metadata["labels"][railnet_labels.NAMES], _owner(metadata))
@@ -82,19 +82,19 @@ def service(found: JsonObject) -> Found[Service]:
     )
 
 
-def endpoint_slice(found: JsonObject) -> Found[Slice]:
+def endpoint_slice(json_object: JsonObject) -> Found[Slice]:
     """Read an EndpointSlice of either version.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: Railnet made no such slice.
     """
-    metadata = found["metadata"]
+    metadata = json_object["metadata"]
     labels = metadata["labels"]
     of = Service(_job(metadata), labels[_SERVICE_NAME], labels[railnet_labels.NAMES], _owner(metadata))
-    endpoints = found.get("endpoints") or ()
-    what = Slice(metadata["name"], of, Family(found["addressType"]), tuple(map(_record, endpoints)))
-    ready = all((one.get("conditions") or {}).get("ready") is True for one in endpoints)
-    intact = ready and not found.get("ports") and _has(metadata, _slice_labels(what))
+    endpoints = json_object.get("endpoints") or ()
+    what = Slice(metadata["name"], of, Family(json_object["addressType"]), tuple(map(_record, endpoints)))
+    ready = all((endpoint.get("conditions") or {}).get("ready") is True for endpoint in endpoints)
+    intact = ready and not json_object.get("ports") and _has(metadata, _slice_labels(what))
     return Found(what, metadata["uid"], int(metadata["resourceVersion"]), intact)
 
 
@@ -109,13 +109,13 @@ def _metadata(name: str, service: Service, labels: Mapping[str, str]) -> JsonObj
     }
 
 
-def _service_labels(one: Service) -> dict[str, str]:
-    job = shortened(one.job.name, _LABEL_LENGTH)
-    return {railnet_labels.NAMES: one.scope, railnet_labels.JOB: job, **_HEADLESS}
+def _service_labels(service: Service) -> dict[str, str]:
+    job = shortened(service.job.name, _LABEL_LENGTH)
+    return {railnet_labels.NAMES: service.scope, railnet_labels.JOB: job, **_HEADLESS}
 
 
-def _slice_labels(one: Slice) -> dict[str, str]:
-    return {**_service_labels(one.service), _SERVICE_NAME: one.service.name, _MANAGED_BY: _OURS}
+def _slice_labels(endpoint_slice: Slice) -> dict[str, str]:
+    return {**_service_labels(endpoint_slice.service), _SERVICE_NAME: endpoint_slice.service.name, _MANAGED_BY: _OURS}
 
 
 def _endpoint(record: Record, namespace: str, version: str) -> JsonObject:
@@ -145,12 +145,12 @@ def _job(metadata: Mapping[str, Any]) -> Job:
 
 
 def _owner(metadata: Mapping[str, Any]) -> Owner | None:
-    for one in metadata.get("ownerReferences") or ():
-        return Owner(one["apiVersion"], one["kind"], one["name"], one["uid"])
+    for reference in metadata.get("ownerReferences") or ():
+        return Owner(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
     return None
 
 
 def _has(metadata: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    found = metadata["labels"]
+    object_labels = metadata["labels"]
     one_owner = len(metadata.get("ownerReferences") or ()) <= 1
-    return one_owner and all(found.get(key) == value for key, value in labels.items())
+    return one_owner and all(object_labels.get(key) == value for key, value in labels.items())

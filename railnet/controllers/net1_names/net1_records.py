@@ -94,32 +94,34 @@ def wanted(pods: Sequence[TrainingPod], owner: Owner | None) -> tuple[list[Names
         owner: the one object that all of them began with; None if there is no such object.
     """
     job = pods[0].job
-    found: list[Names] = []
+    names: list[Names] = []
     refused: list[Refused] = []
     try:
         of_job = Service(job, service(job.name), "job", owner)
-        found.append(Names(of_job, _records(pods, of_job)))
+        names.append(Names(of_job, _records(pods, of_job)))
     except Misconfigured as error:
         refused.append(Refused(None, str(error)))
     for name, task in _tasks(pods, refused).items():
         of_task = Service(job, name, TASK, owner)
-        found.append(Names(of_task, _records(task, of_task)))
-    return found, refused
+        names.append(Names(of_task, _records(task, of_task)))
+    return names, refused
 
 
-def slices(names: Names, found: Iterable[Slice]) -> list[Slice]:
-    """Return the slices that a Service should have; `found` are those that it has."""
-    of_service = sorted((one for one in found if one.service.name == names.service.name), key=_place)
+def slices(names: Names, before: Iterable[Slice]) -> list[Slice]:
+    """Return the slices that a Service should have; `before` are those that it has."""
+    of_service = sorted((old_slice for old_slice in before if old_slice.service.name == names.service.name), key=_place)
     return [
-        one
+        new_slice
         for family, records in sorted(names.records.items())
-        for one in _packed(names.service, family, records, [one for one in of_service if one.family is family])
+        for new_slice in _packed(
+            names.service, family, records, [old_slice for old_slice in of_service if old_slice.family is family]
+        )
     ]
 
 
-def _packed(service: Service, family: Family, records: Iterable[Record], found: Iterable[Slice]) -> Iterator[Slice]:
+def _packed(service: Service, family: Family, records: Iterable[Record], before: Iterable[Slice]) -> Iterator[Slice]:
     left = {record.pod: record for record in records}
-    kept = {one.name: _taken(left, one) for one in found}
+    kept = {old_slice.name: _taken(left, old_slice) for old_slice in before}
     for name in _slice_names(service, family, kept):
         if not left:
             break
@@ -133,36 +135,36 @@ def _packed(service: Service, family: Family, records: Iterable[Record], found: 
 
 def _taken(left: dict[str, Record], before: Slice) -> list[Record]:
     """Take the newer state of a slice's records out of `left`."""
-    pods = [one.pod for one in before.records if one.pod in left][:_MOST_RECORDS]
+    pods = [record.pod for record in before.records if record.pod in left][:_MOST_RECORDS]
     return [left.pop(pod) for pod in dict.fromkeys(pods)]
 
 
-def _slice_names(service: Service, family: Family, found: Iterable[str]) -> Iterator[str]:
-    yield from list(found)
+def _slice_names(service: Service, family: Family, names: Iterable[str]) -> Iterator[str]:
+    yield from list(names)
     prefix = f"{service.name}-" if family is Family.IPV4 else f"{service.name}-v6-"
     number = 0
     while True:
-        if f"{prefix}{number}" not in found:
+        if f"{prefix}{number}" not in names:
             yield f"{prefix}{number}"
         number += 1
 
 
-def _place(one: Slice) -> tuple[int, str]:
-    return len(one.name), one.name
+def _place(endpoint_slice: Slice) -> tuple[int, str]:
+    return len(endpoint_slice.name), endpoint_slice.name
 
 
 def _tasks(pods: Iterable[TrainingPod], refused: list[Refused]) -> dict[str, list[TrainingPod]]:
     """Return the pods of each task that asks for a name. While a task's pod leaves, its successor alone has the name."""
-    found: dict[str, list[TrainingPod]] = {}
+    tasks: dict[str, list[TrainingPod]] = {}
     for pod in pods:
         asked = pod.annotations.get(railnet_labels.NAMES)
         if asked is None:
             continue
         try:
-            found.setdefault(_task(pod, asked), []).append(pod)
+            tasks.setdefault(_task(pod, asked), []).append(pod)
         except Misconfigured as error:
             refused.append(Refused(pod, str(error)))
-    return {name: [pod for pod in task if not pod.leaving] or task for name, task in sorted(found.items())}
+    return {name: [pod for pod in task if not pod.leaving] or task for name, task in sorted(tasks.items())}
 
 
 def _task(pod: TrainingPod, asked: str) -> str:
@@ -174,12 +176,12 @@ def _task(pod: TrainingPod, asked: str) -> str:
 
 
 def _records(pods: Iterable[TrainingPod], service: Service) -> dict[Family, tuple[Record, ...]]:
-    found: dict[Family, list[Record]] = {}
+    records_by_family: dict[Family, list[Record]] = {}
     for pod in pods:
         label = "" if service.scope == TASK else hostname(pod.name)
         for family, address in _addresses(pod).items():
-            found.setdefault(family, []).append(Record(label, address, pod.name, pod.uid, pod.node))
-    return {family: tuple(records) for family, records in found.items()}
+            records_by_family.setdefault(family, []).append(Record(label, address, pod.name, pod.uid, pod.node))
+    return {family: tuple(records) for family, records in records_by_family.items()}
 
 
 def _addresses(pod: TrainingPod) -> dict[Family, str]:
@@ -187,10 +189,10 @@ def _addresses(pod: TrainingPod) -> dict[Family, str]:
 
     A pod that has not started has the address that its annotation names.
     """
-    found: dict[Family, str] = {}
+    addresses: dict[Family, str] = {}
     for text in pod.addresses or _annotated(pod.annotations.get(ADDRESS_ANNOTATION, "")):
-        found.setdefault(Family.IPV6 if ":" in text else Family.IPV4, text)
-    return found
+        addresses.setdefault(Family.IPV6 if ":" in text else Family.IPV4, text)
+    return addresses
 
 
 def _annotated(annotation: str) -> Iterator[str]:

@@ -88,10 +88,10 @@ class Net1Services:
         self._next[job] = self._clock() + _BETWEEN_SECONDS
         claim = self._claim(job, pods)
         names = [] if claim is None else self._names(claim, services)
-        foreign = self._write(job, names, [one.what for one in slices])
+        foreign = self._write(job, names, [endpoint_slice.what for endpoint_slice in slices])
         if claim is not None and foreign:
-            for one in foreign:
-                self._events.warning(claim.about, "Net1NameTaken", _taken(one, job))
+            for address in foreign:
+                self._events.warning(claim.about, "Net1NameTaken", _taken(address, job))
             return _LOOK_AGAIN_SECONDS
         return REPORTED_SECONDS if self.services.unreported(job) or self.slices.unreported(job) else None
 
@@ -102,39 +102,43 @@ class Net1Services:
         """
         foreign: list[ApiObject] = []
         wanted: list[Slice] = []
-        for one in names:
-            if self._service_writes.make(one.service):
-                wanted += net1_records.slices(one, before)
+        for service_names in names:
+            if self._service_writes.make(service_names.service):
+                wanted += net1_records.slices(service_names, before)
             else:
-                foreign.append(net1_objects.service_address(one.service))
-        foreign += [self._slice_writes.address(one) for one in wanted if not self._slice_writes.make(one)]
-        self._slice_writes.keep(job, {one.name for one in wanted})
-        self._service_writes.keep(job, {one.service.name for one in names})
+                foreign.append(net1_objects.service_address(service_names.service))
+        foreign += [
+            self._slice_writes.address(endpoint_slice)
+            for endpoint_slice in wanted
+            if not self._slice_writes.make(endpoint_slice)
+        ]
+        self._slice_writes.keep(job, {endpoint_slice.name for endpoint_slice in wanted})
+        self._service_writes.keep(job, {service_names.service.name for service_names in names})
         return foreign
 
     def _claim(self, job: Job, pods: Sequence[TrainingPod]) -> Claim | None:
         """Return the pods that have the job's name; None if there are none."""
-        found = claims(self._owners, job, pods)
-        for other in found[1:]:
+        job_claims = claims(self._owners, job, pods)
+        for other in job_claims[1:]:
             self._events.warning(
                 other.about,
                 "Net1NameInUse",
-                f"{found[0].about} is older and has the name {job.name} too, so the pods of this job have no names on net1; "
+                f"{job_claims[0].about} is older and has the name {job.name} too, so the pods of this job have no names on net1; "
                 "rename one of the two jobs",
             )
-        return found[0] if found else None
+        return job_claims[0] if job_claims else None
 
-    def _names(self, claim: Claim, found: Sequence[Found[Service]]) -> list[Names]:
+    def _names(self, claim: Claim, services: Sequence[Found[Service]]) -> list[Names]:
         names, refused = net1_records.wanted(claim.pods, claim.owner)
-        for one in refused:
-            about = claim.about if one.pod is None else one.pod.involved
-            self._events.warning(about, "Net1NameRefused", one.text)
+        for refusal in refused:
+            about = claim.about if refusal.pod is None else refusal.pod.involved
+            self._events.warning(about, "Net1NameRefused", refusal.text)
         if all(pod.leaving for pod in claim.pods):
             # Their root may be gone, and Kubernetes then deletes what it owned: nothing is made for it again.
-            there = {one.what.name for one in found}
-            return [one for one in names if one.service.name in there]
+            there = {service.what.name for service in services}
+            return [service_names for service_names in names if service_names.service.name in there]
         return names
 
 
-def _taken(one: ApiObject, job: Job) -> str:
-    return f"{one} exists and is not Railnet's, so pods of job {job.name} have no names on net1; delete or rename it, or rename the job"
+def _taken(address: ApiObject, job: Job) -> str:
+    return f"{address} exists and is not Railnet's, so pods of job {job.name} have no names on net1; delete or rename it, or rename the job"
