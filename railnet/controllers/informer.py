@@ -101,17 +101,17 @@ class Informer(Generic[_Kept]):
         self.trouble = ""
 
     def _list(self) -> None:
-        version, found = "", {}
+        version, objects = "", {}
         for page in pages(self._api, self._about):
             version = page.version
-            for one in page.found:
-                kept = self._kept(one)
+            for json_object in page.found:
+                kept = self._kept(json_object)
                 if kept is not None:
-                    found[_name(one)] = kept
+                    objects[_name(json_object)] = kept
         with self._lock:
-            before, self._objects = self._objects, found
-        for name in before.keys() | found.keys():
-            old, new = before.get(name), found.get(name)
+            before, self._objects = self._objects, objects
+        for name in before.keys() | objects.keys():
+            old, new = before.get(name), objects.get(name)
             self._report(old, new)
         if not self.listed.is_set():
             self.listed.set()
@@ -122,8 +122,8 @@ class Informer(Generic[_Kept]):
         """Apply changes until the watch ends; each change is the beginning of the next watch."""
         seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311 - no secret
         began, received = time.monotonic(), False
-        with closing(changes(self._api, self._about, self._version, seconds, self._accepted)) as found:
-            for change in found:
+        with closing(changes(self._api, self._about, self._version, seconds, self._accepted)) as watch:
+            for change in watch:
                 if ended.is_set():
                     return
                 if change.kind is not Kind.BOOKMARK:
@@ -150,16 +150,16 @@ class Informer(Generic[_Kept]):
         except Exception:  # noqa: BLE001 - one object must not end the watch of all others
             _log.exception("a change of %s was not taken in; report this error", self._about)
 
-    def _kept(self, found: JsonObject) -> _Kept | None:
+    def _kept(self, json_object: JsonObject) -> _Kept | None:
         try:
-            return self._keep(found)
+            return self._keep(json_object)
         except Exception as error:  # noqa: BLE001 - one object must not end the watch of all others
-            _log.warning("%s %s cannot be read, and is left out: %r", self._about, _name(found), error)
+            _log.warning("%s %s cannot be read, and is left out: %r", self._about, _name(json_object), error)
             return None
 
 
-def _name(found: JsonObject) -> Name:
-    metadata = found.get("metadata")
+def _name(json_object: JsonObject) -> Name:
+    metadata = json_object.get("metadata")
     if not isinstance(metadata, dict):
         return Name("", "")
     return Name(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))

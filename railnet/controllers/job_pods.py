@@ -45,14 +45,14 @@ class JobMembers(Generic[_Member]):
                     del self._members[before.job]
             if after is not None:
                 self._members.setdefault(after.job, {})[after.name] = after
-        for job in {one.job for one in (before, after) if one is not None}:
+        for job in {member.job for member in (before, after) if member is not None}:
             for changed in self._watching:
                 changed(job)
 
     def of(self, job: Job) -> list[_Member]:
         """Return a job's objects, sorted by name."""
         with self._lock:
-            return sorted(self._members.get(job, {}).values(), key=lambda one: one.name)
+            return sorted(self._members.get(job, {}).values(), key=lambda member: member.name)
 
     def jobs(self) -> list[Job]:
         """Return all jobs that have objects."""

@@ -67,7 +67,7 @@ def read_owner(api: ApiServer, namespace: str, owner: Owner) -> JsonObject | Non
     if about is None:
         return None
     try:
-        found = api.send(get(about))
+        owner_object = api.send(get(about))
     except Absent:  # deleted: its pods follow
         return None
     except RequestFailed as error:
@@ -75,7 +75,7 @@ def read_owner(api: ApiServer, namespace: str, owner: Owner) -> JsonObject | Non
             raise
         _log.warning("%s; it is taken for the job's root", error)
         return None
-    return found if found["metadata"]["uid"] == owner.uid else None
+    return owner_object if owner_object["metadata"]["uid"] == owner.uid else None
 
 
 class Life(Enum):
@@ -121,14 +121,14 @@ class Owners:
         if about is None:
             return Life.UNKNOWN
         try:
-            found = self._api.send(get(about))
+            owner_object = self._api.send(get(about))
         except Absent:
             return Life.GONE
         except RequestFailed as error:
             if error.temporary:
                 raise
             return Life.UNKNOWN
-        metadata = found["metadata"]
+        metadata = owner_object["metadata"]
         if metadata["uid"] != owner.uid:
             return Life.GONE
         return Life.LEAVING if metadata.get("deletionTimestamp") else Life.THERE
@@ -144,8 +144,8 @@ class Owners:
         with self._lock:
             if owner.uid in self._above:
                 return self._above[owner.uid]
-        found = read_owner(self._api, namespace, owner)
-        above = None if found is None else controller(found)
+        owner_object = read_owner(self._api, namespace, owner)
+        above = None if owner_object is None else controller(owner_object)
         with self._lock:
             if len(self._above) >= _REMEMBERED:
                 self._above.clear()
@@ -162,9 +162,9 @@ class Owners:
         if about is None:
             return ""
         try:
-            found = self._api.send(get(about))
+            owner_object = self._api.send(get(about))
         except RequestFailed as error:
             if error.temporary:
                 raise
             return ""
-        return str(found["metadata"].get("creationTimestamp") or "")
+        return str(owner_object["metadata"].get("creationTimestamp") or "")

@@ -12,8 +12,12 @@ def first_served(api: ApiServer, group: str, versions: Sequence[str]) -> str:
     Raises:
         RequestFailed: the API server did not answer, or serves none of them.
     """
-    found = api.send(get(ApiGroup(group)))
-    served = [str(one.get("version")) for one in found.get("versions") or () if isinstance(one, dict)]
+    api_group = api.send(get(ApiGroup(group)))
+    served = [
+        str(group_version.get("version"))
+        for group_version in api_group.get("versions") or ()
+        if isinstance(group_version, dict)
+    ]
     for version in versions:
         if version in served:
             return version

@@ -113,18 +113,18 @@ class StickyAddresses:
         asking = list(self._asking(pods))
         again, kept = self._released(table, pods)
         assigned = self._assigned(asking, kept)
-        if any(one.short for one in assigned.values()) and self._clock() >= self._next_look:
+        if any(assignment.short for assignment in assigned.values()) and self._clock() >= self._next_look:
             self._next_look = self._clock() + _LOOK_AGAIN_SECONDS
             self._there.clear()  # the root of a job without pods may have been deleted since it was looked at
             again, kept = self._released(table, pods)
             assigned = self._assigned(asking, kept)
-        after = {**kept, **{name: one.numbers for name, one in assigned.items()}}
+        after = {**kept, **{name: assignment.numbers for name, assignment in assigned.items()}}
         if not self._write(Table(after, table.found), table):
             self._full(asking, table)
             return _LOOK_AGAIN_SECONDS
         self._give(asking, assigned)
         self._say(asking, assigned)
-        if again is None and any(one.short for one in assigned.values()):
+        if again is None and any(assignment.short for assignment in assigned.values()):
             return _LOOK_AGAIN_SECONDS
         return again
 
@@ -208,7 +208,7 @@ class StickyAddresses:
 
     def _assigned(self, asking: Iterable[Asking], before: Mapping[str, Numbers]) -> dict[str, Assignment[Holder]]:
         """Return who has which number of each network."""
-        found = {}
+        assignments = {}
         for network in self._networks:
             if isinstance(network.ipam, StickyIpam):
                 every = numbers(network.ipam)
@@ -216,8 +216,10 @@ class StickyAddresses:
                     holder: {rank: number for rank, number in ranks.items() if number in every}
                     for holder, ranks in before.get(network.name, {}).items()
                 }
-                found[network.name] = assign(every, kept, [one.member for one in asking if one.network is network])
-        return found
+                assignments[network.name] = assign(
+                    every, kept, [request.member for request in asking if request.network is network]
+                )
+        return assignments
 
     def _released(self, table: Table, pods: Iterable[TrainingPod]) -> tuple[float | None, dict[str, Numbers]]:
         """Return the numbers without those of jobs that are over, and after how many seconds to look again."""
@@ -240,24 +242,24 @@ class StickyAddresses:
     def _give(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:
         """Have each pod annotated that has a number now, and another annotation."""
         given = {}
-        for one in asking:
-            number = assigned[one.network.name].given.get(one.member)
+        for request in asking:
+            number = assigned[request.network.name].given.get(request.member)
             if number is not None:
-                given[_name(one.pod)] = addresses(one.ipam, number, one.vfs)
+                given[_name(request.pod)] = addresses(request.ipam, number, request.vfs)
         with self._lock:
-            for one in asking:
-                name, found = _name(one.pod), one.pod.annotations.get(ADDRESS_ANNOTATION)
-                if found == self._written.get(name):
+            for request in asking:
+                name, annotation = _name(request.pod), request.pod.annotations.get(ADDRESS_ANNOTATION)
+                if annotation == self._written.get(name):
                     self._written.pop(name, None)
             self._written = {name: text for name, text in self._written.items() if given.get(name) == text}
             self._due = {
                 name: given[name]
-                for one in asking
-                if (name := _name(one.pod)) in given
-                and one.pod.annotations.get(ADDRESS_ANNOTATION) != given[name]
+                for request in asking
+                if (name := _name(request.pod)) in given
+                and request.pod.annotations.get(ADDRESS_ANNOTATION) != given[name]
                 and name not in self._written
             }
-            deferred = {_name(one.pod) for one in asking if self._gangs and one.pod.gated}
+            deferred = {_name(request.pod) for request in asking if self._gangs and request.pod.gated}
             due = self._due.keys() - deferred
         for name in due:
             self.patches.add(name)
@@ -265,36 +267,36 @@ class StickyAddresses:
     def _say(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:
         """Write events about what is wrong."""
         for name, assignment in assigned.items():
-            here = {one.member: one for one in asking if one.network.name == name}
+            here = {request.member: request for request in asking if request.network.name == name}
             for member in assignment.short:
-                one = here[member]
-                self._events.warning(_about(one), "StickyAddressesExhausted", _exhausted(name, one.ipam))
+                request = here[member]
+                self._events.warning(_about(request), "StickyAddressesExhausted", _exhausted(name, request.ipam))
             for member, other in assignment.waiting:
                 self._events.warning(_about(here[member]), "StickyAddressInUse", _in_use(here[member], here[other].pod))
             for member, number in assignment.given.items():
-                one = here[member]
-                rightly = addresses(one.ipam, number, one.vfs)
-                if one.pod.addresses and one.pod.addresses != tuple(_plain(rightly)):
-                    self._events.warning(one.pod.involved, "StickyAddressDiffers", _differs(one.pod, rightly))
+                request = here[member]
+                rightly = addresses(request.ipam, number, request.vfs)
+                if request.pod.addresses and request.pod.addresses != tuple(_plain(rightly)):
+                    self._events.warning(request.pod.involved, "StickyAddressDiffers", _differs(request.pod, rightly))
 
     def _full(self, asking: Iterable[Asking], before: Table) -> None:
         """Say that the table has no room, to the jobs that need some."""
-        for one in asking:
-            if one.member.rank not in before.networks.get(one.network.name, {}).get(one.member.holder, {}):
+        for request in asking:
+            if request.member.rank not in before.networks.get(request.network.name, {}).get(request.member.holder, {}):
                 text = (
                     f"ConfigMap {sticky_table.NAME} has no room for the addresses of more jobs; "
                     "delete jobs that have ended, or give fewer jobs addresses that stay with a rank"
                 )
-                self._events.warning(_about(one), "StickyAddressesExhausted", text)
+                self._events.warning(_about(request), "StickyAddressesExhausted", text)
 
 
 def _name(pod: TrainingPod) -> PodName:
     return PodName(pod.job.namespace, pod.name, pod.uid)
 
 
-def _about(one: Asking) -> InvolvedObject:
-    root = one.member.holder.root
-    return one.pod.involved if root is None else root.involved(one.pod.job.namespace)
+def _about(request: Asking) -> InvolvedObject:
+    root = request.member.holder.root
+    return request.pod.involved if root is None else root.involved(request.pod.job.namespace)
 
 
 def _plain(annotation: str) -> Iterator[str]:
@@ -309,12 +311,12 @@ def _exhausted(network: str, ipam: StickyIpam) -> str:
     )
 
 
-def _in_use(one: Asking, other: TrainingPod) -> str:
+def _in_use(request: Asking, other: TrainingPod) -> str:
     if other.leaving:
         remedy = f"it is being deleted; if its node {other.node} is gone for good, delete the pod with --force"
     else:
         remedy = "delete one of the two pods, or give each its own railnet.io/rank"
-    return f"pod {one.pod.name} waits, because pod {other.name} has the address of {one.member.rank}: {remedy}"
+    return f"pod {request.pod.name} waits, because pod {other.name} has the address of {request.member.rank}: {remedy}"
 
 
 def _differs(pod: TrainingPod, rightly: str) -> str:

@@ -48,14 +48,14 @@ def address(namespace: str) -> ApiObject:
     return ApiObject("v1", "configmaps", NAME, namespace)
 
 
-def read(found: JsonObject) -> Table:
+def read(config_map: JsonObject) -> Table:
     """Read the table.
 
     Raises:
         Unreadable: it has been changed by hand.
     """
-    data = found.get("data") or {}
-    return Table({network: dict(_jobs(network, text)) for network, text in data.items()}, found)
+    data = config_map.get("data") or {}
+    return Table({network: dict(_jobs(network, text)) for network, text in data.items()}, config_map)
 
 
 def body(table: Table, namespace: str) -> JsonObject:
@@ -70,7 +70,7 @@ def texts(networks: Mapping[str, Numbers]) -> dict[str, str]:
 
 
 def _lines(numbers: Numbers) -> Iterator[str]:
-    for holder, ranks in sorted(numbers.items(), key=lambda one: str(one[0])):
+    for holder, ranks in sorted(numbers.items(), key=lambda holder_and_ranks: str(holder_and_ranks[0])):
         root = None if holder.root is None else holder.root.reference()
         job = {"namespace": holder.namespace, "job": holder.job, "root": root, "numbers": dict(sorted(ranks.items()))}
         yield json.dumps(job, separators=(",", ":")) + "\n"
@@ -92,7 +92,9 @@ def _jobs(network: str, text: str) -> Iterator[tuple[Holder, dict[str, int]]]:
 def _job(job: Mapping[str, Any]) -> tuple[Holder, dict[str, int]]:
     root = job["root"]
     owner = None if root is None else Owner(root["apiVersion"], root["kind"], root["name"], root["uid"])
-    return Holder(job["namespace"], job["job"], owner), {str(rank): int(one) for rank, one in job["numbers"].items()}
+    return Holder(job["namespace"], job["job"], owner), {
+        str(rank): int(number) for rank, number in job["numbers"].items()
+    }
 
 
 def _unreadable(network: str, line: int, why: str) -> Unreadable:

@@ -104,20 +104,20 @@ class TrainingPod:
         return self.phase in ("Succeeded", "Failed")
 
 
-def training_pod(found: JsonObject) -> TrainingPod | None:
+def training_pod(pod_object: JsonObject) -> TrainingPod | None:
     """Reduce a pod as the API server reports it; None if it is no pod of a training job, or its annotations are malformed.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
     """
     try:
-        pod = pods.parse(found)
+        pod = pods.parse(pod_object)
         member = recognise(pod, lambda _: False)
     except Misconfigured:  # the webhook refuses such a pod; it was created without the webhook
         return None
     if member is None:
         return None
-    metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    metadata, spec, status = pod_object["metadata"], pod_object["spec"], pod_object.get("status") or {}
     return TrainingPod(
         job=Job(pod.namespace, member.job),
         name=metadata["name"],
@@ -127,7 +127,7 @@ def training_pod(found: JsonObject) -> TrainingPod | None:
         rank=member.rank,
         part=member.part,
         size=member.size,
-        owner=controller(found),
+        owner=controller(pod_object),
         node=spec.get("nodeName") or "",
         phase=status.get("phase") or "Pending",
         ready=_is_ready(status),
@@ -139,30 +139,30 @@ def training_pod(found: JsonObject) -> TrainingPod | None:
         created=metadata.get("creationTimestamp") or "",
         devices=_devices(pod),
         stopped=bool(metadata.get("deletionTimestamp")) and _has_stopped(status),
-        gated=any(one.get("name") == GATE for one in spec.get("schedulingGates") or ()),
+        gated=any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ()),
     )
 
 
-def controller(found: JsonObject) -> Owner | None:
+def controller(json_object: JsonObject) -> Owner | None:
     """Return the owner of an object that makes it again; None if it has none."""
-    for one in found["metadata"].get("ownerReferences") or ():
-        if one.get("controller") is True:
-            return Owner(one["apiVersion"], one["kind"], one["name"], one["uid"])
+    for reference in json_object["metadata"].get("ownerReferences") or ():
+        if reference.get("controller") is True:
+            return Owner(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
     return None
 
 
 def _devices(pod: pods.Pod) -> Mapping[str, int]:
-    found: Counter[str] = Counter()
+    devices: Counter[str] = Counter()
     for container in (*pod.containers, *pod.sidecars):
         for resource, quantity in container.resources.items():
             if "/" in resource:  # only extended resources have a slash in their names
-                found[resource] += pods.count(quantity)
-    return found
+                devices[resource] += pods.count(quantity)
+    return devices
 
 
 def _is_ready(status: JsonObject) -> bool:
     conditions = status.get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def _has_stopped(status: JsonObject) -> bool:
@@ -173,15 +173,15 @@ def _has_stopped(status: JsonObject) -> bool:
     kubelet has removed them already, waiting to be created (kubelet 1.20).
     """
     containers = status.get("containerStatuses") or ()
-    return bool(containers) and not any((one.get("state") or {}).get("running") for one in containers)
+    return bool(containers) and not any((container.get("state") or {}).get("running") for container in containers)
 
 
 def _addresses(network_status: str) -> Iterator[str]:
     """Yield the addresses of each rail, in the order of net1, net2 and so on. The annotation may have been written by anyone."""
     try:
         networks = json.loads(network_status or "[]")
-        rails = [one for one in networks if one["name"].startswith(_RAIL)]
-        for rail in sorted(rails, key=lambda one: (len(one["interface"]), one["interface"])):
+        rails = [network for network in networks if network["name"].startswith(_RAIL)]
+        for rail in sorted(rails, key=lambda rail: (len(rail["interface"]), rail["interface"])):
             yield from filter(None, map(endpoint_address, rail.get("ips") or ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return

@@ -24,18 +24,18 @@ class WatchedPod(NamedTuple, Generic[_One, _Other]):
 
 
 def both(
-    one: Callable[[JsonObject], _One | None], other: Callable[[JsonObject], _Other | None]
+    reduction: Callable[[JsonObject], _One | None], other_reduction: Callable[[JsonObject], _Other | None]
 ) -> Callable[[JsonObject], WatchedPod[_One, _Other] | None]:
     """Return a reduction that keeps what either of two reductions keeps. A pod that one cannot read is still the other's."""
 
-    def keep(found: JsonObject) -> WatchedPod[_One, _Other] | None:
-        kept = WatchedPod(_kept(one, found), _kept(other, found))
+    def keep(pod: JsonObject) -> WatchedPod[_One, _Other] | None:
+        kept = WatchedPod(_kept(reduction, pod), _kept(other_reduction, pod))
         return None if kept == (None, None) else kept
 
     return keep
 
 
-def each(one: Changed[_One], other: Changed[_Other]) -> Callable[..., None]:
+def each(tell: Changed[_One], tell_other: Changed[_Other]) -> Callable[..., None]:
     """Return what tells each of two controllers about the changes of its own reduction."""
 
     def changed(
@@ -45,17 +45,17 @@ def each(one: Changed[_One], other: Changed[_Other]) -> Callable[..., None]:
         old, new = before or WatchedPod(None, None), after or WatchedPod(None, None)
         try:
             if old.one != new.one:
-                one(old.one, new.one)
+                tell(old.one, new.one)
         finally:  # an error in one controller must not cost the other the change
             if old.other != new.other:
-                other(old.other, new.other)
+                tell_other(old.other, new.other)
 
     return changed
 
 
-def _kept(keep: Callable[[JsonObject], _Kept | None], found: JsonObject) -> _Kept | None:
+def _kept(keep: Callable[[JsonObject], _Kept | None], pod: JsonObject) -> _Kept | None:
     try:
-        return keep(found)
+        return keep(pod)
     except Exception as error:  # noqa: BLE001 - the other controllers can read it
-        _log.warning("pod %s cannot be read, and is left out: %r", (found.get("metadata") or {}).get("name"), error)
+        _log.warning("pod %s cannot be read, and is left out: %r", (pod.get("metadata") or {}).get("name"), error)
         return None
