@@ -88,12 +88,12 @@ class Leader:
             for kind, informer in self._informers.items():
                 threading.Thread(target=partial(informer.run, self._ended), name=kind, daemon=True).start()
             if self._all_is_listed():
-                for one in self._controllers:
-                    worker.start(one.queue, one.reconcile, one.workers, one.title)
+                for controller in self._controllers:
+                    worker.start(controller.queue, controller.reconcile, controller.workers, controller.title)
                 self._ended.wait()
         finally:
-            for one in self._controllers:
-                one.queue.close()
+            for controller in self._controllers:
+                controller.queue.close()
             self._outbox.close(_LAST_EVENTS_SECONDS)
 
     def reasons(self) -> Iterator[str]:
@@ -110,7 +110,7 @@ class Leader:
 
     def waiting(self) -> Mapping[str, int]:
         """Return how many keys of each controller wait, or are being looked at."""
-        return {one.title: len(one.queue) for one in self._controllers}
+        return {controller.title: len(controller.queue) for controller in self._controllers}
 
     def lost(self) -> int:
         """Return how many events were given up."""

@@ -80,16 +80,18 @@ class Replica:
         Raises:
             Misconfigured: the program runs outside of a cluster.
         """
-        account = options.account
+        folder = options.account
         try:
-            found = service_account.find(os.environ, account)
+            account = service_account.find(os.environ, folder)
         except NotInCluster as error:
             raise Misconfigured(f"there is no API server to ask: {error}") from None
         self._metrics = ControllersMetrics()
-        self._api = CountingApiServer(KubernetesTransport(found), found.token, _NAME, self._metrics)
-        electing = StreamingApiServer(KubernetesTransport(found, _LEASE_SECONDS, _LEASE_SECONDS), found.token, _NAME)
+        self._api = CountingApiServer(KubernetesTransport(account), account.token, _NAME, self._metrics)
+        electing = StreamingApiServer(
+            KubernetesTransport(account, _LEASE_SECONDS, _LEASE_SECONDS), account.token, _NAME
+        )
         self._configuration = configuration
-        self._namespace = namespace = (account / "namespace").read_text().strip()
+        self._namespace = namespace = (folder / "namespace").read_text().strip()
         self._lease = lease.Lease(electing, _NAME, namespace, f"{socket.gethostname()}-{os.getpid()}")
         self._stopped, self._options = stopped, options
         self._ended = threading.Event()
