@@ -1,4 +1,4 @@
-"""What belongs to each training job, as the API server last reported it: its pods, and the Jobs of its workers."""
+"""Keeps the objects of each training job, as the API server last reported them: its pods, and the Jobs of its workers."""
 
 import threading
 from collections.abc import Callable

@@ -79,7 +79,7 @@ def read_owner(api: ApiServer, namespace: str, owner: Owner) -> JsonObject | Non
 
 
 class Life(Enum):
-    """How far the end of an object has come."""
+    """An object's distance from its end."""
 
     THERE = auto()
     LEAVING = auto()  # it has been deleted, and what it owns goes before it

@@ -1,4 +1,4 @@
-"""What names a pod in the cluster."""
+"""The name of a pod in the cluster."""
 
 from typing import NamedTuple
 

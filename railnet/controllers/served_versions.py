@@ -1,4 +1,4 @@
-"""Which version of a group of kinds the API server serves: asked once, when a leader begins."""
+"""Asks which version of a group of kinds the API server serves: once, when a leader begins."""
 
 from collections.abc import Sequence
 

@@ -207,7 +207,7 @@ class StickyAddresses:
         return Holder(pod.job.namespace, pod.job.name, root)
 
     def _assigned(self, asking: Iterable[Asking], before: Mapping[str, Numbers]) -> dict[str, Assignment[Holder]]:
-        """Return who has which number of each network."""
+        """Return the numbers of each network, and the members that they are assigned to."""
         assignments = {}
         for network in self._networks:
             if isinstance(network.ipam, StickyIpam):

@@ -17,7 +17,7 @@ MOST_BYTES = 1_000_000  # kube-apiserver takes 1 MiB of data in a ConfigMap: k8s
 
 
 class Holder(NamedTuple):
-    """What numbers are assigned to: a job, by its root; `root` is None for pods that nothing makes again."""
+    """A job that numbers are assigned to, by its root; `root` is None for pods that nothing makes again."""
 
     namespace: str
     job: str

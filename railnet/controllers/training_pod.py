@@ -40,7 +40,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What names a training job in the cluster: its namespace, and the name that its pods have of it."""
+    """The name of a training job in the cluster: its namespace, and the name of the job that its pods have."""
 
     namespace: str
     name: str
@@ -100,7 +100,7 @@ class TrainingPod:
 
     @property
     def ended(self) -> bool:
-        """Whether all its containers have ended and none starts again."""
+        """True if all its containers have ended and none starts again."""
         return self.phase in ("Succeeded", "Failed")
 
 

@@ -1,4 +1,4 @@
-"""What goes on in a namespace, asked of the API server: pods, Jobs, what makes pods again, and the objects of the operators that it serves."""
+"""Asks the API server for what goes on in a namespace: pods, Jobs, what makes pods again, and the objects of the operators that it serves."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -23,7 +23,7 @@ _OPERATORS = {
 
 
 class Contents(NamedTuple):
-    """What a namespace has.
+    """The contents of a namespace.
 
     Attributes:
         goes_on: an object that goes on, for messages; empty if there is none.

@@ -41,7 +41,7 @@ class ServerGroup:
 
     @property
     def about(self) -> InvolvedObject:
-        """What an event about the job is written to. It is not a parameter server's object: that goes."""
+        """The object that an event about the job is written to. It is not a parameter server's object: that goes."""
         namespace = self.servers[0].job.namespace
         if self.root is not None:
             return self.root.involved(namespace)

@@ -43,7 +43,7 @@ class WorkerJob:
 
     @property
     def about(self) -> InvolvedObject:
-        """What an event about the training job is written to."""
+        """The object that an event about the training job is written to."""
         namespace = self.job.namespace
         return (
             Owner("batch/v1", "Job", self.name, self.uid).involved(namespace)

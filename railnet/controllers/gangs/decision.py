@@ -20,7 +20,7 @@ class Asked(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What is known of a gang's owners: the last of them, and what the highest one with templates makes; empty if that is unknown."""
+    """The last of a gang's owners, and what the highest owner with templates makes; empty if that is unknown."""
 
     owner: Owner
     templates: tuple[PodTemplate, ...]
@@ -53,7 +53,7 @@ Write = Admit | Mark | Evict
 
 
 class Outcome(NamedTuple):
-    """What came of a write.
+    """The outcome of a write.
 
     Attributes:
         refusal: what the API server said; empty if the write is done.
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
 
 class About(NamedTuple):
-    """What an event is about: the object that the pod's owner began with; the pod if it has no owner."""
+    """The object that an event is about: the one that the pod's owner began with; the pod if it has no owner."""
 
     pod: InvolvedObject
     owner: Asked | None
@@ -86,7 +86,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done.
+    """Everything that a pass decides.
 
     Attributes:
         writes: the pods that are to be written.

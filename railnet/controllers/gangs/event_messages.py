@@ -1,4 +1,4 @@
-"""What events say of gangs: at most a kilobyte each, however large the gang and the cluster are (koordinator#3191)."""
+"""Writes the texts of events about gangs: at most a kilobyte each, however large the gang and the cluster are (koordinator#3191)."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which gangs are evicted: those that another pod kept from their place after they were placed, and those that give way to others.
+"""Decides which gangs are evicted: those that another pod kept from their place after they were placed, and those that give way to others.
 
 A gang is evicted whole. One of its pods is marked first and goes last, so a leader that dies half-way leaves what tells the next one to
 go on. Pods that nothing makes again are never deleted.

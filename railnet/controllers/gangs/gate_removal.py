@@ -23,7 +23,7 @@ _MOST_WEIGHT = 100
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """What the patch needs to know of the pod's present state.
+    """The pod's present state, as far as the patch needs it.
 
     Attributes:
         version: its `resourceVersion`.

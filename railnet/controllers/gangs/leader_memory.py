@@ -1,4 +1,4 @@
-"""What a leader remembers of a gang beside its pods. The next leader begins without it, and reaches the same end."""
+"""The facts that a leader remembers of a gang beside its pods. The next leader begins without it, and reaches the same end."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from railnet.jobs.placement.gang import Domain
 
 @dataclass(slots=True)
 class GangMemory:
-    """What is remembered; times are on the leader's own clock.
+    """The facts about one gang; times are on the leader's own clock.
 
     Attributes:
         attempt: which try the next placement is.

@@ -1,4 +1,4 @@
-"""A gang as the planner sees it, from its pods: who waits, who has a place, and which members are still to come."""
+"""A gang as the planner sees it, from its pods: those that wait, those that have a place, and the members that are still to come."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

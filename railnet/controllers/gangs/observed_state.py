@@ -1,4 +1,4 @@
-"""What the watches have reported: all pods that hold something or wait, by gang, and the planner's cluster, which is kept up with them.
+"""Keeps what the watches have reported: all pods that hold something or wait, by gang, and the planner's cluster, which is kept up with them.
 
 One thread uses it.
 """
@@ -13,7 +13,7 @@ from railnet.jobs.placement.node import Node
 
 
 class ObservedState:
-    """What is seen of the cluster.
+    """The cluster as the watches have reported it.
 
     Attributes:
         cluster: nodes, and what pods hold of them.

@@ -22,7 +22,7 @@ class _Refused:
 
 
 class PendingWrites:
-    """What was asked of the API server, and is not seen in the pods yet.
+    """The writes that the API server was asked for, and that are not seen in the pods yet.
 
     Attributes:
         assigned: where pods are placed whose gates are being removed.

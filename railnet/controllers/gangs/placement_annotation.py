@@ -15,14 +15,14 @@ _MOST_ATTEMPTS = 1000
 
 
 class Evicted(StrEnum):
-    """Why the gang of a pod is being evicted."""
+    """The reason why the gang of a pod is being evicted."""
 
     FAILED = "failed"  # a member has found no node
     PREEMPTED = "preempted"
 
 
 class Placed(NamedTuple):
-    """Where a pod was placed.
+    """The place of a pod.
 
     Attributes:
         attempt: which try of its gang that was; the first is 1.

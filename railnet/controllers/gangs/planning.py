@@ -1,4 +1,4 @@
-"""What is to be done with all gangs now: decided from the pods, the nodes, and what a leader remembers. No I/O, no clock, no threads.
+"""Decides what is to be done with all gangs now, from the pods, the nodes, and what a leader remembers. No I/O, no clock, no threads.
 
 The state of a gang is in its pods: a pod behind the gate waits; one with the annotation of its placement has been placed there; members
 that are placed or bound fix the domain of the others. So a leader that begins decides as the one before it would have.
@@ -67,10 +67,10 @@ class GangPlanning:
         self._evictions.pod_changed(before, now)
 
     def outcome(self, outcome: Outcome, now: float, jitter: float) -> Said | None:
-        """Take in what came of a write; return what is to be said of it.
+        """Take in the outcome of a write; return the event about it, None if there is none.
 
         Args:
-            outcome: what came of it.
+            outcome: that of the write.
             now: on the leader's own clock, in seconds.
             jitter: a random number in [0, 1), of the pause after a refusal.
         """
@@ -316,7 +316,7 @@ class GangPlanning:
                 )
 
     def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
-        """Have the gangs evicted whose place another gang gets."""
+        """Have the gangs evicted that must leave their place to another gang."""
         for key in preemption.victims:
             memory = self._memory.setdefault(key, GangMemory())
             pods = current.looked.get(key) or self._members(key)

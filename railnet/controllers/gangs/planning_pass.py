@@ -47,6 +47,6 @@ class PlanningPass:
 
 
 def about(living: Sequence[GangPod]) -> About:
-    """Return what an event about a gang is about: what makes its oldest pod."""
+    """Return the object that an event about a gang is about: the owner of its oldest pod."""
     pod = min(living, key=lambda pod: (pod.owner is None, pod.created, pod.name))
     return About(pod.involved, None if pod.owner is None else Asked(pod.name.namespace, pod.owner))

@@ -17,7 +17,7 @@ REPORTED_SECONDS = 10.0
 
 
 class JobObject(Protocol):
-    """What a controller decides about an object that belongs to a job."""
+    """The part of a job's object that a controller decides about."""
 
     @property
     def job(self) -> Job:

@@ -1,4 +1,4 @@
-"""Which pods have a job's name, where several jobs of one namespace have the same name: those of the oldest job."""
+"""Finds the pods that have a job's name. If several jobs of one namespace have the same name, the pods of the oldest job have it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Claim(NamedTuple):
 
     @property
     def about(self) -> InvolvedObject:
-        """What an event about the job is written to."""
+        """The object that an event about the job is written to."""
         first = self.pods[0]
         return first.involved if self.owner is None else self.owner.involved(first.job.namespace)
 
@@ -34,7 +34,7 @@ def claims(owners: Owners, job: Job, pods: Sequence[TrainingPod]) -> list[Claim]
     """Return the claims of pods on their job's name, the oldest root's first.
 
     Raises:
-        RequestFailed: the API server did not answer who the roots are.
+        RequestFailed: the API server did not answer, so the roots are not known.
     """
     claims_by_key: dict[tuple[str, Owner | None], Claim] = {}
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Which names a job's pods have on net1: the Services, the records in each, and the slices that the records are in.
+"""Decides the names of a job's pods on net1: the Services, the records in each, and the slices that the records are in.
 
 A record stays in its slice for as long as its pod has the same name, and a new record goes into the first slice that has room. So a pod's
 change touches one slice. The slices follow from the pods and the slices before alone: a leader that dies between two writes has a
@@ -74,7 +74,7 @@ class Names:
 
 
 class Refused(NamedTuple):
-    """Why there is no name on net1, in words for the job's author; `pod` is None if all pods of the job lack one."""
+    """The reason why there is no name on net1, in words for the job's author; `pod` is None if all pods of the job lack one."""
 
     pod: TrainingPod | None
     text: str
