@@ -1,4 +1,4 @@
-"""What the leader does: the informers, the queues and the workers of all controllers, composed."""
+"""Composes what the leader does: the informers, the queues and the workers of all controllers."""
 
 import logging
 import threading

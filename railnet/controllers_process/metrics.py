@@ -11,7 +11,7 @@ from railnet.prometheus_text import Labels, Sample, counted, family
 
 
 class LeaderFigures(Protocol):
-    """What a replica that leads tells of its work."""
+    """The figures that a replica that leads tells of its work."""
 
     def objects(self) -> Mapping[str, int]:
         """Return how many objects of each kind it knows."""
