@@ -59,8 +59,8 @@ class Cluster:
         self._grown: deque[str] = deque(maxlen=_MOST_GROWN)
         self._kept_free: frozenset[str] = frozenset()
         self._suspects: set[str] = set()
-        for one in nodes:
-            self.set_node(one)
+        for node in nodes:
+            self.set_node(node)
 
     # What the caller reports.
 
@@ -221,8 +221,8 @@ class Cluster:
         leaves = self.grouping(keys, len(keys))
         if not depth:
             return range(len(leaves.nodes))
-        found = [leaves.of[position] for position in self.grouping(keys, depth).nodes[number]]
-        return range(min(found), max(found) + 1)
+        numbers = [leaves.of[position] for position in self.grouping(keys, depth).nodes[number]]
+        return range(min(numbers), max(numbers) + 1)
 
     def slots(self, shape: Shape, terms: _Terms) -> Slots:
         """Return for how many more pods of a shape each node has room; one of `terms` must hold for a node, if there are any."""
@@ -260,30 +260,30 @@ class Cluster:
     def slots_beside_plain(self, shape: Shape, terms: _Terms) -> Sequence[int]:
         """Return the same, by the nodes' positions, for nodes on which the pods of no gang stay."""
         best = self.slots_at_best(shape, terms).slots
-        found = self._beside_plain.get((shape, terms))
-        if found is None:
-            found = list(best)
+        slots = self._beside_plain.get((shape, terms))
+        if slots is None:
+            slots = list(best)
             for position, name in enumerate(self.names()):
-                if found[position] and (plain := self._plain.get(name)):
+                if slots[position] and (plain := self._plain.get(name)):
                     room = self._best_of[name].copy()
-                    for one in plain.values():
-                        room.take(one)
-                    found[position] = room.slots(shape)
-            self._beside_plain[shape, terms] = found
-        return found
+                    for plain_shape in plain.values():
+                        room.take(plain_shape)
+                    slots[position] = room.slots(shape)
+            self._beside_plain[shape, terms] = slots
+        return slots
 
     def _index(self, shape: Shape, terms: _Terms, *, at_best: bool) -> Slots:
         key = (shape, terms, at_best)
-        found = self._slots.get(key)
-        if found is None:
-            found = self._slots[key] = self._counted(shape, terms, at_best=at_best)
+        slots = self._slots.get(key)
+        if slots is None:
+            slots = self._slots[key] = self._counted(shape, terms, at_best=at_best)
             if len(self._slots) > _MOST_SHAPES:
                 del self._slots[next(iter(self._slots))]
-        elif found.seen != len(self._changed):
+        elif slots.seen != len(self._changed):
             if not at_best:
-                found.refresh(self._changed[found.seen :])
-            found.seen = len(self._changed)
-        return found
+                slots.refresh(self._changed[slots.seen :])
+            slots.seen = len(self._changed)
+        return slots
 
     def _counted(self, shape: Shape, terms: _Terms, *, at_best: bool) -> Slots:
         nodes = [self._nodes[name] for name in self.names()]

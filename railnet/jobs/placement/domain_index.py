@@ -21,13 +21,13 @@ class Grouping:
     __slots__ = ("_domains", "_keys", "nodes", "of", "values")
 
     def __init__(self, labels: Sequence[Mapping[str, str]], keys: tuple[str, ...], depth: int) -> None:
-        found: dict[tuple[str, ...], list[int]] = {}
+        by_values: dict[tuple[str, ...], list[int]] = {}
         for position, of_node in enumerate(labels):
             values = tuple(of_node.get(key, "") for key in keys)
             if "" not in values or all(key in of_node for key in keys):
-                found.setdefault(values[:depth], []).append(position)
-        self.values = sorted(found, key=lambda values: tuple(map(natural_order, values)))
-        self.nodes = [found[values] for values in self.values]
+                by_values.setdefault(values[:depth], []).append(position)
+        self.values = sorted(by_values, key=lambda values: tuple(map(natural_order, values)))
+        self.nodes = [by_values[values] for values in self.values]
         self.of = [-1] * len(labels)
         for number, positions in enumerate(self.nodes):
             for position in positions:
@@ -142,10 +142,10 @@ class Slots:
 
     def level(self, grouping: Grouping) -> Level:
         """Return the room of a grouping's domains."""
-        found = self._levels.get(grouping)
-        if found is None:
-            found = self._levels[grouping] = Level(grouping, self.eligible, self.slots)
-        return found
+        level = self._levels.get(grouping)
+        if level is None:
+            level = self._levels[grouping] = Level(grouping, self.eligible, self.slots)
+        return level
 
     def forget(self, grouping: Grouping) -> None:
         """Keep the room of a grouping's domains no longer."""

@@ -27,10 +27,10 @@ def best_to_hold(cluster: Cluster, gang: Gang, *, relaxed: bool) -> tuple[Domain
     number = _most_room(cluster, search, want, grouping, counts)
     if number is None:
         return None
-    found = grouping.domain(number)
-    if grouping is search.leaves and found:
-        return found, _names(cluster, grouping.nodes[number])
-    return found, _emptiest(cluster, gang, grouping.nodes[number], counts)
+    domain = grouping.domain(number)
+    if grouping is search.leaves and domain:
+        return domain, _names(cluster, grouping.nodes[number])
+    return domain, _emptiest(cluster, gang, grouping.nodes[number], counts)
 
 
 def kept_nodes(cluster: Cluster, gang: Gang, domain: Domain, place: Placement) -> frozenset[str]:

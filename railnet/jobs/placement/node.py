@@ -47,16 +47,19 @@ def node(document: Mapping[str, Any]) -> Node:
     metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
     allocatable, capacity = available(status.get("allocatable")), available(status.get("capacity"))
     taints = {
-        Taint(one.get("key") or "", one.get("value") or "", one.get("effect") or "")
-        for one in spec.get("taints") or ()
-        if one.get("effect") in _KEEPS_PODS_OFF
+        Taint(taint.get("key") or "", taint.get("value") or "", taint.get("effect") or "")
+        for taint in spec.get("taints") or ()
+        if taint.get("effect") in _KEEPS_PODS_OFF
     }
     return Node(
         name=metadata["name"],
         labels=dict(metadata.get("labels") or {}),
         allocatable=allocatable,
         taints=tuple(sorted(taints | ({_UNSCHEDULABLE} if spec.get("unschedulable") else set()))),
-        ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ()),
+        ready=any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        ),
         at_best=allocatable
         | {
             resource: max(amount, allocatable.get(resource, 0))

@@ -50,7 +50,7 @@ class Requirement:
 
     def _is_beyond(self, value: str | None, sign: int) -> bool:
         """Compare as whole numbers; what is no number is never greater or less. An operator's template, which nothing checks, may have any."""
-        here, there = _number(value), [_number(one) for one in self.values]
+        here, there = _number(value), [_number(text) for text in self.values]
         return here is not None and len(there) == 1 and there[0] is not None and sign * here > sign * there[0]
 
 
@@ -62,7 +62,7 @@ class NodeTerm:
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels are as required."""
-        return all(one.holds(labels) for one in self.requirements)
+        return all(requirement.holds(labels) for requirement in self.requirements)
 
 
 def _number(text: object) -> int | None:

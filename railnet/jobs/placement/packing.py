@@ -68,7 +68,7 @@ class Packing:
         Returns:
             None if they do not all fit so.
         """
-        found: list[Put] = []
+        puts: list[Put] = []
         index = 0
         for member in members:
             place = None
@@ -76,8 +76,8 @@ class Packing:
                 index += 1
             if place is None:
                 return None
-            found.append(place)
-        return found
+            puts.append(place)
+        return puts
 
     def put_all(
         self, members: Iterable[Member], leaves: Callable[[Member], Iterable[int]], *, some: bool = False
@@ -87,18 +87,18 @@ class Packing:
         Returns:
             None if there is no room for one of them; with `some`, those that there is room for.
         """
-        found: list[Put] = []
+        puts: list[Put] = []
         for member in members:
             place = next((put for leaf in leaves(member) if (put := self.put(member, leaf))), None)
             if place is not None:
-                found.append(place)
+                puts.append(place)
             elif not some:
                 return None
-        return found
+        return puts
 
     def put_in(self, members: Iterable[Member], leaves: Sequence[int], *, some: bool = False) -> list[Put] | None:
         """Put each member into the first of these leaves that has room; the result is as in `put_all`."""
-        found: list[Put] = []
+        puts: list[Put] = []
         first: dict[Shape, int] = {}  # leaves before have no room for the shape, and will have none
         for member in members:
             place, index = None, first.get(member.shape, 0)
@@ -106,10 +106,10 @@ class Packing:
                 index += 1
             first[member.shape] = index
             if place is not None:
-                found.append(place)
+                puts.append(place)
             elif not some:
                 return None
-        return found
+        return puts
 
     def _is_freed(self, slots: Slots, position: int) -> bool:
         return position in self.freed and slots.eligible[position]

@@ -64,13 +64,13 @@ class Preemptions:
         if not self.may_help(gang, relaxed=relaxed):
             return None
         choice = _Choice(self._cluster, gang, self, relaxed=relaxed)
-        found = next((found for depth in choice.depths if (found := choice.at(depth))), None)
-        if found is None:
+        preemption = next((preemption for depth in choice.depths if (preemption := choice.at(depth))), None)
+        if preemption is None:
             self._in_vain.add(_kind(gang, relaxed=relaxed))
             return None
-        for key in found.victims:
+        for key in preemption.victims:
             self._running[key] = replace(self._running[key], leaving=True)
-        return found
+        return preemption
 
     def may_help(self, gang: Gang, *, relaxed: bool) -> bool:
         """Return whether looking for victims is worth while: not if it was in vain for a gang like this one."""
@@ -85,12 +85,12 @@ class Preemptions:
     def there(self, grouping: Grouping) -> Iterator[tuple[int, list[Gang]]]:
         """Yield the domains of a level that gangs are in, each with those gangs."""
         if grouping not in self._there:
-            found: defaultdict[int, dict[GangKey, None]] = defaultdict(dict)
+            by_domain: defaultdict[int, dict[GangKey, None]] = defaultdict(dict)
             for key, taken in self._taken.items():
                 for number in {grouping.of[position] for position in taken}:
-                    found[number][key] = None
-            found.pop(-1, None)
-            self._there[grouping] = {number: list(found[number]) for number in sorted(found)}
+                    by_domain[number][key] = None
+            by_domain.pop(-1, None)
+            self._there[grouping] = {number: list(by_domain[number]) for number in sorted(by_domain)}
         for number, keys in self._there[grouping].items():
             yield number, [self._running[key] for key in keys]
 
@@ -134,10 +134,10 @@ class _Choice:
         if not cheapest:
             return None
         option, victims = self._none(cheapest) or self._one(cheapest) or self._several(cheapest)
-        found = self._search.pack(self._want, depth, option.number, self._freed((*option.leaving, *victims)))
-        place = self._search.placement(found or ())
+        puts = self._search.pack(self._want, depth, option.number, self._freed((*option.leaving, *victims)))
+        place = self._search.placement(puts or ())
         domain = self._search.grouping(depth).domain(option.number)
-        return Preemption(self._gang.key, domain, tuple(one.key for one in victims), place)
+        return Preemption(self._gang.key, domain, tuple(victim.key for victim in victims), place)
 
     def _domains(self) -> Iterator[tuple[int, list[Gang]]]:
         """Yield the domains that are large enough, each with the gangs that have something there."""
@@ -154,16 +154,16 @@ class _Choice:
 
     def _option(self, number: int, gangs: list[Gang]) -> _Option | None:
         """Return what it would take to have a domain; None if not even all gangs of lower priority are enough."""
-        others = [one for one in gangs if one.key != self._gang.key]
-        leaving = tuple(one for one in others if one.leaving)
+        others = [gang for gang in gangs if gang.key != self._gang.key]
+        leaving = tuple(gang for gang in others if gang.leaving)
         lower = sorted(
-            (one for one in others if not one.leaving and one.priority < self._gang.priority),
-            key=lambda one: (-one.since, one.key),
+            (gang for gang in others if not gang.leaving and gang.priority < self._gang.priority),
+            key=lambda gang: (-gang.since, gang.key),
         )
         if leaving and self._fits(number, leaving):
             return _Option(number, leaving, (), _NO_VICTIM)
-        for priority in sorted({one.priority for one in lower}):
-            victims = tuple(one for one in lower if one.priority <= priority)
+        for priority in sorted({gang.priority for gang in lower}):
+            victims = tuple(gang for gang in lower if gang.priority <= priority)
             if self._fits(number, (*leaving, *victims)):
                 return _Option(number, leaving, victims, priority)
         return None
@@ -174,7 +174,7 @@ class _Choice:
     def _one(self, options: list[_Option]) -> tuple[_Option, list[Gang]] | None:
         """Return the youngest gang that is enough by itself."""
         each = [(option, victim) for option in options for victim in option.victims]
-        for option, victim in sorted(each, key=lambda one: -one[1].since):
+        for option, victim in sorted(each, key=lambda pair: -pair[1].since):
             if self._fits(option.number, (*option.leaving, victim)):
                 return option, [victim]
         return None
@@ -182,7 +182,7 @@ class _Choice:
     def _several(self, options: list[_Option]) -> tuple[_Option, list[Gang]]:
         """Return the fewest gangs that are enough together, the youngest if there are as many in several domains."""
         each = [(option, self._fewest(option)) for option in options]
-        return min(each, key=lambda one: (len(one[1]), -sum(victim.since for victim in one[1]), one[0].number))
+        return min(each, key=lambda pair: (len(pair[1]), -sum(victim.since for victim in pair[1]), pair[0].number))
 
     def _fewest(self, option: _Option) -> list[Gang]:
         """Return few victims of one domain: the largest until it is enough, the last one as young as possible, and none that can be spared."""
@@ -190,14 +190,16 @@ class _Choice:
         def fits(victims: Iterable[Gang]) -> bool:
             return self._fits(option.number, (*option.leaving, *victims))
 
-        largest = sorted(option.victims, key=lambda one: (-self._size(one, option.number), -one.since, one.key))
+        largest = sorted(
+            option.victims, key=lambda victim: (-self._size(victim, option.number), -victim.since, victim.key)
+        )
         count = bisect_left(range(len(largest)), True, key=lambda count: fits(largest[:count]))
         chosen = largest[: count - 1]
-        chosen.append(next(one for one in option.victims if one not in chosen and fits((*chosen, one))))
-        for one in sorted(chosen, key=lambda one: (one.since, one.key)):
-            if fits(other for other in chosen if other is not one):
-                chosen.remove(one)
-        return sorted(chosen, key=lambda one: (-one.since, one.key))
+        chosen.append(next(victim for victim in option.victims if victim not in chosen and fits((*chosen, victim))))
+        for victim in sorted(chosen, key=lambda victim: (victim.since, victim.key)):
+            if fits(other for other in chosen if other is not victim):
+                chosen.remove(victim)
+        return sorted(chosen, key=lambda victim: (-victim.since, victim.key))
 
     def _size(self, victim: Gang, number: int) -> int:
         of = self._search.grouping(self._depth).of
@@ -222,8 +224,8 @@ class _Choice:
 
     def _freed(self, victims: Iterable[Gang]) -> _Freed:
         freed: _Freed = {}
-        for one in victims:
-            for position, shapes in self._running.taken(one.key).items():
+        for victim in victims:
+            for position, shapes in self._running.taken(victim.key).items():
                 freed.setdefault(position, []).extend(shapes)
         return freed
 

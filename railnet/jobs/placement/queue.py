@@ -63,20 +63,20 @@ def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, 
         rules: what the pass goes by.
         before: the pass before; `Pass()` for the first.
     """
-    one = _Round(cluster, now, rules, before)
+    this_round = _Round(cluster, now, rules, before)
     queue = sorted(gangs, key=lambda gang: (-gang.priority, gang.since, gang.key))
     try:
-        one.give_back(queue)
+        this_round.give_back(queue)
         lost = cluster.lost_seats()
-        waiting = [gang for gang in queue if not one.is_placed(gang, lost)]
+        waiting = [gang for gang in queue if not this_round.is_placed(gang, lost)]
         # First those whose seats were lost, while nothing else is counted on the places that were taken instead of theirs.
         waiting.sort(key=lambda gang: (lost.isdisjoint(cluster.seats(gang.key)), not gang.started))
-        one.seat_pinned(waiting)
+        this_round.seat_pinned(waiting)
         for gang in waiting:
-            one.serve(gang)
+            this_round.serve(gang)
     finally:
         cluster.keep_free(())
-    return one.result(queue)
+    return this_round.result(queue)
 
 
 class _Round:
@@ -129,16 +129,16 @@ class _Round:
         """
         started = [gang for gang in gangs if gang.started and not self._cluster.seats(gang.key)]
         for gang in sorted(started, key=_labels, reverse=True):
-            if (found := place_pinned(self._cluster, gang)) is not None:
-                self._reserve(found)
+            if (placement := place_pinned(self._cluster, gang)) is not None:
+                self._reserve(placement)
 
     def serve(self, gang: Gang) -> None:
         """Give a gang its place, or find out what it waits for."""
         relaxed = self._is_relaxed(gang)
-        found = None if self._still_fails(gang, relaxed=relaxed) else self._place(gang, relaxed=relaxed)
-        if found is not None:
-            self._reserve(found)
-            self._placements[gang.key] = found
+        placement = None if self._still_fails(gang, relaxed=relaxed) else self._place(gang, relaxed=relaxed)
+        if placement is not None:
+            self._reserve(placement)
+            self._placements[gang.key] = placement
             return
         self._failed.append((gang, relaxed))
         if gang.key not in self._wait_for_others:
@@ -166,14 +166,14 @@ class _Round:
         if not binding:
             return place(self._cluster, gang, seats, relaxed=relaxed)
         elsewhere = replace(gang, excluded=gang.excluded | binding)
-        found = place(self._cluster, elsewhere, seats, relaxed=relaxed)
-        if found is None and place(self._cluster, gang, seats, relaxed=relaxed):
+        placement = place(self._cluster, elsewhere, seats, relaxed=relaxed)
+        if placement is None and place(self._cluster, gang, seats, relaxed=relaxed):
             self._wait_for_others.add(gang.key)
-        return found
+        return placement
 
-    def _reserve(self, found: Placement) -> None:
-        self._cluster.reserve(found)
-        self._note_binding(found.gang, found.seats)
+    def _reserve(self, placement: Placement) -> None:
+        self._cluster.reserve(placement)
+        self._note_binding(placement.gang, placement.seats)
 
     def _note_binding(self, gang: GangKey, seats: Iterable[Seat]) -> None:
         """Note the shapes of the pods that have a place in each domain and are not bound."""
@@ -204,9 +204,9 @@ class _Round:
         """Let others leave for a gang that has no place, or hold the best domain for it if it is the head of the queue."""
         if gang.started:
             self._seat_some(gang, relaxed=relaxed)
-        if found := self._preempt(gang, relaxed=relaxed):
-            self._preemptions.append(found)
-            self._keep(kept_nodes(self._cluster, gang, found.domain, found.place), gang)
+        if preemption := self._preempt(gang, relaxed=relaxed):
+            self._preemptions.append(preemption)
+            self._keep(kept_nodes(self._cluster, gang, preemption.domain, preemption.place), gang)
         elif self._head is None and not gang.started:
             self._hold(gang, relaxed=relaxed)
 
@@ -226,14 +226,14 @@ class _Round:
         return may_relax and place(self._cluster, gang, relaxed=True) is not None
 
     def _hold(self, gang: Gang, *, relaxed: bool) -> None:
-        found = best_to_hold(self._cluster, gang, relaxed=relaxed)
-        if found is None:
+        domain_and_nodes = best_to_hold(self._cluster, gang, relaxed=relaxed)
+        if domain_and_nodes is None:
             return  # it can have no place at all, so the next one is the head
         self._head = gang
         hold_from = gang.since + self._rules.hold_after
         self._times.append(hold_from)
         if hold_from <= self._now:
-            self._held, nodes = found
+            self._held, nodes = domain_and_nodes
             self._keep(nodes, gang)
 
     def _keep(self, nodes: Iterable[str], gang: Gang) -> None:
@@ -243,16 +243,16 @@ class _Round:
 
     def _seat_some(self, gang: Gang, *, relaxed: bool) -> None:
         """Keep the places of the members that have one, although others have none."""
-        if (found := place_some(self._cluster, gang, relaxed=relaxed)) is not None:
-            self._reserve(found)
+        if (placement := place_some(self._cluster, gang, relaxed=relaxed)) is not None:
+            self._reserve(placement)
 
     def _shortfall(self, shortages: Shortages, gang: Gang, *, relaxed: bool) -> Shortfall:
-        found = shortages.shortfall(gang, relaxed=relaxed)
+        shortfall = shortages.shortfall(gang, relaxed=relaxed)
         if gang.key in self._wait_for_others:
-            return replace(found, reason=Reason.BINDING)
-        if self._kept and not found.permanent and place(self._cluster, gang, relaxed=relaxed):
-            return replace(found, reason=Reason.HELD, held_for=self._kept_for)
-        return found
+            return replace(shortfall, reason=Reason.BINDING)
+        if self._kept and not shortfall.permanent and place(self._cluster, gang, relaxed=relaxed):
+            return replace(shortfall, reason=Reason.HELD, held_for=self._kept_for)
+        return shortfall
 
 
 def _differ(gang: Gang, seated: Iterable[tuple[GangKey, Shape]]) -> bool:
@@ -263,11 +263,13 @@ def _differ(gang: Gang, seated: Iterable[tuple[GangKey, Shape]]) -> bool:
 
 def _labels(gang: Gang) -> int:
     """Return how many labels pin the gang's members that are not bound; -1 if none is pinned."""
-    return max((len(one.pinned) for one in gang.members if one.pinned is not None and not one.node), default=-1)
+    return max(
+        (len(member.pinned) for member in gang.members if member.pinned is not None and not member.node), default=-1
+    )
 
 
 def _seats_all(gang: Gang, waiting: Sequence[Member], seats: Sequence[Seat]) -> bool:
     """Return whether seats are those of exactly these members: of those that exist by name, of the others by number."""
     named = {seat.member for seat in seats if seat.member}
-    to_come = sum(1 for member in waiting if not member.name) + max(0, gang.needed - len(gang.members))
-    return named == {member.name for member in waiting if member.name} and len(seats) == len(named) + to_come
+    nameless_count = sum(1 for member in waiting if not member.name) + max(0, gang.needed - len(gang.members))
+    return named == {member.name for member in waiting if member.name} and len(seats) == len(named) + nameless_count

@@ -20,8 +20,8 @@ _MILLI = 1000
 
 def requested(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return what a pod's `spec` takes of its node, `pods` included; a resource of which it takes nothing is left out."""
-    found = {resource: ceil(amount * _unit(resource)) for resource, amount in pod_requests(spec).items()}
-    return {resource: amount for resource, amount in found.items() if amount > 0} | {_PODS: 1}
+    amounts = {resource: ceil(amount * _unit(resource)) for resource, amount in pod_requests(spec).items()}
+    return {resource: amount for resource, amount in amounts.items() if amount > 0} | {_PODS: 1}
 
 
 def available(written: Mapping[str, Any] | None) -> dict[str, int]:

@@ -89,8 +89,8 @@ def place_some(cluster: Cluster, gang: Gang, *, relaxed: bool) -> Placement | No
 def _place_some(search: "Search", want: Wanted) -> Placement | None:
     depth = search.depths(want)[-1]
     fixed = search.fixed(want, depth)
-    found = search.pack(want, depth, fixed.pop(), {}, some=True) if len(fixed) == 1 else None
-    return search.placement(found) if found else None
+    puts = search.pack(want, depth, fixed.pop(), {}, some=True) if len(fixed) == 1 else None
+    return search.placement(puts) if puts else None
 
 
 def place(cluster: Cluster, gang: Gang, before: Sequence[Seat] = (), *, relaxed: bool = False) -> Placement | None:
@@ -108,19 +108,19 @@ def _most(search: "Search", want: Wanted) -> Placement | None:
 
     def first(count: int) -> Placement | None:
         left_out = tuple(member.name for member in want.loose[count:] if member.name)
-        found = search.place(replace(want, loose=tuple(sorted(want.loose[:count], key=ring_order))))
-        return found and replace(found, left_out=left_out)
+        placement = search.place(replace(want, loose=tuple(sorted(want.loose[:count], key=ring_order))))
+        return placement and replace(placement, left_out=left_out)
 
     best = first(most)
     if best is not None or (best := first(least)) is None:
         return best
     while most - least > 1:
         middle = (most + least) // 2
-        found = first(middle)
-        if found is None:
+        placement = first(middle)
+        if placement is None:
             most = middle
         else:
-            best, least = found, middle
+            best, least = placement, middle
     return best
 
 
@@ -155,7 +155,7 @@ class Search:
         self._keys = self._levels.keys
         self.terms = gang.constraint.nodes
         self.exclusions = gang.excluded
-        self._larger = [set(one) for one in gang.excluded if len(one) < len(self._keys)]
+        self._larger = [set(domain) for domain in gang.excluded if len(domain) < len(self._keys)]
 
     def place(self, want: Wanted) -> Placement | None:
         """Find a place for these members."""
@@ -164,9 +164,9 @@ class Search:
         kept = self._kept(want)
         for attempt in (kept, want) if kept is not want else (want,):
             for depth in self.depths(attempt):
-                found = self._at(attempt, depth)
-                if found is not None:
-                    return found
+                placement = self._at(attempt, depth)
+                if placement is not None:
+                    return placement
         return None
 
     def depths(self, want: Wanted) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ class Search:
 
     def excluded(self, domain: Domain) -> bool:
         """Return whether the gang must not have a domain."""
-        return domain in self.exclusions or any(one <= set(domain) for one in self._larger)
+        return domain in self.exclusions or any(larger <= set(domain) for larger in self._larger)
 
     def slots(self, shape: Shape) -> Slots:
         """Return the room for a shape."""
@@ -221,12 +221,12 @@ class Search:
 
         return packed(want, packing, within, places, some=some)
 
-    def placement(self, found: Iterable[Put]) -> Placement:
+    def placement(self, puts: Iterable[Put]) -> Placement:
         """Return members that were put somewhere as a placement."""
         names, grouping = self._cluster.names(), self.leaves
         seats = tuple(
             Seat(member.name, member.role, member.rank, member.shape, grouping.domain(leaf), names[position])
-            for member, leaf, position in found
+            for member, leaf, position in puts
         )
         return placement_of(self._gang.key, seats)
 
@@ -247,8 +247,8 @@ class Search:
     def _at(self, want: Wanted, depth: int) -> Placement | None:
         """Find a place at one level."""
         if want.bound or want.pinned or len(self._gang.shapes) > 1:
-            found = self._mixed(want, depth)
-            return None if found is None else self.placement(found)
+            puts = self._mixed(want, depth)
+            return None if puts is None else self.placement(puts)
         return self._alike(want.loose, depth)
 
     def _alike(self, members: Sequence[Member], depth: int) -> Placement | None:
@@ -298,8 +298,8 @@ class Search:
                 continue
             if not fixed and self.excluded(grouping.domain(number)):
                 continue
-            if (found := self.pack(want, depth, number, {})) is not None:
-                return found
+            if (puts := self.pack(want, depth, number, {})) is not None:
+                return puts
         return None
 
     def _leaves(self, leaves: Grouping, depth: int, number: int) -> Sequence[int]:
@@ -314,7 +314,7 @@ class Search:
 
 def _places(cluster: Cluster, grouping: Grouping, members: Iterable[Member]) -> dict[Member, int]:
     """Return the domains of members that have a node or are pinned."""
-    found: dict[Member, int] = {}
+    numbers: dict[Member, int] = {}
     for member in members:
         if member.node:
             position = cluster.position(member.node)
@@ -322,8 +322,8 @@ def _places(cluster: Cluster, grouping: Grouping, members: Iterable[Member]) -> 
         else:
             number = grouping.number(dict(member.pinned or ()))
         if number is not None and number >= 0:
-            found[member] = number
-    return found
+            numbers[member] = number
+    return numbers
 
 
 def _fewest(leaves: Level, among: Sequence[int], members: int) -> list[tuple[int, int]] | None:
@@ -336,7 +336,9 @@ def _fewest(leaves: Level, among: Sequence[int], members: int) -> list[tuple[int
     for less, leaf in by_room:
         if -less >= members:
             _, last = min(
-                (leaves.slots[one], one) for one in among if one not in counts and leaves.slots[one] >= members
+                (leaves.slots[other_leaf], other_leaf)
+                for other_leaf in among
+                if other_leaf not in counts and leaves.slots[other_leaf] >= members
             )
             return sorted((counts | {last: members}).items())
         if not less:
@@ -391,7 +393,7 @@ def packed(
     sums = accumulate(room[leaf] for leaf in by_room)
     least = next((count for count, total in enumerate(sums, 1) if total >= enough), len(by_room) + 1)
     tries = (spread(sorted(by_room[:count])) for count in range(least, len(by_room) + 1))
-    return next((found for found in tries if found is not None), None)
+    return next((puts for puts in tries if puts is not None), None)
 
 
 def _near(places: dict[Member, int], leaves: Sequence[int]) -> Callable[[Member], list[int]]:

@@ -78,7 +78,9 @@ class Shape:
     def __post_init__(self) -> None:
         parts = (self.requests, self.ports, self.selector, self.affinity, self.tolerations)
         object.__setattr__(self, "_hash", hash(parts))
-        scarce_first = tuple(sorted(self.requests, key=lambda one: (not is_extended(one[0]), one[0] == "pods")))
+        scarce_first = tuple(
+            sorted(self.requests, key=lambda request: (not is_extended(request[0]), request[0] == "pods"))
+        )
         object.__setattr__(self, "scarce_first", scarce_first)
 
     def __hash__(self) -> int:
@@ -98,12 +100,14 @@ def shape(spec: Mapping[str, Any]) -> Shape:
         ports=tuple(sorted(set(_ports(spec)))),
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
         affinity=_affinity(spec.get("affinity") or {}),
-        tolerations=tuple(sorted({_toleration(one) for one in spec.get("tolerations") or ()})),
+        tolerations=tuple(sorted({_toleration(toleration) for toleration in spec.get("tolerations") or ()})),
     )
 
 
 def _ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
-    sidecars = (one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always")
+    sidecars = (
+        container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"
+    )
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
             if number := port.get("hostPort"):
@@ -132,7 +136,7 @@ def _affinity(written: Mapping[str, Any]) -> tuple[AffinityTerm, ...] | None:
 def _term(written: Any) -> NodeTerm:
     return NodeTerm(
         tuple(
-            Requirement(one["key"], Comparison(one["operator"]), tuple(one.get("values") or ()))
-            for one in written or ()
+            Requirement(requirement["key"], Comparison(requirement["operator"]), tuple(requirement.get("values") or ()))
+            for requirement in written or ()
         )
     )

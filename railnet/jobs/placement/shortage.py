@@ -34,13 +34,13 @@ class Shortages:
         search = Search(self._cluster, gang, relaxed=relaxed)
         seen = sum([1 for member in gang.members if member.name])
         needed = gang.needed or len(gang.members)
-        found = Shortfall(gang.key, Reason.NO_ROOM, seen, needed, generation=self._cluster.generation)
+        shortfall = Shortfall(gang.key, Reason.NO_ROOM, seen, needed, generation=self._cluster.generation)
         if keys := self._unknown_keys(gang, search):
-            return replace(found, reason=Reason.UNKNOWN_KEY, keys=keys)
+            return replace(shortfall, reason=Reason.UNKNOWN_KEY, keys=keys)
         counts = Counter(member.shape for member in (*want.bound, *want.pinned, *want.loose))
         if (reason := self._permanent(gang, search, want, counts)) is not None:
-            return replace(found, reason=reason)
-        return self._with_best(found, search, want)
+            return replace(shortfall, reason=reason)
+        return self._with_best(shortfall, search, want)
 
     def _unknown_keys(self, gang: Gang, search: Search) -> tuple[str, ...]:
         keys = (*gang.constraint.required, *gang.constraint.preferred)
@@ -62,7 +62,7 @@ class Shortages:
         holds = (all(level.slots[number] >= count for level, count in each) for number in first.best_fits(most))
         return None if any(holds) else Reason.TOO_LARGE
 
-    def _with_best(self, found: Shortfall, search: Search, want: Wanted) -> Shortfall:
+    def _with_best(self, shortfall: Shortfall, search: Search, want: Wanted) -> Shortfall:
         """Add the best domain: what there is room for, and what is missing."""
         counts = Counter(member.shape for member in (*want.pinned, *want.loose))
         depths = search.depths(want)
@@ -70,14 +70,14 @@ class Shortages:
         levels = {shape: search.slots(shape).level(search.grouping(depths[-1])) for shape in counts}
         number = self._best(search, want, depths[-1], levels)
         if number is None:
-            return replace(found, tried=tried)
+            return replace(shortfall, tried=tried)
         if len(counts) == 1 and not want.pinned:
             ((shape, count),) = counts.items()
             room = min(levels[shape].slots[number], count)
         else:
             room = self._room(search, want, depths[-1], number, counts)
         return replace(
-            found,
+            shortfall,
             tried=tried,
             best=search.grouping(depths[-1]).domain(number),
             room=room,
@@ -99,8 +99,10 @@ class Shortages:
         fixed = search.fixed(want, depth)
         if fixed:
             return min(fixed)
-        level = min(levels.values(), key=lambda one: sum(one.slots))
-        permitted = (one for one in level.largest_first() if not search.excluded(search.grouping(depth).domain(one)))
+        level = min(levels.values(), key=lambda level: sum(level.slots))
+        permitted = (
+            number for number in level.largest_first() if not search.excluded(search.grouping(depth).domain(number))
+        )
         return next(permitted, None)
 
     def _lacks(self, number: int, levels: dict[Shape, Level], counts: Counter[Shape]) -> tuple[tuple[str, int], ...]:
@@ -110,7 +112,7 @@ class Shortages:
             for resource, amount in (*shape.requests, *((f"host port {port.port}", 1) for port in shape.ports)):
                 missing = counts[shape] - fits[resource]
                 lacking[resource] += max(0, missing) * amount
-        return _largest_first((one for one in lacking.items() if one[1] > 0), counts)
+        return _largest_first((lack for lack in lacking.items() if lack[1] > 0), counts)
 
     def _fits(self, number: int, level: Level, shape: Shape, enough: int) -> dict[str, int]:
         """Return for how many members each resource of a domain would be enough by itself; it is not counted further than `enough`."""
@@ -127,14 +129,14 @@ class Shortages:
 
 
 def _count(rooms: Iterable[FreeCapacity], resource: str, amount: int, enough: int) -> int:
-    found = 0
+    members = 0
     for room in rooms:
         have = room.free.get(resource, 0)
         if have > 0:
-            found += have // amount
-            if found >= enough:
+            members += have // amount
+            if members >= enough:
                 break
-    return found
+    return members
 
 
 def must_start(want: Wanted) -> Wanted:
@@ -148,7 +150,7 @@ def _largest_first(lacking: Iterable[tuple[str, int]], counts: Counter[Shape]) -
     for shape, count in counts.items():
         for resource, amount in shape.requests:
             whole[resource] += amount * count
-    return tuple(sorted(lacking, key=lambda one: (-one[1] / (whole[one[0]] or one[1]), one[0])))
+    return tuple(sorted(lacking, key=lambda lack: (-lack[1] / (whole[lack[0]] or lack[1]), lack[0])))
 
 
 def domain_text(domain: Domain) -> str:
