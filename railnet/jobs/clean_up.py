@@ -98,7 +98,7 @@ def verdict(group: Group) -> Verdict:
         return Verdict(
             Action.KEEP, f"{PS_CLEANUP} is {unknown[0]!r:.80}; it should be one of: {', '.join(SWITCH_VALUES)}"
         )
-    if "false" in group.switches or not group.workers or any(one.state is State.GOES_ON for one in group.workers):
+    if "false" in group.switches or not group.workers or any(worker.state is State.GOES_ON for worker in group.workers):
         return Verdict(Action.WAIT)
     needed = _needed(group)
     if needed:
@@ -110,7 +110,7 @@ def verdict(group: Group) -> Verdict:
 
 def _needed(group: Group) -> str:
     """Return why the parameter servers of a job in which no worker goes on may still be needed; empty if they are not."""
-    failed = sorted(one.maker for one in group.workers if one.state is State.FAILED)
+    failed = sorted(worker.maker for worker in group.workers if worker.state is State.FAILED)
     if failed:
         return f"{_listed(failed)} failed; start the worker again, or delete the job"
     if group.root is State.FAILED:
@@ -130,16 +130,16 @@ def _settled(group: Group) -> Verdict:
 
 def _missing(group: Group) -> Iterator[str]:
     """Yield what is missing, in words."""
-    there = frozenset(task for one in group.workers for task in one.tasks)
+    there = frozenset(task for worker in group.workers for task in worker.tasks)
     ranks, replicas = _by_role(there), group.replicas or {}
     if ranks is None:
         if not _size_counts(group):
             yield "nothing says how many workers there are: they have neither a rank (label railnet.io/rank) nor railnet.io/size"
         ranks = {}
     for role in ranks.keys() | replicas.keys():
-        found = ranks.get(role, set())
-        count = max(max(found, default=-1) + 1, replicas.get(role, 0))
-        yield from (f"{role} {number} is missing" for number in range(count) if number not in found)
+        numbers = ranks.get(role, set())
+        count = max(max(numbers, default=-1) + 1, replicas.get(role, 0))
+        yield from (f"{role} {number} is missing" for number in range(count) if number not in numbers)
     yield from (f"{task} is missing" for task in (group.named or frozenset()) - there)
     if _size_counts(group) and (known := _worker_count(group) + _server_count(group)) < (group.size or 0):
         yield f"only {known} of the job's {group.size} pods are known"
@@ -147,12 +147,12 @@ def _missing(group: Group) -> Iterator[str]:
 
 def _by_role(tasks: frozenset[Task]) -> dict[str, set[int]] | None:
     """Return the ranks of each role; None if a worker has none, or one of several numbers, which no range shows to be complete."""
-    found: dict[str, set[int]] = {}
+    ranks: dict[str, set[int]] = {}
     for task in tasks:
         if len(task.rank) != 1:
             return None
-        found.setdefault(task.role, set()).add(task.rank[0])
-    return found
+        ranks.setdefault(task.role, set()).add(task.rank[0])
+    return ranks
 
 
 def _size_counts(group: Group) -> bool:
@@ -165,8 +165,8 @@ def _size_counts(group: Group) -> bool:
 
 
 def _worker_count(group: Group) -> int:
-    ranked = {task for one in group.workers for task in one.tasks if task.rank}
-    return len(ranked) + sum(not task.rank for one in group.workers for task in one.tasks)
+    ranked = {task for worker in group.workers for task in worker.tasks if task.rank}
+    return len(ranked) + sum(not task.rank for worker in group.workers for task in worker.tasks)
 
 
 def _server_count(group: Group) -> int:

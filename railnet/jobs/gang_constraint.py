@@ -48,9 +48,9 @@ def constraint(text: str) -> Constraint:
 
 
 def _constraint(text: str) -> Constraint:
-    found = _members(_document(text), "", ("name", "required", "preferred", "relaxAfterSeconds"))
-    required = _members(found.get("required"), "required", ("topologies", "nodeSelectors"))
-    preferred = _members(found.get("preferred"), "preferred", ("topologies",))
+    members = _members(_document(text), "", ("name", "required", "preferred", "relaxAfterSeconds"))
+    required = _members(members.get("required"), "required", ("topologies", "nodeSelectors"))
+    preferred = _members(members.get("preferred"), "preferred", ("topologies",))
     levels = tuple(_topologies(preferred.get("topologies"), "preferred.topologies"))
     keys = tuple(_topologies(required.get("topologies"), "required.topologies"))
     if len(levels) + len(keys) > MOST_KEYS:
@@ -58,19 +58,19 @@ def _constraint(text: str) -> Constraint:
             f"{CONSTRAINT} has {len(levels) + len(keys)} topologies; it should have at most {MOST_KEYS}, required and preferred ones together"
         )
     return Constraint(
-        name=_name(found.get("name")),
+        name=_name(members.get("name")),
         required=keys,
         preferred=levels,
         nodes=_terms(required.get("nodeSelectors")),
-        relax_after=_relax_after(found.get("relaxAfterSeconds"), levels),
+        relax_after=_relax_after(members.get("relaxAfterSeconds"), levels),
     )
 
 
 def _document(text: str) -> Any:
     if len(text) > _MAX_CHARACTERS:
         raise Misconfigured(f"{CONSTRAINT} has {len(text)} characters; it should have at most {_MAX_CHARACTERS}")
-    found = _json(_json(f'"{text.strip()}"', strict=False) if _ESCAPED.match(text) else text)
-    return _json(found) if isinstance(found, str) else found  # quoted twice: "{\"name\":…}"
+    document = _json(_json(f'"{text.strip()}"', strict=False) if _ESCAPED.match(text) else text)
+    return _json(document) if isinstance(document, str) else document  # quoted twice: "{\"name\":…}"
 
 
 def _json(text: str, *, strict: bool = True) -> Any:
@@ -93,12 +93,12 @@ def _json(text: str, *, strict: bool = True) -> Any:
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise Misconfigured(f"{CONSTRAINT} has the key {twice!r:.80} twice in one object; remove one of them")
-    return found
+    return members
 
 
 def _whole(text: str) -> int:
@@ -233,12 +233,12 @@ def _entries(value: Any, path: str) -> Iterator[tuple[Any, str]]:
 
 
 def _members(value: Any, path: str, known: tuple[str, ...]) -> Mapping[str, Any]:
-    found = _object(value, path)
-    unknown = next((key for key in found if key not in known), None)
+    members = _object(value, path)
+    unknown = next((key for key in members if key not in known), None)
     if unknown is not None:
         where = f"{CONSTRAINT}: {path}" if path else CONSTRAINT
         raise Misconfigured(f"{where} has the unknown key {unknown!r:.80}; known are {', '.join(known)}")
-    return found
+    return members
 
 
 def _object(value: Any, path: str) -> Mapping[str, Any]:

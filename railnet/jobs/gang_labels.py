@@ -95,13 +95,13 @@ def agreed(requests: Iterable[tuple[str, GangRequest]]) -> GangRequest | None:
     if not members:
         return None
     name = members[0][1].name
-    least = _one_value(f"gang {name}", "min-available", ((pod, said.min_available) for pod, said in members))
+    least = _one_value(f"gang {name}", "min-available", ((pod, request.min_available) for pod, request in members))
     constraint = _one_value(
         f"gang {name}",
         CONSTRAINT,
-        ((pod, said.constraint and replace(said.constraint, name="")) for pod, said in members),
+        ((pod, request.constraint and replace(request.constraint, name="")) for pod, request in members),
     )
-    names = (said.constraint.name for _, said in members if said.constraint is not None)
+    names = (request.constraint.name for _, request in members if request.constraint is not None)
     return GangRequest(name, least, constraint and replace(constraint, name=next(names)))
 
 
@@ -171,10 +171,10 @@ def _size(pod: Pod) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(_MAX_MEMBERS)) else None
 
 
-def _one_value(gang: str, what: str, said: Iterable[tuple[str, _Said | None]]) -> _Said | None:
+def _one_value(gang: str, what: str, pod_values: Iterable[tuple[str, _Said | None]]) -> _Said | None:
     """Return the one value of all pods that have one."""
     first: tuple[str, _Said] | None = None
-    for pod, value in said:
+    for pod, value in pod_values:
         if value is None:
             continue
         if first is None:

@@ -81,9 +81,9 @@ def gang_part(pod: Pod, metadata: Mapping[str, Any], job: str) -> GangPart | Non
         return None
     if request is None:
         return None
-    owners = [one for one in metadata.get("ownerReferences") or () if one.get("controller") is True]
-    uids = {one.get("uid") for one in (metadata, *owners)}
-    names = {request.name, job, *(one.get("name") for one in owners)}
+    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller") is True]
+    uids = {reference.get("uid") for reference in (metadata, *owners)}
+    names = {request.name, job, *(owner.get("name") for owner in owners)}
     return GangPart(
         name=request.name,
         least=request.min_available,
@@ -114,23 +114,23 @@ def gangs(members: Iterable[Member], waits: Iterable[GangWait] = ()) -> tuple[Ga
         return member.namespace, member.part.name
 
     told = sorted(waits, key=lambda wait: wait.last)
-    return tuple(_gang(name, list(found), told) for name, found in groupby(sorted(members, key=key), key))
+    return tuple(_gang(name, list(group), told) for name, group in groupby(sorted(members, key=key), key))
 
 
-def _gang(key: tuple[str, str], found: list[Member], told: list[GangWait]) -> GangUse:
+def _gang(key: tuple[str, str], members: list[Member], told: list[GangWait]) -> GangUse:
     namespace, name = key
-    gated = sum(member.part.gated for member in found)
-    known_as = frozenset().union(*(member.part.known_as for member in found))
-    said = [one.said for one in told if one.namespace == namespace and known_as & {one.uid, one.name}]
+    gated = sum(member.part.gated for member in members)
+    known_as = frozenset().union(*(member.part.known_as for member in members))
+    reasons = [wait.said for wait in told if wait.namespace == namespace and known_as & {wait.uid, wait.name}]
     return GangUse(
         namespace=namespace,
         name=name,
-        pods=len(found),
+        pods=len(members),
         gated=gated,
-        running=sum(member.runs for member in found),
-        least=max((member.part.least for member in found if member.part.least is not None), default=None),
-        places=tuple(sorted({member.part.place for member in found if member.part.place is not None})),
-        why=said[-1] if said and gated else "",
+        running=sum(member.runs for member in members),
+        least=max((member.part.least for member in members if member.part.least is not None), default=None),
+        places=tuple(sorted({member.part.place for member in members if member.part.place is not None})),
+        why=reasons[-1] if reasons and gated else "",
     )
 
 

@@ -46,14 +46,14 @@ def parse(text: str) -> PortRange:
     first, dash, last = text.partition("-")
     if not (dash and _is_port(first) and _is_port(last)):
         raise Misconfigured(f"the range of host ports is {text!r:.40}; it should be two ports, such as 20000-29999")
-    found = PortRange(int(first), int(last))
-    if found.first > found.last:
+    ports = PortRange(int(first), int(last))
+    if ports.first > ports.last:
         raise Misconfigured(
-            f"the range of host ports {found} is empty: its first port is above its last; turn them round"
+            f"the range of host ports {ports} is empty: its first port is above its last; turn them round"
         )
-    if found.first < _LOWEST or found.last > _HIGHEST:
-        raise Misconfigured(f"the range of host ports {found} is not within {_LOWEST}-{_HIGHEST}")
-    return found
+    if ports.first < _LOWEST or ports.last > _HIGHEST:
+        raise Misconfigured(f"the range of host ports {ports} is not within {_LOWEST}-{_HIGHEST}")
+    return ports
 
 
 def choose(

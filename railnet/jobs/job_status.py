@@ -21,13 +21,15 @@ class Ended(NamedTuple):
     at: float | None
 
 
-def ended(found: Mapping[str, Any]) -> Ended | None:
+def ended(document: Mapping[str, Any]) -> Ended | None:
     """Return an object's end; None if it goes on, or its kind has no end."""
-    status = found.get("status") or {}
+    status = document.get("status") or {}
     at = moment(status.get("completionTime") or status.get("endTime"))
-    for one in status.get("conditions") or ():
-        if one.get("status") == "True" and one.get("type") in _SUCCEEDED | _FAILED:
-            return Ended(one["type"] in _SUCCEEDED, moment(one.get("lastTransitionTime")) if at is None else at)
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in _SUCCEEDED | _FAILED:
+            return Ended(
+                condition["type"] in _SUCCEEDED, moment(condition.get("lastTransitionTime")) if at is None else at
+            )
     state = status.get("state")
     phase = status.get("jobDeploymentStatus") or (state.get("phase") if isinstance(state, dict) else None)
     if phase in _SUCCEEDED:
@@ -35,20 +37,20 @@ def ended(found: Mapping[str, Any]) -> Ended | None:
     return Ended(succeeded=False, at=at) if phase in _PHASE_FAILED else None
 
 
-def replicas(found: Mapping[str, Any]) -> dict[str, int]:
+def replicas(document: Mapping[str, Any]) -> dict[str, int]:
     """Return how many pods each role has, as `spec.tfReplicaSpecs` and its like say; roles in lower case, as in the pods' labels."""
     counts = {}
-    for key, specs in (found.get("spec") or {}).items():
+    for key, specs in (document.get("spec") or {}).items():
         if key.endswith("ReplicaSpecs") and isinstance(specs, dict):
-            for role, one in specs.items():
-                number = (one or {}).get("replicas")
+            for role, spec in specs.items():
+                number = (spec or {}).get("replicas")
                 counts[role.lower()] = 1 if number is None else int(number)
     return counts
 
 
-def removes_pods(found: Mapping[str, Any]) -> bool:
+def removes_pods(document: Mapping[str, Any]) -> bool:
     """Return whether the object says that its operator deletes the pods at its end: `cleanPodPolicy` is `Running` or `All`."""
-    spec = found.get("spec") or {}
+    spec = document.get("spec") or {}
     policy = (spec.get("runPolicy") or {}).get("cleanPodPolicy") or spec.get("cleanPodPolicy")
     return policy in ("Running", "All")
 

@@ -153,10 +153,10 @@ class ClusterSpec(NamedTuple):
     @classmethod
     def of(cls, job: TrainingJob) -> "ClusterSpec":
         """Return a job's addresses: the names of the tasks' Services."""
-        found: dict[str, list[str]] = {PS: [], WORKER: []}
+        addresses: dict[str, list[str]] = {PS: [], WORKER: []}
         for task in job.tasks:
-            found[task.role].append(f"{task.name}.{job.in_namespace}.svc:{job.port}")
-        return cls(found[PS], found[WORKER])
+            addresses[task.role].append(f"{task.name}.{job.in_namespace}.svc:{job.port}")
+        return cls(addresses[PS], addresses[WORKER])
 
 
 def owner(job: TrainingJob, text: str) -> JsonObject:
@@ -183,16 +183,16 @@ def objects(job: TrainingJob) -> Iterator[JsonObject]:
         yield _deployment(task, spec) if task.role == PS else _worker_job(task, spec)
 
 
-def owned(made: JsonObject, uid: str) -> JsonObject:
+def owned(manifest: JsonObject, uid: str) -> JsonObject:
     """Return an object that belongs to the owner with this UID."""
     reference = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "name": made["metadata"]["labels"][railnet_labels.TRAIN],
+        "name": manifest["metadata"]["labels"][railnet_labels.TRAIN],
         "uid": uid,
         "controller": True,  # so that the job's root is one object for all tasks (`railnet.controllers.owners`)
     }
-    return {**made, "metadata": {**made["metadata"], "ownerReferences": [reference]}}
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
 
 
 def _metadata(task: Task) -> JsonObject:
@@ -280,7 +280,7 @@ def _container(task: Task, cluster: ClusterSpec) -> JsonObject:
     job = task.job
     command = ["/bin/sh", "-c", job.script, task.name] if job.script is not None else list(job.command)
     gpus = {job.gpu_resource: str(job.gpus)} if job.gpus and task.role == WORKER else {}
-    made: JsonObject = {
+    container: JsonObject = {
         "name": task.name,
         "image": job.image,
         "args": [
@@ -302,12 +302,12 @@ def _container(task: Task, cluster: ClusterSpec) -> JsonObject:
         },
     }
     if command:
-        made["command"] = command
+        container["command"] = command
     if job.volumes:
-        made["volumeMounts"] = [
+        container["volumeMounts"] = [
             {"name": f"claim-{number}", "mountPath": path} for number, path in enumerate(job.volumes.values())
         ]
-    return made
+    return container
 
 
 def _tf_config(task: Task, cluster: ClusterSpec) -> str:

@@ -37,7 +37,7 @@ def written(text: str) -> KubernetesVersion:
     Raises:
         Misconfigured: the text is no version.
     """
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         raise Misconfigured(f"{text!r:.40} is no version of Kubernetes; write it like 1.27")
-    return KubernetesVersion(int(found[1]), int(found[2]))
+    return KubernetesVersion(int(match[1]), int(match[2]))

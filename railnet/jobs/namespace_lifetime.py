@@ -42,14 +42,16 @@ def seconds(annotations: Mapping[str, str]) -> float:
         Misconfigured: the annotation is missing, or says no time.
     """
     text = annotations.get(TIME)
-    found = _TIME.fullmatch(text or "")
-    if found is None:
-        said = f"the annotation {TIME} is missing" if text is None else f"{TIME} is {text!r:.80}"
-        raise Misconfigured(f"{said}; it should be a number of seconds, minutes, hours or days, such as 30m, 24h or 7d")
-    return int(found[1]) * _SECONDS[found[2]]
+    match = _TIME.fullmatch(text or "")
+    if match is None:
+        trouble = f"the annotation {TIME} is missing" if text is None else f"{TIME} is {text!r:.80}"
+        raise Misconfigured(
+            f"{trouble}; it should be a number of seconds, minutes, hours or days, such as 30m, 24h or 7d"
+        )
+    return int(match[1]) * _SECONDS[match[2]]
 
 
-def verdict(annotations: Mapping[str, str], found: Contents, now: float) -> Verdict:
+def verdict(annotations: Mapping[str, str], contents: Contents, now: float) -> Verdict:
     """Decide about a training namespace in which nothing goes on; `now` is in seconds since 1970.
 
     Raises:
@@ -59,14 +61,14 @@ def verdict(annotations: Mapping[str, str], found: Contents, now: float) -> Verd
     volumes = annotations.get(VOLUMES, "false")
     if volumes not in ("true", "false"):
         raise Misconfigured(f"{VOLUMES} is {volumes!r:.80}; it should be one of: true, false")
-    left = found.since + time - now
+    left = contents.since + time - now
     if left > 0:
         return Verdict(Action.WAIT, seconds=left)
-    if found.claims and volumes == "false":
-        names = ", ".join(sorted(found.claims)[:_MOST_NAMES])
+    if contents.claims and volumes == "false":
+        names = ", ".join(sorted(contents.claims)[:_MOST_NAMES])
         return Verdict(
             Action.KEEP,
-            f"it has {len(found.claims)} PersistentVolumeClaims ({names}), and their data would go with it; delete them, or annotate "
+            f"it has {len(contents.claims)} PersistentVolumeClaims ({names}), and their data would go with it; delete them, or annotate "
             f"the namespace {VOLUMES}=true",
             time,
         )
@@ -79,10 +81,10 @@ def pod_end(pod: Mapping[str, Any]) -> Ended | None:
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    times = (moment(((one.get("state") or {}).get("terminated") or {}).get("finishedAt")) for one in states)
+    times = (moment(((container.get("state") or {}).get("terminated") or {}).get("finishedAt")) for container in states)
     return Ended(status["phase"] == "Succeeded", max((time for time in times if time is not None), default=None))
 
 
-def end(kind: str, found: Mapping[str, Any]) -> Ended | None:
+def end(kind: str, document: Mapping[str, Any]) -> Ended | None:
     """Return the end of an object of any kind; None if it goes on, or never ends: a Deployment, a CronJob, a RayCluster."""
-    return pod_end(found) if kind == "Pod" else ended(found)
+    return pod_end(document) if kind == "Pod" else ended(document)

@@ -58,30 +58,30 @@ def said(reason: str, message: str) -> str:
 def _gated(spec: Mapping[str, Any]) -> str:
     """Return why a pod of a gang waits: the condition that the API server sets says only that there is a gate."""
     gates = spec.get("schedulingGates") or ()
-    return "behind a gate until its whole gang has a place" if any(one.get("name") == GATE for one in gates) else ""
+    return "behind a gate until its whole gang has a place" if any(gate.get("name") == GATE for gate in gates) else ""
 
 
 def _unscheduled(status: Mapping[str, Any]) -> str:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return said(one.get("reason") or "", one.get("message") or "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return said(condition.get("reason") or "", condition.get("message") or "")
     return ""
 
 
 def _waiting(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield why containers wait; a container that is only created has no reason."""
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        state = one.get("state") or {}
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state = container.get("state") or {}
         waiting = state.get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in _STARTS:
-            last = ((one.get("lastState") or {}).get("terminated") or {}).get("exitCode")
+            last = ((container.get("lastState") or {}).get("terminated") or {}).get("exitCode")
             message = waiting.get("message") or ""
             yield said(waiting["reason"], message if last is None else f"exit code {last}; {message}".rstrip("; "))
 
 
 def _exit(status: Mapping[str, Any]) -> str:
-    for one in status.get("containerStatuses") or ():
-        ended = (one.get("state") or {}).get("terminated") or {}
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
-            return f"container {one.get('name')} ended with exit code {ended['exitCode']}"
+            return f"container {container.get('name')} ended with exit code {ended['exitCode']}"
     return ""

@@ -17,19 +17,19 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     """Return what a pod's `spec` requests, by resource; what is no quantity counts as nothing."""
     sidecars: Amounts = {}
     moments: list[Amounts] = []  # while an init container runs, the sidecars before it run, too
-    for one in spec.get("initContainers") or ():
-        own = _requests(one.get("resources"))
-        if one.get("restartPolicy") == "Always":
+    for container in spec.get("initContainers") or ():
+        own = _requests(container.get("resources"))
+        if container.get("restartPolicy") == "Always":
             sidecars = _sum((sidecars, own))
             moments.append(sidecars)
         else:
             moments.append(_sum((sidecars, own)))
-    running = _sum((sidecars, *(_requests(one.get("resources")) for one in spec.get("containers") or ())))
-    found = {
+    running = _sum((sidecars, *(_requests(container.get("resources")) for container in spec.get("containers") or ())))
+    peak = {
         resource: max(moment.get(resource, Fraction()) for moment in (running, *moments))
         for resource in {*running, *(resource for moment in moments for resource in moment)}
     }
-    return _sum(({**found, **_requests(spec.get("resources"))}, _amounts(spec.get("overhead"))))
+    return _sum(({**peak, **_requests(spec.get("resources"))}, _amounts(spec.get("overhead"))))
 
 
 def _requests(resources: Any) -> Amounts:

@@ -82,49 +82,49 @@ def assign(
     assignments come back from the pods.
     """
     assignment = Assignment({holder: dict(ranks) for holder, ranks in before.items()})
-    bearers = _bearers(assignment, sorted(members, key=lambda one: (str(one.holder), one.rank, one.pod)))
+    bearers = _bearers(assignment, sorted(members, key=lambda member: (str(member.holder), member.rank, member.pod)))
     taken = {number for ranks in assignment.numbers.values() for number in ranks.values()}
-    for one in bearers:
-        if _number(assignment, one) is None and one.number is not None and one.number not in taken:
-            assignment.numbers.setdefault(one.holder, {})[one.rank] = one.number
-            taken.add(one.number)
+    for bearer in bearers:
+        if _number(assignment, bearer) is None and bearer.number is not None and bearer.number not in taken:
+            assignment.numbers.setdefault(bearer.holder, {})[bearer.rank] = bearer.number
+            taken.add(bearer.number)
     # A pod may still have a number that is not its rank's: it is no other pod's until that pod is gone.
-    taken |= {one.number for one in bearers if one.number is not None}
+    taken |= {bearer.number for bearer in bearers if bearer.number is not None}
     free = (number for number in every if number not in taken)
-    for one in sorted(bearers, key=_order):
-        number = _number(assignment, one)
-        if number is None and not one.leaving:
+    for bearer in sorted(bearers, key=_order):
+        number = _number(assignment, bearer)
+        if number is None and not bearer.leaving:
             number = next(free, None)
             if number is None:
-                assignment.short.append(one)
+                assignment.short.append(bearer)
                 continue
-            assignment.numbers.setdefault(one.holder, {})[one.rank] = number
+            assignment.numbers.setdefault(bearer.holder, {})[bearer.rank] = number
         if number is not None:
-            assignment.given[one] = number
+            assignment.given[bearer] = number
     return assignment
 
 
 def _bearers(assignment: Assignment[_Holder], members: Iterable[Member[_Holder]]) -> list[Member[_Holder]]:
     """Return one pod of each rank: the one that has the rank's address, else one that stays; the others wait."""
     of_rank: dict[tuple[_Holder, str], list[Member[_Holder]]] = {}
-    for one in members:
-        of_rank.setdefault((one.holder, one.rank), []).append(one)
-    found = []
+    for member in members:
+        of_rank.setdefault((member.holder, member.rank), []).append(member)
+    bearers = []
     for same in of_rank.values():
         number = _number(assignment, same[0])
-        first = min(same, key=lambda one: (one.number is None, one.number != number, one.leaving))
-        found.append(first)
-        assignment.waiting += [(one, first) for one in same if one is not first]
-    return found
+        first = min(same, key=lambda member: (member.number is None, member.number != number, member.leaving))
+        bearers.append(first)
+        assignment.waiting += [(member, first) for member in same if member is not first]
+    return bearers
 
 
-def _number(assignment: Assignment[_Holder], one: Member[_Holder]) -> int | None:
-    return assignment.numbers.get(one.holder, {}).get(one.rank)
+def _number(assignment: Assignment[_Holder], member: Member[_Holder]) -> int | None:
+    return assignment.numbers.get(member.holder, {}).get(member.rank)
 
 
-def _order(one: Member[_Holder]) -> tuple[str, tuple[tuple[int, str], ...]]:
+def _order(member: Member[_Holder]) -> tuple[str, tuple[tuple[int, str], ...]]:
     """Sort ranks as numbers, so that neighbours in rank are neighbours in address."""
-    return str(one.holder), tuple(_pieces(one.rank))
+    return str(member.holder), tuple(_pieces(member.rank))
 
 
 def _pieces(rank: str) -> Iterator[tuple[int, str]]:

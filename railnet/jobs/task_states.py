@@ -57,12 +57,12 @@ def task_states(
         key = _task(pod)
         if key is not None:
             by_task[key] = pod  # the youngest
-    found = {
+    states = {
         key: _state(key, maker, by_task.get(key), refusals) for maker in makers if (key := _task(maker)) is not None
     }
     for key, pod in by_task.items():
-        found.setdefault(key, _of_pod(key, pod, ended=False))
-    return tuple(found[key] for key in sorted(found, key=lambda key: (_ORDER.get(key[0], 2), *key)))
+        states.setdefault(key, _of_pod(key, pod, ended=False))
+    return tuple(states[key] for key in sorted(states, key=lambda key: (_ORDER.get(key[0], 2), *key)))
 
 
 def summary(states: Iterable[TaskState]) -> str:
@@ -78,21 +78,21 @@ def summary(states: Iterable[TaskState]) -> str:
 
 def refusals_of(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return by the name of a Job what the last of its events `FailedCreate` says."""
-    found: dict[str, str] = {}
-    for event in sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or "")):
+    refusals: dict[str, str] = {}
+    for event in sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or "")):
         about = event.get("involvedObject") or {}
         if about.get("kind") == "Job":
-            found[str(about.get("name"))] = said("", str(event.get("message") or ""))
-    return found
+            refusals[str(about.get("name"))] = said("", str(event.get("message") or ""))
+    return refusals
 
 
 def _state(
     key: tuple[str, int], maker: Mapping[str, Any], pod: Mapping[str, Any] | None, refusals: Mapping[str, str]
 ) -> TaskState:
     conditions = {
-        str(one.get("type")): one
-        for one in (maker.get("status") or {}).get("conditions") or ()
-        if one.get("status") == "True"
+        str(condition.get("type")): condition
+        for condition in (maker.get("status") or {}).get("conditions") or ()
+        if condition.get("status") == "True"
     }
     if "Complete" in conditions:
         return TaskState(*key, Stage.SUCCEEDED, pod=_name(pod) if pod else "", ended=True)
@@ -111,12 +111,12 @@ def _state(
 def _of_pod(key: tuple[str, int], pod: Mapping[str, Any], *, ended: bool) -> TaskState:
     stage, why = progress(pod)
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
-    restarts = sum(int(one.get("restartCount") or 0) for one in status.get("containerStatuses") or ())
+    restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or ())
     return TaskState(*key, stage, why, _name(pod), spec.get("nodeName") or "", restarts, ended)
 
 
-def _task(found: Mapping[str, Any]) -> tuple[str, int] | None:
-    labels = found["metadata"].get("labels") or {}
+def _task(document: Mapping[str, Any]) -> tuple[str, int] | None:
+    labels = document["metadata"].get("labels") or {}
     index = str(labels.get("task", ""))
     return (str(labels["job"]), int(index)) if "job" in labels and index.isascii() and index.isdecimal() else None
 

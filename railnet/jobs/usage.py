@@ -136,7 +136,10 @@ class Usage:
 def node_room(node: Mapping[str, Any], rails: frozenset[str]) -> NodeRoom:
     """Reduce a node; `rails` are the resources that are VFs."""
     status, spec = node.get("status") or {}, node.get("spec") or {}
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    ready = any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
     written = {resource: parsed(str(text)) for resource, text in (status.get("allocatable") or {}).items()}
     amounts = {resource: amount for resource, amount in written.items() if amount is not None}
     return NodeRoom(node["metadata"]["name"], ready and not spec.get("unschedulable"), _share(amounts, rails))
@@ -163,9 +166,9 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
     )
 
 
-def usage(nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[GangWait] = ()) -> Usage:
+def usage(nodes: Iterable[NodeRoom], pod_uses: Iterable[PodUse], waits: Iterable[GangWait] = ()) -> Usage:
     """Add up nodes and pods; `waits` are events about gangs."""
-    all_nodes, all_pods = tuple(nodes), tuple(found)
+    all_nodes, all_pods = tuple(nodes), tuple(pod_uses)
     usable = {node.name for node in all_nodes if node.usable}
     by_job: dict[tuple[str, bool, str], list[PodUse]] = {}
     for pod in all_pods:
@@ -180,17 +183,17 @@ def usage(nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[Ga
     )
 
 
-def _job_use(found: list[PodUse]) -> JobUse:
-    waiting = [pod for pod in found if not pod.runs]
+def _job_use(pod_uses: list[PodUse]) -> JobUse:
+    waiting = [pod for pod in pod_uses if not pod.runs]
     reasons = Counter(pod.why for pod in waiting if pod.why)
     return JobUse(
-        namespace=found[0].namespace,
-        name=found[0].job,
-        operator=found[0].operator,
-        running=len(found) - len(waiting),
+        namespace=pod_uses[0].namespace,
+        name=pod_uses[0].job,
+        operator=pod_uses[0].operator,
+        running=len(pod_uses) - len(waiting),
         waiting=len(waiting),
-        held=_total(pod.held for pod in found if pod.node),
-        wanted=_total(pod.held for pod in found if not pod.node),
+        held=_total(pod.held for pod in pod_uses if pod.node),
+        wanted=_total(pod.held for pod in pod_uses if not pod.node),
         reasons=tuple(reasons.most_common()),
     )
 
