@@ -144,12 +144,12 @@ def parse_certificates(pem: bytes) -> list[x509.Certificate]:
     if len(pem) > _MAX_PEM:
         raise Unusable(f"has {len(pem)} bytes, and may have {_MAX_PEM}")
     try:
-        found = x509.load_pem_x509_certificates(pem)
-        for certificate in found:
+        certificates = x509.load_pem_x509_certificates(pem)
+        for certificate in certificates:
             _look_through(certificate)
     except Exception as error:  # noqa: BLE001 - ValueError, UnsupportedAlgorithm, DuplicateExtension, and errors of a later version
         raise Unusable(f"holds no certificates in PEM: {error!s:.160}") from None
-    return found
+    return certificates
 
 
 def _look_through(certificate: x509.Certificate) -> None:

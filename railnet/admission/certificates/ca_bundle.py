@@ -33,13 +33,13 @@ def operations(configuration: Mapping[str, Any], authorities: Iterable[x509.Cert
 
 def trusted(configuration: Mapping[str, Any], now: datetime) -> tuple[x509.Certificate, ...]:
     """Return the valid authorities that at least one webhook trusts: newest first, sixteen at most."""
-    found = {
+    authorities = {
         authority
         for webhook in _webhooks(configuration)
         for authority in _authorities(_client(webhook).get("caBundle"))
         if authority.not_valid_before_utc <= now <= authority.not_valid_after_utc
     }
-    return tuple(sorted(found, key=lambda one: one.not_valid_before_utc, reverse=True)[:_MOST])
+    return tuple(sorted(authorities, key=lambda authority: authority.not_valid_before_utc, reverse=True)[:_MOST])
 
 
 def everywhere(configuration: Mapping[str, Any]) -> frozenset[x509.Certificate]:
@@ -59,6 +59,6 @@ def _client(webhook: Mapping[str, Any]) -> Mapping[str, Any]:
 def _authorities(bundle: Any) -> list[x509.Certificate]:
     try:
         pem = base64.b64decode(bundle or "", validate=True)
-        return [one for one in parse_certificates(pem) if signs(one)]
+        return [certificate for certificate in parse_certificates(pem) if signs(certificate)]
     except (ValueError, TypeError):  # no base64, or Unusable
         return []  # a placeholder

@@ -37,11 +37,11 @@ class Folder:
         """Read the folder once. An unusable file is logged once, and the server goes on showing its certificate."""
         trouble = ""
         try:
-            found = {name: (self._folder / name).read_bytes() for name in _FILES}
-            if found == self._read:
+            contents = {name: (self._folder / name).read_bytes() for name in _FILES}
+            if contents == self._read:
                 return
-            self._read = found
-            leaf = parse_leaf(found)
+            self._read = contents
+            leaf = parse_leaf(contents)
             self._shown.show(leaf)
             _log.info("a certificate valid until %s is shown from now on", leaf.ends.isoformat())
         except OSError as error:  # SSLError is one

@@ -68,17 +68,17 @@ class Keeper:
         configuration, trouble = self._configuration()
         secret = self._cluster.secret()
         now = self._now()
-        found = self._done(secret, configuration, now)
+        kept = self._done(secret, configuration, now)
         if configuration is not None:
-            trouble = self._have_trusted(configuration, found, now)
-        shows = renewal.shows(shown, found, now, self._trusted_for(found.issuer, now))
+            trouble = self._have_trusted(configuration, kept, now)
+        shows = renewal.shows(shown, kept, now, self._trusted_for(kept.issuer, now))
         trusted = self._trusted(now)
         waits = (
-            found.issuer != found.signer.certificate
-            or (found.leaf != shown and not shows)
+            kept.issuer != kept.signer.certificate
+            or (kept.leaf != shown and not shows)
             or len(trusted) < len(self._since)
         )
-        return Seen(found.leaf if shows else shown, trusted, trouble, waits)
+        return Seen(kept.leaf if shows else shown, trusted, trouble, waits)
 
     def _configuration(self) -> tuple[Mapping[str, Any] | None, str]:
         try:
@@ -92,37 +92,37 @@ class Keeper:
     def _done(self, secret: Secret | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
         """Take the step that is due, and return what the Secret then holds."""
         try:
-            found = None if secret is None else secret_content.read(secret.data, self._names)
+            kept = None if secret is None else secret_content.read(secret.data, self._names)
             trouble = "there is no Secret yet"
         except Unusable as error:
-            found, trouble = None, str(error)
-        if found is None:
+            kept, trouble = None, str(error)
+        if kept is None:
             step = Step(Act.MAKE, trouble)
         else:
-            trusted_for = self._trusted_for(found.signer.certificate, now)
-            step = renewal.next_step(found, now, trusted_for, asked=secret is not None and secret.asked)
-        if step.act is Act.KEEP and found is not None:
-            return found
-        after = self._after(step.act, found, configuration, now)
+            trusted_for = self._trusted_for(kept.signer.certificate, now)
+            step = renewal.next_step(kept, now, trusted_for, asked=secret is not None and secret.asked)
+        if step.act is Act.KEEP and kept is not None:
+            return kept
+        after = self._after(step.act, kept, configuration, now)
         self._cluster.write_secret(secret, secret_content.data(after), rotated=step.act in (Act.MAKE, Act.ROTATE))
         _log.info("certificate: %s, because %s", _WORDS[step.act], step.why)
         return after
 
-    def _after(self, act: Act, found: Kept | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
-        if found is None or act is Act.MAKE:
+    def _after(self, act: Act, kept: Kept | None, configuration: Mapping[str, Any] | None, now: datetime) -> Kept:
+        if kept is None or act is Act.MAKE:
             signer = authority.make(now)
             # Other replicas show certificates of these authorities until they have read the new Secret.
             others = () if configuration is None else ca_bundle.trusted(configuration, now)
             return Kept(signer, others, authority.sign(signer, self._names, now))
         if act is Act.RENEW:
-            return replace(found, leaf=authority.sign(found.signer, self._names, now), trouble="")
+            return replace(kept, leaf=authority.sign(kept.signer, self._names, now), trouble="")
         if act is Act.ROTATE:
-            return replace(found, signer=authority.make(now), others=(found.signer.certificate,))
-        return replace(found, others=())
+            return replace(kept, signer=authority.make(now), others=(kept.signer.certificate,))
+        return replace(kept, others=())
 
-    def _have_trusted(self, configuration: Mapping[str, Any], found: Kept, now: datetime) -> str:
+    def _have_trusted(self, configuration: Mapping[str, Any], kept: Kept, now: datetime) -> str:
         """Have all webhooks trust the authorities, and note since when they do; return what failed, in words."""
-        operations, trouble = ca_bundle.operations(configuration, found.authorities), ""
+        operations, trouble = ca_bundle.operations(configuration, kept.authorities), ""
         trusted = ca_bundle.everywhere(configuration)
         if operations:
             try:
@@ -132,19 +132,19 @@ class Keeper:
             except RequestFailed as error:
                 trouble = str(error)
             else:
-                _log.info("caBundle: set in %d webhooks, authorities: %d", len(operations) - 1, len(found.authorities))
-                trusted = frozenset(found.authorities)
+                _log.info("caBundle: set in %d webhooks, authorities: %d", len(operations) - 1, len(kept.authorities))
+                trusted = frozenset(kept.authorities)
         # A single authority needs no waiting: there is no other certificate to show meanwhile. So it is at nearly every start.
         seen = now - renewal.SETTLED if len(trusted) == 1 else now
         # The earlier of both times: otherwise a clock that was set back would prolong the wait.
-        self._since = {one: min(self._since.get(one, seen), seen) for one in trusted}
+        self._since = {certificate: min(self._since.get(certificate, seen), seen) for certificate in trusted}
         return trouble
 
     def _trusted(self, now: datetime) -> frozenset[x509.Certificate]:
-        return frozenset(one for one, since in self._since.items() if now - since >= renewal.SETTLED)
+        return frozenset(certificate for certificate, since in self._since.items() if now - since >= renewal.SETTLED)
 
-    def _trusted_for(self, one: x509.Certificate | None, now: datetime) -> timedelta | None:
-        since = None if one is None else self._since.get(one)
+    def _trusted_for(self, certificate: x509.Certificate | None, now: datetime) -> timedelta | None:
+        since = None if certificate is None else self._since.get(certificate)
         return None if since is None else now - since
 
 

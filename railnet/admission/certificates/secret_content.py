@@ -56,7 +56,7 @@ class Kept:
         if self.leaf is None:
             return None
         leaf = self.leaf.certificate
-        return next((one for one in self.authorities if signed_by(leaf, one)), None)
+        return next((authority for authority in self.authorities if signed_by(leaf, authority)), None)
 
 
 def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
@@ -67,10 +67,10 @@ def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
     """
     authorities = _parsed(data, _AUTHORITIES, parse_certificates)
     key = _parsed(data, _AUTHORITY_KEY, parse_key)
-    signer = next((one for one in authorities if signs(one) and belongs(key, one)), None)
+    signer = next((authority for authority in authorities if signs(authority) and belongs(key, authority)), None)
     if signer is None or not isinstance(key, EllipticCurvePrivateKey):
         raise Unusable(f"{_AUTHORITY_KEY} is the key of no authority in {_AUTHORITIES}")
-    kept = Kept(Authority(signer, key), tuple(one for one in authorities if one is not signer), None)
+    kept = Kept(Authority(signer, key), tuple(authority for authority in authorities if authority is not signer), None)
     try:
         leaf = parse_leaf(data)
     except Unusable as error:
@@ -78,7 +78,7 @@ def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
     lacks = leaf.lacks(names)
     if lacks:
         return replace(kept, trouble=f"{_CHAIN} is not for {', '.join(lacks)}")
-    if not any(signed_by(leaf.certificate, one) for one in authorities):
+    if not any(signed_by(leaf.certificate, authority) for authority in authorities):
         return replace(kept, trouble=f"{_CHAIN} is signed by no authority in {_AUTHORITIES}")
     return replace(kept, leaf=leaf)
 

@@ -38,7 +38,7 @@ class Own:
     def reasons(self) -> list[str]:
         """Return why API servers do not trust the certificate that is shown; empty if they do."""
         leaf = self._shown.leaf
-        if leaf is not None and any(signed_by(leaf.certificate, one) for one in self._trusted):
+        if leaf is not None and any(signed_by(leaf.certificate, authority) for authority in self._trusted):
             return []
         why = self._trouble or "the webhooks' caBundle is not in place"
         return [f"API servers do not trust the certificate: {why}"]
