@@ -19,23 +19,23 @@ class Shares(Generic[_One]):
     def __len__(self) -> int:
         return len(self._client)
 
-    def __contains__(self, one: _One) -> bool:
-        return one in self._client
+    def __contains__(self, connection: _One) -> bool:
+        return connection in self._client
 
     def all(self) -> tuple[_One, ...]:
         """Return all of them, oldest first."""
         return tuple(self._client)
 
-    def add(self, client: str, one: _One) -> None:
+    def add(self, client: str, connection: _One) -> None:
         """Add the newest."""
-        self._by_client.setdefault(client, {})[one] = None
-        self._client[one] = client
+        self._by_client.setdefault(client, {})[connection] = None
+        self._client[connection] = client
 
-    def discard(self, one: _One) -> None:
+    def discard(self, connection: _One) -> None:
         """Remove one, if it is there."""
-        client = self._client.pop(one, None)
+        client = self._client.pop(connection, None)
         if client is not None:
-            del self._by_client[client][one]
+            del self._by_client[client][connection]
             if not self._by_client[client]:
                 del self._by_client[client]
 
@@ -69,5 +69,5 @@ def client_of(address: str) -> str:
     address = address.removeprefix("::ffff:")  # IPv4 on a socket of IPv6, as inet_ntop(3) writes it
     if ":" not in address:
         return address
-    found = IPv6Address(address.partition("%")[0])
-    return str(IPv6Address(int(found) >> _INTERFACE_BITS << _INTERFACE_BITS))
+    ipv6 = IPv6Address(address.partition("%")[0])
+    return str(IPv6Address(int(ipv6) >> _INTERFACE_BITS << _INTERFACE_BITS))

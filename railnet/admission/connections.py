@@ -199,18 +199,26 @@ class Connections:
         """Return which connection is closed for a new one: of the client that has the most."""
         fresh = self._loop.time() - _FRESH_SECONDS
 
-        def worth(one: Connection) -> tuple[bool, bool, float]:
-            return one.busy, one.proven or one.active > fresh, one.active
+        def worth(connection: Connection) -> tuple[bool, bool, float]:
+            return connection.busy, connection.proven or connection.active > fresh, connection.active
 
-        return min((one for one in self._open.of(self._open.largest()) if one is not new), key=worth, default=new)
+        return min(
+            (connection for connection in self._open.of(self._open.largest()) if connection is not new),
+            key=worth,
+            default=new,
+        )
 
     def _look_after(self) -> None:
         """End what has been silent or unread for too long; again and again."""
         self._tick = self._loop.call_later(_TICK_SECONDS, self._look_after)
         self._forget_closed()
         now = self._loop.time()
-        silent = (one for one in self._silent.all() if now - one.active > _SILENT_SECONDS)
-        idle = (one for one in self._open.all() if not one.asked and now - one.active > self._first_seconds)
+        silent = (connection for connection in self._silent.all() if now - connection.active > _SILENT_SECONDS)
+        idle = (
+            connection
+            for connection in self._open.all()
+            if not connection.asked and now - connection.active > self._first_seconds
+        )
         for connection in (*silent, *idle):
             self._end(connection)
         self._end_unread()
@@ -227,7 +235,7 @@ class Connections:
             elif connection.unread:
                 unread.append(connection)
         size = sum(connection.unread for connection in unread)
-        for connection in sorted(unread, key=lambda one: -one.unread):
+        for connection in sorted(unread, key=lambda connection: -connection.unread):
             if size <= _UNREAD_BYTES:
                 return
             size -= connection.unread

@@ -57,23 +57,23 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
         if key.startswith(railnet_annotations.PREFIX) and key not in railnet_annotations.WRITTEN
     )
     if isinstance(decision, Untouched):
-        found = [f"{key} has no effect on this pod: {decision.reason}" for key in ours]
+        texts = [f"{key} has no effect on this pod: {decision.reason}" for key in ours]
     else:
         known = ", ".join(railnet_annotations.READ)
-        found = [
+        texts = [
             f"{key} has no effect: this version reads only {known}"
             for key in ours
             if key not in railnet_annotations.READ
         ]
         if decision.replaced:
             name = service(decision.member.job)
-            found.append(
+            texts.append(
                 f"{tf_config.VARIABLE} has names in Service {name}: create it, headless, with the pods' addresses on net1"
             )
-    more = len(found) - _MAX_WARNINGS
+    more = len(texts) - _MAX_WARNINGS
     if more > 0:
-        found = [*found[:_MAX_WARNINGS], f"{more} more annotations of Railnet have no effect"]
-    return tuple(f"{text:.{MAX_WARNING}}" for text in found)
+        texts = [*texts[:_MAX_WARNINGS], f"{more} more annotations of Railnet have no effect"]
+    return tuple(f"{text:.{MAX_WARNING}}" for text in texts)
 
 
 def _clauses(additions: Additions) -> Iterator[str]:

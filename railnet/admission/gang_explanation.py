@@ -19,16 +19,16 @@ def waits(decision: Waits) -> str:
 def warnings(decision: GangDecision) -> tuple[str, ...]:
     """Return what the client that creates the pod should know."""
     if isinstance(decision, LeftAlone):
-        found = [f"the pod does not wait for its gang: {decision.reason}"] if decision.warns else []
+        texts = [f"the pod does not wait for its gang: {decision.reason}"] if decision.warns else []
         if decision.gated:
-            found.append(f"the scheduling gate {GATE} is removed, because nothing else would: {decision.reason}")
+            texts.append(f"the scheduling gate {GATE} is removed, because nothing else would: {decision.reason}")
     else:
-        found = [f"{key} has no effect: Railnet does not read it" for key in decision.unread]
-        more = len(found) - _MAX_WARNINGS
+        texts = [f"{key} has no effect: Railnet does not read it" for key in decision.unread]
+        more = len(texts) - _MAX_WARNINGS
         if more > 0:
-            found = [*found[:_MAX_WARNINGS], f"{more} more annotations about gangs have no effect"]
-        found += [decision.doubt] if decision.doubt else []
-    return tuple(f"{text:.{MAX_WARNING}}" for text in found)
+            texts = [*texts[:_MAX_WARNINGS], f"{more} more annotations about gangs have no effect"]
+        texts += [decision.doubt] if decision.doubt else []
+    return tuple(f"{text:.{MAX_WARNING}}" for text in texts)
 
 
 def report(decision: GangDecision, operations: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -20,14 +20,14 @@ def operations(document: Mapping[str, Any], decision: GangDecision) -> list[Oper
     spec = document["spec"]
     if isinstance(decision, LeftAlone):
         return list(_ungated(spec)) if decision.gated else []
-    found = [*([] if decision.gated else _gated(spec)), *_affinity(spec, decision)]
-    if not found:
+    changes = [*([] if decision.gated else _gated(spec)), *_affinity(spec, decision)]
+    if not changes:
         return []
     metadata = document["metadata"]
     before = (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN)
     text = waits(decision) if before is None else f"{before}; then {waits(decision)}"
     explained = {railnet_annotations.EXPLAIN: text[: explain.MAX_ANNOTATION]}
-    return [*found, *entries(metadata, "/metadata", "annotations", explained)]
+    return [*changes, *entries(metadata, "/metadata", "annotations", explained)]
 
 
 def _gated(spec: Mapping[str, Any]) -> Iterator[Operation]:
@@ -49,9 +49,9 @@ def _affinity(spec: Mapping[str, Any], decision: Waits) -> Iterator[Operation]:
     if decision.terms is None:
         return
     value: Any = list(decision.terms)
-    path, found, missing = "/spec", spec, list(AFFINITY)
-    while len(missing) > 1 and found.get(missing[0]) is not None:
-        found, path = found[missing[0]], f"{path}/{missing.pop(0)}"
+    path, parent, missing = "/spec", spec, list(AFFINITY)
+    while len(missing) > 1 and parent.get(missing[0]) is not None:
+        parent, path = parent[missing[0]], f"{path}/{missing.pop(0)}"
     for key in reversed(missing[1:]):
         value = {key: value}
     yield add(f"{path}/{missing[0]}", value)

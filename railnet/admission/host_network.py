@@ -140,9 +140,9 @@ def _position(member: Member, container: Container) -> tuple[int | None, str]:
 
 
 def _fixed(pod: Pod, container: Container, position: int | None) -> Iterator[int]:
-    for one in (*pod.containers, *pod.sidecars):
-        for place, port in enumerate(one.ports):
-            if one is not container or place != position:
+    for any_container in (*pod.containers, *pod.sidecars):
+        for place, port in enumerate(any_container.ports):
+            if any_container is not container or place != position:
                 yield port.number
 
 

@@ -67,14 +67,14 @@ class HostPorts:
         _forget_older(self._given, now - _GIVEN_SECONDS)
         _forget_older(self._resting, now - _RESTING_SECONDS)
         own = {port.number for container in (*pod.containers, *pod.sidecars) for port in container.ports}
-        found = choose(self.ports, (self._used, self._given, own), self._resting, self._share())
-        if found is None:
+        port = choose(self.ports, (self._used, self._given, own), self._resting, self._share())
+        if port is None:
             raise NotReady(
                 f"no host port of {self.ports} is free for this pod: pods have {self._in_use()} of {self.ports.size}; wait until pods end, or have the "
                 "administrator widen --host-ports"
             )
-        self._given[found] = now
-        return found
+        self._given[port] = now
+        return port
 
     async def pod(self, identity: Identity, seconds: float) -> SeenPod | None:
         """Return the pod of an identity, and wait for it if it has not been seen yet; None if it is not seen in time."""

@@ -39,7 +39,7 @@ def narrowed(document: Mapping[str, Any], nodes: Sequence[NodeTerm]) -> tuple[Te
 
 
 def _pairs(own: Sequence[Term], wanted: Sequence[tuple[Term, ...]]) -> Iterator[Term]:
-    keyed = [{_identity(one): one for one in more} for more in wanted]
+    keyed = [{_identity(expression): expression for expression in more} for more in wanted]
     for term in own:
         expressions = term.get("matchExpressions") or []
         known = set(map(_identity, expressions))
@@ -49,7 +49,7 @@ def _pairs(own: Sequence[Term], wanted: Sequence[tuple[Term, ...]]) -> Iterator[
             yield term
             continue
         for more in keyed:
-            added = [one for identity, one in more.items() if identity not in known]
+            added = [expression for identity, expression in more.items() if identity not in known]
             yield {**term, "matchExpressions": [*expressions, *added]}
 
 
@@ -66,18 +66,18 @@ def _written(requirement: Requirement) -> Term:
 
 
 def _terms(document: Mapping[str, Any]) -> list[Term]:
-    found: Any = document.get("spec")
+    field: Any = document.get("spec")
     for depth, key in enumerate(AFFINITY):
-        if not isinstance(found, dict):
+        if not isinstance(field, dict):
             raise _malformed(depth, "a mapping")
-        found = found.get(key)
-        if found is None:
+        field = field.get(key)
+        if field is None:
             return []
-    if not isinstance(found, list) or not all(isinstance(term, dict) for term in found):
+    if not isinstance(field, list) or not all(isinstance(term, dict) for term in field):
         raise _malformed(len(AFFINITY), "a list of mappings")
-    if not all(isinstance(term.get("matchExpressions"), list | None) for term in found):
+    if not all(isinstance(term.get("matchExpressions"), list | None) for term in field):
         raise Misconfigured(f"spec.{'.'.join(AFFINITY)}: matchExpressions of a term is no list; write one")
-    return found
+    return field
 
 
 def _malformed(depth: int, wanted: str) -> Misconfigured:

@@ -24,18 +24,18 @@ def operations(document: Mapping[str, Any], additions: Additions) -> list[Operat
     """Return the operations that bring the additions into a pod as the API server sent it."""
     metadata = document["metadata"]
     host = additions.host
-    found = [
+    changes = [
         *_container(document, additions),
         *_priority_class(document["spec"], additions.priority_class),
         *(() if host is None else _host_network(document, additions.member.container, host)),
         *entries(metadata, "/metadata", "labels", additions.labels),
     ]
-    if found or additions.annotations:
+    if changes or additions.annotations:
         text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
         port = {} if host is None else {HOST_PORT: str(host.port)}
         annotations = {**additions.annotations, railnet_annotations.EXPLAIN: text, **port}
-        found += entries(metadata, "/metadata", "annotations", annotations)
-    return found
+        changes += entries(metadata, "/metadata", "annotations", annotations)
+    return changes
 
 
 def _host_network(document: Mapping[str, Any], position: int, host: HostNetwork) -> Iterator[Operation]:

@@ -47,20 +47,20 @@ class AskedVersion:
         """Ask once; return why the version is not known, empty if it is."""
         self._retry_after = 0.0
         try:
-            found = said(self._api.send(get(ServerVersion())))
+            version = said(self._api.send(get(ServerVersion())))
         except RequestFailed as error:
             self._retry_after = error.retry_after
             return str(error)
-        if found is None:
+        if version is None:
             return "the API server's answer for /version has no version"
-        if found != self.kubernetes:
+        if version != self.kubernetes:
             able = (
                 "pods wait for their gangs"
-                if found >= GANGS_SINCE
+                if version >= GANGS_SINCE
                 else f"gangs need {GANGS_SINCE}, so no pod waits for one"
             )
-            _log.info("the API server is Kubernetes %s: %s", found, able)
-        self.kubernetes = found
+            _log.info("the API server is Kubernetes %s: %s", version, able)
+        self.kubernetes = version
         return ""
 
     def _meanwhile(self) -> str:

@@ -41,13 +41,13 @@ def asked(body: bytes) -> ServiceAsked:
     return ServiceAsked(request, _pod(request))
 
 
-def answered(one: ServiceAsked, pod: SeenPod | None) -> Reviewed:
+def answered(review: ServiceAsked, pod: SeenPod | None) -> Reviewed:
     """Answer a review; `pod` is the one that was asked for, None if it has not been seen."""
     try:
-        answer = patched(list(_operations(one, pod)), "", {"allowed": True})
+        answer = patched(list(_operations(review, pod)), "", {"allowed": True})
     except (Misconfigured, NotReady) as error:
         answer = denied(error)
-    return reviewed(one.request, answer)
+    return reviewed(review.request, answer)
 
 
 def _pod(request: Mapping[str, Any]) -> Identity | None:
@@ -58,13 +58,13 @@ def _pod(request: Mapping[str, Any]) -> Identity | None:
     return identity(namespace_of(request), selector)
 
 
-def _operations(one: ServiceAsked, pod: SeenPod | None) -> Iterator[Operation]:
-    service = _headless_service(one.request)
+def _operations(review: ServiceAsked, pod: SeenPod | None) -> Iterator[Operation]:
+    service = _headless_service(review.request)
     if service is None:
         return
     if _labelled(service):
         yield from _forwarding(service, None)
-    elif one.pod is not None:
+    elif review.pod is not None:
         if pod is None:
             raise NotReady(
                 "it is not known whether the pod of this Service is in host-network mode, because the pod has not been seen yet. Its "

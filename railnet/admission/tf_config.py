@@ -79,9 +79,15 @@ def with_own_port(value: str, port: int) -> str:
 def _own_port(cluster: dict[str, Any], role: Any, index: str, port: int) -> dict[str, Any]:
     tasks = cluster.get(role) if isinstance(role, str) else None
     if isinstance(tasks, dict):
-        return {**cluster, role: {key: _at(one, port) if key == index else one for key, one in tasks.items()}}
+        return {
+            **cluster,
+            role: {key: _at(address, port) if key == index else address for key, address in tasks.items()},
+        }
     if isinstance(tasks, list):
-        return {**cluster, role: [_at(one, port) if str(place) == index else one for place, one in enumerate(tasks)]}
+        return {
+            **cluster,
+            role: [_at(address, port) if str(place) == index else address for place, address in enumerate(tasks)],
+        }
     return cluster
 
 
