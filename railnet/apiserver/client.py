@@ -137,16 +137,16 @@ class ApiServer:
         }
 
     def _fail(self, request: Request, answer: Answer) -> NoReturn:
-        said, status, seconds = message(answer.body), answer.status, _seconds(answer.retry_after)
+        cause, status, seconds = message(answer.body), answer.status, _seconds(answer.retry_after)
         if status == HTTPStatus.NOT_FOUND:
-            raise Absent(f"cannot {request}: {said}", status, seconds)
+            raise Absent(f"cannot {request}: {cause}", status, seconds)
         if status == HTTPStatus.GONE:
-            raise Expired(f"cannot {request}: {said}", status, seconds)
+            raise Expired(f"cannot {request}: {cause}", status, seconds)
         if _conflicts(request, status):
-            raise Conflict(f"cannot {request}: {said}", status, seconds)
+            raise Conflict(f"cannot {request}: {cause}", status, seconds)
         if status == HTTPStatus.FORBIDDEN:
-            said = f"{self._forbidden(request)}: {said}"
-        raise RequestFailed(f"cannot {request}: HTTP {status}: {said}", status, seconds)
+            cause = f"{self._forbidden(request)}: {cause}"
+        raise RequestFailed(f"cannot {request}: HTTP {status}: {cause}", status, seconds)
 
     def _forbidden(self, request: Request) -> str:
         return (
@@ -207,10 +207,10 @@ def _object(request: Request, answer: Answer) -> JsonObject:
     if len(answer.body) > _most_bytes(request):
         raise _too_large(request)
     _check_is_json(request, answer)
-    found = _json(answer.body)
-    if not isinstance(found, dict):
+    document = _json(answer.body)
+    if not isinstance(document, dict):
         raise RequestFailed(f"cannot {request}: the answer is not a JSON object")
-    return found
+    return document
 
 
 def _check_is_json(request: Request, answer: Answer) -> None:
@@ -235,22 +235,22 @@ def _too_large(request: Request) -> TooLarge:
 
 
 def _lines(request: Request, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    begun = bytearray()
+    partial_line = bytearray()
     for piece in pieces:
-        begun += piece
+        partial_line += piece
         if b"\n" in piece:
-            *whole, rest = begun.split(b"\n")
-            begun = bytearray(rest)
+            *whole, rest = partial_line.split(b"\n")
+            partial_line = bytearray(rest)
             yield from map(bytes, whole)
-        if len(begun) > _MAX_ANSWER_BYTES:
+        if len(partial_line) > _MAX_ANSWER_BYTES:
             raise _too_large(request)
 
 
 def message(body: bytes) -> str:
     """Return what a failure's `metav1.Status` says; another program's answer is quoted as it is."""
-    found = _json(body)
-    if isinstance(found, dict) and found.get("message"):
-        return str(found["message"])[:_MAX_MESSAGE]
+    status = _json(body)
+    if isinstance(status, dict) and status.get("message"):
+        return str(status["message"])[:_MAX_MESSAGE]
     return body[: 4 * _MAX_MESSAGE].decode(errors="replace").strip()[:_MAX_MESSAGE] or "the API server does not say why"
 
 

@@ -72,10 +72,10 @@ class KubeconfigTransport(PooledTransport):
         with self._lock:
             try:
                 # The package's hook asks the exec plugin again when its token has expired.
-                found = self._configuration.get_api_key_with_prefix("BearerToken") or ""
+                api_key = self._configuration.get_api_key_with_prefix("BearerToken") or ""
             except ConfigException as error:
                 raise OSError(f"kubeconfig {self._names} gives no token any more: {error}") from None
-        return found.removeprefix(_BEARER)
+        return api_key.removeprefix(_BEARER)
 
     def _current(self) -> ApiClient:
         return self._client
@@ -83,17 +83,17 @@ class KubeconfigTransport(PooledTransport):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Name the files in each failure, also in those that the package only logs: an exec plugin that fails."""
-        said = _Said()
+        handler = _Said()
         root = logging.getLogger()
-        root.addHandler(said)
+        root.addHandler(handler)
         try:
             yield
         except (ConfigException, yaml.YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise NoKubeconfig(f"kubeconfig {self._names} cannot be used: {error!s:.400}") from None
         finally:
-            root.removeHandler(said)
-        if said.errors:
-            raise NoKubeconfig(f"kubeconfig {self._names} gives no credentials: {'; '.join(said.errors):.400}")
+            root.removeHandler(handler)
+        if handler.errors:
+            raise NoKubeconfig(f"kubeconfig {self._names} gives no credentials: {'; '.join(handler.errors):.400}")
 
 
 class _Said(logging.Handler):

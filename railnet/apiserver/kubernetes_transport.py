@@ -88,13 +88,13 @@ class PooledTransport(ABC):
             connection.run_forever(timeout=seconds)
             if connection.is_open():
                 raise TimeoutError(f"the command has not ended after {seconds:g} s")
-            out, said, status = (connection.read_channel(channel) for channel in _CHANNELS)
+            out, stderr, status = (connection.read_channel(channel) for channel in _CHANNELS)
         except WebSocketException as error:
             raise _no_answer(error) from None
         finally:
             connection.close()
             connection.sock.shutdown()  # `close` leaves a socket open whose other end was the first to close
-        return Executed(out, said, _why_failed(status), None)
+        return Executed(out, stderr, _why_failed(status), None)
 
     def _of_websockets(self, configuration: Configuration) -> Configuration:
         """Return the configuration by which a WebSocket is made: it knows no SSLContext."""
@@ -147,9 +147,9 @@ class KubernetesTransport(PooledTransport):
             return self._client
 
     def _of_websockets(self, configuration: Configuration) -> Configuration:
-        found = copy(configuration)
-        found.ssl_ca_cert = str(self._account.authority)
-        return found
+        websocket_configuration = copy(configuration)
+        websocket_configuration.ssl_ca_cert = str(self._account.authority)
+        return websocket_configuration
 
     def _new(self) -> ApiClient:
         host = self._account.host
@@ -169,26 +169,26 @@ def _begun(begin: Callable[[], Any], seconds: float) -> Any:
     Raises:
         TimeoutError: there is no connection after some seconds. One that is made later is closed.
     """
-    found = Future[Any]()
+    future = Future[Any]()
 
     def run() -> None:
         try:
-            found.set_result(begin())
+            future.set_result(begin())
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is taken
-            found.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="exec", daemon=True).start()
-    if wait((found,), seconds).done:
-        return found.result()
-    found.add_done_callback(lambda late: None if late.exception() else late.result().close())
+    if wait((future,), seconds).done:
+        return future.result()
+    future.add_done_callback(lambda late: None if late.exception() else late.result().close())
     raise TimeoutError(f"the API server has not begun the command after {seconds:g} s")
 
 
 def _why_failed(status: str) -> str:
     """Read the `metav1.Status` that ends a command: empty if the command has succeeded."""
     try:
-        found = json.loads(status)
-        return "" if found["status"] == "Success" else str(found.get("message") or status)
+        document = json.loads(status)
+        return "" if document["status"] == "Success" else str(document.get("message") or status)
     except (ValueError, TypeError, KeyError, AttributeError):
         return "the connection ended before the command did"
 
@@ -204,8 +204,8 @@ def _answer(response: urllib3.HTTPResponse, most_bytes: int) -> Answer:
 
 
 def _head(response: urllib3.HTTPResponse) -> Answer:
-    found = response.headers
-    return Answer(response.status, found.get("Content-Type", ""), found.get("Retry-After", ""), b"")
+    headers = response.headers
+    return Answer(response.status, headers.get("Content-Type", ""), headers.get("Retry-After", ""), b"")
 
 
 def _pieces(response: urllib3.HTTPResponse, seconds: float) -> Iterator[bytes]:

@@ -109,10 +109,10 @@ class Lease:
         """Take no part any more, and let another process lead at once if this one leads still. The work must have ended."""
         self.withdraw()
         try:
-            found = self._api.send(get(self._about))
-            if _spec_of(found).get("holderIdentity") == self.identity:
-                spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": _RELEASED_SECONDS}
-                self._api.send(update(self._about, {**found, "spec": spec}))
+            lease = self._api.send(get(self._about))
+            if _spec_of(lease).get("holderIdentity") == self.identity:
+                spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": _RELEASED_SECONDS}
+                self._api.send(update(self._about, {**lease, "spec": spec}))
         except RequestFailed as error:
             _log.warning("the Lease is not released, and another process leads when it has run out: %s", error)
 
@@ -194,8 +194,8 @@ class _Leadership:
                 self.end()
 
 
-def _spec_of(found: JsonObject) -> JsonObject:
-    spec = found.get("spec")
+def _spec_of(lease: JsonObject) -> JsonObject:
+    spec = lease.get("spec")
     return spec if isinstance(spec, dict) else {}
 
 

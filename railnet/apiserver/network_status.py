@@ -33,7 +33,7 @@ def of_pod(record: Record, result: bytes, macs: Mapping[str, str]) -> list[dict[
     name = record.primary["conf"]["name"]
     return [
         _primary(name, record.ifname, result),
-        *(_rail(record.network, one, macs) for one in record.attachments),
+        *(_rail(record.network, attachment, macs) for attachment in record.attachments),
     ]
 
 
@@ -42,14 +42,18 @@ def _primary(name: str, ifname: str, raw: bytes) -> dict[str, Any]:
         result = json.loads(raw)
         interfaces = result.get("interfaces") or []
         # The result also lists the host's end and the bridge; only an interface in the sandbox has `sandbox`.
-        ours = {number: one for number, one in enumerate(interfaces) if one["name"] == ifname and one.get("sandbox")}
+        ours = {
+            number: interface
+            for number, interface in enumerate(interfaces)
+            if interface["name"] == ifname and interface.get("sandbox")
+        }
         ips = [ip for ip in result.get("ips") or [] if ip.get("interface") is None or ip["interface"] in ours]
         element = {
             "name": name,
             "interface": ifname,
             "ips": [ip["address"].partition("/")[0] for ip in ips],
-            "mac": next((one["mac"] for one in ours.values() if one.get("mac")), None),
-            "mtu": next((one["mtu"] for one in ours.values() if one.get("mtu")), None),
+            "mac": next((interface["mac"] for interface in ours.values() if interface.get("mac")), None),
+            "mtu": next((interface["mtu"] for interface in ours.values() if interface.get("mtu")), None),
             "default": True,
             "dns": result.get("dns") or {},
             "gateway": [way["gw"] for way in result.get("routes") or [] if way["dst"] in _EVERYWHERE and way.get("gw")],
@@ -59,18 +63,18 @@ def _primary(name: str, ifname: str, raw: bytes) -> dict[str, Any]:
     return {key: value for key, value in element.items() if value not in (None, [])}
 
 
-def _rail(network: str, one: Attachment, macs: Mapping[str, str]) -> dict[str, Any]:
-    pci = {"pci-address": str(one.vf), **({} if one.rdma is None else {"rdma-device": one.rdma})}
-    mac = macs.get(one.ifname)
+def _rail(network: str, attachment: Attachment, macs: Mapping[str, str]) -> dict[str, Any]:
+    pci = {"pci-address": str(attachment.vf), **({} if attachment.rdma is None else {"rdma-device": attachment.rdma})}
+    mac = macs.get(attachment.ifname)
     return {
         "name": f"{_OF_RAILNET}{network}",
-        "interface": one.ifname,
-        "ips": [str(address.ip) for address in one.addresses],
+        "interface": attachment.ifname,
+        "ips": [str(address.ip) for address in attachment.addresses],
         **({} if mac is None else {"mac": mac}),
-        "mtu": one.mtu,
+        "mtu": attachment.mtu,
         "dns": {},
         "device-info": {"type": "pci", "version": _DEVICE_INFO_VERSION, "pci": pci},
-        "rail": one.rail,  # Railnet's own key: netN is the N-th rail that the pod has, not rail N-1 of the node
+        "rail": attachment.rail,  # Railnet's own key: netN is the N-th rail that the pod has, not rail N-1 of the node
     }
 
 
@@ -81,7 +85,7 @@ def rails(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     try:
         text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or "[]"
-        return [one for one in json.loads(text) if str(one["name"]).startswith(_OF_RAILNET)]
+        return [network for network in json.loads(text) if str(network["name"]).startswith(_OF_RAILNET)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 

@@ -83,26 +83,30 @@ def parse(answer: JsonObject, kind: str) -> NodeState:
     """Return what an answer shows of a node; what has another form than Kubernetes gives it is taken for absent."""
     status, spec, metadata = (_object(answer.get(part)) for part in ("status", "spec", "metadata"))
     version = metadata.get("resourceVersion")
-    found = [one for one in map(_object, _list(status.get("conditions"))) if one.get("type") == kind]
+    conditions = [
+        condition for condition in map(_object, _list(status.get("conditions"))) if condition.get("type") == kind
+    ]
     return NodeState(
-        _condition(found[0]) if found else None, _list(spec.get("taints")), version if isinstance(version, str) else ""
+        _condition(conditions[0]) if conditions else None,
+        _list(spec.get("taints")),
+        version if isinstance(version, str) else "",
     )
 
 
-def _condition(found: JsonObject) -> NodeCondition:
+def _condition(condition: JsonObject) -> NodeCondition:
     status, since, reason, message = (
-        one if isinstance(one := found.get(key), str) else ""
+        text if isinstance(text := condition.get(key), str) else ""
         for key in ("status", "lastTransitionTime", "reason", "message")
     )
     return NodeCondition(status, _time(since), reason, message)
 
 
-def _object(found: Any) -> JsonObject:
-    return found if isinstance(found, dict) else {}
+def _object(field: Any) -> JsonObject:
+    return field if isinstance(field, dict) else {}
 
 
-def _list(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
+def _list(field: Any) -> list[Any]:
+    return field if isinstance(field, list) else []
 
 
 def _status(node: str) -> ApiObject:

@@ -28,8 +28,8 @@ class NodeTransport:
         try:
             connection.request(request.method, request.path, body, dict(headers))
             response = connection.getresponse()
-            found = response.headers
-            content_type, retry_after = found.get("Content-Type", ""), found.get("Retry-After", "")
+            fields = response.headers
+            content_type, retry_after = fields.get("Content-Type", ""), fields.get("Retry-After", "")
             return Answer(response.status, content_type, retry_after, response.read(most_bytes))
         except http.client.HTTPException as error:
             raise OSError(f"{type(error).__name__}: {error!s:.200}") from None

@@ -103,7 +103,7 @@ def _page(request: Request, answer: JsonObject) -> tuple[Page, str]:
     """Return a page, and `continue`. What is no list must not be taken for a list without objects: all objects would be gone."""
     metadata, items = _metadata(answer), answer.get("items") or []  # an empty list may be null
     version, proceed = metadata.get("resourceVersion"), metadata.get("continue") or ""
-    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+    if not isinstance(items, list) or not all(isinstance(document, dict) for document in items):
         raise NotAsDocumented(f"cannot {request}: the answer's items are no list of objects")
     if not (isinstance(version, str) and version and isinstance(proceed, str)):
         raise NotAsDocumented(f"cannot {request}: the answer is no list: its resourceVersion is {version!r:.80}")
@@ -113,23 +113,23 @@ def _page(request: Request, answer: JsonObject) -> tuple[Page, str]:
 def _change(request: Request, line: bytes) -> Change:
     try:
         event = json.loads(line)
-        kind, found = event["type"], event["object"]
+        kind, document = event["type"], event["object"]
         if kind == "ERROR":
-            raise _failure(request, found)
-        version = found["metadata"]["resourceVersion"]
+            raise _failure(request, document)
+        version = document["metadata"]["resourceVersion"]
         if not (isinstance(version, str) and version):
             raise ValueError(f"the resourceVersion is {version!r:.80}")
-        return Change(Kind(kind), found, version)
+        return Change(Kind(kind), document, version)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotAsDocumented(f"cannot {request}: the API server sent no change: {error!r:.200}") from None
 
 
 def _failure(request: Request, status: JsonObject) -> RequestFailed:
-    code, said = status.get("code"), f"cannot {request}: {status.get('message')!s:.400}"
+    code, text = status.get("code"), f"cannot {request}: {status.get('message')!s:.400}"
     kind = Expired if code == HTTPStatus.GONE else RequestFailed
-    return kind(said, code if isinstance(code, int) else 0)
+    return kind(text, code if isinstance(code, int) else 0)
 
 
-def _metadata(found: JsonObject) -> JsonObject:
-    metadata = found.get("metadata")
+def _metadata(document: JsonObject) -> JsonObject:
+    metadata = document.get("metadata")
     return metadata if isinstance(metadata, dict) else {}

@@ -66,13 +66,13 @@ class PodExec:
         if done.refusal is not None:
             raise RequestFailed(_refused(about, done.refusal), done.refusal.status)
         if done.failure:
-            said = f": {done.said.strip()[-_MOST_TEXT:]}" if done.said.strip() else ""
-            raise RequestFailed(f"cannot run a command by {about}: {done.failure[:_MOST_TEXT]}{said}")
+            stderr = f": {done.said.strip()[-_MOST_TEXT:]}" if done.said.strip() else ""
+            raise RequestFailed(f"cannot run a command by {about}: {done.failure[:_MOST_TEXT]}{stderr}")
         return done.out
 
 
 def _refused(about: ApiObject, refusal: Answer) -> str:
-    said = message(refusal.body)[:_MOST_TEXT]
+    cause = message(refusal.body)[:_MOST_TEXT]
     if refusal.status == HTTPStatus.FORBIDDEN:
-        said = f"you lack the right 'create' or 'get' on pods/exec, or a policy forbids the request: {said}"
-    return f"cannot run a command by {about}: HTTP {refusal.status}: {said}"
+        cause = f"you lack the right 'create' or 'get' on pods/exec, or a policy forbids the request: {cause}"
+    return f"cannot run a command by {about}: HTTP {refusal.status}: {cause}"
