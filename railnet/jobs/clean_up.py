@@ -24,7 +24,7 @@ Rank = tuple[int, ...]
 
 
 class State(Enum):
-    """What is known of a worker, or of the object that a job began with."""
+    """The state of a worker, or of the object that a job began with, as far as it is known."""
 
     GOES_ON = "goes on"
     COMPLETE = "is complete"

@@ -1,11 +1,11 @@
-"""What follows for an object that is deleted once training does not need it any more: the result of the rules for clean-up."""
+"""The result of the rules for clean-up: the action for an object that is deleted once training does not need it any more."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class Action(Enum):
-    """What follows."""
+    """The action that follows."""
 
     WAIT = "it stays for now; look again when something changes"
     KEEP = "it stays, and an event says why"
@@ -13,7 +13,7 @@ class Action(Enum):
 
 
 class Verdict(NamedTuple):
-    """What follows, and why. `seconds` is when to look again even if nothing has changed; None for never."""
+    """The action that follows, and why. `seconds` is when to look again even if nothing has changed; None for never."""
 
     action: Action
     why: str = ""

@@ -29,7 +29,7 @@ _Said = TypeVar("_Said", int, Constraint)
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How one project writes a gang to a pod.
+    """The keys by which one project writes a gang to a pod.
 
     Attributes:
         name: the key of the gang's name.
@@ -166,7 +166,7 @@ def _min_available(pod: Pod, spelling: Spelling) -> int | None:
 
 
 def _size(pod: Pod) -> int | None:
-    """Return the size of the job if its author says it. What operators write counts other things: processes, or the pods of one role."""
+    """Return the size of the job if its author says it. The sizes that operators write count other things: processes, or the pods of one role."""
     text = pod.annotations.get(SIZE, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(_MAX_MEMBERS)) else None
 

@@ -26,7 +26,7 @@ class GangWait(NamedTuple):
 
 
 class GangPart(NamedTuple):
-    """What one pod says of its gang.
+    """A gang, as one pod says it.
 
     Attributes:
         least: how many members must start together; None if it does not say it.

@@ -1,4 +1,4 @@
-"""Which host port a pod in host-network mode gets: a range, the part of it that one of several choosers has, and the choice.
+"""Chooses the host port of a pod in host-network mode: a range, the part of it that one of several choosers has, and the choice.
 
 Pure: what is known of ports in, a port out. Several replicas choose at the same moment, so each has ports of its own: every n-th of
 the range. A replica takes its lowest free port. When it has none left it takes the highest of another's, as long as so many are free that

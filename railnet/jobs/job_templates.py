@@ -31,7 +31,7 @@ _LONGEST_ARGUMENT = 32 << 12  # execve(2): MAX_ARG_STRLEN, for one argument or v
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """What the job's file says.
+    """A job, as its file says it.
 
     Attributes:
         namespace: the job's name, if the file does not say another.
@@ -110,12 +110,12 @@ class TrainingJob:
 
     @property
     def on_net1(self) -> bool:
-        """Whether tasks find each other by names on net1."""
+        """True if tasks find each other by names on net1."""
         return bool(self.rails) and self.rendezvous != "eth0"
 
     @property
     def in_gang(self) -> bool:
-        """Whether its tasks are one gang."""
+        """True if its tasks are one gang."""
         return bool(self.gang) or self.topology is not None
 
     @property

@@ -47,7 +47,7 @@ class Default(Enum):
 
 
 class Servers(Enum):
-    """When a job's parameter servers are of no use any more, and may be deleted."""
+    """The moment from which a job's parameter servers are of no use any more, and may be deleted."""
 
     OPERATOR = "never: the operator decides, and would make them again"
     FINISHED = "when all workers are complete and the job's own object says that it has succeeded"

@@ -93,7 +93,7 @@ class Pod:
 
     @property
     def mirror(self) -> bool:
-        """Whether the pod is the API server's mirror of a static pod."""
+        """True if the pod is the API server's mirror of a static pod."""
         return _MIRROR in self.annotations
 
     def read(self, key: str) -> str | None:

@@ -1,4 +1,4 @@
-"""How far a pod has come, and what it waits for, in words for people; read from the pod as the API server reports it."""
+"""Says how far a pod has come, and what it waits for, in words for people; reads the pod as the API server reports it."""
 
 import re
 from collections.abc import Iterator, Mapping

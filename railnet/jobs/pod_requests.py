@@ -1,4 +1,4 @@
-"""What a pod holds on its node: the requests of its containers, as the scheduler counts them.
+"""The resources that a pod holds on its node: the requests of its containers, as the scheduler counts them.
 
 Source: k8s.io/component-helpers/resource, PodRequests: containers and sidecars together, or the largest moment while init containers run;
 plus the overhead. Requests of the whole pod (Kubernetes 1.34) replace the sum.

@@ -1,4 +1,4 @@
-"""Which number in a range each rank of each job has: the number stays with the rank, and makes its address in each part of the range.
+"""Assigns a number in a range to each rank of each job: the number stays with the rank, and makes its address in each part of the range.
 
 Pure: the numbers that are assigned and the pods in, the numbers that are to be assigned out. A number that is assigned is never another
 rank's until it is released.
@@ -36,7 +36,7 @@ class Member(Generic[_Holder]):
 
 @dataclass(slots=True)
 class Assignment(Generic[_Holder]):
-    """Who has which number.
+    """The number of each rank, and the pods that may have it now.
 
     Attributes:
         numbers: the numbers by job and rank.

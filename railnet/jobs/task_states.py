@@ -33,12 +33,12 @@ class TaskState:
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """The name of the task on the command line."""
         return f"{self.role}-{self.index}"
 
     @property
     def runs(self) -> bool:
-        """Whether it runs, or has succeeded."""
+        """True if the task runs, or has succeeded."""
         return self.stage in _DONE
 
 

@@ -124,7 +124,7 @@ class Usage:
 
     @property
     def free(self) -> Share:
-        """What usable nodes have that no pod requests. Negative where a node's pods request more than it still has."""
+        """The resources of usable nodes that no pod requests. Negative where a node's pods request more than it still has."""
         return self.room.minus(self.held)
 
     @property

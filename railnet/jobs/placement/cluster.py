@@ -3,8 +3,8 @@
 The caller reports what it sees: a node that is new or changed, a pod that is bound or gone. Each report costs microseconds; the room of nodes
 and domains is kept for each shape that was asked for, and only what changed is counted again.
 
-A pod holds its resources until it is gone or has ended: also while it is Terminating (kueue#10076). What a gang has reserved for a pod is
-given back when the pod is reported as bound, on whatever node, so a pod counts once (kueue#14570).
+A pod holds its resources until it is gone or has ended: also while it is Terminating (kueue#10076). A gang's reservation for a pod is given
+back when the pod is reported as bound, on whatever node, so a pod counts once (kueue#14570).
 """
 
 from collections import deque
@@ -82,7 +82,7 @@ class Cluster:
         self._note_growth(node.name)
 
     def remove_node(self, name: str) -> None:
-        """Report a node that is gone. What its pods hold is remembered until they are reported as gone."""
+        """Report a node that is gone. The resources that its pods hold are remembered until the pods are reported as gone."""
         if self._nodes.pop(name, None):
             del self._rooms[name]
             self._best_of.pop(name, None)
@@ -90,7 +90,7 @@ class Cluster:
             self._forget_layout()
 
     def hold(self, pod: PodKey, node: str, shape: Shape, *, stays: bool = False, plain: bool = False) -> None:
-        """Report a bound pod, of a gang or not, Terminating or not. What its gang has reserved for it is given back.
+        """Report a bound pod, of a gang or not, Terminating or not. The gang's reservation for the pod is given back.
 
         One that `stays`, because a DaemonSet or a file of the node makes it, is on the node also when that is empty for gangs. One that is
         `plain`, of no gang, may stay for ever, too: no room is held for a gang that needs the place of such pods.
@@ -238,7 +238,7 @@ class Cluster:
     def grew(self, gang: Gang, generation: int) -> bool:
         """Return whether a node that this gang may use got more room since a generation: otherwise planning it again is useless.
 
-        Where many nodes did it is not looked at closely.
+        If many nodes got more room, they are not looked at closely.
         """
         names = self._grown_since(generation)
         if names is None:

@@ -1,4 +1,4 @@
-"""How many members of a shape each node and each domain has room for: counted once, then kept up with what changes."""
+"""Counts for how many members of a shape each node and each domain has room: once, then only what changes."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence

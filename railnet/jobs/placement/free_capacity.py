@@ -1,4 +1,4 @@
-"""What is left on a node, counted down while members are put on it."""
+"""The resources that are left on a node, counted down while members are put on it."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ _UNLIMITED = 1 << 62
 
 
 class FreeCapacity:
-    """What is left on a node.
+    """The resources that are left on a node.
 
     Attributes:
         free: amounts that nothing takes; negative where the node lost what pods still hold.

@@ -129,7 +129,7 @@ class Placement:
 
 
 class Reason(StrEnum):
-    """Why a gang has no place."""
+    """The reason why a gang has no place."""
 
     NO_ROOM = "no room"
     HELD = "its room is kept for another gang"
@@ -170,5 +170,5 @@ class Shortfall:
 
     @property
     def permanent(self) -> bool:
-        """Whether waiting does not help: a node must be added or changed, or the gang."""
+        """True if waiting does not help: a node must be added or changed, or the gang."""
         return self.reason not in (Reason.NO_ROOM, Reason.HELD, Reason.BINDING)

@@ -1,4 +1,4 @@
-"""What the labels and annotations of a pod say of its gang: read by `railnet.jobs.gang_labels`, used by the planner."""
+"""A pod's gang, as its labels and annotations say it: read by `railnet.jobs.gang_labels`, used by the planner."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from railnet.jobs.placement.node_terms import NodeTerm
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Where a gang may be.
+    """The nodes and domains that a gang may have.
 
     Attributes:
         name: the author's name for it; may be empty.
@@ -26,7 +26,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class GangRequest:
-    """What one pod says of its gang.
+    """A gang, as one pod says it.
 
     Attributes:
         name: the gang's name; gangs of two namespaces are two gangs.

@@ -1,4 +1,4 @@
-"""Which nodes are held for the gang at the head of the queue, so that smaller ones cannot pass it for ever."""
+"""Chooses the nodes that are held for the gang at the head of the queue, so that smaller ones cannot pass it for ever."""
 
 from collections import Counter
 from collections.abc import Iterable

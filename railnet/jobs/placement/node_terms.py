@@ -1,4 +1,4 @@
-"""What is asked of a node's labels: requirements as in a label selector, or in a pod's node affinity.
+"""Requirements for a node's labels, as in a label selector, or in a pod's node affinity.
 
 Source: kubernetes/api, meta/v1 LabelSelectorRequirement and core/v1 NodeSelectorRequirement; k8s.io/apimachinery, labels/selector.go.
 """
@@ -13,7 +13,7 @@ _MOST_DIGITS, _LEAST_NUMBER = 63, -(1 << 63)  # of a label's value; of Go's int6
 
 
 class Comparison(StrEnum):
-    """How a label is compared with the values of a requirement."""
+    """The comparison of a label with the values of a requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"

@@ -1,4 +1,4 @@
-"""Which gangs go so that a gang of higher priority gets a place: whole gangs, as few as possible, the youngest first."""
+"""Chooses the gangs that go, so that a gang of higher priority gets a place: whole gangs, as few as possible, the youngest first."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict

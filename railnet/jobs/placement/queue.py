@@ -14,7 +14,7 @@ from railnet.jobs.placement.shortage import Shortages
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a pass goes by.
+    """The rules of a pass.
 
     Attributes:
         hold_after: seconds that a gang may be passed by later and smaller ones; then the best domain is held for it.
@@ -32,7 +32,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one pass decided.
+    """The decisions of one pass.
 
     Attributes:
         placements: gangs with members that get their place now, in the order of the queue. Their seats are reserved in the cluster.

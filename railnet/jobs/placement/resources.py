@@ -1,6 +1,6 @@
 """Amounts of resources in whole numbers: cpu in thousandths of a core, memory in bytes, everything else by the piece.
 
-What is requested is rounded up and what a node has is rounded down, so a sum of whole numbers never promises what is not there. `pods` is a
+Requests are rounded up and the resources of a node are rounded down, so a sum of whole numbers never promises what is not there. `pods` is a
 resource like the others: a node has 110 of it by default, and each pod takes one (kueue#4270).
 """
 

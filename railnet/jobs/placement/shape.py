@@ -1,4 +1,4 @@
-"""What a pod asks of its node, without its name: gangs of a thousand pods have one shape, or two.
+"""All that a pod asks of its node, without the pod's name: gangs of a thousand pods have one shape, or two.
 
 Sources: kubernetes/kubernetes, pkg/scheduler/framework/plugins: noderesources, nodeports, nodeaffinity, tainttoleration; and
 component-helpers/scheduling/corev1/nodeaffinity for terms.
@@ -56,7 +56,7 @@ class AffinityTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a pod asks of its node. Pods with equal shapes fit into the same places.
+    """All that a pod asks of its node. Pods with equal shapes fit into the same places.
 
     Attributes:
         requests: the resources and how much of each, sorted; `pods` is one of them.

@@ -1,4 +1,4 @@
-"""Why a gang has no place, in the figures that an event needs."""
+"""Says why a gang has no place, in the figures that an event needs."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
