@@ -1,7 +1,7 @@
 """The connections of the webhook's port, from the kernel's queue to their end: how many there are, and which is closed for another.
 
 TLS and HTTP cost memory and time as soon as they begin. So a connection is a bare socket until its first byte has come, and handshakes
-begin one by one. What a request may cost is in `railnet.admission.server`. docs/decisions/0040 has the reasons.
+begin one by one. `railnet.admission.server` limits what a request may cost. docs/decisions/0040 has the reasons.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Connections:
 
     @property
     def accepts(self) -> bool:
-        """Whether new connections are accepted."""
+        """True if new connections are accepted."""
         return self._acceptor is not None and self._acceptor.open
 
     def listen(self, host: str | None, port: int) -> None:

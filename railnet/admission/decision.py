@@ -49,7 +49,7 @@ class Untouched:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What is added to a pod. A pod that has everything already gets nothing, so a second review adds nothing.
+    """The additions to a pod. A pod that has everything already gets nothing, so a second review adds nothing.
 
     Attributes:
         member: the pod's place in its training job.

@@ -40,7 +40,7 @@ _KEEPS_ADDRESS = ("xgboost", "xgboostjob")
 
 @dataclass(frozen=True, slots=True)
 class HostNetwork:
-    """What a pod gets with the host's network.
+    """The changes that put a pod on the host's network.
 
     Attributes:
         port: the port of the host, and of the container.

@@ -1,7 +1,7 @@
 """The host ports that this replica of the webhook may give, from the pods that it has seen and from what it gave a moment ago.
 
-The event loop's thread alone uses it: what another thread sees is handed over (`call_soon_threadsafe`). What is guaranteed, and what only
-the scheduler guarantees, is in docs/decisions/0049.
+The event loop's thread alone uses it: what another thread sees is handed over (`call_soon_threadsafe`). docs/decisions/0049 says what is
+guaranteed, and what only the scheduler guarantees.
 """
 
 import asyncio

@@ -49,7 +49,7 @@ def gangs(kubernetes: str) -> KubernetesVersion:
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """What is explained: `gangs` is the version of a cluster with gangs, None for a cluster without; `off` names namespaces without."""
+    """The cluster of an explanation: `gangs` is the version of a cluster with gangs, None for a cluster without; `off` names namespaces without."""
 
     policy: Policy
     namespaces: Mapping[str, Namespace]

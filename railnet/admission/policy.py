@@ -1,4 +1,4 @@
-"""What the cluster's administrator configured: the resources of rails, the rails of a node, networks, and a PriorityClass."""
+"""The configuration by the cluster's administrator: the resources of rails, the rails of a node, networks, and a PriorityClass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -127,7 +127,7 @@ def _short(text: str) -> str:
 
 
 class Answer(NamedTuple):
-    """What is answered: the review's `response` without its uid, and what is counted and logged."""
+    """The answer to a review: its `response` without the uid, and what is counted and logged."""
 
     response: dict[str, Any]
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""What host-network mode reads of the cluster's pods: their host ports, and which Service belongs to which pod.
+"""The facts that host-network mode reads of the cluster's pods: their host ports, and which Service belongs to which pod.
 
 Pure. Each pod is reduced at once, so that ten thousand pods fit into a few MB.
 """

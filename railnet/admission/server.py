@@ -73,7 +73,7 @@ class ReviewMeter(Protocol):
 
 
 class Cluster(Protocol):
-    """What is known of the cluster's API servers."""
+    """The known facts about the cluster's API servers."""
 
     @property
     def kubernetes(self) -> KubernetesVersion | None:
@@ -126,7 +126,7 @@ class WebhookServer:
 
     @property
     def accepts(self) -> bool:
-        """Whether the server takes connections and is not leaving."""
+        """True if the server takes connections and is not leaving."""
         return self._connections is not None and self._connections.accepts and not self._leaving
 
     async def listen(self, port: int, host: str | None = None) -> None:

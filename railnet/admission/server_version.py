@@ -1,4 +1,4 @@
-"""Which Kubernetes the API server is, asked by a thread: again until it answers, and then every ten minutes, since clusters are upgraded."""
+"""Asks the API server which Kubernetes it is, in a thread: again until it answers, and then every ten minutes, since clusters are upgraded."""
 
 import logging
 import random

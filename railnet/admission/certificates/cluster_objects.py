@@ -29,7 +29,7 @@ class Secret:
 
     @property
     def asked(self) -> bool:
-        """Whether the annotation asks for a new authority."""
+        """True if the annotation asks for a new authority."""
         return ROTATE in (self.document["metadata"].get("annotations") or {})
 
 
