@@ -1,7 +1,7 @@
 """The one client of the API server: sends a request through a transport, and returns a JSON object or raises a named failure.
 
 The client decides what all programs have in common: the headers, the token of each request, how long an answer may be, and
-which failure an answer is. How bytes reach the API server is the transport's.
+which failure an answer is. The transport decides how bytes reach the API server.
 """
 
 import json
@@ -74,7 +74,7 @@ class RequestFailed(Exception):
 
     @property
     def temporary(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return not self.status or self.status in _TEMPORARY or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
@@ -166,7 +166,7 @@ class StreamingApiServer(ApiServer):
     def lines(self, request: Request, accepted: Callable[[], object] = lambda: None) -> Generator[bytes]:
         """Send a request and yield each line of its answer, without the line's end, as it comes.
 
-        What comes after the last line's end is dropped: the connection ended in the middle of a line. The connection is closed when the
+        The bytes after the last line's end are dropped: the connection ended in the middle of a line. The connection is closed when the
         iterator is closed: a consumer that stops early closes it.
 
         Args:

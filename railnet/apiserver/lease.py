@@ -1,4 +1,4 @@
-"""Which of several processes leads: the one whose name is in a Lease, which it renews.
+"""Elects one of several processes as the leader: a Lease has the leader's name, and the leader renews the Lease.
 
 The election is the `kubernetes` package's. Its own lock uses the package's generated models and the package's global configuration; this
 lock sends through Railnet's client.
@@ -30,7 +30,7 @@ class Seconds(NamedTuple):
 
     Attributes:
         lease: another process may lead when it has seen the Lease unchanged for so long.
-        renew: a leader that could not renew the Lease for so long does not lead any more. What is left of `lease` is for the end of its work.
+        renew: a leader that could not renew the Lease for so long does not lead any more. The rest of `lease` is for the end of its work.
         retry: between two looks at the Lease, of the leader and of the others; at least 1.
     """
 
@@ -43,7 +43,7 @@ _RECOMMENDED = Seconds()
 
 
 class _Unavailable(NamedTuple):
-    """What the election reads of a Lease that could not be read."""
+    """The answer that the election reads for a Lease that could not be read."""
 
     body: str
     reason: str

@@ -23,7 +23,7 @@ class NodeCondition(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """What an answer shows of a node: the condition that was asked for, all taints, and the version that a change of taints must name."""
+    """A node, as an answer shows it: the condition that was asked for, all taints, and the version that a change of taints must name."""
 
     condition: NodeCondition | None
     taints: Sequence[Any]

@@ -25,7 +25,7 @@ class NotAsDocumented(RequestFailed):
 
 
 class Kind(StrEnum):
-    """What happened to an object."""
+    """The event that happened to an object."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -100,7 +100,7 @@ def changes(
 
 
 def _page(request: Request, answer: JsonObject) -> tuple[Page, str]:
-    """Return a page, and `continue`. What is no list must not be taken for a list without objects: all objects would be gone."""
+    """Return a page, and `continue`. An answer that is no list must not be taken for a list without objects: all objects would be gone."""
     metadata, items = _metadata(answer), answer.get("items") or []  # an empty list may be null
     version, proceed = metadata.get("resourceVersion"), metadata.get("continue") or ""
     if not isinstance(items, list) or not all(isinstance(document, dict) for document in items):

@@ -16,7 +16,7 @@ _MOST_TEXT = 400
 
 
 class Executed(NamedTuple):
-    """What came of a command.
+    """The outcome of a command.
 
     Attributes:
         out, said: what it wrote to standard output and to standard error.

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9]
 
 
 class Verb(Enum):
-    """What is asked, as RBAC names it, and the method of HTTP that asks it."""
+    """The right that a request needs, as RBAC names it, and the method of HTTP."""
 
     GET = ("get", "GET")
     CREATE = ("create", "POST")
@@ -134,7 +134,7 @@ class ApiGroup:
 
     @property
     def resource(self) -> str:
-        """What a request for it is counted as."""
+        """The name under which a request for it is counted."""
         return "apigroups"
 
     @property
@@ -145,7 +145,7 @@ class ApiGroup:
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """Which Kubernetes the API server is: `major` and `minor` of the answer, which any account may read (system:public-info-viewer)."""
+    """The API server's version of Kubernetes: `major` and `minor` of the answer, which any account may read (system:public-info-viewer)."""
 
     def __str__(self) -> str:
         """Name it in a message."""
@@ -153,7 +153,7 @@ class ServerVersion:
 
     @property
     def resource(self) -> str:
-        """What a request for it is counted as."""
+        """The name under which a request for it is counted."""
         return "version"
 
     @property
