@@ -1,4 +1,4 @@
-"""The gangs of a cluster as a user looks at them: who waits behind the gate, where the others were placed, and what a gang waits for. Pure."""
+"""The gangs of a cluster as a user looks at them: which pods wait behind the gate, where the others were placed, and what a gang waits for. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Whose pods are not Railnet's to place, although they name a gang: the webhook gives them no gate, and the controllers count them as any pods."""
+"""Finds pods that Railnet does not place, although they name a gang: the webhook gives them no gate, and the controllers count them as any pods."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _NATIVE = ("schedulingGroup", "workloadRef")  # Kubernetes 1.36 and newer; 1.35
 
 
 def placed_by_others(pod: Pod, spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield who places a pod, a clause for each reason; nothing if Railnet may. `spec` is the pod's, as the API server sends it."""
+    """Yield what else places a pod, a clause for each reason; nothing if Railnet may. `spec` is the pod's, as the API server sends it."""
     if pod.mirror:
         yield "it mirrors a static pod, and kubelet runs that pod from its file"
     if pod.owner_kind == "DaemonSet":

@@ -4,7 +4,7 @@ The caller reports what it sees: a node that is new or changed, a pod that is bo
 and domains is kept for each shape that was asked for, and only what changed is counted again.
 
 A pod holds its resources until it is gone or has ended: also while it is Terminating (kueue#10076). A gang's reservation for a pod is given
-back when the pod is reported as bound, on whatever node, so a pod counts once (kueue#14570).
+back when the pod is reported as bound, on any node, so a pod counts once (kueue#14570).
 """
 
 from collections import deque

@@ -48,7 +48,7 @@ def preempt(cluster: Cluster, gang: Gang, running: Sequence[Gang], *, relaxed: b
 
 
 class Preemptions:
-    """The preemptions of one pass: who is where is looked up once."""
+    """The preemptions of one pass: the nodes of each gang are looked up once."""
 
     def __init__(self, cluster: Cluster, running: Iterable[Gang]) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""One pass over all gangs: who gets a place, who waits and why, and for whom room is kept or made."""
+"""One pass over all gangs: which gangs get a place, which wait and why, and for which gangs room is kept or made."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
