@@ -44,7 +44,7 @@ class Asking:
 
     def all(self, about: Collection) -> tuple[JsonObject, ...] | None:
         """Return all objects of a collection; None if they cannot be listed."""
-        return self.each(about, lambda one: one)
+        return self.each(about, lambda document: document)
 
     def each(
         self, about: Collection, read: Callable[[JsonObject], _Read | None], *, may_be_absent: bool = False
@@ -53,11 +53,11 @@ class Asking:
 
         An object of which it makes None is left out. With `may_be_absent`, an API server that does not know the kind is no failure.
         """
-        found: list[_Read] = []
+        readings: list[_Read] = []
         try:
             for page in pages(self._api, about):
-                read_ones = (self.read(about, read, one) for one in page.found)
-                found += (one for one in read_ones if one is not None)
+                page_readings = (self.read(about, read, document) for document in page.found)
+                readings += (reading for reading in page_readings if reading is not None)
         except Absent as error:
             if not may_be_absent:
                 self._fail(about, error)
@@ -65,7 +65,7 @@ class Asking:
         except RequestFailed as error:
             self._fail(about, error)
             return None
-        return tuple(found)
+        return tuple(readings)
 
     def read(
         self, about: ApiObject | Collection, read: Callable[[JsonObject], _Read | None], document: JsonObject

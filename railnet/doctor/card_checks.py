@@ -17,8 +17,8 @@ def unreadable(facts: Facts) -> Iterator[Finding]:
     for function in functions:
         if function.fault is not None:
             yield Finding("could-not-be-read", str(function.address), function.fault)
-    for one in facts.unread:
-        yield Finding("could-not-be-read", one.where, one.why)
+    for failure in facts.unread:
+        yield Finding("could-not-be-read", failure.where, failure.why)
 
 
 def physical_functions(facts: Facts) -> Iterator[Finding]:
@@ -65,10 +65,10 @@ def vf_ports(facts: Facts) -> Iterator[Finding]:
     for pf in _pfs(facts):
         if pf.rdma is None or pf.rdma.port is None or not _active(pf.rdma.port) or pf.link_layer != "InfiniBand":
             continue
-        found = [(vf.address, port) for vf in pf.vfs if (port := _port_of(vf)) is not None]
-        for state in dict.fromkeys(port.state for _, port in found if not _active(port)):
-            inactive = [address for address, port in found if port.state == state]
-            seen = f"state {state!r} at {len(inactive)} of {len(found)} VFs: {_some(inactive)}"
+        ports_of_vfs = [(vf.address, port) for vf in pf.vfs if (port := _port_of(vf)) is not None]
+        for state in dict.fromkeys(port.state for _, port in ports_of_vfs if not _active(port)):
+            inactive = [address for address, port in ports_of_vfs if port.state == state]
+            seen = f"state {state!r} at {len(inactive)} of {len(ports_of_vfs)} VFs: {_some(inactive)}"
             yield Finding("vf-ports-down", f"{pf.address} ({pf.rdma.name})", seen)
 
 

@@ -36,5 +36,5 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
     """Return what all checks find, errors first."""
-    found = [finding for check in _CHECKS for finding in check(facts)]
-    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.kind.severity)))
+    all_findings = [finding for check in _CHECKS for finding in check(facts)]
+    return tuple(sorted(all_findings, key=lambda finding: SEVERITIES.index(finding.kind.severity)))

@@ -25,13 +25,13 @@ _CARD = re.compile(
 
 def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
     """Return what all checks find, errors first."""
-    found = [finding for check in _CHECKS for finding in check(facts)]
-    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.kind.severity)))
+    all_findings = [finding for check in _CHECKS for finding in check(facts)]
+    return tuple(sorted(all_findings, key=lambda finding: SEVERITIES.index(finding.kind.severity)))
 
 
 def unread(facts: ClusterFacts) -> Iterator[Finding]:
     """Find what the API server did not show."""
-    return (Finding("could-not-be-read", one.where, one.why) for one in facts.unread)
+    return (Finding("could-not-be-read", failure.where, failure.why) for failure in facts.unread)
 
 
 def guids(facts: ClusterFacts) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def addresses(facts: ClusterFacts) -> Iterator[Finding]:
     return _of_several(
         facts,
         "address-of-two-pods",
-        lambda rail: (named.format(one, rail.network.partition("/")[2]) for one in rail.addresses),
+        lambda rail: (named.format(address, rail.network.partition("/")[2]) for address in rail.addresses),
     )
 
 
@@ -60,26 +60,28 @@ def _of_several(facts: ClusterFacts, kind: str, values: Callable[[PublishedRail]
     for value, rails in owners.items():
         if len(rails) > 1:
             shared.setdefault(tuple(rails), []).append(value)
-    for pods, found in shared.items():
-        having = _some(list(owners[found[0]].values()))
-        yield Finding(kind, _some(pods), f"{_some(found)}: {having}, by each pod's annotation network-status")
+    for pods, shared_values in shared.items():
+        having = _some(list(owners[shared_values[0]].values()))
+        yield Finding(kind, _some(pods), f"{_some(shared_values)}: {having}, by each pod's annotation network-status")
 
 
 def ranges(facts: ClusterFacts) -> Iterator[Finding]:
     """Find networks with addresses that are also those of Services or of nodes' pods."""
     occupied = dict(facts.services or {})
-    for one in facts.nodes or ():
-        occupied.update((range_, f"the podCIDRs of node {one.node.name}") for range_ in one.pods_ranges)
+    for cluster_node in facts.nodes or ():
+        occupied.update(
+            (range_, f"the podCIDRs of node {cluster_node.node.name}") for range_ in cluster_node.pods_ranges
+        )
     lengths = {(range_.version, range_.prefixlen) for range_ in occupied}
-    found: dict[str, list[str]] = {}
+    overlaps: dict[str, list[str]] = {}
     for pod in facts.pods or ():
         for rail in pod.rails:
             for address in rail.addresses:
                 for range_ in _around(address, lengths):
                     if range_ in occupied:
                         seen = f"{address} ({rail.interface} of {pod.name}) is in {range_}, {occupied[range_]}"
-                        found.setdefault(rail.network.partition("/")[2], []).append(seen)
-    for network, seen_ones in found.items():
+                        overlaps.setdefault(rail.network.partition("/")[2], []).append(seen)
+    for network, seen_ones in overlaps.items():
         yield Finding("net1-in-cluster-range", f"network {network}", _some(seen_ones, "; "))
 
 
@@ -103,30 +105,30 @@ def daemons(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.daemon_set is None or facts.programs is None:
         return
     on = _daemons(facts)
-    for one in facts.nodes or ():
-        if _is_served(facts, one) and not any(not pod.not_ready for pod in on.get(one.node.name, ())):
-            away = "" if one.node.ready else "; the node itself is not Ready"
-            seen = "; ".join(f"pod {pod.name} is {pod.not_ready}" for pod in on.get(one.node.name, ()))
+    for cluster_node in facts.nodes or ():
+        if _is_served(facts, cluster_node) and not any(not pod.not_ready for pod in on.get(cluster_node.node.name, ())):
+            away = "" if cluster_node.node.ready else "; the node itself is not Ready"
+            seen = "; ".join(f"pod {pod.name} is {pod.not_ready}" for pod in on.get(cluster_node.node.name, ()))
             yield Finding(
                 "node-pod-not-ready",
-                one.node.name,
+                cluster_node.node.name,
                 f"{seen or 'no pod of the DaemonSet railnet is on this node, which it should be'}{away}",
             )
 
 
 def _daemons(facts: ClusterFacts) -> dict[str, list[RailnetPod]]:
-    found: dict[str, list[RailnetPod]] = {}
+    pods_of_node: dict[str, list[RailnetPod]] = {}
     for pod in facts.programs or ():
         if pod.program == _DAEMON and pod.is_current:
-            found.setdefault(pod.node, []).append(pod)
-    return found
+            pods_of_node.setdefault(pod.node, []).append(pod)
+    return pods_of_node
 
 
-def _is_served(facts: ClusterFacts, one: ClusterNode) -> bool:
+def _is_served(facts: ClusterFacts, cluster_node: ClusterNode) -> bool:
     """Return whether the DaemonSet should have a pod on a node."""
-    if facts.daemon_set is None or not facts.daemon_set.may_be_on(one.node.name, one.node.labels):
+    if facts.daemon_set is None or not facts.daemon_set.may_be_on(cluster_node.node.name, cluster_node.node.labels):
         return False
-    taints = (taint for taint in one.node.taints if not taint.key.startswith(_OF_KUBERNETES))
+    taints = (taint for taint in cluster_node.node.taints if not taint.key.startswith(_OF_KUBERNETES))
     return tolerated(taints, facts.daemon_set.tolerations)
 
 
@@ -150,8 +152,8 @@ def versions(facts: ClusterFacts) -> Iterator[Finding]:
     """Find programs of different versions. A program with pods of several versions is at another one soon."""
     told: dict[str, str] = {}
     for program, pods in _programs(facts).items():
-        found = {pod.version for pod in pods}
-        if len(found) == 1 and (version := found.pop()):
+        pod_versions = {pod.version for pod in pods}
+        if len(pod_versions) == 1 and (version := pod_versions.pop()):
             told[program] = version
     if len(set(told.values())) > 1:
         seen = ", ".join(f"{program} {version}" for program, version in sorted(told.items()))
@@ -159,31 +161,35 @@ def versions(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _programs(facts: ClusterFacts) -> dict[str, list[RailnetPod]]:
-    found: dict[str, list[RailnetPod]] = {}
+    pods_of_program: dict[str, list[RailnetPod]] = {}
     for pod in facts.programs or ():
         if pod.is_current:
-            found.setdefault(pod.program, []).append(pod)
-    return found
+            pods_of_program.setdefault(pod.program, []).append(pod)
+    return pods_of_program
 
 
 def cards(facts: ClusterFacts) -> Iterator[Finding]:
     """Find nodes with a card, and a daemon that is ready, that offer no rail."""
     ready = {node for node, pods in _daemons(facts).items() if any(not pod.not_ready for pod in pods)}
-    for one in facts.nodes or ():
-        label = next((key for key, value in one.node.labels.items() if value == "true" and _CARD.fullmatch(key)), None)
-        if label is not None and not one.has_rails and one.node.name in ready:
-            yield Finding("node-without-rails", one.node.name, f"label {label}; no resource of rails is allocatable")
+    for cluster_node in facts.nodes or ():
+        label = next(
+            (key for key, value in cluster_node.node.labels.items() if value == "true" and _CARD.fullmatch(key)), None
+        )
+        if label is not None and not cluster_node.has_rails and cluster_node.node.name in ready:
+            yield Finding(
+                "node-without-rails", cluster_node.node.name, f"label {label}; no resource of rails is allocatable"
+            )
 
 
 def conditions(facts: ClusterFacts) -> Iterator[Finding]:
     """Find nodes with a rail that is not ACTIVE, and taints that no such rail explains."""
-    for one in facts.nodes or ():
-        status, said = one.condition or ("", "")
+    for cluster_node in facts.nodes or ():
+        status, message = cluster_node.condition or ("", "")
         if status == "False":
-            yield Finding("rail-not-active", one.node.name, f"{TYPE} is False: {said[:_LONGEST]}")
-        elif one.is_tainted and status != "Unknown":
+            yield Finding("rail-not-active", cluster_node.node.name, f"{TYPE} is False: {message[:_LONGEST]}")
+        elif cluster_node.is_tainted and status != "Unknown":
             seen = f"{TYPE} is {status}" if status else f"no condition {TYPE}"
-            yield Finding("taint-remains", one.node.name, f"taint {TAINT}; {seen}")
+            yield Finding("taint-remains", cluster_node.node.name, f"taint {TAINT}; {seen}")
 
 
 def _some(named: Sequence[str], between: str = ", ") -> str:

@@ -53,11 +53,11 @@ def _template(daemon_set: JsonObject) -> Shape:
 
 def _services(asking: Asking) -> Iterator[tuple[IpNetwork, str]]:
     """Yield the ranges of Services where the API server tells them, and in any case the address of one Service."""
-    for name, found in asking.each(_SERVICE_RANGES, _service_range, may_be_absent=True) or ():
-        yield from ((one, f"the range of ServiceCIDR {name}") for one in found)
+    for name, cidrs in asking.each(_SERVICE_RANGES, _service_range, may_be_absent=True) or ():
+        yield from ((cidr, f"the range of ServiceCIDR {name}") for cidr in cidrs)
     service = asking.one(_KUBERNETES)
     addresses = None if service is None else asking.read(_KUBERNETES, _cluster_ips, service)
-    yield from ((one, "the address of Service default/kubernetes") for one in addresses or ())
+    yield from ((address, "the address of Service default/kubernetes") for address in addresses or ())
 
 
 def _service_range(document: JsonObject) -> tuple[str, tuple[IpNetwork, ...]]:

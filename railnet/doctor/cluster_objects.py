@@ -34,7 +34,7 @@ _ZERO_MAC = "00:00:00:00:00:00"
 def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
     """Read a node; `rails` are resources of rails beside those that begin with `rdma/`."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    condition = next((one for one in status.get("conditions") or () if one["type"] == TYPE), None)
+    condition = next((condition for condition in status.get("conditions") or () if condition["type"] == TYPE), None)
     allocatable = status.get("allocatable") or {}
     return ClusterNode(
         node=node(document),
@@ -44,7 +44,7 @@ def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
         condition=None
         if condition is None
         else (str(condition["status"]), " ".join(str(condition.get("message") or condition.get("reason")).split())),
-        is_tainted=any(one.get("key") == TAINT for one in spec.get("taints") or ()),
+        is_tainted=any(taint.get("key") == TAINT for taint in spec.get("taints") or ()),
         pods_ranges=ranges(spec.get("podCIDRs") or ()),
     )
 
@@ -60,7 +60,7 @@ def pod_rails(document: JsonObject) -> PodRails | None:
     if metadata.get("deletionTimestamp") or (document.get("status") or {}).get("phase") != "Running":
         return None
     published = network_status.rails(document)[:_MOST_RAILS]
-    rails = tuple(rail for one in published if (rail := _rail(one)) is not None)
+    rails = tuple(rail for network in published if (rail := _rail(network)) is not None)
     return PodRails(f"{metadata['namespace']}/{metadata['name']}", str(spec.get("nodeName")), rails) if rails else None
 
 
@@ -100,10 +100,14 @@ def railnet_pod(document: JsonObject) -> RailnetPod:
     program = metadata["labels"][PROGRAM]
     containers = spec["containers"]
     # Another program may have added a container, such as a service mesh.
-    ours = next((one for one in containers if one["name"] == program.removeprefix("railnet-")), containers[0])
+    ours = next(
+        (container for container in containers if container["name"] == program.removeprefix("railnet-")), containers[0]
+    )
     image = str(ours["image"])
     tag = _TAG.search(image.rpartition("/")[2])
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in status.get("conditions") or ()
+    )
     stage, why = progress(document)
     return RailnetPod(
         name=f"{metadata['namespace']}/{metadata['name']}",

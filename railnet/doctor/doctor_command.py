@@ -7,7 +7,7 @@ from railnet.doctor import doctor_table
 from railnet.doctor.finding import Finding
 
 
-def report(found: Sequence[Finding], output: Output) -> bool:
+def report(findings: Sequence[Finding], output: Output) -> bool:
     """Print findings; return whether none of them is an error."""
-    output.show(doctor_table.as_json(found), doctor_table.rendered(found), doctor_table.WORDS)
-    return not any(one.kind.severity == "error" for one in found)
+    output.show(doctor_table.as_json(findings), doctor_table.rendered(findings), doctor_table.WORDS)
+    return not any(finding.kind.severity == "error" for finding in findings)

@@ -16,35 +16,41 @@ _WIDTH = 110
 _PAGE = "docs/doctor.md"
 
 
-def as_json(found: Sequence[Finding]) -> dict[str, Any]:
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the report for programs."""
     return {
         "version": VERSION,
         "findings": [
             {
-                "severity": one.kind.severity,
-                "name": one.name,
-                "where": one.where,
-                "seen": one.seen,
-                "meaning": one.kind.meaning,
-                "remedy": one.kind.remedy,
-                "page": f"{_PAGE}#{one.name}",
+                "severity": finding.kind.severity,
+                "name": finding.name,
+                "where": finding.where,
+                "seen": finding.seen,
+                "meaning": finding.kind.meaning,
+                "remedy": finding.kind.remedy,
+                "page": f"{_PAGE}#{finding.name}",
             }
-            for one in found
+            for finding in findings
         ],
     }
 
 
-def rendered(found: Sequence[Finding]) -> Iterator[str]:
+def rendered(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield the lines."""
-    counted = Counter(one.kind.severity for one in found)
-    counts = ", ".join(f"{counted[one]} {one}{'' if counted[one] == 1 else 's'}" for one in SEVERITIES if counted[one])
+    counted = Counter(finding.kind.severity for finding in findings)
+    counts = ", ".join(
+        f"{counted[severity]} {severity}{'' if counted[severity] == 1 else 's'}"
+        for severity in SEVERITIES
+        if counted[severity]
+    )
     yield f"railnet {VERSION}: {counts or 'nothing found'}"
-    if not found:
+    if not findings:
         return
     yield ""
-    yield from aligned(_COLUMNS, [(one.kind.severity, one.name, one.where, one.seen) for one in found])
-    for name, kind in {one.name: one.kind for one in found}.items():
+    yield from aligned(
+        _COLUMNS, [(finding.kind.severity, finding.name, finding.where, finding.seen) for finding in findings]
+    )
+    for name, kind in {finding.name: finding.kind for finding in findings}.items():
         yield ""
         yield f"{name} ({_PAGE}#{name})"
         yield from _paragraph("meaning", kind.meaning)

@@ -57,15 +57,15 @@ def gather(places: Places) -> Facts:
     """
     configuration, wrong = _configuration(places.configuration)
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
-    found, ports, roce, unread = asyncio.run(_cards(sysfs))
+    inventory, ports, roce, unread = asyncio.run(_cards(sysfs))
     names, refused = _configurations(configuration.host.root)
     daemon = _daemon(places.socket)
     pods = {sandbox["pod"]["uid"] for sandbox in (daemon.told or {}).get("sandboxes", ()) if sandbox["rails"]}
     runtimes, pod_processes = process_limits.read(places.proc, pods)
     gpus = _gpus(configuration.host.sysfs, places.proc)
-    cards = [rail.address for _, rail in found.all_rails()]
+    cards = [rail.address for _, rail in inventory.all_rails()]
     return Facts(
-        inventory=found,
+        inventory=inventory,
         daemon=daemon,
         ports=ports,
         roce=roce,
@@ -78,7 +78,7 @@ def gather(places: Places) -> Facts:
         inherited=dict(_inherited(places.proc / "sys/net")),
         ranges=dict(_ranges(configuration)),
         occupied=dict(_occupied(configuration.host.root, configuration.host.flannel, os.environ)),
-        iommu=dict(_iommu(configuration.host.sysfs, found)),
+        iommu=dict(_iommu(configuration.host.sysfs, inventory)),
         pci_bridges=asyncio.run(pci_bridges.read(sysfs, cards, gpus.addresses)),
         clock_is_synchronised=is_synchronised(),
         allocated=_allocated(configuration.host.kubelet),
@@ -102,13 +102,13 @@ def _daemon(path: Path) -> Daemon:
 
 
 async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], RoceFacts, list[Unread]]:
-    found = await node_inventory.inventory(sysfs, Inventory())
+    inventory = await node_inventory.inventory(sysfs, Inventory())
     ports: dict[PciAddress, PortFacts] = {}
     unread: list[Unread] = []
     # A function with a fault is a finding already, and one that hangs would hang again.
     readable = {
         card: [function.address for function in functions if function.fault is None]
-        for card, functions in _by_card(found)
+        for card, functions in _by_card(inventory)
     }
     of_cards = (sysfs.reads.read_each(card, functions, partial(_port, sysfs)) for card, functions in readable.items())
     for outcomes in await asyncio.gather(*of_cards):
@@ -117,14 +117,14 @@ async def _cards(sysfs: Sysfs) -> tuple[Inventory, dict[PciAddress, PortFacts], 
                 ports[address] = outcome
             elif not isinstance(outcome, FileNotFoundError):  # else it has gone away
                 unread.append(Unread(str(address), str(outcome)))
-    roce = await roce_facts.read(sysfs, found)
-    known = {one.where for one in unread}
+    roce = await roce_facts.read(sysfs, inventory)
+    known = {failure.where for failure in unread}
     unread += [Unread(str(address), why) for address, why in roce.unread.items() if str(address) not in known]
-    return found, ports, roce, unread
+    return inventory, ports, roce, unread
 
 
-def _by_card(found: Inventory) -> Iterator[tuple[PciAddress, tuple[PhysicalFunction | VirtualFunction, ...]]]:
-    for _, rail in found.all_rails():
+def _by_card(inventory: Inventory) -> Iterator[tuple[PciAddress, tuple[PhysicalFunction | VirtualFunction, ...]]]:
+    for _, rail in inventory.all_rails():
         yield rail.address, (*(() if rail.pf is None else (rail.pf,)), *rail.vfs)
 
 
@@ -139,8 +139,8 @@ def _port(sysfs: Sysfs, function: PciAddress) -> PortFacts:
 
 def _lid(folder: SysfsFolder, port: str) -> tuple[int | None, int | None]:
     def number(name: str) -> int | None:
-        found = folder.number(f"{port}/{name}", -1)
-        return None if found == -1 else found
+        lid = folder.number(f"{port}/{name}", -1)
+        return None if lid == -1 else lid
 
     return number("lid"), number("sm_lid")
 
@@ -190,8 +190,8 @@ def _bridge(root: Path, lease: Path) -> Bridge | None:
 def _ranges(configuration: Configuration) -> Iterator[tuple[str, IpNetwork]]:
     for network in configuration.networks:
         match network.ipam:
-            case SliceIpam(range=found) | StickyIpam(range=found) | StaticIpam(range=found) if found is not None:
-                yield network.name, found
+            case SliceIpam(range=range_) | StickyIpam(range=range_) | StaticIpam(range=range_) if range_ is not None:
+                yield network.name, range_
 
 
 def _inherited(net: Path) -> Iterator[tuple[str, InheritedSetting]]:
@@ -211,8 +211,8 @@ def _inherited(net: Path) -> Iterator[tuple[str, InheritedSetting]]:
 def _occupied(root: Path, lease: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, IpNetwork]]:
     """Yield the addresses of pods and of one Service. A lease that cannot be read is the daemon's to report."""
     with suppress(OSError, ValueError, NoAddress, Misconfigured):
-        for one in parse_subnet_env(read_below(root, str(lease)).decode()):
-            yield f"the pods' network in {lease}", one.network
+        for flannel_lease in parse_subnet_env(read_below(root, str(lease)).decode()):
+            yield f"the pods' network in {lease}", flannel_lease.network
     with suppress(KeyError, ValueError):  # outside of a pod there is none
         yield "the address of the Service kubernetes", ip_network(environ["KUBERNETES_SERVICE_HOST"])
 
@@ -225,9 +225,9 @@ def _allocated(kubelet: Path) -> dict[str, frozenset[str]] | None:
     return None
 
 
-def _iommu(sysfs: Path, found: Inventory) -> Iterator[tuple[PciAddress, str]]:
+def _iommu(sysfs: Path, inventory: Inventory) -> Iterator[tuple[PciAddress, str]]:
     """Yield the type of each PF's IOMMU group (Documentation/ABI/testing/sysfs-kernel-iommu_groups); without an IOMMU there is none."""
-    for pf in found.pfs:
+    for pf in inventory.pfs:
         with suppress(OSError):
             yield pf.address, _text(sysfs / "bus/pci/devices" / str(pf.address) / "iommu_group/type")
 

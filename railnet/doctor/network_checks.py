@@ -66,8 +66,8 @@ def _has_ipv4(network: Network) -> bool:
     match network.ipam:
         case NoIpam():
             return False
-        case SliceIpam(range=found) | StickyIpam(range=found) | StaticIpam(range=found):
-            return found is None or found.version == 4  # noqa: PLR2004 - IPv4
+        case SliceIpam(range=range_) | StickyIpam(range=range_) | StaticIpam(range=range_):
+            return range_ is None or range_.version == 4  # noqa: PLR2004 - IPv4
         case _:
             return True
 
@@ -78,12 +78,12 @@ def _said(name: str, setting: InheritedSetting) -> str:
 
 def mtus(facts: Facts) -> Iterator[Finding]:
     """Find PFs of one link layer with different MTUs. A netdev that is in no namespace of the host's has none."""
-    found: dict[str, dict[int, list[str]]] = {}
+    layers: dict[str, dict[int, list[str]]] = {}
     for _, rail in facts.inventory.all_rails():
         if rail.pf is not None and rail.pf.netdev is not None:
-            of_layer = found.setdefault(rail.pf.link_layer, {})
+            of_layer = layers.setdefault(rail.pf.link_layer, {})
             of_layer.setdefault(rail.pf.netdev.mtu, []).append(rail.pf.netdev.name)
-    for layer, names in found.items():
+    for layer, names in layers.items():
         if len(names) > 1:
             seen = "; ".join(f"MTU {mtu}: {', '.join(having)}" for mtu, having in sorted(names.items()))
             yield Finding("mtus-differ", f"{layer} rails", seen)

@@ -29,8 +29,11 @@ _MOST_NODES = 5  # that a finding names
 
 def findings(facts: PodFacts) -> tuple[Finding, ...]:
     """Return what all checks find, errors first."""
-    found = [*_of_stage(facts), *(Finding("could-not-be-read", one.where, one.why) for one in facts.unread)]
-    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.kind.severity)))
+    all_findings = [
+        *_of_stage(facts),
+        *(Finding("could-not-be-read", failure.where, failure.why) for failure in facts.unread),
+    ]
+    return tuple(sorted(all_findings, key=lambda finding: SEVERITIES.index(finding.kind.severity)))
 
 
 def _of_stage(facts: PodFacts) -> Iterator[Finding]:
@@ -67,25 +70,27 @@ def _without_request(facts: PodFacts) -> Iterator[Finding]:
 
 
 def _without_node(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
-    gates = [one.get("name") for one in _spec(facts).get("schedulingGates") or ()]
+    gates = [gate.get("name") for gate in _spec(facts).get("schedulingGates") or ()]
     if GATE in gates:
         yield _of_pod(facts, "pod-gated", _gang_words(facts))
     elif gates:
         yield _of_pod(facts, "pod-unschedulable", f"scheduling gates of other programs: {', '.join(map(str, gates))}")
     else:
-        found = list(_missing_rails(facts, scheduler))
-        yield from found or [_of_pod(facts, "pod-unschedulable", scheduler or "the scheduler has said nothing yet")]
+        rail_findings = list(_missing_rails(facts, scheduler))
+        yield from rail_findings or [
+            _of_pod(facts, "pod-unschedulable", scheduler or "the scheduler has said nothing yet")
+        ]
 
 
 def _missing_rails(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
     """Say what of rails keeps the pod from each node; nothing if rails are not the reason."""
     wanted = _requested(facts)
     if facts.nodes is not None:
-        large = [one for one in facts.nodes if all(_has(one, resource) >= wanted[resource] for resource in wanted)]
+        large = [node for node in facts.nodes if all(_has(node, resource) >= wanted[resource] for resource in wanted)]
         if not large:
             yield _of_pod(facts, "no-node-with-rails", "; ".join(_most(facts.nodes, wanted)))
             return
-        tainted = [one for one in large if _is_tainted(one) and not _tolerates(facts)]
+        tainted = [node for node in large if _is_tainted(node) and not _tolerates(facts)]
         if tainted:
             yield Finding("node-with-rail-taint", _names(tainted), f"taint {TAINT}; {_condition_of(tainted[0])}")
     lacking = [resource for resource in wanted if f"Insufficient {resource}" in scheduler]
@@ -167,42 +172,42 @@ def _has(node: JsonObject, resource: str) -> Fraction:
 
 def _most(nodes: Sequence[JsonObject], wanted: Mapping[str, Fraction]) -> Iterator[str]:
     for resource, amount in wanted.items():
-        most, node = max(
-            ((_has(one, resource), str(one["metadata"]["name"])) for one in nodes), default=(Fraction(), "")
+        most, name = max(
+            ((_has(node, resource), str(node["metadata"]["name"])) for node in nodes), default=(Fraction(), "")
         )
-        best = f"the most that a node has is {most} ({node})" if most else "no node has any"
+        best = f"the most that a node has is {most} ({name})" if most else "no node has any"
         yield f"{resource}: {amount} requested; {best}"
 
 
 def _names(nodes: Sequence[JsonObject]) -> str:
-    names = [str(one["metadata"]["name"]) for one in nodes]
+    names = [str(node["metadata"]["name"]) for node in nodes]
     more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
     return ", ".join(names[:_MOST_NODES]) + more
 
 
 def _is_tainted(node: JsonObject) -> bool:
-    return any(one.get("key") == TAINT for one in (node.get("spec") or {}).get("taints") or ())
+    return any(taint.get("key") == TAINT for taint in (node.get("spec") or {}).get("taints") or ())
 
 
 def _tolerates(facts: PodFacts) -> bool:
     """Return whether the pod tolerates the taint (core/v1 Toleration: no key, with Exists, is every key; no effect is every effect)."""
     return any(
-        one.get("key", "") in (("", TAINT) if one.get("operator") == "Exists" else (TAINT,))
-        and one.get("effect", "") in ("", "NoSchedule")
-        for one in _spec(facts).get("tolerations") or ()
+        toleration.get("key", "") in (("", TAINT) if toleration.get("operator") == "Exists" else (TAINT,))
+        and toleration.get("effect", "") in ("", "NoSchedule")
+        for toleration in _spec(facts).get("tolerations") or ()
     )
 
 
 def _condition(node: JsonObject, kind: str = TYPE) -> Mapping[str, Any]:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == kind), {})
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
 def _condition_of(node: JsonObject) -> str:
-    found = _condition(node)
+    condition = _condition(node)
     return (
-        f"{TYPE} is {found['status']}: {found.get('message') or found.get('reason')}"
-        if found
+        f"{TYPE} is {condition['status']}: {condition.get('message') or condition.get('reason')}"
+        if condition
         else f"no condition {TYPE}"
     )
 
@@ -211,8 +216,8 @@ def _rails_of(pod: JsonObject) -> list[str]:
     """Return the pod's rails in words, as the daemon has written them; none if the annotation is absent or not readable."""
     try:
         return [
-            f"{one['interface']} {', '.join(one['ips'])} on {one['device-info']['pci']['pci-address']}, rail {one.get('rail', 'not said')}"
-            for one in network_status.rails(pod)
+            f"{rail['interface']} {', '.join(rail['ips'])} on {rail['device-info']['pci']['pci-address']}, rail {rail.get('rail', 'not said')}"
+            for rail in network_status.rails(pod)
         ]
     except (KeyError, TypeError, AttributeError):
         return []
@@ -221,9 +226,9 @@ def _rails_of(pod: JsonObject) -> list[str]:
 def _refused(facts: PodFacts) -> str | None:
     """Return why the pod's network is not made: the last event of ours, which has a count, else kubelet's."""
     for reason in (_ATTACH, _SANDBOX):
-        said = [str(one.get("message")) for one in facts.events or () if one.get("reason") == reason]
-        if said:
-            return said[-1]
+        messages = [str(event.get("message")) for event in facts.events or () if event.get("reason") == reason]
+        if messages:
+            return messages[-1]
     return None
 
 

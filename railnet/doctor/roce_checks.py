@@ -17,12 +17,12 @@ def gids(facts: Facts) -> Iterator[Finding]:
     for address, port in facts.roce.ports.items():
         if str(address) not in attached:
             continue
-        found = [gid for gid in port.gids if gid.version == _VERSION]
-        if not found:
+        v2_gids = [gid for gid in port.gids if gid.version == _VERSION]
+        if not v2_gids:
             yield Finding("roce-without-gid", str(address), f"none of {len(port.gids)} GIDs is of RoCE v2")
-        elif routable(found) is None:
+        elif routable(v2_gids) is None:
             yield Finding(
-                "roce-link-local-only", str(address), ", ".join(f"GID {gid.index}: {gid.ip}" for gid in found)
+                "roce-link-local-only", str(address), ", ".join(f"GID {gid.index}: {gid.ip}" for gid in v2_gids)
             )
 
 
@@ -40,7 +40,7 @@ def mtus(facts: Facts) -> Iterator[Finding]:
 
 def flow_control(facts: Facts) -> Iterator[Finding]:
     """Find PFs that pause no priority."""
-    for address, found in facts.roce.flow_control.items():
-        if found is not None and not found.priorities:
-            by = "DSCP" if found.by_dscp else "VLAN priority"
+    for address, pfc in facts.roce.flow_control.items():
+        if pfc is not None and not pfc.priorities:
+            by = "DSCP" if pfc.by_dscp else "VLAN priority"
             yield Finding("roce-not-lossless", str(address), f"pfc_en 0x00; {by} chooses the priority")
