@@ -97,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
 
     api, execution = connect_with_exec(os.environ, arguments.kubeconfig, arguments.context, "railnet validate")
     name = f"railnet-validate-{uuid.uuid4().hex[:8]}"
-    made = Run(name, arguments.namespace, arguments.image, arguments.resource, arguments.gpudirect)
+    this_run = Run(name, arguments.namespace, arguments.image, arguments.resource, arguments.gpudirect)
     wanted = Wanted(
         nodes=frozenset(arguments.node),
         selector=arguments.selector,
@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         ),
     )
     output = output_of(arguments)
-    report = Validation(api, execution, made, wanted, say).report()
+    report = Validation(api, execution, this_run, wanted, say).report()
     if arguments.html is not None:
         arguments.html.write_text(html(report), encoding="utf-8")
     output.show(as_json(report), rendered(report, wide=output.wide), WORDS)

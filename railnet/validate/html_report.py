@@ -38,7 +38,7 @@ def html(report: Report) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{_STYLE}</style></head><body>",
             f"<h1>{escape(headline(report))}</h1>",
-            *_list("Findings", [one.text for one in report.findings], "bad"),
+            *_list("Findings", [finding.text for finding in report.findings], "bad"),
             *_list("Not tested", report.untested, ""),
             *(line for rail in report.rails for line in _rail(report, rail)),
             f'<p class="quiet">{escape(not_tried(report))}</p></body></html>',
@@ -56,44 +56,44 @@ def _list(title: str, lines: "tuple[str, ...] | list[str]", kind: str) -> Iterat
 
 def _rail(report: Report, rail: int) -> Iterator[str]:
     measured = report.of_rail(rail)
-    wrong = [one for one in report.findings if one.rail == rail]
+    wrong = [finding for finding in report.findings if finding.rail == rail]
     yield f"<h2>Rail {rail}</h2>"
     yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured)))))}.</p>'
-    yield from _matrix(measured, "TCP, Gbit/s", cell, [one for one in wrong if one.kind != "rdma"])
+    yield from _matrix(measured, "TCP, Gbit/s", cell, [finding for finding in wrong if finding.kind != "rdma"])
     if has_rdma(measured):
         yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, wrong)
 
 
 def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[Finding]) -> Iterator[str]:
-    nodes, found = nodes_of(measured), by_nodes(measured)
+    nodes, measurements = nodes_of(measured), by_nodes(measured)
     yield f'<div class="wide"><table><thead><tr><th>{title}</th>'
     yield (
         "".join(f'<th title="{escape(node)}">{number}</th>' for number, node in enumerate(nodes, 1))
         + "</tr></thead><tbody>"
     )
     for number, node in enumerate(nodes, 1):
-        cells = (_cell(found.get(frozenset((node, other))), node == other, shown, wrong) for other in nodes)
+        cells = (_cell(measurements.get(frozenset((node, other))), node == other, shown, wrong) for other in nodes)
         yield f"<tr><th>{number} {escape(node)}</th>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
 
 
-def _cell(one: Measured | None, itself: bool, shown: Shown, wrong: list[Finding]) -> str:
-    if itself or one is None:
+def _cell(measurement: Measured | None, itself: bool, shown: Shown, wrong: list[Finding]) -> str:
+    if itself or measurement is None:
         return f'<td class="none">{"&ndash;" if itself else "&middot;"}</td>'
-    text = shown(one)
-    kind = "unknown" if text == "?" else "bad" if any(_is_about(finding, one) for finding in wrong) else "good"
-    return f'<td class="{kind}" title="{escape(_details(one))}">{escape(text)}</td>'
+    text = shown(measurement)
+    kind = "unknown" if text == "?" else "bad" if any(_is_about(finding, measurement) for finding in wrong) else "good"
+    return f'<td class="{kind}" title="{escape(_details(measurement))}">{escape(text)}</td>'
 
 
-def _is_about(finding: Finding, one: Measured) -> bool:
-    return set(finding.nodes) <= {one.pair.server, one.pair.client}
+def _is_about(finding: Finding, measurement: Measured) -> bool:
+    return set(finding.nodes) <= {measurement.pair.server, measurement.pair.client}
 
 
-def _details(one: Measured) -> str:
+def _details(measurement: Measured) -> str:
     numbers = (
-        "" if one.round_trip_us is None else f"round trip {one.round_trip_us:.0f} us",
-        "" if one.mtu is None else f"largest packet {one.mtu} bytes",
-        "" if one.rdma.latency_us is None else f"latency of RDMA {one.rdma.latency_us:.2f} us",
+        "" if measurement.round_trip_us is None else f"round trip {measurement.round_trip_us:.0f} us",
+        "" if measurement.mtu is None else f"largest packet {measurement.mtu} bytes",
+        "" if measurement.rdma.latency_us is None else f"latency of RDMA {measurement.rdma.latency_us:.2f} us",
     )
-    words = (one.failed, one.untried, one.rdma.failed, *untried_tools([one]))
-    return "; ".join(filter(None, (f"{one.pair.server} and {one.pair.client}", *numbers, *words)))
+    words = (measurement.failed, measurement.untried, measurement.rdma.failed, *untried_tools([measurement]))
+    return "; ".join(filter(None, (f"{measurement.pair.server} and {measurement.pair.client}", *numbers, *words)))

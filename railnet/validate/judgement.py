@@ -48,16 +48,18 @@ class Finding(NamedTuple):
 
 def findings(measured: Sequence[Measured], mtus: Mtus, limits: Limits) -> tuple[Finding, ...]:
     """Return what is wrong, by rail."""
-    tried = [one for one in measured if not one.untried]
-    found: list[Finding] = []
-    for rail in sorted({one.pair.rail for one in tried}):
-        of_rail = [one for one in tried if one.pair.rail == rail]
-        found += _cut(rail, of_rail, mtus)
-        found += _smaller_netdevs(rail, {node: mtu for (number, node), mtu in mtus.items() if number == rail and mtu})
-        found += _smaller_paths(rail, of_rail, mtus)
-        found += _without_rdma(rail, of_rail)
-        found += _beyond(rail, of_rail, limits)
-    return tuple(found)
+    tried = [measurement for measurement in measured if not measurement.untried]
+    all_findings: list[Finding] = []
+    for rail in sorted({measurement.pair.rail for measurement in tried}):
+        of_rail = [measurement for measurement in tried if measurement.pair.rail == rail]
+        all_findings += _cut(rail, of_rail, mtus)
+        all_findings += _smaller_netdevs(
+            rail, {node: mtu for (number, node), mtu in mtus.items() if number == rail and mtu}
+        )
+        all_findings += _smaller_paths(rail, of_rail, mtus)
+        all_findings += _without_rdma(rail, of_rail)
+        all_findings += _beyond(rail, of_rail, limits)
+    return tuple(all_findings)
 
 
 def usual(numbers: Iterable[int]) -> int:
@@ -68,8 +70,10 @@ def usual(numbers: Iterable[int]) -> int:
 
 def _cut(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
     """Name what has no connection. TCP that stands still where large packets are lost is the MTU's finding."""
-    for nodes, told in _grouped(of_rail, lambda one: bool(one.failed) and not _is_smaller(one, mtus)):
-        why = "; ".join(sorted({one.failed for one in told})[:2])
+    for nodes, told in _grouped(
+        of_rail, lambda measurement: bool(measurement.failed) and not _is_smaller(measurement, mtus)
+    ):
+        why = "; ".join(sorted({measurement.failed for measurement in told})[:2])
         where = _where(rail, nodes, len(told))
         yield Finding("cut", rail, nodes, f"{where}: no connection, or it was lost ({why})")
 
@@ -84,15 +88,18 @@ def _smaller_netdevs(rail: int, mtu_of: Mapping[str, int]) -> Iterator[Finding]:
 
 def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
     """Name paths that carry less than both of their netdevs would."""
-    for nodes, told in _grouped([one for one in of_rail if one.mtu is not None], lambda one: _is_smaller(one, mtus)):
-        largest = max(one.mtu or 0 for one in told)
-        netdevs = max(_least_netdev(one.pair, mtus) for one in told)
+    for nodes, told in _grouped(
+        [measurement for measurement in of_rail if measurement.mtu is not None],
+        lambda measurement: _is_smaller(measurement, mtus),
+    ):
+        largest = max(measurement.mtu or 0 for measurement in told)
+        netdevs = max(_least_netdev(measurement.pair, mtus) for measurement in told)
         text = f"{_where(rail, nodes, len(told))}: no packet above {largest} bytes arrives, though netdevs have MTU {netdevs}"
         yield Finding("mtu", rail, nodes, text)
 
 
-def _is_smaller(one: Measured, mtus: Mtus) -> bool:
-    return one.mtu is not None and one.mtu < _least_netdev(one.pair, mtus)
+def _is_smaller(measurement: Measured, mtus: Mtus) -> bool:
+    return measurement.mtu is not None and measurement.mtu < _least_netdev(measurement.pair, mtus)
 
 
 def _least_netdev(pair: Pair, mtus: Mtus) -> int:
@@ -101,24 +108,24 @@ def _least_netdev(pair: Pair, mtus: Mtus) -> int:
 
 def _without_rdma(rail: int, of_rail: Sequence[Measured]) -> Iterator[Finding]:
     """Name what TCP reaches and a tool for RDMA does not."""
-    for nodes, told in _grouped(of_rail, lambda one: bool(one.rdma.failed)):
-        why = "; ".join(sorted({one.rdma.failed for one in told})[:2])
+    for nodes, told in _grouped(of_rail, lambda measurement: bool(measurement.rdma.failed)):
+        why = "; ".join(sorted({measurement.rdma.failed for measurement in told})[:2])
         yield Finding("rdma", rail, nodes, f"{_where(rail, nodes, len(told))}: RDMA fails, and TCP does not ({why})")
 
 
 def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[Finding]:
     """Name what is slower than the user permits."""
     bandwidths: tuple[tuple[_Number, float | None, str], ...] = (
-        (lambda one: one.gbits, limits.least_gbits, ""),
-        (lambda one: one.rdma.gbits, limits.least_rdma_gbits, "RDMA has "),
+        (lambda measurement: measurement.gbits, limits.least_gbits, ""),
+        (lambda measurement: measurement.rdma.gbits, limits.least_rdma_gbits, "RDMA has "),
     )
     for gbits, least, what in bandwidths:
         for nodes, values in () if least is None else _wrong(of_rail, gbits, partial(gt, least)):
             where = _where(rail, nodes, len(values))
             yield Finding("slow", rail, nodes, f"{where}: {what}{min(values):.1f} Gbit/s, at least {least:g} wanted")
     latencies: tuple[tuple[_Number, float | None, str], ...] = (
-        (lambda one: one.round_trip_us, limits.most_microseconds, "round trip {:.0f} us"),
-        (lambda one: one.rdma.latency_us, limits.most_rdma_microseconds, "latency of RDMA {:.2f} us"),
+        (lambda measurement: measurement.round_trip_us, limits.most_microseconds, "round trip {:.0f} us"),
+        (lambda measurement: measurement.rdma.latency_us, limits.most_rdma_microseconds, "latency of RDMA {:.2f} us"),
     )
     for latency, most, words in latencies:
         for nodes, values in () if most is None else _wrong(of_rail, latency, partial(lt, most)):
@@ -131,41 +138,43 @@ def _wrong(
 ) -> Iterator[tuple[tuple[str, ...], list[float]]]:
     """Yield whose numbers are beyond a limit, with these numbers; a pair without the number is not judged."""
 
-    def is_wrong(one: Measured) -> bool:
-        value = number(one)
+    def is_wrong(measurement: Measured) -> bool:
+        value = number(measurement)
         return value is not None and beyond(value)
 
-    for nodes, told in _grouped([one for one in of_rail if number(one) is not None], is_wrong):
-        yield nodes, [value for one in told if (value := number(one)) is not None]
+    for nodes, told in _grouped([measurement for measurement in of_rail if number(measurement) is not None], is_wrong):
+        yield nodes, [value for measurement in told if (value := number(measurement)) is not None]
 
 
 def _grouped(measured: Sequence[Measured], wrong: _Is) -> Iterator[tuple[tuple[str, ...], list[Measured]]]:
     """Yield what is wrong: the whole rail, else each node of which all pairs are wrong, else each pair; with its measurements."""
-    bad = [one for one in measured if wrong(one)]
+    bad = [measurement for measurement in measured if wrong(measurement)]
     if len(bad) == len(measured) > 1:
         yield (), bad
         return
-    pairs_of = Counter(node for one in measured for node in _nodes(one))
-    bad_of = Counter(node for one in bad for node in _nodes(one))
+    pairs_of = Counter(node for measurement in measured for node in _nodes(measurement))
+    bad_of = Counter(node for measurement in bad for node in _nodes(measurement))
     # A node with one pair is not told from its peer, unless the peer has pairs that are right.
     whole = {
         node for node, count in bad_of.items() if count == pairs_of[node] and _is_told(node, bad, pairs_of, bad_of)
     }
     for node in sorted(whole):
-        yield (node,), [one for one in bad if node in _nodes(one)]
-    for one in bad:
-        if not whole & set(_nodes(one)):
-            yield _nodes(one), [one]
+        yield (node,), [measurement for measurement in bad if node in _nodes(measurement)]
+    for measurement in bad:
+        if not whole & set(_nodes(measurement)):
+            yield _nodes(measurement), [measurement]
 
 
 def _is_told(node: str, bad: Sequence[Measured], pairs_of: Mapping[str, int], bad_of: Mapping[str, int]) -> bool:
     """Return whether a node is the cause: it has several pairs, or each of its peers has a pair that is right."""
-    peers = {other for one in bad if node in _nodes(one) for other in _nodes(one) if other != node}
+    peers = {
+        other for measurement in bad if node in _nodes(measurement) for other in _nodes(measurement) if other != node
+    }
     return pairs_of[node] > 1 or all(bad_of[peer] < pairs_of[peer] for peer in peers)
 
 
-def _nodes(one: Measured) -> tuple[str, str]:
-    return (one.pair.server, one.pair.client)
+def _nodes(measurement: Measured) -> tuple[str, str]:
+    return (measurement.pair.server, measurement.pair.client)
 
 
 def _where(rail: int, nodes: tuple[str, ...], pairs: int) -> str:

@@ -60,16 +60,16 @@ def parse(pair: Pair, text: str) -> Measured:
         ValueError: it is not what the probe prints.
     """
     try:
-        found: dict[str, Any] = json.loads(text)
-        failed = found.get("failed")
-        trip, mtu, bits = (found.get(name) for name in _WORDS)
+        answer: dict[str, Any] = json.loads(text)
+        failed = answer.get("failed")
+        trip, mtu, bits = (answer.get(name) for name in _WORDS)
         return Measured(
             pair,
             None if trip is None else float(trip["median"]) * 1e6,
             None if mtu is None else int(mtu),
             None if bits is None else float(bits) / 1e9,
             "" if failed is None else f"{_WORDS[failed['measurement']]}: {failed['why']}",
-            rdma=_rdma(found.get("rdma") or {}),
+            rdma=_rdma(answer.get("rdma") or {}),
         )
     except (TypeError, KeyError, AttributeError, RecursionError, OverflowError, ValueError) as error:
         raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error}") from None

@@ -34,7 +34,9 @@ def plan(
         for rail in sorted(set(rails_of[node])):
             nodes_of.setdefault(rail, []).append(node)
     of_rails = [list(_rounds(rail, nodes, seed, all_pairs_up_to)) for rail, nodes in sorted(nodes_of.items())]
-    return tuple(tuple(pair for one in together for pair in one) for together in zip_longest(*of_rails, fillvalue=()))
+    return tuple(
+        tuple(pair for round_ in together for pair in round_) for together in zip_longest(*of_rails, fillvalue=())
+    )
 
 
 def untested(rails_of: Mapping[str, Sequence[int]]) -> tuple[tuple[int, str], ...]:
@@ -59,7 +61,7 @@ def _all_pairs(nodes: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
     for _ in range(len(places) - 1):
         half = len(places) // 2
         facing = zip(places[:half], reversed(places[half:]), strict=True)
-        yield [(one, other) for one, other in facing if one is not None and other is not None]
+        yield [(node, opposite) for node, opposite in facing if node is not None and opposite is not None]
         places = [places[0], places[-1], *places[1:-1]]
 
 

@@ -86,7 +86,7 @@ def choose(
     """
     by_name = {node["metadata"]["name"]: node for node in nodes}
     left_out = {name: "the cluster has no such node" for name in wanted if name not in by_name}
-    found: list[tuple[str, int]] = []
+    requests: list[tuple[str, int]] = []
     for name, node in sorted(by_name.items()):
         if wanted and name not in wanted:
             continue
@@ -97,8 +97,8 @@ def choose(
         if why := _why_not(node, run.resource, available, asked):
             left_out[name] = why
         else:
-            found.append((name, asked))
-    targets = [Target(name, f"{run.name}-{number}", asked) for number, (name, asked) in enumerate(found[:most])]
+            requests.append((name, asked))
+    targets = [Target(name, f"{run.name}-{number}", asked) for number, (name, asked) in enumerate(requests[:most])]
     return Chosen(tuple(targets), left_out)
 
 
@@ -184,9 +184,9 @@ def _why_not(node: JsonObject, resource: str, available: int, asked: int) -> str
     return "" if ready["status"] == "True" else f"it is not ready: {ready.get('message') or 'no condition says why'}"
 
 
-def _conditions(found: JsonObject, kind: str) -> Iterator[JsonObject]:
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    return (one for one in conditions if one["type"] == kind)
+def _conditions(node: JsonObject, kind: str) -> Iterator[JsonObject]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return (condition for condition in conditions if condition["type"] == kind)
 
 
 def _amount(node: JsonObject, resource: str) -> int:

@@ -33,15 +33,15 @@ def rails(pod: JsonObject) -> tuple[PodRail, ...]:
     node's rails.
     """
     try:
-        found = [_rail(one) for one in network_status.rails(pod)]
+        pod_rails = [_rail(network) for network in network_status.rails(pod)]
     except (ValueError, TypeError, AttributeError, KeyError):
         return ()
-    return tuple({one.rail: one for one in sorted(found, reverse=True)}.values())[::-1]
+    return tuple({rail.rail: rail for rail in sorted(pod_rails, reverse=True)}.values())[::-1]
 
 
 def runs(pod: JsonObject) -> bool:
     """Return whether a pod's container runs."""
-    return any("running" in (one.get("state") or {}) for one in _status(pod).get("containerStatuses") or ())
+    return any("running" in (container.get("state") or {}) for container in _status(pod).get("containerStatuses") or ())
 
 
 def waits_for(pod: JsonObject, events: Iterable[JsonObject]) -> str:
@@ -54,26 +54,28 @@ def waits_for(pod: JsonObject, events: Iterable[JsonObject]) -> str:
 
 
 def _of_conditions(status: JsonObject) -> Iterator[str]:
-    for one in status.get("conditions") or ():
-        if one["type"] == "PodScheduled" and one["status"] == "False":
-            yield f"{one.get('reason', 'not scheduled')}: {one.get('message', '')}"
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield f"{condition.get('reason', 'not scheduled')}: {condition.get('message', '')}"
     if status.get("phase") == "Failed":
         yield f"{status.get('reason', 'it failed')}: {status.get('message', 'its container ended')}"
 
 
 def _of_containers(status: JsonObject) -> Iterator[str]:
-    for one in status.get("containerStatuses") or ():
-        state = one.get("state") or {}
-        found = state.get("waiting") or state.get("terminated") or {}
-        if found.get("reason", "ContainerCreating") != "ContainerCreating":
-            yield f"{found['reason']}: {found.get('message', '')}".rstrip(": ")
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        cause = state.get("waiting") or state.get("terminated") or {}
+        if cause.get("reason", "ContainerCreating") != "ContainerCreating":
+            yield f"{cause['reason']}: {cause.get('message', '')}".rstrip(": ")
 
 
 def _of_events(pod: JsonObject, events: Iterable[JsonObject]) -> Iterator[str]:
     uid = pod["metadata"].get("uid")
-    warnings = [one for one in events if one.get("type") == "Warning" and one["involvedObject"].get("uid") == uid]
-    newest = sorted(warnings, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))[-1:]
-    return (f"{one.get('reason')}: {one.get('message')}" for one in newest)
+    warnings = [
+        event for event in events if event.get("type") == "Warning" and event["involvedObject"].get("uid") == uid
+    ]
+    newest = sorted(warnings, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))[-1:]
+    return (f"{event.get('reason')}: {event.get('message')}" for event in newest)
 
 
 def _rail(element: dict[str, Any]) -> PodRail:
@@ -88,5 +90,5 @@ def _version(address: IPv4Address | IPv6Address) -> int:
 
 
 def _status(pod: JsonObject) -> JsonObject:
-    found: JsonObject = pod.get("status") or {}
-    return found
+    status: JsonObject = pod.get("status") or {}
+    return status

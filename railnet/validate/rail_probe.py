@@ -108,19 +108,19 @@ def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float, rdm
     `rdma` of the result has the outcome of each tool, up to the first that failed: what the tool has `printed`, or why it has `failed` or is
     `untried`.
     """
-    found: dict[str, object] = {}
-    for name, one in (("round_trip_seconds", _round_trips), ("mtu", _mtu), ("bits_per_second", _bandwidth)):
+    measurements: dict[str, object] = {}
+    for name, measurement in (("round_trip_seconds", _round_trips), ("mtu", _mtu), ("bits_per_second", _bandwidth)):
         try:
-            found[name] = one(peer, netdev, source, seconds)
+            measurements[name] = measurement(peer, netdev, source, seconds)
         except OSError as error:
-            found["failed"] = {"measurement": name, "why": _why(error)}
-            return found
+            measurements["failed"] = {"measurement": name, "why": _why(error)}
+            return measurements
     outcomes: dict[str, dict[str, str]] = {}
     for tool in rdma.tools:
         outcomes[tool] = _outcome(tool, peer, netdev, source, seconds, rdma)
         if "failed" in outcomes[tool]:
             break
-    return {**found, "rdma": outcomes}
+    return {**measurements, "rdma": outcomes}
 
 
 def _round_trips(peer: tuple[str, int], netdev: str, source: str, seconds: float) -> dict[str, float]:
@@ -236,8 +236,8 @@ def _serve_tool(connection: socket.socket, netdev: str, rdma: _Rdma, tool: str, 
         while server.poll() is None and time.monotonic() < end and not _listens(port):
             time.sleep(0.05)  # rping listens by the connection manager alone: it has all the time
         if server.poll() is not None:
-            said = server.communicate()[1]
-            _say(connection, {"failed": f"its server has ended with status {server.returncode}: {_last_line(said)}"})
+            stderr = server.communicate()[1]
+            _say(connection, {"failed": f"its server has ended with status {server.returncode}: {_last_line(stderr)}"})
             return
         _say(connection, {"port": port})
         connection.settimeout(seconds + _TOOL_SECONDS + _PATIENCE_SECONDS)
@@ -295,21 +295,21 @@ def _outcome(tool: str, peer: tuple[str, int], netdev: str, source: str, seconds
 
 def _line(connection: socket.socket) -> bytes:
     """Return a line, of which no more than a bounded length is read."""
-    found = b""
-    while not found.endswith(b"\n") and len(found) < _LONGEST_LINE:
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
         more = connection.recv(1)
         if not more:
             raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
-        found += more
-    return found
+        line += more
+    return line
 
 
 def _say(connection: socket.socket, told: dict[str, object]) -> None:
     connection.sendall(json.dumps(told).encode() + b"\n")
 
 
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").split("\n")
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").split("\n")
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it says nothing")
 
 
@@ -327,15 +327,15 @@ def _connected(peer: tuple[str, int], netdev: str, source: str) -> socket.socket
 
 def _socket(kind: int, netdev: str, address: tuple[str, int]) -> socket.socket:
     family = _Ip(address[0]).family
-    made = socket.socket(family, kind)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock = socket.socket(family, kind)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
-        made.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
     # Linux before 5.7 permits it only with NET_RAW. The source address leads packets to the netdev as well.
     with contextlib.suppress(PermissionError):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode())
-    made.bind(address)
-    return made
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode())
+    sock.bind(address)
+    return sock
 
 
 def _ipv4_rails() -> Iterator[tuple[str, str]]:
@@ -344,8 +344,8 @@ def _ipv4_rails() -> Iterator[tuple[str, str]]:
         for _, name in socket.if_nameindex():
             if _NETDEV.fullmatch(name):
                 with contextlib.suppress(OSError):  # EADDRNOTAVAIL: it has none
-                    found = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()))
-                    yield name, socket.inet_ntoa(found[20:24])
+                    ifreq = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+                    yield name, socket.inet_ntoa(ifreq[20:24])
 
 
 def _ipv6_rails() -> Iterator[tuple[str, str]]:

@@ -39,11 +39,11 @@ class Report(NamedTuple):
     @property
     def rails(self) -> list[int]:
         """The numbers of the rails that were measured."""
-        return sorted({one.pair.rail for one in self.measured})
+        return sorted({measurement.pair.rail for measurement in self.measured})
 
     def of_rail(self, rail: int) -> list[Measured]:
         """Return the measurements of a rail."""
-        return [one for one in self.measured if one.pair.rail == rail]
+        return [measurement for measurement in self.measured if measurement.pair.rail == rail]
 
 
 def not_tried(report: Report) -> str:
@@ -55,38 +55,38 @@ def not_tried(report: Report) -> str:
 def untried_tools(measured: Sequence[Measured]) -> list[str]:
     """Return which tools for RDMA could not be tried, by the reason."""
     tools: dict[str, list[str]] = {}
-    for tool, why in dict.fromkeys(each for one in measured for each in one.rdma.untried):
+    for tool, why in dict.fromkeys(each for measurement in measured for each in measurement.rdma.untried):
         tools.setdefault(why, []).append(tool)
-    return [f"{', '.join(found)}: {why}" for why, found in tools.items()]
+    return [f"{', '.join(names)}: {why}" for why, names in tools.items()]
 
 
 def nodes_of(measured: Sequence[Measured]) -> list[str]:
     """Return the nodes of measurements, by name."""
-    return sorted({node for one in measured for node in (one.pair.server, one.pair.client)})
+    return sorted({node for measurement in measured for node in (measurement.pair.server, measurement.pair.client)})
 
 
 def by_nodes(measured: Sequence[Measured]) -> dict[frozenset[str], Measured]:
     """Return the measurements of one rail by their two nodes."""
-    return {frozenset((one.pair.server, one.pair.client)): one for one in measured}
+    return {frozenset((measurement.pair.server, measurement.pair.client)): measurement for measurement in measured}
 
 
 def headline(report: Report) -> str:
     """Return the first line."""
     count = len(report.findings)
-    found = f"{count or 'no'} finding{'' if count == 1 else 's'}"
+    findings = f"{count or 'no'} finding{'' if count == 1 else 's'}"
     untested = f", {len(report.untested)} not tested" if report.untested else ""
     pairs = f"{len(report.measured)} pair{'' if len(report.measured) == 1 else 's'}"
     nodes = len(nodes_of(report.measured))
-    return f"railnet {VERSION}: {pairs} on {len(report.rails)} rail{'' if len(report.rails) == 1 else 's'} of {nodes} nodes: {found}{untested}"
+    return f"railnet {VERSION}: {pairs} on {len(report.rails)} rail{'' if len(report.rails) == 1 else 's'} of {nodes} nodes: {findings}{untested}"
 
 
 def summary(measured: Sequence[Measured]) -> str:
     """Return what is usual of a rail: its largest packet, and the medians of its round trips and of RDMA's latencies."""
-    trips = [one.round_trip_us for one in measured if one.round_trip_us is not None]
-    mtus = [one.mtu for one in measured if one.mtu is not None]
+    trips = [measurement.round_trip_us for measurement in measured if measurement.round_trip_us is not None]
+    mtus = [measurement.mtu for measurement in measured if measurement.mtu is not None]
     if not trips or not mtus:
         return "nothing measured"
-    latencies = [one.rdma.latency_us for one in measured if one.rdma.latency_us is not None]
+    latencies = [measurement.rdma.latency_us for measurement in measured if measurement.rdma.latency_us is not None]
     rdma = f", latency of RDMA {median(latencies):.2f} us" if latencies else ""
     return f"largest packet {usual(mtus)} bytes, round trip {median(trips):.0f} us{rdma}"
 
@@ -98,27 +98,27 @@ def coverage(measured: Sequence[Measured]) -> str:
     return "" if len(measured) == every else f"{len(measured)} of {every} pairs: a ring, and random pairs"
 
 
-def cell(one: Measured | None) -> str:
+def cell(measurement: Measured | None) -> str:
     """Return what a matrix shows of a pair: Gbit/s, `cut`, `?` if the probe could not run, and `.` for no pair of the plan."""
-    if one is None:
+    if measurement is None:
         return "."
-    if one.untried:
+    if measurement.untried:
         return "?"
-    return "cut" if one.failed or one.gbits is None else f"{one.gbits:.1f}"
+    return "cut" if measurement.failed or measurement.gbits is None else f"{measurement.gbits:.1f}"
 
 
-def rdma_cell(one: Measured | None) -> str:
+def rdma_cell(measurement: Measured | None) -> str:
     """Return what a matrix of RDMA shows of a pair, as `cell`; `fail` if a tool has failed."""
-    if one is None or one.untried or one.failed:
-        return cell(one)
-    if one.rdma.gbits is not None:
-        return f"{one.rdma.gbits:.1f}"
-    return "fail" if one.rdma.failed else "?"
+    if measurement is None or measurement.untried or measurement.failed:
+        return cell(measurement)
+    if measurement.rdma.gbits is not None:
+        return f"{measurement.rdma.gbits:.1f}"
+    return "fail" if measurement.rdma.failed else "?"
 
 
 def has_rdma(measured: Sequence[Measured]) -> bool:
     """Return whether RDMA was tried between any pair, so that there is a matrix of it."""
-    return any(one.rdma.gbits is not None or one.rdma.failed for one in measured)
+    return any(measurement.rdma.gbits is not None or measurement.rdma.failed for measurement in measured)
 
 
 def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
@@ -137,7 +137,7 @@ def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
             yield from table(measured, "RDMA Gbit/s", rdma_cell)
         else:
             yield from table(measured, "Gbit/s", cell)
-    for title, lines in (("findings", [one.text for one in report.findings]), ("not tested", report.untested)):
+    for title, lines in (("findings", [finding.text for finding in report.findings]), ("not tested", report.untested)):
         if lines:
             yield from ("", f"{title}:", *(f"  {line}" for line in lines))
     if last := not_tried(report):
@@ -150,46 +150,48 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "limits": report.limits._asdict(),
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
-        "pairs": [{**one.pair._asdict(), **_numbers(one)} for one in report.measured],
-        "findings": [one._asdict() for one in report.findings],
+        "pairs": [{**measurement.pair._asdict(), **_numbers(measurement)} for measurement in report.measured],
+        "findings": [finding._asdict() for finding in report.findings],
         "untested": list(report.untested),
         "notTried": not_tried(report) or None,
     }
 
 
-def _numbers(one: Measured) -> dict[str, Any]:
+def _numbers(measurement: Measured) -> dict[str, Any]:
     return {
-        "roundTripMicroseconds": None if one.round_trip_us is None else round(one.round_trip_us, 1),
-        "mtu": one.mtu,
-        "gbits": None if one.gbits is None else round(one.gbits, 3),
-        "failed": one.failed or None,
-        "untried": one.untried or None,
+        "roundTripMicroseconds": None if measurement.round_trip_us is None else round(measurement.round_trip_us, 1),
+        "mtu": measurement.mtu,
+        "gbits": None if measurement.gbits is None else round(measurement.gbits, 3),
+        "failed": measurement.failed or None,
+        "untried": measurement.untried or None,
         "rdma": {
-            "gbits": one.rdma.gbits,
-            "latencyMicroseconds": one.rdma.latency_us,
-            "failed": one.rdma.failed or None,
-            "untried": dict(one.rdma.untried),
+            "gbits": measurement.rdma.gbits,
+            "latencyMicroseconds": measurement.rdma.latency_us,
+            "failed": measurement.rdma.failed or None,
+            "untried": dict(measurement.rdma.untried),
         },
     }
 
 
 def _matrix(measured: Sequence[Measured], title: str, shown: Shown) -> Iterator[str]:
-    nodes, found = nodes_of(measured), by_nodes(measured)
+    nodes, measurements = nodes_of(measured), by_nodes(measured)
     columns = (Column(title), *(Column(str(number), number=True) for number, _ in enumerate(nodes, 1)))
     rows = []
     for number, node in enumerate(nodes, 1):
-        cells = ["-" if other == node else shown(found.get(frozenset((node, other)))) for other in nodes]
+        cells = ["-" if other == node else shown(measurements.get(frozenset((node, other)))) for other in nodes]
         rows.append((f"{number} {node}", *cells))
     yield from aligned(columns, rows)
 
 
 def _list(measured: Sequence[Measured], title: str, shown: Shown, *, most: int | None) -> Iterator[str]:
-    def speed(one: Measured) -> float:
-        gbits = one.gbits if shown is cell else one.rdma.gbits
+    def speed(measurement: Measured) -> float:
+        gbits = measurement.gbits if shown is cell else measurement.rdma.gbits
         return -1.0 if gbits is None else gbits
 
     slowest = sorted(measured, key=speed)[:most]
     columns = (Column("NODE"), Column("NODE"), Column(title, number=True))
     if most is not None:
         yield f"the {len(slowest)} slowest pairs (all are in -o wide, -o json and --html):"
-    yield from aligned(columns, [(one.pair.server, one.pair.client, shown(one)) for one in slowest])
+    yield from aligned(
+        columns, [(measurement.pair.server, measurement.pair.client, shown(measurement)) for measurement in slowest]
+    )

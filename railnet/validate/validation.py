@@ -110,18 +110,20 @@ class Validation:
         return self._judged(rails_of, measured)
 
     def _judged(self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]) -> Report:
-        mtus = {(rail.rail, node): rail.mtu for node, found in rails_of.items() for rail in found}
+        mtus = {(rail.rail, node): rail.mtu for node, pod_rails in rails_of.items() for rail in pod_rails}
         self._untested += [
-            f"rail {one.pair.rail} between {one.pair.server} and {one.pair.client}: {one.untried}"
-            for one in measured
-            if one.untried
+            f"rail {measured_pair.pair.rail} between {measured_pair.pair.server} and {measured_pair.pair.client}: {measured_pair.untried}"
+            for measured_pair in measured
+            if measured_pair.untried
         ]
         limits = self._wanted.limits
         expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma else ""
         if expected:
             self._untested += [f"{expected}: {tools}" for tools in untried_tools(measured)]
-        found = findings(measured, mtus, limits)
-        return Report(dict(rails_of), tuple(measured), found, tuple(self._untested), limits, bool(self._run.gpu))
+        rail_findings = findings(measured, mtus, limits)
+        return Report(
+            dict(rails_of), tuple(measured), rail_findings, tuple(self._untested), limits, bool(self._run.gpu)
+        )
 
     def _create(self) -> None:
         run = self._run
@@ -139,9 +141,13 @@ class Validation:
         """Wait until the pods run and have their rails; return the rails of those that do."""
         end, told = time.monotonic() + self._wanted.start_seconds, time.monotonic()
         while True:
-            pods = {one["metadata"]["name"]: one for one in self._listed(self._run.pods)}
-            ready = {one.node: rails(pods[one.pod]) for one in self._targets if one.pod in pods and runs(pods[one.pod])}
-            ready = {node: found for node, found in ready.items() if found}
+            pods = {probe_pod["metadata"]["name"]: probe_pod for probe_pod in self._listed(self._run.pods)}
+            ready = {
+                target.node: rails(pods[target.pod])
+                for target in self._targets
+                if target.pod in pods and runs(pods[target.pod])
+            }
+            ready = {node: pod_rails for node, pod_rails in ready.items() if pod_rails}
             if len(ready) == len(self._targets):
                 break
             if time.monotonic() > end:
@@ -158,8 +164,8 @@ class Validation:
         events = self._events()
         for target in self._targets:
             if target.node not in ready:
-                found = pods.get(target.pod)
-                why = "it was deleted by something else" if found is None else waits_for(found, events)
+                probe_pod = pods.get(target.pod)
+                why = "it was deleted by something else" if probe_pod is None else waits_for(probe_pod, events)
                 yield f"node {target.node}: pod {target.pod} has not started in {self._wanted.start_seconds:g} s: {why}"
 
     def _events(self) -> list[JsonObject]:
@@ -177,24 +183,28 @@ class Validation:
         usable = self._usable(rails_of)
         rounds = plan(usable, self._wanted.seed)
         self._untested += [f"rail {rail}: no other node than {node} has it" for rail, node in untested(usable)]
-        found: list[Measured] = []
-        for number, one in enumerate(rounds, 1):
-            self._say(f"round {number} of {len(rounds)}: {len(one)} pairs")
-            found += self._round(one, {(rail.rail, node): rail for node in usable for rail in rails_of[node]})
-        return found
+        measured_pairs: list[Measured] = []
+        for number, round_ in enumerate(rounds, 1):
+            self._say(f"round {number} of {len(rounds)}: {len(round_)} pairs")
+            measured_pairs += self._round(
+                round_, {(rail.rail, node): rail for node in usable for rail in rails_of[node]}
+            )
+        return measured_pairs
 
     def _usable(self, rails_of: Mapping[str, tuple[PodRail, ...]]) -> dict[str, list[int]]:
         """Return the numbers of the rails with an address, by node; say of the others why they are not tested."""
         asked = {target.node: target.rails for target in self._targets}
-        for node, found in sorted(rails_of.items()):
+        for node, pod_rails in sorted(rails_of.items()):
             self._untested += [
-                f"rail {one.rail} of node {node}: {one.netdev} has no address" for one in found if not one.address
+                f"rail {rail.rail} of node {node}: {rail.netdev} has no address"
+                for rail in pod_rails
+                if not rail.address
             ]
-            if len(found) < asked[node]:
+            if len(pod_rails) < asked[node]:
                 self._untested.append(
-                    f"node {node}: {asked[node]} VFs were given, and they are on {len(found)} rails alone"
+                    f"node {node}: {asked[node]} VFs were given, and they are on {len(pod_rails)} rails alone"
                 )
-        return {node: [one.rail for one in found if one.address] for node, found in rails_of.items()}
+        return {node: [rail.rail for rail in pod_rails if rail.address] for node, pod_rails in rails_of.items()}
 
     def _round(self, pairs: Round, place: Mapping[tuple[int, str], PodRail]) -> list[Measured]:
         """Measure the pairs of a round at the same time; the round ends with its last pair."""
@@ -215,10 +225,10 @@ class Validation:
             return Measured(pair, untried=f"{client.address} and {server.address} are of different versions of IP")
         seconds = self._wanted.seconds
         command = measurement(client.netdev, client.address, server.address, seconds, gpu=bool(self._run.gpu))
-        name = next(one.pod for one in self._targets if one.node == pair.client)
+        name = next(target.pod for target in self._targets if target.node == pair.client)
         try:
-            said = self._exec.run(self._run.pod(name), CONTAINER, command, 2 * seconds + _MORE_SECONDS)
-            return parse(pair, said)
+            output = self._exec.run(self._run.pod(name), CONTAINER, command, 2 * seconds + _MORE_SECONDS)
+            return parse(pair, output)
         except (RequestFailed, ValueError) as error:
             return Measured(pair, untried=str(error))
         except Exception as error:  # noqa: BLE001 - the round waits for an answer of each thread
@@ -250,20 +260,22 @@ class Validation:
         """Return whether two looks, one after the other, have found nothing: a creation may have been on its way."""
         end, empty = time.monotonic() + _GONE_SECONDS, 0
         while time.monotonic() < end:
-            found = [
-                (ApiObject("v1", "configmaps", one["metadata"]["name"], self._run.namespace), one)
-                for one in self._listed(self._run.owners)
+            objects = [
+                (ApiObject("v1", "configmaps", config_map["metadata"]["name"], self._run.namespace), config_map)
+                for config_map in self._listed(self._run.owners)
             ]
-            found += [(self._run.pod(one["metadata"]["name"]), one) for one in self._listed(self._run.pods)]
-            for place, one in found:
-                if not one["metadata"].get("deletionTimestamp"):
+            objects += [
+                (self._run.pod(probe_pod["metadata"]["name"]), probe_pod) for probe_pod in self._listed(self._run.pods)
+            ]
+            for place, document in objects:
+                if not document["metadata"].get("deletionTimestamp"):
                     with suppress(Absent, Conflict):
-                        self._api.send(delete(place, one["metadata"]["uid"]))
-            empty = 0 if found else empty + 1
+                        self._api.send(delete(place, document["metadata"]["uid"]))
+            empty = 0 if objects else empty + 1
             if empty > 1:
                 return True
             time.sleep(self._look_seconds)
         return False
 
     def _listed(self, about: Collection) -> list[JsonObject]:
-        return [one for page in pages(self._api, about) for one in page.found]
+        return [document for page in pages(self._api, about) for document in page.found]
