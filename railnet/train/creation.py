@@ -56,31 +56,31 @@ class Creation:
         self._check_priority()
         self._create_namespace()
         self._mine.append(self._place)
-        found = self._create_owner()
-        if is_complete(found):
+        config_map = self._create_owner()
+        if is_complete(config_map):
             return Outcome.UNCHANGED
-        uid, whole = found["metadata"]["uid"], list(objects(self._job))
+        uid, whole = config_map["metadata"]["uid"], list(objects(self._job))
         self._say(f"creating {len(whole)} objects in namespace {self._job.in_namespace}")
-        for one in whole:
-            self._create_owned(owned(one, uid), uid)
+        for body in whole:
+            self._create_owned(owned(body, uid), uid)
         # The UID is a precondition: it fails if another `railnet train down` was faster.
         self._api.send(
             merge_patch(self._place, {"metadata": {"uid": uid, "annotations": {COMPLETE: "true", _RUN: None}}})
         )
-        return Outcome.CREATED if self._is_mine(found) else Outcome.COMPLETED
+        return Outcome.CREATED if self._is_mine(config_map) else Outcome.COMPLETED
 
     def take_back(self) -> list[str]:
         """Delete what this run has created, unless all of it was; return what cannot be deleted, and why."""
         left = []
         for place in reversed(self._mine):  # the owner before its namespace
             try:
-                found = self._api.send(get(place))
-                if place == self._place and is_complete(found):
+                document = self._api.send(get(place))
+                if place == self._place and is_complete(document):
                     break
-                if self._is_mine(found) or (
-                    place == self._place and is_owner(found, place.name) and self._is_same(found)
+                if self._is_mine(document) or (
+                    place == self._place and is_owner(document, place.name) and self._is_same(document)
                 ):
-                    self._api.send(delete(place, found["metadata"]["uid"]))
+                    self._api.send(delete(place, document["metadata"]["uid"]))
             except (Absent, Conflict):
                 continue
             except RequestFailed as error:
@@ -137,63 +137,63 @@ class Creation:
                 return self._api.send(create(self._place, body))
             except Conflict as conflict:
                 try:
-                    found = self._api.send(get(self._place))
+                    config_map = self._api.send(get(self._place))
                 except Absent:
                     continue
-                self._check_same(found, conflict)
-                return found
+                self._check_same(config_map, conflict)
+                return config_map
         raise Refused(f"{self._place} is created and deleted by something else again and again; try again later")
 
-    def _check_same(self, found: JsonObject, conflict: Conflict) -> None:
+    def _check_same(self, config_map: JsonObject, conflict: Conflict) -> None:
         namespace, name = self._job.in_namespace, self._job.name
-        if not is_owner(found, name):
+        if not is_owner(config_map, name):
             raise Refused(
                 f"namespace {namespace} has a ConfigMap {name} that is no job of railnet train ({conflict}); choose another name, "
                 "or another namespace"
             )
-        if found["metadata"].get("deletionTimestamp"):
+        if config_map["metadata"].get("deletionTimestamp"):
             raise Refused(f"job {name} in namespace {namespace} is being deleted; try again when it is gone")
-        if not self._is_same(found):
+        if not self._is_same(config_map):
             raise Refused(
-                f"namespace {namespace} has another job {name} already{self._difference(found)}; railnet train down {name} "
+                f"namespace {namespace} has another job {name} already{self._difference(config_map)}; railnet train down {name} "
                 f"-n {namespace} removes it, or choose another name"
             )
 
-    def _is_same(self, found: JsonObject) -> bool:
-        other = _job(found)
-        return other == self._job if other else (found.get("data") or {}).get(FILE) == self._text
+    def _is_same(self, config_map: JsonObject) -> bool:
+        other = _job(config_map)
+        return other == self._job if other else (config_map.get("data") or {}).get(FILE) == self._text
 
-    def _difference(self, found: JsonObject) -> str:
-        other = _job(found)
+    def _difference(self, config_map: JsonObject) -> str:
+        other = _job(config_map)
         if other is None:
             return ""
-        names = [one.name for one in fields(other) if getattr(other, one.name) != getattr(self._job, one.name)]
+        names = [field.name for field in fields(other) if getattr(other, field.name) != getattr(self._job, field.name)]
         return f", with another {', '.join(names)}"
 
-    def _create_owned(self, made: JsonObject, uid: str) -> None:
-        place = address(made)
+    def _create_owned(self, body: JsonObject, uid: str) -> None:
+        place = address(body)
         try:
-            self._api.send(create(place, made))
+            self._api.send(create(place, body))
         except Conflict:
             try:
-                found = self._api.send(get(place))
+                document = self._api.send(get(place))
             except Absent:
-                self._api.send(create(place, made))
+                self._api.send(create(place, body))
                 return
-            owners = found["metadata"].get("ownerReferences") or ()
-            if all(one.get("uid") != uid for one in owners):
+            owners = document["metadata"].get("ownerReferences") or ()
+            if all(reference.get("uid") != uid for reference in owners):
                 raise Refused(
-                    f"{made['kind']} {place.name} exists in namespace {place.namespace} and does not belong to this job; delete "
+                    f"{body['kind']} {place.name} exists in namespace {place.namespace} and does not belong to this job; delete "
                     "it, or choose another name"
                 ) from None
 
-    def _is_mine(self, found: JsonObject) -> bool:
-        return (found["metadata"].get("annotations") or {}).get(_RUN) == self._run
+    def _is_mine(self, document: JsonObject) -> bool:
+        return (document["metadata"].get("annotations") or {}).get(_RUN) == self._run
 
 
-def _job(found: JsonObject) -> TrainingJob | None:
+def _job(config_map: JsonObject) -> TrainingJob | None:
     """Return the job that an owner says; None if another version of Railnet wrote a file that this one cannot read."""
     try:
-        return job_of(str((found.get("data") or {}).get(FILE, "")), FILE)
+        return job_of(str((config_map.get("data") or {}).get(FILE, "")), FILE)
     except Misconfigured:
         return None

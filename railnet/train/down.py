@@ -34,7 +34,7 @@ def down(api: StreamingApiServer, name: str, namespace: str | None, *, wait: boo
 
 
 def _wait(api: StreamingApiServer, name: str, namespace: str, before: dict[str, int]) -> bool:
-    keep: Callable[[JsonObject], Any] = lambda found: found["metadata"]["name"]  # noqa: E731 - typed for LiveObjects
+    keep: Callable[[JsonObject], Any] = lambda document: document["metadata"]["name"]  # noqa: E731 - typed for LiveObjects
     watched = (*_RESOURCES, CONFIG_MAPS)
     shown = time.monotonic()
     with LiveObjects(api, {resource: (collection(resource, namespace, name), keep) for resource in watched}) as live:
@@ -57,5 +57,5 @@ def _counted(numbers: Mapping[str, int]) -> str:
 
 
 def _named(left: Mapping[str, Sequence[str]]) -> str:
-    names = [f"{resource}/{name}" for resource, found in left.items() for name in sorted(found)]
+    names = [f"{resource}/{name}" for resource, names_left in left.items() for name in sorted(names_left)]
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004 - as above

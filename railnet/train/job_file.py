@@ -113,8 +113,8 @@ def text_of(file: str) -> str:
         Misconfigured: the file cannot be read, or is no text.
     """
     try:
-        found = sys.stdin.buffer.read(_MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()
-        return found.decode()
+        content = sys.stdin.buffer.read(_MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{file} cannot be read: {error!s:.200}") from None
 
@@ -142,10 +142,10 @@ def _line(text: str, message: str) -> str:
         return ""  # such a message has the line already
     line, path = "", message.removeprefix("a key of ").split(" ")[0]
     while path and node is not None:
-        found, path = _entry(node, path)
-        if found is None:
+        pair, path = _entry(node, path)
+        if pair is None:
             break
-        line, node = str(found[0].start_mark.line + 1), found[1]
+        line, node = str(pair[0].start_mark.line + 1), pair[1]
     return line
 
 
@@ -153,8 +153,8 @@ def _entry(node: yaml.Node, path: str) -> tuple[tuple[yaml.Node, yaml.Node] | No
     """Return the entry of a node that a path begins with, as key and value, and the rest of the path."""
     if isinstance(node, yaml.MappingNode):
         fitting = [entry for entry in node.value if re.match(rf"{re.escape(str(entry[0].value))}([.\[]|$)", path)]
-        found = max(fitting, key=lambda entry: len(entry[0].value), default=None)
-        return found, path[len(found[0].value) :].removeprefix(".") if found else ""
+        pair = max(fitting, key=lambda entry: len(entry[0].value), default=None)
+        return pair, path[len(pair[0].value) :].removeprefix(".") if pair else ""
     index = _INDEX.match(path)
     if isinstance(node, yaml.SequenceNode) and index and int(index[1]) < len(node.value):
         value = node.value[int(index[1])]

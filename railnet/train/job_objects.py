@@ -33,10 +33,10 @@ class NoSuchJob(TrainFailed):
     """No job, or more than one, has that name; the message says what to do."""
 
 
-def address(made: JsonObject) -> ApiObject:
+def address(document: JsonObject) -> ApiObject:
     """Return where an object is, or will be."""
-    metadata = made["metadata"]
-    return ApiObject(made["apiVersion"], _RESOURCES[made["kind"]], metadata["name"], metadata.get("namespace"))
+    metadata = document["metadata"]
+    return ApiObject(document["apiVersion"], _RESOURCES[document["kind"]], metadata["name"], metadata.get("namespace"))
 
 
 def named(resource: str, name: str, namespace: str | None) -> ApiObject:
@@ -56,7 +56,7 @@ def everything(resource: str, namespace: str | None = None, fields: str = "") ->
 
 def listed(api: ApiServer, about: Collection) -> list[JsonObject]:
     """Return all objects of a collection."""
-    return [one for page in pages(api, about) for one in page.found]
+    return [document for page in pages(api, about) for document in page.found]
 
 
 def find(api: ApiServer, name: str, namespace: str | None) -> JsonObject:
@@ -67,22 +67,22 @@ def find(api: ApiServer, name: str, namespace: str | None) -> JsonObject:
         RequestFailed: the API server does not answer.
     """
     try:
-        found = api.send(get(named(CONFIG_MAPS, name, namespace or name)))
+        config_map = api.send(get(named(CONFIG_MAPS, name, namespace or name)))
     except Absent:
-        found = {}
+        config_map = {}
     except ValueError as error:
         raise NoSuchJob(str(error)) from None
-    if is_owner(found, name):
-        return found
+    if is_owner(config_map, name):
+        return config_map
     if namespace is not None:
         raise NoSuchJob(f"namespace {namespace} has no job {name} of railnet train; railnet train ls shows all jobs")
     return _anywhere(api, name)
 
 
-def is_owner(found: JsonObject, name: str) -> bool:
+def is_owner(document: JsonObject, name: str) -> bool:
     """Return whether an object is the owner of the job of a name."""
-    labels = (found.get("metadata") or {}).get("labels") or {}
-    return labels.get(TRAIN) == name and found["metadata"]["name"] == name
+    labels = (document.get("metadata") or {}).get("labels") or {}
+    return labels.get(TRAIN) == name and document["metadata"]["name"] == name
 
 
 def is_complete(owner: JsonObject) -> bool:
@@ -92,15 +92,17 @@ def is_complete(owner: JsonObject) -> bool:
 
 def _anywhere(api: ApiServer, name: str) -> JsonObject:
     try:
-        found = [one for one in listed(api, collection(CONFIG_MAPS, job=name)) if is_owner(one, name)]
+        owners = [
+            config_map for config_map in listed(api, collection(CONFIG_MAPS, job=name)) if is_owner(config_map, name)
+        ]
     except RequestFailed as error:
         if error.status == HTTPStatus.FORBIDDEN:
             raise NoSuchJob(
                 f"namespace {name} has no job {name}, and you may not look into all namespaces; name its namespace with -n"
             ) from None
         raise
-    if len(found) != 1:
-        places = ", ".join(sorted(one["metadata"]["namespace"] for one in found))
-        hint = f"there are jobs {name} in the namespaces {places}; choose one with -n" if found else ""
+    if len(owners) != 1:
+        places = ", ".join(sorted(owner["metadata"]["namespace"] for owner in owners))
+        hint = f"there are jobs {name} in the namespaces {places}; choose one with -n" if owners else ""
         raise NoSuchJob(hint or f"there is no job {name} of railnet train; railnet train ls shows all jobs")
-    return found[0]
+    return owners[0]

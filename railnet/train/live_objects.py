@@ -23,12 +23,12 @@ class LiveObjects:
             name: Informer[Any](api, about, keep, self._on_change, self._changed.set)
             for name, (about, keep) in collections.items()
         }
-        self._first = {one.trouble for one in self._informers.values()}  # that nothing is listed yet
+        self._first = {informer.trouble for informer in self._informers.values()}  # that nothing is listed yet
 
     def __enter__(self) -> Self:
         logging.getLogger("railnet.controllers.informer").setLevel(logging.CRITICAL)  # `trouble` is shown in its place
-        for one in self._informers.values():
-            threading.Thread(target=one.run, args=(self._ended,), daemon=True).start()
+        for informer in self._informers.values():
+            threading.Thread(target=informer.run, args=(self._ended,), daemon=True).start()
         return self
 
     def __exit__(
@@ -39,12 +39,15 @@ class LiveObjects:
     @property
     def listed(self) -> bool:
         """Whether all objects are known."""
-        return all(one.listed.is_set() for one in self._informers.values())
+        return all(informer.listed.is_set() for informer in self._informers.values())
 
     @property
     def trouble(self) -> str:
         """Why the objects are not up to date; empty if they are, or if no request has failed yet."""
-        return next((one.trouble for one in self._informers.values() if one.trouble not in ("", *self._first)), "")
+        return next(
+            (informer.trouble for informer in self._informers.values() if informer.trouble not in ("", *self._first)),
+            "",
+        )
 
     def of(self, name: str) -> list[Any]:
         """Return the objects of a collection."""

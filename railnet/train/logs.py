@@ -51,12 +51,12 @@ def logs(
     return not failures
 
 
-def _chosen(found: Sequence[TaskState], name: str, wanted: Sequence[str]) -> list[TaskState]:
-    by_name = {task.name: task for task in found}
-    for one in wanted:
-        if one not in by_name:
-            raise NoSuchTask(f"job {name} has no task {one}; its tasks are: {', '.join(by_name) or 'none'}")
-    return [by_name[one] for one in wanted] if wanted else list(found)
+def _chosen(tasks: Sequence[TaskState], name: str, wanted: Sequence[str]) -> list[TaskState]:
+    by_name = {task.name: task for task in tasks}
+    for task_name in wanted:
+        if task_name not in by_name:
+            raise NoSuchTask(f"job {name} has no task {task_name}; its tasks are: {', '.join(by_name) or 'none'}")
+    return [by_name[task_name] for task_name in wanted] if wanted else list(tasks)
 
 
 def _follow(api: StreamingApiServer, name: str, namespace: str, tasks: Sequence[TaskState]) -> bool:
@@ -131,7 +131,7 @@ def _add(
 
 
 def _prefix(task: TaskState, tasks: Sequence[TaskState]) -> bytes:
-    return f"{task.name.ljust(max(len(one.name) for one in tasks))} | ".encode()
+    return f"{task.name.ljust(max(len(any_task.name) for any_task in tasks))} | ".encode()
 
 
 def _write(line: bytes) -> None:

@@ -37,10 +37,10 @@ _WORDS = Words(
 
 def ls(api: ApiServer, namespace: str | None, output: Output) -> None:
     """Print all jobs of a namespace, or of all namespaces."""
-    found = {
+    objects = {
         resource: listed(api, collection(resource, namespace)) for resource in (CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS)
     }
-    jobs = list(described(found[CONFIG_MAPS], [*found[DEPLOYMENTS], *found[JOBS]], found[PODS]))
+    jobs = list(described(objects[CONFIG_MAPS], [*objects[DEPLOYMENTS], *objects[JOBS]], objects[PODS]))
     output.show({"jobs": jobs}, _lines(jobs, wide=output.wide), _WORDS)
 
 
@@ -48,14 +48,16 @@ def described(
     owners: Iterable[JsonObject], makers: Iterable[JsonObject], pods: Iterable[JsonObject]
 ) -> Iterator[dict[str, Any]]:
     """Yield each job as JSON has it, sorted by namespace and name."""
-    made, pods_of = _by_job(makers), _by_job(pods)
-    for key, (one, *_) in sorted(_by_job(one for one in owners if is_owner(one, one["metadata"]["name"])).items()):
-        tasks = task_states(made.get(key, ()), pods_of.get(key, ()), {})
+    makers_of, pods_of = _by_job(makers), _by_job(pods)
+    for key, (owner, *_) in sorted(
+        _by_job(owner for owner in owners if is_owner(owner, owner["metadata"]["name"])).items()
+    ):
+        tasks = task_states(makers_of.get(key, ()), pods_of.get(key, ()), {})
         yield {
             "namespace": key[0],
             "name": key[1],
-            "state": summary(tasks) if is_complete(one) else _HALF_MADE,
-            "created": one["metadata"].get("creationTimestamp"),
+            "state": summary(tasks) if is_complete(owner) else _HALF_MADE,
+            "created": owner["metadata"].get("creationTimestamp"),
             "tasks": [{"name": task.name, **asdict(task)} for task in tasks],
         }
 
@@ -73,11 +75,11 @@ def _nodes(tasks: list[dict[str, Any]]) -> str:
     return ", ".join(sorted({task["node"] for task in tasks if task["node"]})) or "-"
 
 
-def _by_job(found: Iterable[JsonObject]) -> dict[tuple[str, str], list[JsonObject]]:
+def _by_job(documents: Iterable[JsonObject]) -> dict[tuple[str, str], list[JsonObject]]:
     by_job: dict[tuple[str, str], list[JsonObject]] = {}
-    for one in found:
-        metadata = one["metadata"]
-        by_job.setdefault((metadata["namespace"], metadata["labels"][TRAIN]), []).append(one)
+    for document in documents:
+        metadata = document["metadata"]
+        by_job.setdefault((metadata["namespace"], metadata["labels"][TRAIN]), []).append(document)
     return by_job
 
 

@@ -16,8 +16,8 @@ _PAUSE_SECONDS = 1.0
 
 def states(api: StreamingApiServer, name: str, namespace: str) -> tuple[TaskState, ...]:
     """Return the tasks of a job."""
-    found = {resource: listed(api, collection(resource, namespace, name)) for resource in (DEPLOYMENTS, JOBS, PODS)}
-    return task_states([*found[DEPLOYMENTS], *found[JOBS]], found[PODS], {})
+    objects = {resource: listed(api, collection(resource, namespace, name)) for resource in (DEPLOYMENTS, JOBS, PODS)}
+    return task_states([*objects[DEPLOYMENTS], *objects[JOBS]], objects[PODS], {})
 
 
 def whole(
@@ -88,9 +88,9 @@ class FollowedLog:
         task = self._task
         maker = named(DEPLOYMENTS if task.role == PS else JOBS, f"{self._job}-{task.name}", self._namespace)
         try:
-            made = [self._api.send(get(maker))]
+            makers = [self._api.send(get(maker))]
         except Absent:
-            made = []
+            makers = []
         labels = {"job": task.role, "task": str(task.index)}
         pods = [
             pod
@@ -99,8 +99,8 @@ class FollowedLog:
         ]
         pod = next(iter(task_states((), pods, {})), None)
         if pod is None:
-            return "", 0, not made or task_states(made, (), {})[0].ended
-        return pod.pod, pod.restarts, bool(made) and task_states(made, pods, {})[0].ended
+            return "", 0, not makers or task_states(makers, (), {})[0].ended
+        return pod.pod, pod.restarts, bool(makers) and task_states(makers, pods, {})[0].ended
 
 
 def _log_of(namespace: str, pod: str) -> ApiObject:

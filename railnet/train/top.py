@@ -34,9 +34,9 @@ def top(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], o
         NotAllowed: the user may not list what the view needs.
         RequestFailed: the API server does not answer.
     """
-    found = look(api, namespace, rails)
+    cluster_usage = look(api, namespace, rails)
     nodes = namespace is None
-    output.show(as_json(found, nodes=nodes), rendered(found, nodes=nodes, wide=output.wide))
+    output.show(as_json(cluster_usage, nodes=nodes), rendered(cluster_usage, nodes=nodes, wide=output.wide))
 
 
 def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str], output: Output) -> None:
@@ -58,14 +58,14 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
             if not (live.wait(_LOOK_SECONDS) and live.listed):
                 continue
             nodes, waits = live.of(_NODES) if namespace is None else (), live.of(_EVENTS) if told else ()
-            found = usage(nodes, live.of(PODS), waits)
+            cluster_usage = usage(nodes, live.of(PODS), waits)
             if output.for_programs:
-                text = output.text_of_series(as_json(found, nodes=namespace is None))
+                text = output.text_of_series(as_json(cluster_usage, nodes=namespace is None))
                 if text != printed:  # a change need not be one of what is shown
                     print(text, end="", flush=True)
                 printed = text
             else:
-                lines = rendered(found, nodes=namespace is None, wide=output.wide)
+                lines = rendered(cluster_usage, nodes=namespace is None, wide=output.wide)
                 screen.show([*lines, *([live.trouble] if live.trouble else [])])
             live.rest(_REDRAW_SECONDS)
 
@@ -88,13 +88,13 @@ def look(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) 
 
 def _nodes(api: StreamingApiServer, rails: frozenset[str]) -> Iterator[NodeRoom]:
     for page in pages(api, everything(_NODES)):
-        yield from (node_room(one, rails) for one in page.found)
+        yield from (node_room(node, rails) for node in page.found)
 
 
 def _pods(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) -> Iterator[PodUse]:
     for page in pages(api, everything(PODS, namespace)):
-        for one in page.found:
-            use = pod_use(one, rails)
+        for pod in page.found:
+            use = pod_use(pod, rails)
             if use is not None:
                 yield use
 
@@ -102,12 +102,12 @@ def _pods(api: StreamingApiServer, namespace: str | None, rails: frozenset[str])
 def _waits(api: StreamingApiServer, namespace: str | None) -> Sequence[GangWait] | None:
     """Return what gangs wait for; None if the user may not list events, without which the view is shown all the same."""
     try:
-        found = [gang_wait(one) for page in pages(api, _about_waits(namespace)) for one in page.found]
+        waits = [gang_wait(event) for page in pages(api, _about_waits(namespace)) for event in page.found]
     except RequestFailed as error:
         if error.status == HTTPStatus.FORBIDDEN:
             return None
         raise
-    return [one for one in found if one is not None]
+    return [wait for wait in waits if wait is not None]
 
 
 def _about_waits(namespace: str | None) -> Collection:

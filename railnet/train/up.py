@@ -39,20 +39,20 @@ def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
     """
     text = job_file.text_of(file)
     job = job_file.job_of(text, file)
-    made = Creation(api, job, text, lambda line: print(line, flush=True))
+    creation = Creation(api, job, text, lambda line: print(line, flush=True))
     with ended_by_sigterm():
         try:
-            outcome = made.run()
+            outcome = creation.run()
         except BaseException:
-            _take_back(made, job)
+            _take_back(creation, job)
             raise
         print(_SAYS[outcome].format(job.name, job.in_namespace), flush=True)
         return not wait or _wait(api, job)
 
 
-def _take_back(made: Creation, job: TrainingJob) -> None:
+def _take_back(creation: Creation, job: TrainingJob) -> None:
     with uninterrupted():
-        left = made.take_back()
+        left = creation.take_back()
     for line in left:
         say(line)
     if left:
@@ -62,10 +62,10 @@ def _take_back(made: Creation, job: TrainingJob) -> None:
 def _wait(api: StreamingApiServer, job: TrainingJob) -> bool:
     namespace, name = job.in_namespace, job.name
     collections: dict[str, Any] = {
-        resource: (collection(resource, namespace, name), lambda found: found)
+        resource: (collection(resource, namespace, name), lambda document: document)
         for resource in (CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS)
     }
-    collections["events"] = (everything("events", namespace, "reason=FailedCreate"), lambda found: found)
+    collections["events"] = (everything("events", namespace, "reason=FailedCreate"), lambda document: document)
     screen, began = Screen(sys.stdout), time.monotonic()
     try:
         with LiveObjects(api, collections) as live:

@@ -37,47 +37,47 @@ _OTHER = "(other pods)"
 _MOST_REASONS = 3
 
 
-def rendered(found: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
+def rendered(usage: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
     """Yield the lines; `wide` adds the operator of each job.
 
     Without `nodes`, nothing is known of the cluster as a whole, and nothing is said of it.
     """
     if nodes:
         rows = [
-            (f"{found.usable} of {found.nodes} take pods", *_cells(found.room)),
-            ("requested", *_cells(found.held)),
-            ("free", *_cells(found.free)),
+            (f"{usage.usable} of {usage.nodes} take pods", *_cells(usage.room)),
+            ("requested", *_cells(usage.held)),
+            ("free", *_cells(usage.free)),
         ]
         yield from aligned(_CLUSTER, rows)
         yield ""
-    if not found.jobs:
+    if not usage.jobs:
         yield "no pods"
         return
     columns = (*_JOBS, _OPERATOR) if wide else _JOBS
-    rows_of_jobs = (row for jobs in found.namespaces.values() for row in _rows(jobs))
+    rows_of_jobs = (row for jobs in usage.namespaces.values() for row in _rows(jobs))
     yield from aligned(columns, [row[: len(columns)] for row in rows_of_jobs])
-    if found.gangs:
+    if usage.gangs:
         yield ""
-        yield from aligned(_GANGS, [_gang_row(gang) for gang in found.gangs])
+        yield from aligned(_GANGS, [_gang_row(gang) for gang in usage.gangs])
     waiting = [
-        *(line for job in found.jobs for line in _waiting(job)),
-        *(f"gang {gang.namespace}/{gang.name} waits: {gang.why}" for gang in found.gangs if gang.why),
+        *(line for job in usage.jobs for line in _waiting(job)),
+        *(f"gang {gang.namespace}/{gang.name} waits: {gang.why}" for gang in usage.gangs if gang.why),
     ]
     if waiting:
         yield ""
         yield from waiting
 
 
-def as_json(found: Usage, *, nodes: bool) -> dict[str, Any]:
+def as_json(usage: Usage, *, nodes: bool) -> dict[str, Any]:
     """Return the view as JSON has it: cores, bytes, and numbers of devices."""
     cluster = {
-        "nodes": found.nodes,
-        "usable": found.usable,
-        "allocatable": _numbers(found.room),
-        "requested": _numbers(found.held),
-        "free": _numbers(found.free),
+        "nodes": usage.nodes,
+        "usable": usage.usable,
+        "allocatable": _numbers(usage.room),
+        "requested": _numbers(usage.held),
+        "free": _numbers(usage.free),
     }
-    jobs, gangs = [_job(job) for job in found.jobs], [_gang(gang) for gang in found.gangs]
+    jobs, gangs = [_job(job) for job in usage.jobs], [_gang(gang) for gang in usage.gangs]
     return {**({"cluster": cluster} if nodes else {}), "jobs": jobs, "gangs": gangs}
 
 
