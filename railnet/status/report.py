@@ -63,7 +63,10 @@ def with_roce(told: dict[str, Any], inventory: Inventory, roce: RoceFacts) -> di
         return told
     cards = [_roce(number, rail, roce) for number, rail in inventory.all_rails() if rail.address in roce.ports]
     unread = [{"address": str(address), "why": why} for address, why in roce.unread.items()]
-    sandboxes = [one | {"rails": [rail | _gid(rail["vf"], roce) for rail in one["rails"]]} for one in told["sandboxes"]]
+    sandboxes = [
+        sandbox | {"rails": [rail | _gid(rail["vf"], roce) for rail in sandbox["rails"]]}
+        for sandbox in told["sandboxes"]
+    ]
     return told | {"sandboxes": sandboxes, "roce": cards, "roceUnread": unread}
 
 
@@ -141,12 +144,12 @@ def _sandbox(record: Record, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "rails": [
             {
-                "ifname": one.ifname,
-                "vf": str(one.vf),
-                "rail": one.rail,
-                "addresses": [str(address) for address in one.addresses],
-                "guid": None if one.guid is None else str(one.guid),
+                "ifname": attachment.ifname,
+                "vf": str(attachment.vf),
+                "rail": attachment.rail,
+                "addresses": [str(address) for address in attachment.addresses],
+                "guid": None if attachment.guid is None else str(attachment.guid),
             }
-            for one in record.attachments
+            for attachment in record.attachments
         ],
     }

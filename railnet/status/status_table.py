@@ -81,8 +81,8 @@ def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...
 
 def _unusable_rails(told: dict[str, Any]) -> Iterator[str]:
     reasons = dict.fromkeys(rail.get("reason") for rail in told["rails"])
-    said = "\n".join(told["reasons"])
-    unsaid = [reason for reason in reasons if reason is not None and reason not in said]
+    text = "\n".join(told["reasons"])
+    unsaid = [reason for reason in reasons if reason is not None and reason not in text]
     if unsaid:
         yield ""
         yield "Rails that no pod gets:"
@@ -100,23 +100,23 @@ def _counts(counted: Counter[str]) -> tuple[str, ...]:
 
 
 def _by_pod(sandboxes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(sandboxes, key=lambda one: (one["pod"]["namespace"], one["pod"]["name"], one["id"]))
+    return sorted(sandboxes, key=lambda sandbox: (sandbox["pod"]["namespace"], sandbox["pod"]["name"], sandbox["id"]))
 
 
 def _roce(told: dict[str, Any]) -> Iterator[str]:
     if told.get("roce"):
         yield ""
-        yield from aligned(_ROCE, [_roce_port(one) for one in told["roce"]])
-    yield from (f"  {one['address']}: {one['why']}" for one in told.get("roceUnread", ()))
+        yield from aligned(_ROCE, [_roce_port(port) for port in told["roce"]])
+    yield from (f"  {failure['address']}: {failure['why']}" for failure in told.get("roceUnread", ()))
 
 
-def _roce_port(one: dict[str, Any]) -> tuple[str, ...]:
-    lossless = one["losslessPriorities"]
+def _roce_port(port: dict[str, Any]) -> tuple[str, ...]:
+    lossless = port["losslessPriorities"]
     priorities = "-" if lossless is None else ", ".join(map(str, lossless)) or "none"
-    facts = (one["mtu"], one["rdmaMtu"])
-    rail = "-" if one["rail"] is None else str(one["rail"])
+    facts = (port["mtu"], port["rdmaMtu"])
+    rail = "-" if port["rail"] is None else str(port["rail"])
     numbers = ("-" if fact is None else str(fact) for fact in facts)
-    return (rail, one["address"], *numbers, priorities, one["priorityBy"] or "-", one["trafficClass"] or "-")
+    return (rail, port["address"], *numbers, priorities, port["priorityBy"] or "-", port["trafficClass"] or "-")
 
 
 def _sandboxes(sandboxes: Sequence[dict[str, Any]]) -> Iterator[str]:
