@@ -91,10 +91,10 @@ def _segments(program: bytes) -> Iterator[tuple[int, _Segment]]:
 
 
 def _only(program: bytes, kind: int) -> tuple[int, _Segment]:
-    found = [(place, segment) for place, segment in _segments(program) if segment.kind == kind]
-    if len(found) != 1:
-        raise NotRelocatable(f"it has {len(found)} program headers of type {kind}, not 1: is it linked statically?")
-    return found[0]
+    headers = [(place, segment) for place, segment in _segments(program) if segment.kind == kind]
+    if len(headers) != 1:
+        raise NotRelocatable(f"it has {len(headers)} program headers of type {kind}, not 1: is it linked statically?")
+    return headers[0]
 
 
 def _spare(segments: dict[int, _Segment]) -> int:

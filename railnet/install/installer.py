@@ -88,8 +88,8 @@ def answers(root: Path, executable: str) -> None:
     except OSError as error:  # TimeoutError included
         raise DoesNotAnswer(f"the new executable cannot be run on this host: {error}") from None
     if not _is_answer(done.stdout):
-        said = (done.stderr or done.stdout)[-2000:].decode(errors="replace").strip()
-        raise DoesNotAnswer(f"the new executable does not answer VERSION on this host: {said!r}")
+        output = (done.stderr or done.stdout)[-2000:].decode(errors="replace").strip()
+        raise DoesNotAnswer(f"the new executable does not answer VERSION on this host: {output!r}")
 
 
 def _is_answer(stdout: bytes) -> bool:

@@ -33,7 +33,7 @@ def find(root: Path) -> tuple[Remembered, ...]:
 
     A sandbox of before a reboot does not live: its namespace is gone, and the cache survives.
     """
-    return tuple(found for folder in libcni_cache.FOLDERS for found in _in(root, below(root, folder)))
+    return tuple(remembered for folder in libcni_cache.FOLDERS for remembered in _in(root, below(root, folder)))
 
 
 def give_back(root: Path, remembered: Remembered) -> None:

@@ -99,16 +99,20 @@ def needed_by(root: Path) -> list[str]:
     remembered = remembered_configurations.find(root)
     records = _records(root)
     with_rail = sorted(f"{name} has a rail" for name in records.values())
-    return [*with_rail, *requests, *_give_back(root, (one for one in remembered if one.add.key not in records))]
+    return [
+        *with_rail,
+        *requests,
+        *_give_back(root, (sandbox_file for sandbox_file in remembered if sandbox_file.add.key not in records)),
+    ]
 
 
 def _give_back(root: Path, remembered: Iterable[Remembered]) -> list[str]:
     """Give back what the runtime remembers of pods without a rail; return why it failed, for each pod."""
     failures = []
-    for one in remembered:
-        name = _pod_name(one.add.pod, one.add.key)
+    for sandbox_file in remembered:
+        name = _pod_name(sandbox_file.add.pod, sandbox_file.add.key)
         try:
-            remembered_configurations.give_back(root, one)
+            remembered_configurations.give_back(root, sandbox_file)
             _log.info("%s: its DEL is the primary network's from now on", name)
         except (OSError, ValueError) as error:
             failures.append(
@@ -119,15 +123,15 @@ def _give_back(root: Path, remembered: Iterable[Remembered]) -> list[str]:
 
 def _records(root: Path) -> dict[str, str]:
     """Name the pods of the journal's records, by the record's key."""
-    found = {}
+    names = {}
     for path in sorted(below(root, f"{lock.RUN}/journal").glob("[!.]*.json")):
         try:
-            found[path.stem] = _pod_name(decode(path.read_bytes()).pod, path.stem)
+            names[path.stem] = _pod_name(decode(path.read_bytes()).pod, path.stem)
         except FileNotFoundError:
             continue  # its DEL has ended meanwhile
         except (OSError, UnreadableRecord):
-            found[path.stem] = f"sandbox {path.stem}"
-    return found
+            names[path.stem] = f"sandbox {path.stem}"
+    return names
 
 
 def _pod_name(pod: Pod, key: str) -> str:
