@@ -108,7 +108,11 @@ def _macs(attached: RailsAttached, root: Path) -> dict[str, str]:
     """Read the hardware addresses of a sandbox's rails; empty if the sandbox is gone."""
     netns = attached.record.netns
     with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:
-        return {} if fd is None else hardware_addresses((one.ifname for one in attached.record.attachments), fd)
+        return (
+            {}
+            if fd is None
+            else hardware_addresses((attachment.ifname for attachment in attached.record.attachments), fd)
+        )
 
 
 def _words(error: CniError) -> str:

@@ -253,8 +253,8 @@ async def _serve(  # noqa: PLR0913 - composed once
             "the container runtime's configuration": present,
         }
         async with asyncio.TaskGroup() as group:
-            for title, one in work.items():
-                group.create_task(tasks.keep(title, one))
+            for title, task in work.items():
+                group.create_task(tasks.keep(title, task))
     _log.info("stopped; running pods keep their rails")
 
 

@@ -81,10 +81,10 @@ def find_primary(root: Path, configuration: Configuration) -> str:
     for name in _in_order(root):
         if name == NAME:
             continue
-        found, broken = f"{FOLDER}/{name}", _why_broken(root, name)
+        path, broken = f"{FOLDER}/{name}", _why_broken(root, name)
         if broken is None:
-            return found
-        if found == used:
+            return path
+        if path == used:
             raise Misconfigured(f"{broken}; Railnet's configuration stays as it is")
         why = why or f" ({broken})"
     raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's{why}: install flannel, or set 'primary'")
@@ -117,9 +117,11 @@ def why_inactive(root: Path) -> str | None:
     first = next(iter(_in_order(root)), None)
     if first == NAME:
         return None
-    found = "there is none" if first is None else f"it takes {_shown(first)}"
+    choice = "there is none" if first is None else f"it takes {_shown(first)}"
     remedy = "; remove or rename what sorts before it" if first is not None and first < NAME else ""
-    return f"the container runtime does not use {FOLDER}/{NAME} ({found}): pods would start without their rails{remedy}"
+    return (
+        f"the container runtime does not use {FOLDER}/{NAME} ({choice}): pods would start without their rails{remedy}"
+    )
 
 
 def copies(root: Path) -> list[Path]:
@@ -142,10 +144,10 @@ def _in_order(root: Path) -> list[str]:
     """
     try:
         with os.scandir(below(root, FOLDER)) as entries:
-            found = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+            names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
-    return sorted((name for name in found if name.endswith((".conf", ".conflist", ".json"))), key=os.fsencode)
+    return sorted((name for name in names if name.endswith((".conf", ".conflist", ".json"))), key=os.fsencode)
 
 
 def _why_broken(root: Path, name: str) -> str | None:

@@ -95,15 +95,15 @@ class ConflistKeeper:
         """
         primary = conflist.find_primary(root, self._configuration)
         content = conflist.compose(read_below(root, primary), primary, self._configuration)
-        found = conflist.read(root)
-        if found == content:
+        present_content = conflist.read(root)
+        if present_content == content:
             return
         write_atomically(below(root, f"{conflist.FOLDER}/{conflist.NAME}"), content, durable=True)
         _log.info(
             "%s/%s %s: Railnet before %s",
             conflist.FOLDER,
             conflist.NAME,
-            "was absent and is written" if found is None else "is written anew",
+            "was absent and is written" if present_content is None else "is written anew",
             primary,
         )
 

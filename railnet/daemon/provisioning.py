@@ -96,7 +96,7 @@ async def _create(
     in_use: set[PciAddress] | None = set()
     if replacing and not serving:
         in_use = _in_use(configuration, table, replacing, troubles)
-    made = []
+    creations = []
     for step in needed:
         if step.replaced and (serving or in_use is None):
             continue
@@ -109,8 +109,8 @@ async def _create(
             )
             continue
         _log.info("PF %s: making %d VFs", step.pf, step.count)
-        made.append(_do((step,), step.pf, sysfs, troubles, serving=serving))
-    await asyncio.gather(*made)
+        creations.append(_do((step,), step.pf, sysfs, troubles, serving=serving))
+    await asyncio.gather(*creations)
 
 
 def _creations(
@@ -127,8 +127,8 @@ def _creations(
 
 
 def _vfs_of(table: VfTable, pf: PciAddress) -> list[PciAddress]:
-    found = table.inventory.pf(pf)
-    return [] if found is None else [vf.address for vf in found.vfs]
+    physical_function = table.inventory.pf(pf)
+    return [] if physical_function is None else [vf.address for vf in physical_function.vfs]
 
 
 def _in_use(
@@ -153,15 +153,15 @@ async def _name_and_bind(
     pfs = [pf for entry in sound if (pf := table.inventory.pf(entry.pf)) is not None]
     macs = await _links.run("links", partial(_macs, pfs, troubles))
     owners: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
-    made = []
+    bindings = []
     for entry in sound:
         try:
             steps = provision.name_and_bind((entry,), table.inventory, macs, owners)
         except Misconfigured as error:
             troubles.setdefault(entry.pf, str(error))
         else:
-            made.append(_do(steps, entry.pf, sysfs, troubles, serving=serving))
-    return any(await asyncio.gather(*made))
+            bindings.append(_do(steps, entry.pf, sysfs, troubles, serving=serving))
+    return any(await asyncio.gather(*bindings))
 
 
 def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> dict[PciAddress, Mac]:

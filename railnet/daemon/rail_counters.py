@@ -91,9 +91,9 @@ class RailCounters:
         try:
             while True:
                 changed.clear()
-                begun = list(filter(self._has_begun, self._table.owned()))
-                if begun:  # most changes of the table are no claims
-                    await self._read(source for function in begun for source in self._sources_of(function))
+                new_functions = list(filter(self._has_begun, self._table.owned()))
+                if new_functions:  # most changes of the table are no claims
+                    await self._read(source for function in new_functions for source in self._sources_of(function))
                 await changed.wait()
         finally:
             stop()
@@ -190,14 +190,14 @@ def _source(
 def text(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> str:
     """Return the families of pods, rails and ports as text. Pods have series while their record exists; rails have them for ever."""
     ports: dict[Labels, Counters] = {
-        (("rail", str(one.source.rail)),): one.tally.reading
-        for one in known.values()
-        if one.source.names is OF_A_PF and one.answered
+        (("rail", str(function.source.rail)),): function.tally.reading
+        for function in known.values()
+        if function.source.names is OF_A_PF and function.answered
     }
     unread: dict[Labels, int] = {}
-    for one in known.values():
-        labels = (("card", str(one.source.card)),)
-        unread[labels] = unread.get(labels, 0) + (not one.answered)
+    for function in known.values():
+        labels = (("card", str(function.source.card)),)
+        unread[labels] = unread.get(labels, 0) + (not function.answered)
     lines = [
         *_families("pod", "by the VF that a pod has", _pods(known, records)),
         *_families("rail", "by all VFs of a rail, also for pods that have ended", _rails(known)),
@@ -206,7 +206,11 @@ def text(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> str:
             "railnet_port_events_saturated",
             "gauge",
             "Counters that have reached their largest value and count no more.",
-            [("", (*labels, ("counter", _word(name))), 1) for labels, one in ports.items() for name in saturated(one)],
+            [
+                ("", (*labels, ("counter", _word(name))), 1)
+                for labels, counters in ports.items()
+                for name in saturated(counters)
+            ],
         ),
         *family(
             "railnet_counters_unread",
@@ -219,28 +223,33 @@ def text(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> str:
 
 
 def _pods(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> dict[Labels, Counters]:
-    found: dict[Labels, Counters] = {}
+    counters: dict[Labels, Counters] = {}
     for record in records:
         for rail in record.attachments:
-            one = known.get(rail.vf)
-            holder = None if one is None else one.tally.holder
-            if one is None or holder is None or not one.answered or holder[:2] != (record.container_id, record.ifname):
+            function = known.get(rail.vf)
+            holder = None if function is None else function.tally.holder
+            if (
+                function is None
+                or holder is None
+                or not function.answered
+                or holder[:2] != (record.container_id, record.ifname)
+            ):
                 continue
             labels = (
                 ("namespace", record.pod.namespace),
                 ("pod", record.pod.name),
                 ("rail", str(rail.rail)),
-                ("device", one.source.device),
+                ("device", function.source.device),
             )
-            found[labels] = one.tally.moved()
-    return found
+            counters[labels] = function.tally.moved()
+    return counters
 
 
 def _rails(known: Mapping[PciAddress, Known]) -> dict[Labels, Counters]:
     totals: dict[int, list[Counters]] = {}
-    for one in known.values():
-        if one.source.names is OF_A_VF:
-            totals.setdefault(one.source.rail, []).append(one.tally.total)
+    for function in known.values():
+        if function.source.names is OF_A_VF:
+            totals.setdefault(function.source.rail, []).append(function.tally.total)
     return {(("rail", str(rail)),): summed(each) for rail, each in sorted(totals.items())}
 
 

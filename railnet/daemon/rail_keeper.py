@@ -79,7 +79,7 @@ class RailKeeper:
         learned = rail_memory.learn(
             self._memory,
             inventory.cards,
-            expected=[one.pf for one in self._configuration.provision],
+            expected=[provision.pf for provision in self._configuration.provision],
             splits=rail_count.splits(self._configuration.networks),
             recorded=recorded,
         )
@@ -170,5 +170,10 @@ def waking(look: asyncio.Event, changed: Callable[[], None]) -> Callable[[], Non
 def _recorded(journal: Journal, inventory: Inventory) -> dict[PciAddress, int]:
     """Return the rail of each card of which a sandbox has a VF, by the sandbox's record; a rebuilt record only guesses it."""
     vfs = {vf.address: vf for vf in inventory.vfs()}
-    recorded = {one.vf: one.rail for record in journal.records() if not record.rebuilt for one in record.attachments}
+    recorded = {
+        attachment.vf: attachment.rail
+        for record in journal.records()
+        if not record.rebuilt
+        for attachment in record.attachments
+    }
     return {vfs[vf].pf or vf: rail for vf, rail in recorded.items() if vf in vfs}

@@ -138,10 +138,15 @@ class RailsCondition:
 
     def _tell(self) -> None:
         before, self._told = self._told, self._rails
-        for one in rails_condition.news(before, self._rails):
-            pods = _pods(self._records(), one.rail)
-            _log.log(logging.WARNING if one.warning else logging.INFO, "%s; pods that have it: %d", one.text, len(pods))
-            self._observe(RailChanged(one.reason, one.text, one.warning, pods))
+        for rail_news in rails_condition.news(before, self._rails):
+            pods = _pods(self._records(), rail_news.rail)
+            _log.log(
+                logging.WARNING if rail_news.warning else logging.INFO,
+                "%s; pods that have it: %d",
+                rail_news.text,
+                len(pods),
+            )
+            self._observe(RailChanged(rail_news.reason, rail_news.text, rail_news.warning, pods))
 
     @property
     def _status(self) -> Status | None:
@@ -292,15 +297,15 @@ def _ports(inventory: Inventory) -> object:
 
 
 def _pods(records: Iterable[Record], rail: int) -> tuple[Pod, ...]:
-    return tuple({one.pod: None for one in records if any(has.rail == rail for has in one.attachments)})
+    return tuple({record.pod: None for record in records if any(has.rail == rail for has in record.attachments)})
 
 
 def _found(state: NodeState, now: Moment) -> Found:
-    found = state.condition
-    status = None if found is None else _STATUSES.get(found.status)
-    if found is None or status is None:
+    condition = state.condition
+    status = None if condition is None else _STATUSES.get(condition.status)
+    if condition is None or status is None:
         return Found(None, None, now.seconds)
-    return Found(Condition(status, found.reason, found.message), found.since, now.seconds)
+    return Found(Condition(status, condition.reason, condition.message), condition.since, now.seconds)
 
 
 async def _looked_at(cluster: Cluster) -> NodeState:

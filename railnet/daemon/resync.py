@@ -74,8 +74,8 @@ async def look_again(table: VfTable, sysfs: Sysfs, changed: ChangedFunctions) ->
     if changed.everything:
         table.refresh(await inventory(sysfs, table.inventory), generation)
     else:
-        found = await reread(sysfs, table.inventory, changed)
-        table.refresh(found.merged_into(table.inventory), generation)
+        reading = await reread(sysfs, table.inventory, changed)
+        table.refresh(reading.merged_into(table.inventory), generation)
 
 
 def _may_be_left(table: VfTable, changed: ChangedFunctions) -> bool:

@@ -36,7 +36,7 @@ async def alone(health: Health) -> AsyncIterator[None]:
 
 async def _lock(path: Path, health: Health) -> int:
     """Lock a file, made if it is absent; the caller owns the descriptor. What the file refuses is said, and tried again."""
-    said, said_at = "", 0.0
+    last_why, last_time = "", 0.0
     while True:
         why, fd = _WAITS, None
         try:
@@ -48,9 +48,9 @@ async def _lock(path: Path, health: Health) -> int:
         if fd is not None:
             return fd
         health.show(Pages(partial(list, (why,))))
-        if why != said or time.monotonic() - said_at >= _SAY_AGAIN_SECONDS:
+        if why != last_why or time.monotonic() - last_time >= _SAY_AGAIN_SECONDS:
             _log.warning("%s", why)
-            said, said_at = why, time.monotonic()
+            last_why, last_time = why, time.monotonic()
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -214,13 +214,13 @@ def supervise() -> "NoReturn":
 
 def _drained(fd: int) -> bool:
     """Read all that a pipe has; return whether there was anything."""
-    found = False
+    has_data = False
     try:
         while os.read(fd, _BUFFER):
-            found = True
+            has_data = True
     except BlockingIOError:
         pass
-    return found
+    return has_data
 
 
 def _why(daemon: _Daemon) -> str:

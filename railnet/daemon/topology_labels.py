@@ -130,8 +130,8 @@ class Topology:
     async def _label(self, cluster: Cluster) -> bool:
         try:
             look = node_labels.look(cluster.node)
-            found = node_labels.parse(await asyncio.to_thread(cluster.send, look))
-            if labels := topology_labels.changes(found, self.places):
+            present_labels = node_labels.parse(await asyncio.to_thread(cluster.send, look))
+            if labels := topology_labels.changes(present_labels, self.places):
                 await asyncio.to_thread(cluster.send, node_labels.change(cluster.node, labels))
                 _log.info("labels of this node: %s", _words(labels))
         except (RequestFailed, OSError, ValueError) as error:
@@ -196,7 +196,7 @@ def labelled_rails(configuration: Configuration, inventory: Inventory) -> dict[i
     if inventory.unsettled is not None:
         return None
     offered = {vf.address for vfs in assign(configuration.pools, inventory).values() for vf in vfs}
-    provisioned = {one.pf for one in configuration.provision}
+    provisioned = {provision.pf for provision in configuration.provision}
     return {
         number: rail
         for number, rail in enumerate(inventory.rails)
