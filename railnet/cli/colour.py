@@ -26,8 +26,8 @@ class Words(NamedTuple):
         words = "|".join(map(re.escape, self.colours))
         return re.sub(rf"(?:^|(?<=  )|(?<=: ))({words})(?=  |$)", self._one, line) if words else line
 
-    def _one(self, found: re.Match[str]) -> str:
-        return f"{self.colours[found[0]]}{found[0]}{_RESET}"
+    def _one(self, match: re.Match[str]) -> str:
+        return f"{self.colours[match[0]]}{match[0]}{_RESET}"
 
 
 PLAIN = Words({})
