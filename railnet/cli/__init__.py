@@ -1,4 +1,4 @@
-"""What all commands of the command line have in common: options, exit statuses, what they print, which API server they ask.
+"""Holds what all commands of the command line have in common: options, exit statuses, what they print, which API server they ask.
 
-What only one command does belongs to that command's room.
+Code of one command alone belongs to that command's room.
 """

@@ -1,4 +1,4 @@
-"""What happens when the program that reads the output ends first, as `head` does: this one ends as well, and says nothing."""
+"""Ends a program without a message when the program that reads its output has ended first, as `head` does."""
 
 import os
 import select

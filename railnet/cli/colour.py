@@ -9,7 +9,7 @@ _RESET = "\x1b[0m"
 
 
 class Colour(StrEnum):
-    """What turns a colour on: SGR of ECMA-48."""
+    """The escape sequences that turn a colour on: SGR of ECMA-48."""
 
     RED = "\x1b[31m"
     GREEN = "\x1b[32m"
@@ -17,7 +17,7 @@ class Colour(StrEnum):
 
 
 class Words(NamedTuple):
-    """Which words have a colour where they are all of a table's cell, or end the headline after a colon."""
+    """The words that have a colour: where they are all of a table's cell, or end the headline after a colon."""
 
     colours: Mapping[str, Colour]
 

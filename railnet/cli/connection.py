@@ -1,4 +1,4 @@
-"""Which API server a user's command asks, and with which rights: a kubeconfig's, or those of the pod that it runs in."""
+"""Connects a user's command to its API server, with the rights of a kubeconfig, or of the pod that the command runs in."""
 
 import random
 import time

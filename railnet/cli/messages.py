@@ -1,4 +1,4 @@
-"""What a command says to the person beside its output: on standard error, after the program's name."""
+"""Prints what a command says to the person beside its output: on standard error, after the program's name."""
 
 import sys
 

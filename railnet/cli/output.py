@@ -1,4 +1,4 @@
-"""What a command prints on standard output: lines for a person, or JSON or YAML for a program."""
+"""Prints the report of a command on standard output: lines for a person, or JSON or YAML for a program."""
 
 import json
 import os
@@ -32,12 +32,12 @@ class Output(NamedTuple):
 
     @property
     def wide(self) -> bool:
-        """Whether a table has all its columns."""
+        """Return whether a table has all its columns."""
         return self.form is Form.WIDE
 
     @property
     def for_programs(self) -> bool:
-        """Whether a program reads it."""
+        """Return whether a program reads the output."""
         return self.form in (Form.JSON, Form.YAML)
 
     def show(self, told: object, lines: Iterable[str], words: Words = PLAIN) -> None:

@@ -14,7 +14,7 @@ class Column(NamedTuple):
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]], rule: str = "") -> Iterator[str]:
-    """Yield the lines: the heads, a line of `rule` characters if `rule` is given, and the rows, whose cells are made `printable`."""
+    """Yield the lines: the heads, a line of `rule` characters if `rule` is given, and the rows, with `printable` cells."""
     safe = [tuple(map(printable, row)) for row in rows]
     heads = [column.head for column in columns]
     widths = [max(map(len, cells)) for cells in zip(heads, *safe, strict=True)]

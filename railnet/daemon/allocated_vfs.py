@@ -1,4 +1,4 @@
-"""Which pod holds which VF, by kubelet's checkpoint."""
+"""Reads from kubelet's checkpoint which pod holds which VF."""
 
 import logging
 

@@ -1,6 +1,6 @@
 """The parts of the daemon that attach, recover and reclaim, composed: each gets what it needs in its constructor.
 
-What kubelet and the runtime talk to is composed in `railnet.daemon.composition`.
+The parts that kubelet and the runtime talk to are composed in `railnet.daemon.composition`.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _RUN = Path(lock.RUN)
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """What there is one of on the node; `sandboxes` has the lock of each sandbox, by its key."""
+    """The parts of which a node has one each; `sandboxes` has the lock of each sandbox, by its key."""
 
     sysfs: Sysfs
     table: VfTable

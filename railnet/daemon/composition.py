@@ -1,6 +1,6 @@
 """The node daemon from its start to its end: inventory → journal → recover → provision → serve.
 
-What attaches and recovers is composed in `railnet.daemon.cni_composition`.
+The parts that attach and recover are composed in `railnet.daemon.cni_composition`.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Presence(Protocol):
 async def run(configuration: Configuration, health_port: int, restarts: int) -> None:
     """Serve until SIGTERM or SIGINT. These leave the runtime's configuration as it is: an upgrade and a removal send the same.
 
-    What the node's files or kernel refuse ends nothing: it is tried again, and readiness says why. `restarts` is how often the
+    A refusal of the node's files or kernel ends nothing: the daemon tries again, and readiness says why. `restarts` is how often the
     supervisor has started the daemon again, for the metrics.
 
     Raises:
@@ -336,7 +336,7 @@ def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None
 
 
 class _ReportParts(NamedTuple):
-    """What `railnet status` is told of, beside the table, the pools and the journal."""
+    """The parts that `railnet status` tells of, beside the table, the pools and the journal."""
 
     slots: DelegateSlots
     health: Health

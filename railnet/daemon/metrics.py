@@ -18,7 +18,7 @@ _LARGEST_CODE = 199  # CNI's and Railnet's own; a delegate may answer any number
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What is read when the text of /metrics is requested.
+    """The functions that are called when the text of /metrics is requested.
 
     Attributes:
         vfs: returns the VFs that each pool offers, by resource, and whether a sandbox has them.

@@ -1,4 +1,4 @@
-"""Which pods are on the host's network, by the container runtime."""
+"""Asks the container runtime which pods are on the host's network."""
 
 import os
 from collections.abc import Collection

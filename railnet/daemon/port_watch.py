@@ -25,7 +25,7 @@ _FIRST_SECONDS = 1.0
 async def watching_ports(
     table: VfTable, sysfs: Sysfs, port_changed: Callable[[], None], requests: ResyncRequests
 ) -> None:
-    """Read a PF again whose link has changed, until cancelled.
+    """Read a PF again after its link has changed, until cancelled.
 
     If the facts differ, `port_changed` is called, and the resync is asked to read these PFs with their VFs.
     """

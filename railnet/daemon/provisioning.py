@@ -1,7 +1,7 @@
 """Make the VFs that the configuration asks for: at the daemon's start, and again for a PF that could not be served or came back.
 
-`railnet.vf.provision` decides which changes that takes. What one PF refuses costs that PF alone: its VFs are unhealthy with the reason,
-/readyz has it, and the other PFs are served.
+`railnet.vf.provision` decides which changes that takes. A refusal of one PF costs that PF alone: its VFs are unhealthy with the
+reason, /readyz has the reason, and the other PFs are served.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _links = BoundedThreads(1)
 async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *, serving: bool = False) -> None:
     """Make the VFs that are missing, set their GUIDs, bind their drivers, and refresh the VF table.
 
-    Why a PF could not be served is in the table (`VfTable.unprovisioned`). While the daemon is `serving`, VFs are made only on a
+    The table has the reason why a PF could not be served (`VfTable.unprovisioned`). While the daemon is `serving`, VFs are made only on a
     PF that has none: kubelet may give the others to a pod at any moment.
 
     Raises:
@@ -73,7 +73,7 @@ async def retrying(
 ) -> None:
     """Try again until cancelled: for a PF that could not be served, and for a card that has come back.
 
-    What was refused at the start may have lacked memory for a moment: the first pause is a second at most, and later ones grow to ten.
+    A PF that was refused at the start may have lacked memory for a moment: the first pause is a second at most, and later ones grow to ten.
     `read_everything` is called after each attempt: the next look at the VFs, which has kubelet told of them, must not wait for its
     own time.
     """
@@ -165,7 +165,7 @@ async def _name_and_bind(
 
 
 def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> dict[PciAddress, Mac]:
-    """Read the PFs' MACs. A PF whose link the kernel refuses costs no other PF."""
+    """Read the PFs' MACs. A PF with a link that the kernel refuses costs no other PF."""
     try:
         return pf_link_state.macs(pfs)
     except (OSError, ValueError) as error:

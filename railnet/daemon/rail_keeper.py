@@ -111,7 +111,7 @@ class RailKeeper:
 
 
 class RailFile:
-    """The file of the memory on the host whose root folder is at `root`."""
+    """The file of the memory on the host that has its root folder at `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -50,7 +50,7 @@ def moment() -> Moment:
 
 
 class Found(NamedTuple):
-    """What the API server had when this daemon looked first, and the second of that look; a status that is none of the three is nothing."""
+    """The condition that the API server had when this daemon looked first, and the second of that look; a status other than the three counts as none."""
 
     condition: Condition | None
     since: datetime | None
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
 
 class RailsCondition:
-    """What was seen of the rails, and what the API server has of it.
+    """Remembers what was seen of the rails, and what the API server has of it.
 
     Attributes:
         gone: set when a node that Railnet leaves has neither condition nor taint.
@@ -91,7 +91,7 @@ class RailsCondition:
 
     @property
     def trouble(self) -> str | None:
-        """Why the API server does not have the condition, or the taint; None if it has both, or none was written yet."""
+        """Return why the API server does not have the condition, or the taint; None if it has both, or none was written yet."""
         return "; ".join(self._troubles.values()) or None
 
     async def serve(self, cluster: Cluster) -> None:

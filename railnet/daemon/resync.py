@@ -1,4 +1,4 @@
-"""What the daemon looks at again and again while it serves: the node's VFs, and what sandboxes left of rails."""
+"""Looks again and again while the daemon serves: at the node's VFs, and at what sandboxes left of rails."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the resync reads next: the functions that uevents and other tasks name, or everything."""
+"""Gathers what the resync reads next: the functions that uevents and other tasks name, or everything."""
 
 import asyncio
 

@@ -35,7 +35,7 @@ async def alone(health: Health) -> AsyncIterator[None]:
 
 
 async def _lock(path: Path, health: Health) -> int:
-    """Lock a file, made if it is absent; the caller owns the descriptor. What the file refuses is said, and tried again."""
+    """Lock a file, made if it is absent; the caller owns the descriptor. A refusal of the file is logged, and the lock is tried again."""
     last_why, last_time = "", 0.0
     while True:
         why, fd = _WAITS, None

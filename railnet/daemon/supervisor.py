@@ -1,4 +1,4 @@
-"""The daemon's supervisor: starts the daemon as a child process, and ends a daemon whose event loop is silent.
+"""The daemon's supervisor: starts the daemon as a child process, and ends a daemon with a silent event loop.
 
 kubelet calls Allocate in its main loop without a deadline: while the daemon hangs and does not end, the node starts and ends no pod, and
 kubelet acts on no probe (docs/decisions/0038). The end of the daemon ends such a call.
@@ -93,7 +93,7 @@ class Supervisor:
     """Keeps one daemon running; `run` is called once, in the main thread."""
 
     def __init__(self, command: "Sequence[str]", limits: Limits, lock: str = _LOCK) -> None:
-        """Supervise `command`, whose first word is a path. `lock` is the file by whose lock a daemon is the only one of the node."""
+        """Supervise `command`; its first word is a path. `lock` is a file: the daemon that has its lock is the only one of the node."""
         self._command, self._limits, self._lock = command, limits, lock
         self._asked_to_end: list[int] = []
         self._wakeups, self._wakeup = os.pipe()

@@ -63,7 +63,7 @@ class Cluster:
 
 
 class Topology:
-    """What is known of the node's place in the fabric.
+    """Knows the node's place in the fabric.
 
     Attributes:
         places: what is known of each rail, by its number.

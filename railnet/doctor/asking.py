@@ -25,7 +25,7 @@ class Asking:
 
     @property
     def unread(self) -> tuple[Unread, ...]:
-        """What was not answered, and why."""
+        """Return what was not answered, and why."""
         return tuple(Unread(str(about), why) for about, why in self._failed.items())
 
     def has_failed(self, about: ApiObject | Collection) -> bool:

@@ -1,4 +1,4 @@
-"""What only the whole cluster can tell: checks of `railnet doctor --cluster`. Pure."""
+"""Checks what only the whole cluster can tell, for `railnet doctor --cluster`. Pure."""
 
 import re
 from collections import Counter

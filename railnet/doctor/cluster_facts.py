@@ -1,4 +1,4 @@
-"""What `railnet doctor --cluster` looks at: the nodes, the rails that pods have, and Railnet's own pods, at one moment."""
+"""The facts that `railnet doctor --cluster` looks at: the nodes, the rails that pods have, and Railnet's own pods, at one moment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

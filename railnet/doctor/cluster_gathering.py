@@ -24,7 +24,7 @@ _NO_ANSWER = 0  # `RequestFailed.status`
 
 
 def gather(api: ApiServer, rails: Names[str]) -> ClusterFacts:
-    """Return the facts about the cluster. What the user may not read is left out, and named.
+    """Return the facts about the cluster. Facts that the user may not read are left out, and named.
 
     Raises:
         RequestFailed: the API server does not answer, or refuses the user.

@@ -1,7 +1,7 @@
 """Objects of the API server, reduced to what `railnet doctor --cluster` looks at. Pure.
 
 Each function raises KeyError, TypeError, AttributeError or ValueError for an object of another form than the documented one. An
-annotation of a pod is different: anyone who may change the pod may have written it, so what it does not tell in our form is left out.
+annotation of a pod is different: each user that may change the pod may have written it, so what it does not tell in our form is left out.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What `railnet doctor` looks at: a node's facts at one moment, as values."""
+"""The facts that `railnet doctor` looks at: those of a node at one moment, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from railnet.vf.pci_address import PciAddress
 
 @dataclass(frozen=True, slots=True)
 class PortFacts:
-    """What the subnet manager gave a function's port 1. LIDs are None where the file is absent; `pkeys` are the used entries."""
+    """The attributes that the subnet manager gave a function's port 1. LIDs are None where the file is absent; `pkeys` are the used entries."""
 
     lid: int | None
     sm_lid: int | None

@@ -1,4 +1,4 @@
-"""What `railnet doctor` can find on a node, and with `--pod` and `--cluster`: for each kind its severity, its meaning and its remedy. Pure.
+"""The kinds of finding that `railnet doctor` has for a node, and with `--pod` and `--cluster`: for each kind its severity, its meaning and its remedy. Pure.
 
 The name of a kind is also a heading of docs/doctor.md.
 """

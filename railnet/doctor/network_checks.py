@@ -9,7 +9,7 @@ from railnet.vf.rail_routing import APART
 
 
 def ranges(facts: Facts) -> Iterator[Finding]:
-    """Find a network whose addresses are also those of pods or Services."""
+    """Find a network with addresses that are also those of pods or Services."""
     for name, ours in facts.ranges.items():
         for where, theirs in facts.occupied.items():
             if ours.version == theirs.version and ours.overlaps(theirs):
@@ -32,7 +32,7 @@ def reverse_path_filter(facts: Facts) -> Iterator[Finding]:
 
 
 def arp_ignore(facts: Facts) -> Iterator[Finding]:
-    """Find networks whose rails would not answer ARP requests as they should."""
+    """Find networks with rails that would not answer ARP requests as they should."""
     setting = facts.inherited.get("arp_ignore")
     if setting is None or not facts.inventory.rails:
         return

@@ -1,4 +1,4 @@
-"""Why a pod waits, or has no net1: checks of `railnet doctor --pod`. Pure.
+"""Checks why a pod waits, or has no net1, for `railnet doctor --pod`. Pure.
 
 A pod is at one stage of its life, and each stage has its own checks: without a request, without a node, on a node, running, ended.
 """

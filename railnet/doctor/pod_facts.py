@@ -1,4 +1,4 @@
-"""What `railnet doctor --pod` looks at: a pod, and what the cluster says of it, at one moment. Objects are as the API server sends them."""
+"""The facts that `railnet doctor --pod` looks at: a pod, and what the cluster says of it, at one moment. Objects are as the API server sends them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigur
 
 
 def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> PodFacts:
-    """Return the facts about a pod. What else the user may not read is left out, and named.
+    """Return the facts about a pod. Other objects that the user may not read are left out, and named.
 
     Raises:
         RequestFailed: the pod itself cannot be read.

@@ -1,1 +1,1 @@
-"""What is put on a host and taken away from it: the plugin executable with an interpreter of its own."""
+"""Puts Railnet on a host and takes it away again: the plugin executable with an interpreter of its own."""

@@ -114,8 +114,8 @@ def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> No
 def _remove_older(root: Path, version: str) -> Iterator[str]:
     """Remove every bundle except one, if no request can still load from it.
 
-    Who has read an older executable has been a process of its own before the new one took its place: once those that are
-    seen now have ended, no process of an older version is left.
+    A process that has read an older executable began before the new one took its place: once the processes that are seen now
+    have ended, no process of an older version is left.
     """
     older = [path for path in below(root, python_bundle.FOLDER).iterdir() if path.name != version]
     if not older:

@@ -21,7 +21,7 @@ from railnet.kernel.files import below, open_below, read_below, write_atomically
 
 
 class Remembered(NamedTuple):
-    """The file of one living sandbox whose remembered configuration is Railnet's."""
+    """The file of one living sandbox with a remembered configuration that is Railnet's."""
 
     path: Path
     content: bytes

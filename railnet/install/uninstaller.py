@@ -1,8 +1,8 @@
 """Remove Railnet from a host: at once from the runtime's configuration, and from the disk when no pod needs it.
 
-These need the executable and the daemon: a pod with a rail, whose VF must come back under its own name, and a request that runs.
-A pod without a rail needs neither. What the runtime remembers of such a pod is given back to the primary network
-(`remembered_configurations`), so that its DEL executes the primary's plugins alone.
+These need the executable and the daemon: a pod with a rail, because its VF must come back under its own name, and a request that runs.
+A pod without a rail needs neither. The configuration that the runtime remembers of such a pod is given back to the
+primary network (`remembered_configurations`), so that its DEL executes the primary's plugins alone.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _NAMED = 20  # a node has about as many VFs
 
 
 class Leaving:
-    """The removal from one host; `serve` waits for its pods with rails, whose DELs the daemon still serves."""
+    """The removal from one host; `serve` waits for its pods with rails, since the daemon still serves their DELs."""
 
     leaves = True
     why_inactive: str | None = "Railnet is being taken away from this node"

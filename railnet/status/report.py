@@ -1,4 +1,4 @@
-"""What the daemon answers to `railnet status`: all it knows of its node at one moment, as JSON. Pure."""
+"""Composes the daemon's answer to `railnet status`: all it knows of its node at one moment, as JSON. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping

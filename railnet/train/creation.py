@@ -1,6 +1,6 @@
 """All objects of a job are created, or none stays.
 
-The owner comes first. Until its annotation says that all others have been created, whatever ends the command deletes the owner, and the
+The owner comes first. Until its annotation says that all others have been created, each end of the command deletes the owner, and the
 cluster deletes what belongs to it. A machine that dies in the middle leaves an owner without that annotation: the next `up` of the same
 file creates what is missing.
 """
@@ -29,7 +29,7 @@ class Refused(TrainFailed):
 
 
 class Outcome(Enum):
-    """What had to be done."""
+    """The work that a run had to do."""
 
     CREATED = "created"
     COMPLETED = "completed"

@@ -1,4 +1,4 @@
-"""What keeps a command of `railnet train` from being done. These are no errors of the node, which have codes of CNI."""
+"""Failures that keep a command of `railnet train` from being done. These are no errors of the node, which have codes of CNI."""
 
 
 class TrainFailed(Exception):

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a user's command."""
+"""Decides what Ctrl-C and SIGTERM do to a user's command."""
 
 import signal
 from collections.abc import Callable, Iterator

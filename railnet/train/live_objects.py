@@ -38,12 +38,12 @@ class LiveObjects:
 
     @property
     def listed(self) -> bool:
-        """Whether all objects are known."""
+        """Return whether all objects are known."""
         return all(informer.listed.is_set() for informer in self._informers.values())
 
     @property
     def trouble(self) -> str:
-        """Why the objects are not up to date; empty if they are, or if no request has failed yet."""
+        """Return why the objects are not up to date; empty if they are, or if no request has failed yet."""
         return next(
             (informer.trouble for informer in self._informers.values() if informer.trouble not in ("", *self._first)),
             "",
@@ -60,7 +60,7 @@ class LiveObjects:
         return changed
 
     def rest(self, seconds: float) -> None:
-        """Wait for some seconds, whatever changes."""
+        """Wait for some seconds, even if something changes."""
         self._ended.wait(seconds)
 
     def _on_change(self, _before: Any, _after: Any) -> None:

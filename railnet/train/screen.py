@@ -11,7 +11,7 @@ _CLEAR = "\x1b[J"
 
 
 class Screen:
-    """What a command shows while it waits."""
+    """The lines that a command shows while it waits."""
 
     def __init__(self, out: TextIO) -> None:
         """Write to a file, which may be a terminal."""

@@ -61,7 +61,7 @@ class FollowedLog:
             self._sleep(_PAUSE_SECONDS)
 
     def _read(self, **parameters: str) -> Iterator[bytes]:
-        """Yield the lines after the last one. What ends the stream is looked at by `lines`."""
+        """Yield the lines after the last one. `lines` looks at what has ended the stream."""
         # The container is named, because a webhook may have put others beside it.
         parameters["container"] = f"{self._job}-{self._task.name}"
         if self._last:

@@ -82,7 +82,7 @@ def as_json(usage: Usage, *, nodes: bool) -> dict[str, Any]:
 
 
 def _rows(jobs: tuple[JobUse, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield a namespace's row with its sums, and below it one for each job, whose last cell is the operator; a namespace without jobs has one row."""
+    """Yield a namespace's row with its sums, and below it one for each job, with the operator as its last cell; a namespace without jobs has one row."""
     held, wanted = Share(), Share()
     for job in jobs:
         held, wanted = held.plus(job.held), wanted.plus(job.wanted)

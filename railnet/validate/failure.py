@@ -1,4 +1,4 @@
-"""What keeps a validation from being done."""
+"""Failures that keep a validation from being done."""
 
 
 class ValidateFailed(Exception):

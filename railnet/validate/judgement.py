@@ -1,6 +1,7 @@
-"""What the measurements mean: a rail that is cut, a rail with a smaller MTU, a rail that is slow. Pure.
+"""Judges the measurements: a rail that is cut, a rail with a smaller MTU, a rail that is slow. Pure.
 
-What is true of all pairs of a node's rail is said once, of the node's rail. What is true of some is said of each pair.
+A finding that is true of all pairs of a node's rail is said once, of the node's rail. A finding that is true of some pairs is said of
+each pair.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ _Number = Callable[[Measured], float | None]
 
 
 class Limits(NamedTuple):
-    """What a rail must keep to; None for what is not judged."""
+    """The limits that a rail must keep to; None for what is not judged."""
 
     least_gbits: float | None = None
     most_microseconds: float | None = None
@@ -27,7 +28,7 @@ class Limits(NamedTuple):
 
     @property
     def of_rdma(self) -> bool:
-        """Whether RDMA must keep to a limit, so that it must be measured."""
+        """Return whether RDMA must keep to a limit, so that it must be measured."""
         return self.least_rdma_gbits is not None or self.most_rdma_microseconds is not None
 
 
@@ -136,7 +137,7 @@ def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[
 def _wrong(
     of_rail: Sequence[Measured], number: _Number, beyond: Callable[[float], bool]
 ) -> Iterator[tuple[tuple[str, ...], list[float]]]:
-    """Yield whose numbers are beyond a limit, with these numbers; a pair without the number is not judged."""
+    """Yield the nodes with numbers beyond a limit, and these numbers; a pair without the number is not judged."""
 
     def is_wrong(measurement: Measured) -> bool:
         value = number(measurement)

@@ -1,4 +1,4 @@
-"""What one measurement of the probe has found, and what all of them have. Pure."""
+"""The measurement of one pair, and how it is read from what the probe has printed. Pure."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from railnet.validate.pair_plan import Pair
 
 
 class Rdma(NamedTuple):
-    """What tools for RDMA have measured of one pair.
+    """The numbers that tools for RDMA have measured of one pair.
 
     Attributes:
         gbits: the bandwidth of ib_write_bw in Gbit/s, client to server; None if it was not measured.
@@ -25,7 +25,7 @@ class Rdma(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of one pair.
+    """The measurement of one pair.
 
     Attributes:
         pair: the rail, and the two nodes.

@@ -1,4 +1,4 @@
-"""Which nodes are tested against each other on each rail, and what runs at the same time. Pure."""
+"""Plans which nodes are tested against each other on each rail, and what runs at the same time. Pure."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ _NOBODY = 65534  # the user of Debian's and Alpine's images that owns no file
 
 
 class Run(NamedTuple):
-    """What all objects of a run have in common.
+    """The properties that all objects of a run have in common.
 
     Attributes:
         name: of the run: of the ConfigMap, the beginning of the pods' names, and the label's value.

@@ -1,4 +1,4 @@
-"""What a pod of a run says of itself: its rails, or what it waits for. Pure."""
+"""Reads what a pod of a run says of itself: its rails, or what it waits for. Pure."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address

@@ -49,7 +49,7 @@ _LISTENING = "0A"  # include/net/tcp_states.h
 
 
 class _Ip:
-    """What differs between both versions of IP. `headers` are bytes before UDP's data."""
+    """The differences between both versions of IP. `headers` are bytes before UDP's data."""
 
     def __init__(self, address: str) -> None:
         if ":" in address:
@@ -61,7 +61,7 @@ class _Ip:
 
 
 class _Rdma:
-    """The tools to run, whether they use a GPU's memory, and the folder of netdevs, whose links name the RDMA devices."""
+    """The tools to run, whether they use a GPU's memory, and the folder of netdevs; its links name the RDMA devices."""
 
     def __init__(self, tools: Sequence[str], gpu: bool, netdevs: str) -> None:
         self.tools, self.gpu, self.netdevs = tools, gpu, netdevs

@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
 
 def not_tried(report: Report) -> str:
-    """Return the last line: what nobody expects to be tested in any case, and was not; empty if all was."""
+    """Return the last line: the optional tests that were not made; empty if all were made."""
     parts = [*untried_tools(report.measured)[:_REASONS], *(() if report.gpu else ("GPUDirect",))]
     return f"not tried: {'; '.join(parts)}" if parts else ""
 

@@ -1,7 +1,7 @@
 """One run: pods on the nodes, the rounds of measurements, and nothing left behind.
 
-The owner comes first and is deleted first; the pods are deleted beside it, so that a cluster whose garbage collector stands still keeps
-none, either.
+The owner comes first and is deleted first; the pods are deleted beside it, so that a cluster keeps none, either, while its garbage
+collector stands still.
 """
 
 import time
@@ -36,7 +36,7 @@ _MORE_SECONDS = 150.0
 
 
 class Wanted(NamedTuple):
-    """What the user asks for.
+    """The tests that the user asks for.
 
     Attributes:
         nodes: the names of the nodes; empty for all that have the resource.
@@ -242,7 +242,7 @@ class Validation:
             self._take_back()
 
     def _take_back(self) -> None:
-        """Delete all objects of the run, and wait until they are gone. What is left is said, also if Ctrl-C ends this."""
+        """Delete all objects of the run, and wait until they are gone. Say if objects are left, also if Ctrl-C ends this."""
         self._say("deleting the pods")
         gone = False
         try:
