@@ -125,7 +125,10 @@ class Attachments:
                 self._netdevs.require_readable(vf)
             await self._node_netdevs.rename(vfs)
             assigned = attachment_plan.assign(self._table.inventory, vfs)
-            netdevs = {one.vf.address: one.vf.netdev or await self._netdevs.get(one.vf.address) for one in assigned}
+            netdevs = {
+                assignment.vf.address: assignment.vf.netdev or await self._netdevs.get(assignment.vf.address)
+                for assignment in assigned
+            }
             given = self._local_ipam.give(chosen, assigned, self._table.inventory, self._journal)
             mtus = {vf: self._netdevs.mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
             record = Record(
@@ -151,8 +154,8 @@ class Attachments:
     def record_addresses(self, record: Record, given: Mapping[str, Given]) -> Record:
         """Write the addresses that an IPAM plugin gave, by interface name, to the record; return the new record."""
         attachments = tuple(
-            replace(one, addresses=given[one.ifname].addresses, routes=given[one.ifname].routes)
-            for one in record.attachments
+            replace(attachment, addresses=given[attachment.ifname].addresses, routes=given[attachment.ifname].routes)
+            for attachment in record.attachments
         )
         routing = self._networks.by_name[record.network].routing
         addressed = replace(record, attachments=rail_routing.keep_apart(attachments, routing))
@@ -182,7 +185,7 @@ class Attachments:
 
         A driver that is bound again takes its netdev away and makes another one.
         """
-        known = {one.vf: self._netdevs.known(one.vf) for one in record.attachments}
+        known = {attachment.vf: self._netdevs.known(attachment.vf) for attachment in record.attachments}
         netdevs = {vf: netdev for vf, netdev in known.items() if netdev is not None}
         if len(netdevs) == len(known):
             try:
@@ -192,7 +195,7 @@ class Attachments:
                     raise
                 if getattr(error, "__notes__", None):  # its undo failed, so a netdev may be in the sandbox
                     raise _gone(error) from error
-        netdevs = {one.vf: await self._netdevs.get(one.vf) for one in record.attachments}
+        netdevs = {attachment.vf: await self._netdevs.get(attachment.vf) for attachment in record.attachments}
         try:
             return await self._attach(record, netns_fd, netdevs)
         except OSError as error:
@@ -233,10 +236,13 @@ class Attachments:
         wrong = sandbox_difference.of_sandbox(record, netns)
         if wrong is not None or netns_fd is None:
             return wrong
-        vfs = tuple(one.vf for one in record.attachments)
+        vfs = tuple(attachment.vf for attachment in record.attachments)
         states = await self._node_netdevs.do(record.attachments, partial(link_states, vfs, netns_fd))
-        found = [(one, states.get(one.vf), await self._rdma(one.vf)) for one in record.attachments]
-        return next(filter(None, (sandbox_difference.of_rail(*each) for each in found)), None)
+        rails = [
+            (attachment, states.get(attachment.vf), await self._rdma(attachment.vf))
+            for attachment in record.attachments
+        ]
+        return next(filter(None, (sandbox_difference.of_rail(*rail) for rail in rails)), None)
 
     async def _rdma(self, vf: PciAddress) -> RdmaDevice | None:
         known = self._table.inventory.vf(vf)
@@ -265,7 +271,7 @@ class Attachments:
         """
         network = self._networks.by_name.get(record.network)
         of_this_node = network is not None and isinstance(network.ipam, SliceIpam | NoIpam)
-        return any(one.addresses for one in record.attachments) and not of_this_node
+        return any(attachment.addresses for attachment in record.attachments) and not of_this_node
 
     async def detach(self, record: Record, netns_fd: int | None) -> Record:
         """Take all VFs back and release them; return the record that is left, which `forget` removes.
@@ -298,7 +304,7 @@ class Attachments:
     async def _return_netdevs(self, detaching: Record, netns_fd: int | None) -> tuple[PciAddress, ...]:
         """Return which VFs the sandbox had, when their netdevs are on the node again."""
         vfs = self._claims.own_unless_owned(detaching)  # no other sandbox gets them while their netdevs are searched
-        ours = tuple(one for one in detaching.attachments if one.vf in vfs)
+        ours = tuple(attachment for attachment in detaching.attachments if attachment.vf in vfs)
         moved, back = dict[PciAddress, Netdev](), vfs
         # A namespace of an older boot is gone; another may have its number.
         if not detaching.is_of_older_boot(self._boot):
@@ -331,5 +337,5 @@ def _ipam(
 ) -> RecordedIpam | None:
     if not isinstance(network.ipam, PluginIpam):
         return None
-    ifnames, path = tuple(one.ifname for one in assigned), ":".join(request.environment.path)
+    ifnames, path = tuple(assignment.ifname for assignment in assigned), ":".join(request.environment.path)
     return ipam_plugin.as_recorded(network.name, network.ipam, primary.version, ifnames, path)

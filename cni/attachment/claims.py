@@ -60,7 +60,9 @@ class Claims:
     def own_unless_owned(self, record: Record) -> tuple[PciAddress, ...]:
         """Claim those VFs of a record that no other sandbox has; return the VFs that the record's sandbox then has."""
         owner = owner_of(record)
-        vfs = tuple(one.vf for one in record.attachments if self._table.owner(one.vf) in (None, owner))
+        vfs = tuple(
+            attachment.vf for attachment in record.attachments if self._table.owner(attachment.vf) in (None, owner)
+        )
         for vf in vfs:
             self._table.claim(vf, owner)
         return vfs

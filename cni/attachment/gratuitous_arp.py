@@ -56,5 +56,8 @@ class GratuitousArp:
 
 def _announce_those_with_carrier(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
     """Announce the IPv4 addresses of rails in the calling thread's namespace; return the rails without a carrier yet."""
-    addresses = {one: [each.ip for each in one.addresses if isinstance(each.ip, IPv4Address)] for one in attachments}
-    return tuple(one for one, ips in addresses.items() if ips and not announce(one.ifname, ips))
+    addresses = {
+        attachment: [address.ip for address in attachment.addresses if isinstance(address.ip, IPv4Address)]
+        for attachment in attachments
+    }
+    return tuple(attachment for attachment, ips in addresses.items() if ips and not announce(attachment.ifname, ips))

@@ -93,8 +93,8 @@ class Journal:
 
     def quarantined(self) -> tuple[Path, ...]:
         """Return the files in quarantine, the one that was put there first first: a rename sets a file's ctime."""
-        found = [path for path in self._quarantine.iterdir() if path.is_file()]
-        return tuple(sorted(found, key=lambda path: path.stat().st_ctime_ns))
+        files = [path for path in self._quarantine.iterdir() if path.is_file()]
+        return tuple(sorted(files, key=lambda path: path.stat().st_ctime_ns))
 
     def changed_at(self, record: Record) -> float:
         """Return when a record's file was last written, in seconds since the epoch; 0 if there is no file."""
@@ -105,7 +105,10 @@ class Journal:
 
     def holder(self, vf: PciAddress) -> Record | None:
         """Find the record that has a VF among its rails."""
-        return next((record for record in self._records.values() for one in record.attachments if one.vf == vf), None)
+        return next(
+            (record for record in self._records.values() for attachment in record.attachments if attachment.vf == vf),
+            None,
+        )
 
     def rebuilt(self, netns: Netns | None, ifname: str) -> Record | None:
         """Find the rebuilt record of a namespace, for the attachment with this CNI_IFNAME."""
@@ -117,7 +120,10 @@ class Journal:
     def addresses(self) -> frozenset[IpAddress]:
         """Return all addresses on the rails of this node's sandboxes: the journal is the allocation table."""
         return frozenset(
-            address.ip for record in self._records.values() for one in record.attachments for address in one.addresses
+            address.ip
+            for record in self._records.values()
+            for attachment in record.attachments
+            for address in attachment.addresses
         )
 
     def _write_in_place(self, record: Record, full: OSError) -> None:
@@ -189,12 +195,12 @@ def _remove(temporary: Path) -> None:
 
 
 def _lost_records(quarantine: Path) -> tuple[LostRecord, ...]:
-    found = []
+    lost_records = []
     for path in sorted(quarantine.iterdir()):
         _log.warning("journal: %s could not be read; its sandbox's rails are known from the kernel alone", path)
         lost = find_lost(path.name, _beginning(path))
-        found += [] if lost is None else [lost]
-    return tuple(found)
+        lost_records += [] if lost is None else [lost]
+    return tuple(lost_records)
 
 
 def _beginning(path: Path) -> bytes:

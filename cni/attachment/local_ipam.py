@@ -43,7 +43,7 @@ class LocalIpam:
             return self._sliced(ipam, assigned, inventory, journal)
         if isinstance(ipam, StaticIpam | StickyIpam):
             return _static(chosen.static, assigned, journal)
-        return {one.vf.address: Given() for one in assigned}
+        return {assignment.vf.address: Given() for assignment in assigned}
 
     def check(self, networks: Networks, inventory: Inventory, vfs: Container[PciAddress]) -> None:
         """Make sure that in every network each rail's slice has an address for each VF of `vfs`, the VFs that pools offer.
@@ -76,11 +76,11 @@ class LocalIpam:
     ) -> dict[PciAddress, Given]:
         taken = set(journal.addresses())
         given: dict[PciAddress, Given] = {}
-        for one in assigned:
-            address = choose(self._slice(ipam, one.rail, inventory), one.vf.index, taken)
+        for assignment in assigned:
+            address = choose(self._slice(ipam, assignment.rail, inventory), assignment.vf.index, taken)
             taken.add(address.ip)
             # One route to the other rails is enough, and the kernel refuses a second equal one.
-            given[one.vf.address] = Given((address,), () if given else route_to_other_rails(ipam.range, address))
+            given[assignment.vf.address] = Given((address,), () if given else route_to_other_rails(ipam.range, address))
         return given
 
     def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> Slice:
@@ -117,4 +117,4 @@ def _static(
             raise NoAddress(f"{address.ip}, which the pod asks for, belongs to another pod of this node")
         if is_local(address.ip):
             raise NoAddress(f"{address.ip}, which the pod asks for, belongs to this node itself")
-    return {one.vf.address: Given((address,)) for one, address in zip(assigned, addresses, strict=True)}
+    return {assignment.vf.address: Given((address,)) for assignment, address in zip(assigned, addresses, strict=True)}

@@ -36,8 +36,8 @@ class NetdevLookup:
 
     def known(self, vf: PciAddress) -> Netdev | None:
         """Return the netdev that a VF had when it was read last."""
-        found = self._table.inventory.vf(vf)
-        return None if found is None else found.netdev
+        facts = self._table.inventory.vf(vf)
+        return None if facts is None else facts.netdev
 
     def note(self, netdevs: Mapping[PciAddress, Netdev]) -> None:
         """Have the table know netdevs that the kernel has just named. The other facts of their VFs stay as they were read last."""
@@ -46,8 +46,8 @@ class NetdevLookup:
 
     def is_whole(self, vf: PciAddress) -> bool:
         """Return whether a VF had all that it should have when it was read last: a look may have met it in the middle of a move."""
-        found = self._table.inventory.vf(vf)
-        return found is not None and found.fault is None and None not in (found.driver, found.netdev, found.rdma)
+        facts = self._table.inventory.vf(vf)
+        return facts is not None and facts.fault is None and None not in (facts.driver, facts.netdev, facts.rdma)
 
     async def get(self, vf: PciAddress) -> Netdev:
         """Read a VF's netdev.
@@ -67,14 +67,14 @@ class NetdevLookup:
         Raises:
             OSError: a VF's files cannot be read, or do not answer.
         """
-        found, coming = dict[PciAddress, Netdev](), list[PciAddress]()
-        for vf in (one.vf for one in attachments if self._table.inventory.vf(one.vf) is not None):
+        netdevs, coming = dict[PciAddress, Netdev](), list[PciAddress]()
+        for vf in (attachment.vf for attachment in attachments if self._table.inventory.vf(attachment.vf) is not None):
             has_driver, netdev = await self._read(vf, partial(self._sysfs.driver_and_netdev, vf))
             if has_driver and netdev is not None:
-                found[vf] = netdev
+                netdevs[vf] = netdev
             elif has_driver:
                 coming.append(vf)
-        return found | await self._find(coming)
+        return netdevs | await self._find(coming)
 
     def require_readable(self, vf: PciAddress) -> None:
         """Make sure that all facts of a VF and of its PF could be read.
@@ -82,9 +82,9 @@ class NetdevLookup:
         Raises:
             Unusable: one could not.
         """
-        found = self._table.inventory.vf(vf)
-        pf = None if found is None else self._table.inventory.pf(found.pf)
-        for function in (pf, found):
+        facts = self._table.inventory.vf(vf)
+        pf = None if facts is None else self._table.inventory.pf(facts.pf)
+        for function in (pf, facts):
             if function is not None and function.fault is not None:
                 raise Unusable(f"{function.address} cannot be used: {function.fault}")
 
@@ -94,8 +94,8 @@ class NetdevLookup:
         Raises:
             OSError: that cannot be read, or the VF's files do not answer.
         """
-        found = self._table.inventory.vf(vf)
-        return found is not None and await self._read(vf, partial(self._sysfs.has_driver, vf))
+        facts = self._table.inventory.vf(vf)
+        return facts is not None and await self._read(vf, partial(self._sysfs.has_driver, vf))
 
     async def netdev(self, vf: PciAddress) -> Netdev | None:
         """Read a VF's netdev; None if it is not on the node now.
@@ -131,8 +131,8 @@ class NetdevLookup:
         Raises:
             Misconfigured: the network's MTU is larger than the PF's.
         """
-        found = self._table.inventory.vf(vf)
-        pf = None if found is None else self._table.inventory.pf(found.pf)
+        facts = self._table.inventory.vf(vf)
+        pf = None if facts is None else self._table.inventory.pf(facts.pf)
         limit = netdev.mtu if pf is None or pf.netdev is None else pf.netdev.mtu
         if network.mtu == "pf":
             return limit
@@ -157,21 +157,23 @@ class NetdevLookup:
 
         async def all_have_netdevs() -> bool:
             newer.update(await reread_vfs(self._sysfs, known))
-            coming = (one for one, vf in newer.items() if not vf.fault and vf.driver is not None and vf.netdev is None)
-            return not any(awaited is None or one in awaited for one in coming)
+            coming = (
+                address for address, vf in newer.items() if not vf.fault and vf.driver is not None and vf.netdev is None
+            )
+            return not any(awaited is None or address in awaited for address in coming)
 
         await until_awaited(all_have_netdevs, self._seconds, _LOOK_SECONDS)
         self._table.reread(newer)
 
     async def _find(self, vfs: Iterable[PciAddress]) -> dict[PciAddress, Netdev]:
         """Read netdevs, waiting for all of them together; a VF whose netdev has not come is left out."""
-        wanted, found = set(vfs), dict[PciAddress, Netdev]()
+        wanted, netdevs = set(vfs), dict[PciAddress, Netdev]()
 
         async def all_found() -> bool:
-            for vf in wanted - found.keys():
+            for vf in wanted - netdevs.keys():
                 if (netdev := await self.netdev(vf)) is not None:
-                    found[vf] = netdev
-            return found.keys() == wanted
+                    netdevs[vf] = netdev
+            return netdevs.keys() == wanted
 
         await until_awaited(all_found, self._seconds, _LOOK_SECONDS)
-        return found
+        return netdevs

@@ -73,7 +73,7 @@ class NodeNetdevs:
         if netns_fd is not None:
             steps = attachment_plan.take_out(attachments)
             moved = await self.do(attachments, partial(perform.take_back, steps, netns_fd, self._sysfs))
-        others = tuple(one for one in attachments if one.vf not in moved)
+        others = tuple(attachment for attachment in attachments if attachment.vf not in moved)
         return TakenBack(moved, tuple(await self._look_up(others)) if others else ())
 
     async def _look_up(self, attachments: tuple[Attachment, ...]) -> dict[PciAddress, Netdev]:
@@ -83,16 +83,18 @@ class NodeNetdevs:
         is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
         """
         returned = await self._netdevs.returned(attachments)
-        lost = [one for one in attachments if one.vf not in returned]
-        found = await self._search.find(await self.absent(one.vf for one in lost))
-        if moves := attachment_plan.move_out(one for one in lost if one.vf in found):
-            await self.do(attachments, partial(orphan_netdevs.move_to_node, moves, found, self._root))
+        lost = [attachment for attachment in attachments if attachment.vf not in returned]
+        orphans_by_vf = await self._search.find(await self.absent(attachment.vf for attachment in lost))
+        if moves := attachment_plan.move_out(attachment for attachment in lost if attachment.vf in orphans_by_vf):
+            await self.do(attachments, partial(orphan_netdevs.move_to_node, moves, orphans_by_vf, self._root))
         # A netdev that is in no namespace was awaited already, and is not awaited again.
-        returned |= await self._netdevs.returned([one for one in lost if one.vf in found or await self.has(one.vf)])
-        if kept := sorted(vf for vf in found if vf not in returned):
+        returned |= await self._netdevs.returned(
+            [attachment for attachment in lost if attachment.vf in orphans_by_vf or await self.has(attachment.vf)]
+        )
+        if kept := sorted(vf for vf in orphans_by_vf if vf not in returned):
             raise OSError(
                 EBUSY,
-                f"the netdev of VF {kept[0]} is still in network namespace {found[kept[0]].netns.path}, and did not come back "
+                f"the netdev of VF {kept[0]} is still in network namespace {orphans_by_vf[kept[0]].netns.path}, and did not come back "
                 "when it was moved; the VF stays this sandbox's, and the move is tried again when the runtime calls again",
             )
         if renames := attachment_plan.rename(attachments, returned):
@@ -110,12 +112,12 @@ class NodeNetdevs:
         """
         for step in steps:
             left = await self._reset_one(step)
-            found = self._table.inventory.vf(step.vf)
-            if left and found is not None and found.driver is not None:
+            vf = self._table.inventory.vf(step.vf)
+            if left and vf is not None and vf.driver is not None:
                 _log.warning(
-                    "VF %s: its last pod left %s as it is: binding %s again", step.vf, ", ".join(left), found.driver
+                    "VF %s: its last pod left %s as it is: binding %s again", step.vf, ", ".join(left), vf.driver
                 )
-                await self._probe(ProbeAgain(step.vf, found.driver))
+                await self._probe(ProbeAgain(step.vf, vf.driver))
                 netdev = await self._netdevs.get(step.vf)
                 await self._reset_one(replace(step, ifindex=netdev.ifindex))
 

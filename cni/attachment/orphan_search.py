@@ -36,8 +36,8 @@ class OrphanSearch:
         self._wanted.update(vfs)
         if self._next is None:
             self._next = asyncio.create_task(self._search())
-        found = await to_the_end(self._next)
-        return {vf: found[vf] for vf in vfs if vf in found}
+        orphans = await to_the_end(self._next)
+        return {vf: orphans[vf] for vf in vfs if vf in orphans}
 
     async def _search(self) -> dict[PciAddress, OrphanNetdev]:
         async with self._searching:

@@ -28,7 +28,7 @@ async def wait(
     Raises:
         PortInactive: a port is not active by then. Unusable: it is no member of the network's partition by then.
     """
-    left = deque(one for one in attachments if one.rdma is not None)
+    left = deque(attachment for attachment in attachments if attachment.rdma is not None)
     problems: list[RailnetError] = []
 
     async def all_usable() -> bool:
@@ -43,23 +43,25 @@ async def wait(
         raise problems[0]
 
 
-async def _problem(network: Network, one: Attachment, sysfs: Sysfs, card: PciAddress) -> RailnetError | None:
+async def _problem(network: Network, attachment: Attachment, sysfs: Sysfs, card: PciAddress) -> RailnetError | None:
     try:
-        return await sysfs.reads.read(card, one.vf, partial(_problem_of_port, network, one, sysfs))
+        return await sysfs.reads.read(card, attachment.vf, partial(_problem_of_port, network, attachment, sysfs))
     except OSError as error:
-        return Unusable(f"the port of VF {one.vf} ({one.rdma}) cannot be read: {error.strerror}; kubelet tries again")
+        return Unusable(
+            f"the port of VF {attachment.vf} ({attachment.rdma}) cannot be read: {error.strerror}; kubelet tries again"
+        )
 
 
-def _problem_of_port(network: Network, one: Attachment, sysfs: Sysfs) -> RailnetError | None:
-    port = sysfs.port(one.vf)
+def _problem_of_port(network: Network, attachment: Attachment, sysfs: Sysfs) -> RailnetError | None:
+    port = sysfs.port(attachment.vf)
     if port is None or port.state != _ACTIVE:
         return PortInactive(
-            f"the port of VF {one.vf} ({one.rdma}) is not ACTIVE after {network.wait:g} s: does a subnet "
+            f"the port of VF {attachment.vf} ({attachment.rdma}) is not ACTIVE after {network.wait:g} s: does a subnet "
             "manager with virtualization run on its fabric? kubelet tries again"
         )
-    if network.pkey is None or (why := why_not_in_partition(network.pkey, sysfs.pkeys(one.vf))) is None:
+    if network.pkey is None or (why := why_not_in_partition(network.pkey, sysfs.pkeys(attachment.vf))) is None:
         return None
     return Unusable(
-        f"VF {one.vf} ({one.rdma}) cannot use network {network.name!r}, which is partition 0x{network.pkey:04x}: {why}; "
-        f"let the subnet manager's partition configuration have its GUID {one.guid} as a member"
+        f"VF {attachment.vf} ({attachment.rdma}) cannot use network {network.name!r}, which is partition 0x{network.pkey:04x}: {why}; "
+        f"let the subnet manager's partition configuration have its GUID {attachment.guid} as a member"
     )
