@@ -120,12 +120,12 @@ class PrimaryGc:
 
     async def _listed(self) -> frozenset[str] | None:
         """Ask the runtime for its sandboxes; return None if it does not answer."""
-        why, found = "", None
+        why, sandboxes = "", None
         try:
             # Links in the host's path must be followed in the host's root, so the socket is opened there and named by its descriptor.
             fd = open_below(self._root, str(self._cri_socket), os.O_PATH)
             try:
-                found = await cri.sandboxes(Path(f"/proc/self/fd/{fd}"), _CRI_SECONDS)
+                sandboxes = await cri.sandboxes(Path(f"/proc/self/fd/{fd}"), _CRI_SECONDS)
             finally:
                 os.close(fd)
         except (OSError, NotReady) as error:
@@ -138,7 +138,7 @@ class PrimaryGc:
                 why,
             )
         self._unlisted = why
-        return found
+        return sandboxes
 
     async def _reclaim_dead(
         self, primary: Primary, files: list[StateFile], listed: frozenset[str] | None, give_up: float = inf
@@ -153,11 +153,11 @@ class PrimaryGc:
         )
         failures = []
         try:
-            found = await asyncio.to_thread(self._without_namespace, files, facts)
+            containers = await asyncio.to_thread(self._without_namespace, files, facts)
         except OSError as error:
             failures.append(f"it is not known which containers are alive: {error}")
-            found = ()
-        waiting, left = list(reversed(found)), 0
+            containers = ()
+        waiting, left = list(reversed(containers)), 0
 
         async def reclaim_next() -> None:
             nonlocal left
@@ -188,7 +188,7 @@ class PrimaryGc:
         if not suspects:
             return ()
         cached = [file.cached for suspect in suspects for file in suspect.files if file.cached]
-        paths = (path for one in cached for path in one.sandboxes)
+        paths = (path for add in cached for path in add.sandboxes)
         bound = frozenset(path for path in paths if netns_search.is_bound(self._root, path))
         return dead_containers(files, replace(facts, held=netns_search.addresses(self._root), bound=bound))
 

@@ -54,12 +54,12 @@ def dead_containers(files: Collection[StateFile], facts: LivenessFacts) -> tuple
         by_container.setdefault(file.container_id, []).append(file)
     owners = {file.addresses[0]: file.container_id for file in files if file.folder.kind == "host-local"}
     without_owner = [(None, [file]) for file in by_container.pop(None, [])]
-    found = []
+    dead = []
     for container_id, of_container in (*by_container.items(), *without_owner):
         why = _why_dead(container_id, of_container, facts, owners)
         if why is not None:
-            found.append(DeadContainer(container_id, why, tuple(of_container)))
-    return tuple(found)
+            dead.append(DeadContainer(container_id, why, tuple(of_container)))
+    return tuple(dead)
 
 
 def _why_dead(

@@ -46,8 +46,8 @@ def state_folders(primary: Primary) -> tuple[StateFolder, ...]:
     """Return the folders in which this primary's plugins and libcni keep their files."""
     if not primary.name or "/" in primary.name or "\0" in primary.name or primary.name in (".", ".."):
         return ()  # host-local's folder would be one of another network
-    found = [folder for plugin in primary.plugins for folder in _of_plugin(plugin, primary.name)]
-    return (*dict.fromkeys(found), StateFolder("libcni", libcni_cache.FOLDER))
+    folders = [folder for plugin in primary.plugins for folder in _of_plugin(plugin, primary.name)]
+    return (*dict.fromkeys(folders), StateFolder("libcni", libcni_cache.FOLDER))
 
 
 def parse(folder: StateFolder, entry: Entry, network: str) -> StateFile | None:
