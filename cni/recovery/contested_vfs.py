@@ -38,7 +38,7 @@ def contested(records: Iterable[Record]) -> dict[PciAddress, list[Record]]:
     """Return the VFs that more than one record names, with those records."""
     named: dict[PciAddress, list[Record]] = {}
     for record in records:
-        for vf in dict.fromkeys(one.vf for one in record.attachments):
+        for vf in dict.fromkeys(attachment.vf for attachment in record.attachments):
             named.setdefault(vf, []).append(record)
     return {vf: sharing for vf, sharing in named.items() if len(sharing) > 1}
 

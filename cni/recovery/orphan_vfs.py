@@ -74,9 +74,9 @@ class OrphanVfs:
         self._absent = {vf: self._absent.get(vf, Absence(now, 0)) for vf in missing}
         if missing and self._is_due(now, in_use):
             self._searched = frozenset(missing), now
-            found = await self._node_netdevs.find_orphans(missing)
-            await self._repair.rebuild(found, known)
-            self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in found}
+            orphans_by_vf = await self._node_netdevs.find_orphans(missing)
+            await self._repair.rebuild(orphans_by_vf, known)
+            self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in orphans_by_vf}
             await self._probe_each(orphans.probe(self._table.inventory, self._absent, in_use, now))
             still = {vf.address for vf in await self._node_netdevs.missing()}
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
@@ -112,11 +112,14 @@ class OrphanVfs:
     def _reasons(self, in_use: Collection[PciAddress], pods: Mapping[PciAddress, str]) -> dict[PciAddress, str]:
         inventory = self._table.inventory
         absent = {
-            vf: orphans.reason_absent(inventory, found, absence, in_use=vf in in_use)
+            vf: orphans.reason_absent(inventory, facts, absence, in_use=vf in in_use)
             for vf, absence in self._absent.items()
-            if (found := inventory.vf(vf)) is not None
+            if (facts := inventory.vf(vf)) is not None
         }
         unnamed = [
-            (record, one.vf) for record in self._journal.records() if not record.named for one in record.attachments
+            (record, attachment.vf)
+            for record in self._journal.records()
+            if not record.named
+            for attachment in record.attachments
         ]
         return absent | {vf: orphans.reason_unnamed(record, vf) for record, vf in unnamed if vf not in pods}

@@ -50,9 +50,9 @@ class RecordRepair:
         _log.warning("sandbox %s: %s is gone, and %s is its namespace", record.key, record.netns.path, netns.path)
         self._journal.write(replace(record, netns=netns))
 
-    async def rebuild(self, found: Mapping[PciAddress, OrphanNetdev], pods: Mapping[PciAddress, str]) -> None:
+    async def rebuild(self, orphans_by_vf: Mapping[PciAddress, OrphanNetdev], pods: Mapping[PciAddress, str]) -> None:
         """Rebuild the records of VFs that were found in namespaces; a VF that was claimed or returned meanwhile is left out."""
-        absent = {vf: orphan for vf, orphan in found.items() if await self._is_absent(vf)}
+        absent = {vf: orphan for vf, orphan in orphans_by_vf.items() if await self._is_absent(vf)}
         # No await from here on: a VF that is free now is free when its record is written.
         free = {vf: orphan for vf, orphan in absent.items() if self._table.owner(vf) is None}
         records = {record.key: record for record in self._journal.records()}
@@ -73,9 +73,13 @@ class RecordRepair:
 
     async def free_returned(self, record: Record) -> Record:
         """Release the VFs of a rebuilt record whose netdevs are back on the node; return the record that is left."""
-        away = tuple([one for one in record.attachments if not await self._node_netdevs.has(one.vf)])
+        away = tuple(
+            [attachment for attachment in record.attachments if not await self._node_netdevs.has(attachment.vf)]
+        )
         left = replace(record, attachments=away)
         if left != record:
             self._journal.write(left) if left.attachments else self._journal.remove(record)
-            self._claims.release((one.vf for one in record.attachments if one not in away), owner_of(record))
+            self._claims.release(
+                (attachment.vf for attachment in record.attachments if attachment not in away), owner_of(record)
+            )
         return left

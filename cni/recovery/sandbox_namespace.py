@@ -40,7 +40,7 @@ class SandboxNamespaces:
         with opened(self._root, record.netns.path, expected) as fd:
             if fd is not None:
                 return Observed(NamespaceState.ALIVE)
-        absent = await self._node_netdevs.absent(one.vf for one in record.attachments)
-        found = await self._node_netdevs.find_orphans(absent)
-        netns = next((orphan.netns for orphan in found.values() if orphan.netns[1:] == record.netns[1:]), None)
+        absent = await self._node_netdevs.absent(attachment.vf for attachment in record.attachments)
+        orphans = await self._node_netdevs.find_orphans(absent)
+        netns = next((orphan.netns for orphan in orphans.values() if orphan.netns[1:] == record.netns[1:]), None)
         return Observed(NamespaceState.GONE if netns is None else NamespaceState.MOVED, netns)
