@@ -182,9 +182,9 @@ class FlannelDelegates:
             except OSError:
                 continue
             try:
-                found = os.fstat(fd)
-                if stat.S_ISREG(found.st_mode) and found.st_mode & 0o111:
-                    return _identity(found) if os.read(fd, len(_ELF)) == _ELF else None
+                status = os.fstat(fd)
+                if stat.S_ISREG(status.st_mode) and status.st_mode & 0o111:
+                    return _identity(status) if os.read(fd, len(_ELF)) == _ELF else None
             finally:
                 os.close(fd)
         return None
@@ -203,8 +203,8 @@ _LEARNT = {
 }
 
 
-def _identity(found: os.stat_result) -> Identity:
-    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _identity(status: os.stat_result) -> Identity:
+    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _delegated(path: str, state: bytes) -> Delegated | None:

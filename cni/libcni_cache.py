@@ -57,18 +57,22 @@ class CachedAdd(NamedTuple):
         Raises:
             ValueError: one is no address.
         """
-        return tuple(ip_interface(str(one.get("address"))).ip for one in _objects(self.result, "ips"))
+        return tuple(ip_interface(str(ip.get("address"))).ip for ip in _objects(self.result, "ips"))
 
     @property
     def sandboxes(self) -> tuple[str, ...]:
         """The paths of the namespaces that interfaces were put into."""
-        return tuple(str(one["sandbox"]) for one in _objects(self.result, "interfaces") if one.get("sandbox"))
+        return tuple(
+            str(interface["sandbox"]) for interface in _objects(self.result, "interfaces") if interface.get("sandbox")
+        )
 
     @property
     def host_links(self) -> tuple[tuple[str, str], ...]:
         """The names and hardware addresses of the interfaces that were made on the node."""
-        on_node = [one for one in _objects(self.result, "interfaces") if not one.get("sandbox")]
-        return tuple((str(one.get("name")), str(one["mac"])) for one in on_node if one.get("mac"))
+        on_node = [interface for interface in _objects(self.result, "interfaces") if not interface.get("sandbox")]
+        return tuple(
+            (str(interface.get("name")), str(interface["mac"])) for interface in on_node if interface.get("mac")
+        )
 
 
 def parse(content: bytes) -> CachedAdd:
@@ -106,4 +110,4 @@ def with_configuration(content: bytes, configuration: bytes) -> bytes:
 
 def _objects(result: dict[str, Any], key: str) -> list[dict[str, Any]]:
     listed = result.get(key)
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [json_object for json_object in listed if isinstance(json_object, dict)] if isinstance(listed, list) else []

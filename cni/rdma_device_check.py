@@ -27,30 +27,36 @@ def check(answers: Iterable[ContainerAllocation], attachments: Iterable[Attachme
     Raises:
         Unusable: they differ; the message names the first difference.
     """
-    by_vf = [(one, answer) for answer in answers for one in attachments if str(one.vf) in answer.ids]
-    for one, answer in by_vf:
+    by_vf = [
+        (attachment, answer) for answer in answers for attachment in attachments if str(attachment.vf) in answer.ids
+    ]
+    for attachment, answer in by_vf:
         if answer.device_nodes:
-            _check(one, one.uverbs, answer, root)
+            _check(attachment, attachment.uverbs, answer, root)
 
 
-def _check(one: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocation, root: Path) -> None:
+def _check(attachment: Attachment, uverbs: DeviceNode | None, answer: ContainerAllocation, root: Path) -> None:
     # As while its driver is bound again: its next device is unknown, and the nodes may be another VF's.
     if uverbs is None:
         raise Unusable(
-            f"VF {one.vf} has no RDMA device now, but its container gets {_listed(answer.device_nodes)}: is its driver's "
+            f"VF {attachment.vf} has no RDMA device now, but its container gets {_listed(answer.device_nodes)}: is its driver's "
             "RDMA module loaded? kubelet tries again"
         )
     path = f"{_FOLDER}/{uverbs.name}"
     if path not in answer.device_nodes:
-        raise Unusable(f"VF {one.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}")
-    hcas = _hcas(answer)
-    if hcas and f"{one.rdma}:1" not in hcas:
-        raise Unusable(f"VF {one.vf} is {one.rdma} now, but its container gets NCCL_IB_HCA={_listed(hcas)}: {_REMEDY}")
-    found = _numbers(below(root, path))
-    if found != (uverbs.major, uverbs.minor):
-        numbers = "no character device" if found is None else f"{found[0]}:{found[1]}"
         raise Unusable(
-            f"{path} on this node is {numbers}, but VF {one.vf} has {uverbs.major}:{uverbs.minor}: does udev run? kubelet tries again"
+            f"VF {attachment.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}"
+        )
+    hcas = _hcas(answer)
+    if hcas and f"{attachment.rdma}:1" not in hcas:
+        raise Unusable(
+            f"VF {attachment.vf} is {attachment.rdma} now, but its container gets NCCL_IB_HCA={_listed(hcas)}: {_REMEDY}"
+        )
+    device_numbers = _numbers(below(root, path))
+    if device_numbers != (uverbs.major, uverbs.minor):
+        numbers = "no character device" if device_numbers is None else f"{device_numbers[0]}:{device_numbers[1]}"
+        raise Unusable(
+            f"{path} on this node is {numbers}, but VF {attachment.vf} has {uverbs.major}:{uverbs.minor}: does udev run? kubelet tries again"
         )
 
 

@@ -247,7 +247,7 @@ def _lock_of(path: str, inode: int) -> int | None:
 def _is_at(fd: int, path: str) -> bool:
     """Return whether an open file is still the one at its path: its last holder may have removed it."""
     try:
-        opened, found = posix.fstat(fd), posix.stat(path)
+        opened, at_path = posix.fstat(fd), posix.stat(path)
     except FileNotFoundError:
         return False
-    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
+    return (opened.st_dev, opened.st_ino) == (at_path.st_dev, at_path.st_ino)

@@ -53,7 +53,9 @@ class NetConf:
         self.annotations = self.runtime_config.get(ANNOTATIONS) or {}
         self.prev_result = conf.get("prevResult")
         self.attachments = {key: conf[key] for key in (_VALID_ATTACHMENTS, _ATTACHMENTS) if key in conf}
-        self.valid = frozenset(f"{one['containerID']}@{one['ifname']}" for one in conf.get(_VALID_ATTACHMENTS) or [])
+        self.valid = frozenset(
+            f"{attachment['containerID']}@{attachment['ifname']}" for attachment in conf.get(_VALID_ATTACHMENTS) or []
+        )
 
 
 def supported_version(conf: "JsonObject") -> str:
