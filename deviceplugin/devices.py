@@ -111,7 +111,7 @@ class Offers:
         pfs = {address: alone for address, (_, alone) in self._pfs.items()}
         rail, number, *_ = facts
         pf = None if rail.pf is None else pfs[rail.pf.address]
-        made: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
+        offers: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
         for vf in sorted(rail.vfs, key=_address):
             named = pf if pf is not None or vf.pf is None else pfs.get(vf.pf)
             unprovisioned = None if vf.pf is None else table.unprovisioned.get(vf.pf)
@@ -119,8 +119,8 @@ class Offers:
             barred = facts.node_reason or rail.reason or withheld
             now = _Facts(vf, pf, named, number, barred, table.owner(vf.address) is not None)
             known = None if before is None else before.made.get(vf.address)
-            made[vf.address] = known if known is not None and known[0] == now else (now, self._offer(now))
-        return _RailOffers(facts, made, tuple(offer for _, offer in made.values() if offer is not None))
+            offers[vf.address] = known if known is not None and known[0] == now else (now, self._offer(now))
+        return _RailOffers(facts, offers, tuple(offer for _, offer in offers.values() if offer is not None))
 
     def _without_vfs(self, pf: PhysicalFunction) -> PhysicalFunction:
         """Return a PF without its VFs; the same object as before if its own facts are the same, so that facts are compared at once."""
