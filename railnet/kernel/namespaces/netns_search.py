@@ -89,9 +89,9 @@ def _addresses(netns_fd: int) -> Iterator[IpAddress]:
     with netlink(socket.NETLINK_ROUTE, netns_fd) as route:
         for answer in Netlink(route).ask("list addresses", _GETADDR, bytes(_IFADDRMSG_BYTES), DUMP):
             with understanding("list addresses"):
-                found = decode_attributes(answer[_IFADDRMSG_BYTES:])
+                attributes = decode_attributes(answer[_IFADDRMSG_BYTES:])
                 # On a point-to-point link IFA_ADDRESS is the peer's address, and IFA_LOCAL is the link's own.
-                address = ip_address(found[_IFA_LOCAL] if _IFA_LOCAL in found else found[_IFA_ADDRESS])
+                address = ip_address(attributes[_IFA_LOCAL] if _IFA_LOCAL in attributes else attributes[_IFA_ADDRESS])
             yield address
 
 

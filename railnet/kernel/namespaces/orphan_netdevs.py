@@ -31,11 +31,11 @@ def find_orphans(vfs: Collection[PciAddress], root: Path) -> dict[PciAddress, Or
     Raises:
         OSError: the host's mounts or its /proc cannot be read.
     """
-    found: dict[PciAddress, OrphanNetdev] = {}
+    orphans: dict[PciAddress, OrphanNetdev] = {}
     for netns, fd in namespaces(root, passed_over=(OSError,)):
         with suppress(OSError):
-            found |= {vf: orphan for vf, orphan in _orphans(vfs, netns, fd) if vf not in found}
-    return found
+            orphans |= {vf: orphan for vf, orphan in _orphans(vfs, netns, fd) if vf not in orphans}
+    return orphans
 
 
 def move_to_node(steps: Iterable[MoveLinkOut], orphans: Mapping[PciAddress, OrphanNetdev], root: Path) -> None:
@@ -57,15 +57,15 @@ def written_names(vfs: Collection[PciAddress]) -> dict[PciAddress, str]:
         OSError: the kernel does not answer.
     """
     with links() as node:
-        found = find_all(node, vfs)
-    return {vf: name for vf, link in found.items() if (name := host_ifname(link, vf)) is not None}
+        netdevs = find_all(node, vfs)
+    return {vf: name for vf, link in netdevs.items() if (name := host_ifname(link, vf)) is not None}
 
 
 def _orphans(vfs: Collection[PciAddress], netns: Netns, fd: int) -> Iterator[tuple[PciAddress, OrphanNetdev]]:
     with links(fd) as there:
-        found = find_all(there, vfs)
-        for vf, link in found.items():
-            link_state = replace(state(there, link.ifindex), rules=_rules(there, len(found)))
+        netdevs = find_all(there, vfs)
+        for vf, link in netdevs.items():
+            link_state = replace(state(there, link.ifindex), rules=_rules(there, len(netdevs)))
             yield vf, OrphanNetdev(netns, link_state, host_ifname(link, vf))
 
 

@@ -72,33 +72,37 @@ def read(links: Links, ifindex: int) -> Known:
     answer = links.answer(ifindex)
     with understanding(f"read settings of link {ifindex}"):
         flags = IFINFOMSG.unpack_from(answer)[3]
-        found = decode_attributes(answer[IFINFOMSG.size :])
-        info = decode_attributes(found.get(_LINKINFO, b""))
-        simple = {name: kind.read(found[number]) for name, (number, kind) in _SIMPLE.items() if number in found}
-        xdp = decode_attributes(found.get(_XDP, b"")).get(_XDP_ATTACHED, b"\0")[0]
-        altnames = sorted(text(name) for name in decode_repeated(found.get(PROP_LIST, b""), ALT_IFNAME))
+        link_attributes = decode_attributes(answer[IFINFOMSG.size :])
+        info = decode_attributes(link_attributes.get(_LINKINFO, b""))
+        simple = {
+            name: kind.read(link_attributes[number])
+            for name, (number, kind) in _SIMPLE.items()
+            if number in link_attributes
+        }
+        xdp = decode_attributes(link_attributes.get(_XDP, b"")).get(_XDP_ATTACHED, b"\0")[0]
+        altnames = sorted(text(name) for name in decode_repeated(link_attributes.get(PROP_LIST, b""), ALT_IFNAME))
         several: dict[str, Value] = {"flags": flags & _IFF_CHANGEABLE, "xdp": xdp, "altnames": tuple(altnames)}
         if info.get(_INFO_KIND, b"").rstrip(b"\0") == b"ipoib":
             several["ipoib"] = info.get(_INFO_DATA, b"").hex()
-        parent = text(found[PARENT]) if PARENT in found else None
-        return Known(text(found[IFNAME]), parent, {**_ABSENT, **simple, **several})
+        parent = text(link_attributes[PARENT]) if PARENT in link_attributes else None
+        return Known(text(link_attributes[IFNAME]), parent, {**_ABSENT, **simple, **several})
 
 
-def write(links: Links, ifindex: int, found: Settings, wanted: Mapping[str, Value]) -> None:
-    """Give a link some settings, as far as the kernel permits; `found` has all its settings as they are now."""
+def write(links: Links, ifindex: int, current: Settings, wanted: Mapping[str, Value]) -> None:
+    """Give a link some settings, as far as the kernel permits; `current` has all its settings as they are now."""
     for name, value in wanted.items():
         # One request for each: if the kernel refuses one, the others are written all the same.
         with suppress(OSError):
-            _write(links, ifindex, name, found[name], value)
+            _write(links, ifindex, name, current[name], value)
 
 
-def _write(links: Links, ifindex: int, name: str, found: Value, value: Value) -> None:
+def _write(links: Links, ifindex: int, name: str, current: Value, value: Value) -> None:
     match name, value:
         case "xdp", _:
             _remove_xdp(links, ifindex)
-        case "altnames", tuple() if isinstance(found, tuple):
-            links.remove_altnames(ifindex, [one for one in found if one not in value])
-            links.add_altnames(ifindex, [one for one in value if one not in found])
+        case "altnames", tuple() if isinstance(current, tuple):
+            links.remove_altnames(ifindex, [altname for altname in current if altname not in value])
+            links.add_altnames(ifindex, [altname for altname in value if altname not in current])
         case "flags", int():
             links.change(f"set flags of link {ifindex}", IFINFOMSG.pack(0, 0, ifindex, value, _IFF_CHANGEABLE))
         case _ if name in _SIMPLE and name not in _READ_ONLY:

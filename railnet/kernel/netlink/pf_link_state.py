@@ -28,21 +28,21 @@ def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
     Raises:
         OSError: what the kernel refused.
     """
-    found: dict[int, PfLink] = {}
+    links: dict[int, PfLink] = {}
     wanted = tuple(ifindexes)
     if not wanted:
-        return found
+        return links
     load()
     from railnet.kernel.netlink.pyroute2_requests import opened  # noqa: PLC0415 - the module's docstring says why
 
     with opened() as route:
         for ifindex in wanted:
             try:
-                found[ifindex] = route.link(ifindex)
+                links[ifindex] = route.link(ifindex)
             except OSError as error:
                 if error.errno != ENODEV:
                     raise
-    return found
+    return links
 
 
 def macs(pfs: Iterable[PhysicalFunction]) -> dict[PciAddress, Mac]:

@@ -123,8 +123,8 @@ class Netlink:
             with understanding(operation):
                 for message in self._messages(operation):
                     interrupted |= bool(message.flags & _DUMP_INTERRUPTED)
-                    if message.type != _DONE and (found := read(message.payload)) is not None:
-                        kept.append(found)
+                    if message.type != _DONE and (answer := read(message.payload)) is not None:
+                        kept.append(answer)
                         if len(kept) > _MOST_ANSWERS:
                             raise OSError(E2BIG, f"{operation}: there are more than {_MOST_ANSWERS} answers")
             if not interrupted:
@@ -182,8 +182,8 @@ def decode_repeated(payload: bytes, kind: int) -> Iterator[bytes]:
     Raises:
         ValueError: an attribute is cut short.
     """
-    for found, value in _attributes(payload):
-        if found == kind:
+    for attribute_kind, value in _attributes(payload):
+        if attribute_kind == kind:
             yield value
 
 

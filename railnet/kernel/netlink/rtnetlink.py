@@ -184,19 +184,23 @@ class Links:
             if error.errno != ENODEV:
                 raise
             return None
-        found: int = _IFREQ_INDEX.unpack(answer)[1]
-        return found
+        ifindex: int = _IFREQ_INDEX.unpack(answer)[1]
+        return ifindex
 
     def facts(self, ifindex: int) -> LinkFacts:
         """Read the facts of one link that may change."""
-        with self._read_link(ifindex) as (hardware_type, flags, found):
-            mtu = int.from_bytes(found[_MTU], sys.byteorder)
-            return LinkFacts(text(found[IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP), _ipv4(found))
+        with self._read_link(ifindex) as (hardware_type, flags, link_attributes):
+            mtu = int.from_bytes(link_attributes[_MTU], sys.byteorder)
+            return LinkFacts(
+                text(link_attributes[IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP), _ipv4(link_attributes)
+            )
 
     def hardware(self, ifindex: int) -> Hardware:
         """Read a link's hardware addresses and flags."""
-        with self._read_link(ifindex) as (hardware_type, flags, found):
-            return Hardware(ifindex, hardware_type, flags, found.get(_ADDRESS, b""), found.get(_BROADCAST, b""))
+        with self._read_link(ifindex) as (hardware_type, flags, link_attributes):
+            return Hardware(
+                ifindex, hardware_type, flags, link_attributes.get(_ADDRESS, b""), link_attributes.get(_BROADCAST, b"")
+            )
 
     def addresses(self, ifindex: int) -> tuple[IpInterface, ...]:
         """List the addresses of a link with their prefix lengths."""
@@ -327,15 +331,20 @@ def link_message(ifindex: int, *, up: bool | None = None) -> bytes:
 
 def _link(message: bytes) -> Link:
     _, _, ifindex, _, _ = IFINFOMSG.unpack_from(message)
-    found = decode_attributes(message[IFINFOMSG.size :])
-    info = decode_attributes(found.get(_LINKINFO, b""))
+    link_attributes = decode_attributes(message[IFINFOMSG.size :])
+    info = decode_attributes(link_attributes.get(_LINKINFO, b""))
     alias, parent, kind = (
-        None if value is None else text(value) for value in (found.get(_ALIAS), found.get(PARENT), info.get(_INFO_KIND))
+        None if value is None else text(value)
+        for value in (link_attributes.get(_ALIAS), link_attributes.get(PARENT), info.get(_INFO_KIND))
     )
     # With IFLA_LINK_NETNSID, the ifindex is one of another namespace.
-    lower = int.from_bytes(found[_LINK], sys.byteorder) if _LINK in found and _LINK_NETNSID not in found else None
-    altnames = tuple(text(name) for name in decode_repeated(found.get(PROP_LIST, b""), ALT_IFNAME))
-    return Link(ifindex, text(found[IFNAME]), alias, parent, kind, lower, altnames)
+    lower = (
+        int.from_bytes(link_attributes[_LINK], sys.byteorder)
+        if _LINK in link_attributes and _LINK_NETNSID not in link_attributes
+        else None
+    )
+    altnames = tuple(text(name) for name in decode_repeated(link_attributes.get(PROP_LIST, b""), ALT_IFNAME))
+    return Link(ifindex, text(link_attributes[IFNAME]), alias, parent, kind, lower, altnames)
 
 
 def _in_parts(altnames: Iterable[str]) -> Iterator[list[bytes]]:
@@ -354,9 +363,9 @@ def _in_parts(altnames: Iterable[str]) -> Iterator[list[bytes]]:
 
 def _address(message: bytes) -> IpInterface:
     _, prefix_length, _, _, _ = _IFADDRMSG.unpack_from(message)
-    found = decode_attributes(message[_IFADDRMSG.size :])
+    address_attributes = decode_attributes(message[_IFADDRMSG.size :])
     # On a point-to-point link IFA_ADDRESS is the peer's address, and IFA_LOCAL is the link's own.
-    return ip_interface((found.get(_IFA_LOCAL, found[_IFA_ADDRESS]), prefix_length))
+    return ip_interface((address_attributes.get(_IFA_LOCAL, address_attributes[_IFA_ADDRESS]), prefix_length))
 
 
 def _ipv4_settings(settings: Ipv4Settings) -> bytes:

@@ -61,13 +61,17 @@ def rules(namespace: Links, priority: int) -> frozenset[Rule]:
 
     def read(answer: bytes) -> Rule | None:
         family, _, length, _, _, action, _ = _RULE.unpack_from(answer)
-        found = decode_attributes(answer[_RULE.size :])
-        if action != _TO_TABLE or not {_SRC, _TABLE, _PRIORITY} <= found.keys():
+        rule_attributes = decode_attributes(answer[_RULE.size :])
+        if action != _TO_TABLE or not {_SRC, _TABLE, _PRIORITY} <= rule_attributes.keys():
             return None
-        table = _number(found[_TABLE])
-        if length != 8 * _ADDRESS_BYTES.get(family, -1) or _number(found[_PRIORITY]) != priority or table is None:
+        table = _number(rule_attributes[_TABLE])
+        if (
+            length != 8 * _ADDRESS_BYTES.get(family, -1)
+            or _number(rule_attributes[_PRIORITY]) != priority
+            or table is None
+        ):
             return None
-        return Rule(ip_address(found[_SRC]), table)
+        return Rule(ip_address(rule_attributes[_SRC]), table)
 
     request = _RULE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0)
     return frozenset(namespace.dump("list rules", _GETRULE, request, read))
@@ -78,14 +82,14 @@ def routes(namespace: Links, ifindex: int, tables: frozenset[int]) -> frozenset[
 
     def read(answer: bytes) -> tuple[int, Route] | None:
         family, length, *_ = RTMSG.unpack_from(answer)
-        found = decode_attributes(answer[RTMSG.size :])
-        if family not in _ADDRESS_BYTES or not {RTA_OIF, RTA_TABLE} <= found.keys():
+        route_attributes = decode_attributes(answer[RTMSG.size :])
+        if family not in _ADDRESS_BYTES or not {RTA_OIF, RTA_TABLE} <= route_attributes.keys():
             return None
-        table = _number(found[RTA_TABLE])
-        if table is None or table not in tables or _number(found[RTA_OIF]) != ifindex:
+        table = _number(route_attributes[RTA_TABLE])
+        if table is None or table not in tables or _number(route_attributes[RTA_OIF]) != ifindex:
             return None
-        address = found.get(RTA_DST, bytes(_ADDRESS_BYTES[family]))  # a default route has none
-        gateway = found.get(RTA_GATEWAY)
+        address = route_attributes.get(RTA_DST, bytes(_ADDRESS_BYTES[family]))  # a default route has none
+        gateway = route_attributes.get(RTA_GATEWAY)
         return table, Route(ip_network((address, length)), None if gateway is None else ip_address(gateway))
 
     request = RTMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0, 0, 0)

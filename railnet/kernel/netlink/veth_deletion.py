@@ -18,12 +18,16 @@ def delete(ifname: str, address: str) -> bool:
         OSError: what the kernel refused.
     """
     with links() as here:
-        found = here.ifindex(ifname)
-        if found is None or here.link(found).kind != "veth" or here.hardware(found).address.hex(":") != address.lower():
+        ifindex = here.ifindex(ifname)
+        if (
+            ifindex is None
+            or here.link(ifindex).kind != "veth"
+            or here.hardware(ifindex).address.hex(":") != address.lower()
+        ):
             return False
     with opened(socket.NETLINK_ROUTE) as route:
         try:
-            Netlink(route).ask(f"delete link {ifname}", _DELLINK, link_message(found))
+            Netlink(route).ask(f"delete link {ifname}", _DELLINK, link_message(ifindex))
         except OSError as error:
             if error.errno != ENODEV:
                 raise
