@@ -86,8 +86,8 @@ class SysfsFolder:
 
         Return `absent` where there is no file, and at a fault.
         """
-        found = self.value(name, _parse_number)
-        return absent if found is None else found
+        number = self.value(name, _parse_number)
+        return absent if number is None else number
 
     def names(self, name: str) -> list[str]:
         """List the names in a subfolder, sorted. Return none if it is absent, or at a fault."""

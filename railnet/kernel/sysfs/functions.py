@@ -236,10 +236,12 @@ class Sysfs:
         with suppress(*_GONE), self.folder(function) as folder:
             tables = [f"infiniband/{name}/ports/1/pkeys" for name in folder.names("infiniband")]
             indexes = [(table, name) for table in tables for name in folder.names(table) if name.isdecimal()]
-            entries = [f"{table}/{name}" for table, name in sorted(indexes, key=lambda one: (one[0], int(one[1])))]
-            found = tuple(pkey for entry in entries if (pkey := folder.number(entry, 0)) & 0x7FFF)
+            entries = [
+                f"{table}/{name}" for table, name in sorted(indexes, key=lambda index: (index[0], int(index[1])))
+            ]
+            pkeys = tuple(pkey for entry in entries if (pkey := folder.number(entry, 0)) & 0x7FFF)
             folder.require()
-            return found
+            return pkeys
         return ()
 
     def roce_port(self, function: PciAddress) -> RocePort | None:
@@ -347,11 +349,11 @@ class CardReading:
 
     def function(self) -> PhysicalFunction | VirtualFunction | None:
         """Return the PF with its VFs, or the lone VF; None if it has gone away."""
-        found = self._found.get(self.card.address)
-        if not isinstance(found, PhysicalFunction):
-            return found
+        function = self._found.get(self.card.address)
+        if not isinstance(function, PhysicalFunction):
+            return function
         vfs = (self._found.get(address) for _, address in self.card.vfs or ())
-        return replace(found, vfs=tuple(self._with_ids(vf) for vf in vfs if isinstance(vf, VirtualFunction)))
+        return replace(function, vfs=tuple(self._with_ids(vf) for vf in vfs if isinstance(vf, VirtualFunction)))
 
     def _pf(self, folder: SysfsFolder) -> PhysicalFunction:
         self._numa_node = folder.number("numa_node", -1)
@@ -440,20 +442,20 @@ class _State(TypedDict):
 
 
 def _gids(folder: SysfsFolder, port: str) -> tuple[Gid, ...]:
-    found: list[Gid] = []
+    gids: list[Gid] = []
     unused = 0
     for index in sorted(int(name) for name in folder.names(f"{port}/gid_attrs/types") if name.isdecimal()):
         # EINVAL for an unused entry (show_port_gid_attr(), drivers/infiniband/core/sysfs.c), which is no fault
         version = VERSIONS.get(folder.text(f"{port}/gid_attrs/types/{index}") or "")
         address = None if version is None else folder.value(f"{port}/gids/{index}", IPv6Address)
         if version is not None and address is not None:
-            found.append(Gid(index, address, version))
+            gids.append(Gid(index, address, version))
             unused = 0
             continue
         unused += 1
         if unused == _UNUSED_GIDS:
             break
-    return tuple(found)
+    return tuple(gids)
 
 
 def _address(name: str) -> PciAddress | None:
@@ -504,28 +506,28 @@ def _read_state(folder: SysfsFolder) -> _State:
 
 
 def _virtual_functions(folder: SysfsFolder, names: Iterable[str]) -> list[tuple[int, PciAddress]]:
-    found = []
+    vfs = []
     for name in names:
         if (match := _VIRTFN.fullmatch(name)) is not None:
             target = folder.target(name)
             address = None if target is None else _address(target)
             if address is not None:
-                found.append((int(match[1]), address))
+                vfs.append((int(match[1]), address))
             elif target is not None:  # else it is being removed
                 folder.note(name, f"{target!r:.80} is not a PCI address")
-    return sorted(found)
+    return sorted(vfs)
 
 
 def _netdev(folder: SysfsFolder) -> Netdev | None:
     """Read the netdev of port 1: of the complete netdevs, the lowest `dev_port`, then the oldest."""
-    found = []
+    netdevs = []
     for name in folder.names("net"):
         ifindex = folder.number(f"net/{name}/ifindex", 0)
         dev_port, mtu = folder.number(f"net/{name}/dev_port", 0), folder.number(f"net/{name}/mtu", 0)
         # No ifindex: the netdev was renamed or moved after its folder was listed.
         if ifindex and not (dev_port and _has_port(folder, dev_port + 1)):
-            found.append((dev_port, ifindex, Netdev(name, ifindex, mtu)))
-    return min(found)[2] if found else None
+            netdevs.append((dev_port, ifindex, Netdev(name, ifindex, mtu)))
+    return min(netdevs)[2] if netdevs else None
 
 
 def _has_port(folder: SysfsFolder, port: int) -> bool:
@@ -553,10 +555,10 @@ def _rdma(folder: SysfsFolder) -> RdmaDevice | None:
 
 def _of_port_1(folder: SysfsFolder, names: Iterable[str], kind: str) -> list[str]:
     """Return the devices of one kind that belong to port 1. Only an RDMA device with several ports has several of a kind."""
-    found = [name for name in names if name.startswith(kind)]
-    if len(found) > 1:
-        return [name for name in found if folder.number(f"infiniband_mad/{name}/port", 1) == 1]
-    return found
+    devices = [name for name in names if name.startswith(kind)]
+    if len(devices) > 1:
+        return [name for name in devices if folder.number(f"infiniband_mad/{name}/port", 1) == 1]
+    return devices
 
 
 def _port(folder: SysfsFolder, path: str) -> Port | None:

@@ -59,11 +59,11 @@ def described(control: int) -> str:
     return " ".join(f"{word}+" for bit, word in _WORDS.items() if control & bit)
 
 
-def bridges_between(one: Sequence[PciAddress], other: Sequence[PciAddress]) -> tuple[PciAddress, ...]:
+def bridges_between(first_path: Sequence[PciAddress], second_path: Sequence[PciAddress]) -> tuple[PciAddress, ...]:
     """Return the bridges below the last one that two functions have in common; none if they have none in common.
 
-    `one` and `other` are the bridges above each function, from the root port down. Packets between functions without a common
+    `first_path` and `second_path` are the bridges above each function, from the root port down. Packets between functions without a common
     bridge go through the root complex in any case.
     """
-    common = len(list(takewhile(lambda both: both[0] == both[1], zip(one, other, strict=False))))
-    return (*one[common:], *other[common:]) if common else ()
+    common = len(list(takewhile(lambda both: both[0] == both[1], zip(first_path, second_path, strict=False))))
+    return (*first_path[common:], *second_path[common:]) if common else ()

@@ -30,17 +30,17 @@ class PciBridge:
 async def read(sysfs: Sysfs, cards: Sequence[PciAddress], gpus: Sequence[PciAddress]) -> tuple[PciBridge, ...]:
     """Read the bridges below the last one that a card and a GPU have in common, each with the time limit of `sysfs.reads`."""
     above = {function: _bridges_above(sysfs, function) for function in (*cards, *gpus)}
-    found: dict[PciAddress, tuple[set[PciAddress], set[PciAddress]]] = {}
+    bridges: dict[PciAddress, tuple[set[PciAddress], set[PciAddress]]] = {}
     for card in cards:
         for gpu in gpus:
             for bridge in bridges_between(above[card], above[gpu]):
-                of_cards, of_gpus = found.setdefault(bridge, (set(), set()))
+                of_cards, of_gpus = bridges.setdefault(bridge, (set(), set()))
                 of_cards.add(card)
                 of_gpus.add(gpu)
-    controls = await asyncio.gather(*(_control(sysfs, bridge) for bridge in found))
+    controls = await asyncio.gather(*(_control(sysfs, bridge) for bridge in bridges))
     return tuple(
-        PciBridge(bridge, tuple(sorted(found[bridge][0])), tuple(sorted(found[bridge][1])), control)
-        for bridge, control in sorted(zip(found, controls, strict=True))
+        PciBridge(bridge, tuple(sorted(bridges[bridge][0])), tuple(sorted(bridges[bridge][1])), control)
+        for bridge, control in sorted(zip(bridges, controls, strict=True))
     )
 
 

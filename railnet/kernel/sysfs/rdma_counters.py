@@ -17,10 +17,10 @@ def read_counters(sysfs: Sysfs, function: PciAddress, device: str, names: Iterab
     Raises:
         OSError: the daemon or the node lacks descriptors or memory.
     """
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     with suppress(FileNotFoundError, NotADirectoryError), sysfs.folder(function) as folder:
         for name in names:
             text = folder.text(f"infiniband/{device}/ports/1/{name}")
             if text is not None and (value := parse_counter(text)) is not None:
-                found[name] = value
-    return found
+                counters[name] = value
+    return counters
