@@ -36,10 +36,10 @@ def entries(root: Path, folder: str) -> tuple[Entry, ...]:
     """
     try:
         with _opened(root, folder) as fd:
-            found = [_entry(fd, name) for name in sorted(os.listdir(fd))]
+            files = [_entry(fd, name) for name in sorted(os.listdir(fd))]
     except (FileNotFoundError, NotADirectoryError):
         return ()
-    return tuple(entry for entry in found if entry is not None)
+    return tuple(entry for entry in files if entry is not None)
 
 
 def remove(root: Path, folder: str, entry: Entry, lock: str | None = None) -> bool:

@@ -62,7 +62,7 @@ async def reread(sysfs: Sysfs, before: Inventory, changed: ChangedFunctions) -> 
     looked_at = (changed.functions | changed.cards) - alone.keys()
     looked_at |= {pf.address for pf in before.pfs for vf in pf.vfs if vf.address in looked_at}
     if looked_at:
-        looked_at |= await _pfs_of(sysfs, {one for one in looked_at if before.pf(one) is None})
+        looked_at |= await _pfs_of(sysfs, {function for function in looked_at if before.pf(function) is None})
     cards = await _inventory_of(sysfs, before, looked_at) if looked_at else Inventory()
     read = {vf.address for pf in cards.pfs for vf in pf.vfs}
     vfs = await reread_vfs(sysfs, (vf for vf in alone.values() if vf.pf not in looked_at and vf.address not in read))
@@ -71,19 +71,19 @@ async def reread(sysfs: Sysfs, before: Inventory, changed: ChangedFunctions) -> 
 
 async def _pfs_of(sysfs: Sysfs, functions: Iterable[PciAddress]) -> frozenset[PciAddress]:
     """Return the PFs of those functions that are VFs. One that does not answer shows none here."""
-    found = await sysfs.reads.read_each(_BUS, sorted(functions), sysfs.pf_of)
-    for outcome in found.values():
+    outcomes = await sysfs.reads.read_each(_BUS, sorted(functions), sysfs.pf_of)
+    for outcome in outcomes.values():
         if isinstance(outcome, OSError) and not isinstance(outcome, DoesNotAnswer):
             raise outcome
-    return frozenset(outcome for outcome in found.values() if isinstance(outcome, PciAddress))
+    return frozenset(outcome for outcome in outcomes.values() if isinstance(outcome, PciAddress))
 
 
 async def _inventory_of(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress]) -> Inventory:
     """Read those of some functions that are PFs or lone VFs, with the PFs' VFs and carriers."""
     cards = [CardReading(sysfs, card) for card in await _cards(sysfs, before, addresses)]
     await card_by_card(_read_card(card, before) for card in cards)
-    found = sysfs.assembled(cards)
-    return found.with_pfs(await _with_carriers(sysfs, found.pfs))
+    newer = sysfs.assembled(cards)
+    return newer.with_pfs(await _with_carriers(sysfs, newer.pfs))
 
 
 async def reread_pfs(
@@ -112,22 +112,22 @@ async def _reread_pf(sysfs: Sysfs, pf: PhysicalFunction) -> PhysicalFunction:
 async def reread_vfs(sysfs: Sysfs, vfs: Iterable[VirtualFunction]) -> dict[PciAddress, VirtualFunction]:
     """Read some VFs again. One that does not answer keeps its facts, and has a fault."""
     known = {vf.address: vf for vf in vfs}
-    found: dict[PciAddress, VirtualFunction] = {}
+    facts: dict[PciAddress, VirtualFunction] = {}
     for card, functions in _by_card(known.values()).items():
         outcomes = await sysfs.reads.read_each(card, functions, lambda address: sysfs.reread(known[address]))
         for address, outcome in outcomes.items():
             if isinstance(outcome, DoesNotAnswer):
-                found[address] = replace(known[address], fault=fault_of(sysfs, address, outcome))
+                facts[address] = replace(known[address], fault=fault_of(sysfs, address, outcome))
             elif isinstance(outcome, Exception):
                 raise outcome
             else:
-                found[address] = outcome
-    return found
+                facts[address] = outcome
+    return facts
 
 
-def card_of(found: Inventory, function: PciAddress) -> PciAddress:
+def card_of(node_inventory: Inventory, function: PciAddress) -> PciAddress:
     """Return the card of a function, for `BoundedReads`: a VF's PF, or the function itself."""
-    vf = found.vf(function)
+    vf = node_inventory.vf(function)
     return function if vf is None or vf.pf is None else vf.pf
 
 
@@ -172,13 +172,13 @@ async def _card_without_reading(
     pf, lone = before.pf(address), next((vf for vf in before.lone_vfs if vf.address == address), None)
     if lone is not None:
         return Card(address, _ids(lone), fault=fault)
-    found: Card | None = None
+    card: Card | None = None
     with suppress(OSError):  # its files are known to hang; the names of its files may come all the same
         names_of_address = address._replace(domain=-1 - address.domain)
-        found = await sysfs.reads.read(_NAMES, names_of_address, partial(sysfs.card_by_names, address))
+        card = await sysfs.reads.read(_NAMES, names_of_address, partial(sysfs.card_by_names, address))
     if pf is None:
-        return None if found is None else found._replace(fault=fault)
-    vfs = tuple((vf.index, vf.address) for vf in pf.vfs) if found is None else found.vfs
+        return None if card is None else card._replace(fault=fault)
+    vfs = tuple((vf.index, vf.address) for vf in pf.vfs) if card is None else card.vfs
     return Card(address, _ids(pf), pf.ofed_guid_files, vfs, fault)
 
 
@@ -220,7 +220,7 @@ def _links(ifindexes: Iterable[int]) -> Mapping[int, PfLink | OSError]:
     except OSError as error:
         if len(wanted) == 1:
             return {wanted[0]: error}
-        return {ifindex: link for one in wanted for ifindex, link in _links((one,)).items()}
+        return {ifindex: link for wanted_ifindex in wanted for ifindex, link in _links((wanted_ifindex,)).items()}
 
 
 def _ethernet_ifindex(pf: PhysicalFunction) -> int:

@@ -112,8 +112,8 @@ def take_back(steps: Iterable[DetachStep], netns_fd: int, sysfs: Sysfs) -> dict[
     moved = detach(steps, netns_fd)
     give_up = time.monotonic() + _SHOWN_SECONDS
     with links() as node:
-        found = {step.vf: _found_again(step, node, sysfs, give_up) for step in moved}
-    return {vf: netdev for vf, netdev in found.items() if netdev is not None}
+        netdevs = {step.vf: _found_again(step, node, sysfs, give_up) for step in moved}
+    return {vf: netdev for vf, netdev in netdevs.items() if netdev is not None}
 
 
 def _found_again(step: MoveLinkOut, node: Links, sysfs: Sysfs, give_up: float) -> Netdev | None:
@@ -125,8 +125,8 @@ def _found_again(step: MoveLinkOut, node: Links, sysfs: Sysfs, give_up: float) -
     if ifindex is None:
         return None
     try:
-        found = _require_own(step.vf, link_settings.read(node, ifindex), sysfs)
-        settings, left = _reset(node, ifindex, found.settings, step.before)
+        link = _require_own(step.vf, link_settings.read(node, ifindex), sysfs)
+        settings, left = _reset(node, ifindex, link.settings, step.before)
     except OSError as error:
         if error.errno != ENODEV:
             raise
@@ -164,11 +164,13 @@ def reset(step: ResetLink) -> Mapping[str, Value]:
             return {}
 
 
-def _reset(node: Links, ifindex: int, found: Settings, before: Settings | None) -> tuple[Settings, Mapping[str, Value]]:
+def _reset(
+    node: Links, ifindex: int, current: Settings, before: Settings | None
+) -> tuple[Settings, Mapping[str, Value]]:
     """Return the settings that the netdev has then, and those of `before` that it has not got; with None it keeps all."""
-    if before is None or not (wanted := changes(found, before)):
-        return found, {}
-    link_settings.write(node, ifindex, found, wanted)
+    if before is None or not (wanted := changes(current, before)):
+        return current, {}
+    link_settings.write(node, ifindex, current, wanted)
     now = link_settings.read(node, ifindex).settings
     return now, changes(now, before)
 

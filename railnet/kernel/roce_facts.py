@@ -32,7 +32,9 @@ async def read(sysfs: Sysfs, inventory: Inventory) -> RoceFacts:
     ports: dict[PciAddress, RocePort] = {}
     flow_control: dict[PciAddress, FlowControl | None] = {}
     unread: dict[PciAddress, str] = {}
-    for rail, (outcomes, flow) in zip(rails, await asyncio.gather(*(_read(sysfs, one) for one in rails)), strict=True):
+    for rail, (outcomes, flow) in zip(
+        rails, await asyncio.gather(*(_read(sysfs, rail) for rail in rails)), strict=True
+    ):
         for address, outcome in outcomes.items():
             if isinstance(outcome, RocePort):
                 ports[address] = outcome
@@ -62,4 +64,8 @@ async def _read(
 
 def _functions(rail: Rail) -> list[PhysicalFunction | VirtualFunction]:
     functions: list[PhysicalFunction | VirtualFunction] = [*(() if rail.pf is None else (rail.pf,)), *rail.vfs]
-    return [one for one in functions if one.rdma is not None and one.fault is None and one.link_layer == "Ethernet"]
+    return [
+        function
+        for function in functions
+        if function.rdma is not None and function.fault is None and function.link_layer == "Ethernet"
+    ]

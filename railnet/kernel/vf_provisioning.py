@@ -119,12 +119,12 @@ def _create_vfs(step: CreateVfs, sysfs: Sysfs) -> None:
 
 
 def _await_vfs(sysfs: Sysfs, step: CreateVfs, count: int) -> None:
-    found: list[str] = []
+    counts: list[str] = []
 
     def all_shown() -> bool:
         shown = sysfs.count_of_vfs(step.pf)
-        found[:] = ["no PF" if shown is None else f"{shown} VFs"]
+        counts[:] = ["no PF" if shown is None else f"{shown} VFs"]
         return shown == count
 
     if not block_until(all_shown, _APPEAR_SECONDS, _LOOK_SECONDS):
-        raise NotReady(f"PF {step.pf} shows {found[0]} {_APPEAR_SECONDS:g} s after {count} were asked for")
+        raise NotReady(f"PF {step.pf} shows {counts[0]} {_APPEAR_SECONDS:g} s after {count} were asked for")

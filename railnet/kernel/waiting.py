@@ -14,22 +14,22 @@ async def until(look: Callable[[], _Found], seconds: float, every: float) -> _Fo
     `look` is called at least once, on the event loop's thread: it must not block.
     """
     give_up = asyncio.get_running_loop().time() + seconds
-    while not (found := look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - no event reports it
+    while not (observation := look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - no event reports it
         await asyncio.sleep(every)
-    return found
+    return observation
 
 
 async def until_awaited(look: Callable[[], Awaitable[_Found]], seconds: float, every: float) -> _Found:
     """Do the same as `until` with a `look` that is awaited, such as one that reads in a thread."""
     give_up = asyncio.get_running_loop().time() + seconds
-    while not (found := await look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - as in `until`
+    while not (observation := await look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - as in `until`
         await asyncio.sleep(every)
-    return found
+    return observation
 
 
 def block_until(look: Callable[[], _Found], seconds: float, every: float) -> _Found:
     """Do the same as `until` on a thread that may block."""
     give_up = time.monotonic() + seconds
-    while not (found := look()) and time.monotonic() < give_up:
+    while not (observation := look()) and time.monotonic() < give_up:
         time.sleep(every)
-    return found
+    return observation

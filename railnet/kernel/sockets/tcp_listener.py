@@ -41,13 +41,13 @@ def listening(host: str | None, port: int, *, backlog: int, read_bytes: int | No
     """
     dual = host is None and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in (host or "") else socket.AF_INET
-    made = socket.create_server((host or "", port), family=family, backlog=backlog, dualstack_ipv6=dual)
+    listener = socket.create_server((host or "", port), family=family, backlog=backlog, dualstack_ipv6=dual)
     # Connections inherit both. A connection that is closed is reset, so it leaves nothing in the kernel for a minute (TIME_WAIT).
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
     if read_bytes is not None:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, read_bytes)
-    made.setblocking(False)
-    return made
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, read_bytes)
+    listener.setblocking(False)
+    return listener
 
 
 def waiting(listener: socket.socket) -> int:

@@ -86,7 +86,7 @@ class BoundedReads:
             if not job.started or stuck is None or stuck in outcomes:
                 hung = self.hung[str(card)]
                 why = f"{hung} reads of this card hang, so no more are begun; look in dmesg, then reset the device or the node"
-                return outcomes | {one: DoesNotAnswer(why) for one in left if one not in outcomes}
+                return outcomes | {function: DoesNotAnswer(why) for function in left if function not in outcomes}
             outcomes[stuck] = DoesNotAnswer(self._words)
             self._note_hung(card, stuck, job)
             left = [function for function in left if function not in outcomes]
@@ -132,14 +132,14 @@ async def card_by_card(reads: Iterable[Coroutine[None, None, None]]) -> None:
     Raises:
         Exception: what one read raises; the others are cancelled then.
     """
-    begun: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[None]] = []
     try:
         for read in reads:
-            begun.append(asyncio.create_task(read))
-            await asyncio.wait(begun[-1:], timeout=_NEXT_CARD_SECONDS)
-        await asyncio.gather(*begun)
+            tasks.append(asyncio.create_task(read))
+            await asyncio.wait(tasks[-1:], timeout=_NEXT_CARD_SECONDS)
+        await asyncio.gather(*tasks)
     finally:
-        for task in begun:
+        for task in tasks:
             task.cancel()
 
 

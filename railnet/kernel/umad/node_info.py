@@ -96,8 +96,8 @@ def _parse_failure(datagram: bytes, transaction: int) -> None:
     """Read a datagram that is too short for an answer: of a question without an answer the kernel returns the header alone."""
     if len(datagram) < HEADER_BYTES:
         raise BadAnswer(f"it has {len(datagram)} bytes, and the kernel's header alone has {HEADER_BYTES}")
-    begun = datagram[HEADER_BYTES:].ljust(_SMP.size, b"\0")
-    if _SMP.unpack(begun)[7] & _OWN_BITS_OF_TID == transaction:
+    smp = datagram[HEADER_BYTES:].ljust(_SMP.size, b"\0")
+    if _SMP.unpack(smp)[7] & _OWN_BITS_OF_TID == transaction:
         _check_status(_ENVELOPE.unpack_from(datagram)[1])
         raise BadAnswer(f"it has {len(datagram) - HEADER_BYTES} bytes, and a datagram has {_SMP.size}")
 

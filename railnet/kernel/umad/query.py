@@ -52,9 +52,9 @@ def neighbour(root: Path, device: DeviceNode, patience: Patience = _PATIENT) -> 
     path = f"/dev/infiniband/{device.name}"
     fd = open_below(root, path, os.O_RDWR | os.O_NONBLOCK)
     try:
-        found = os.fstat(fd)
+        status = os.fstat(fd)
         # A regular file, or the device of another card: what is in /dev is older than what is in sysfs.
-        if not stat.S_ISCHR(found.st_mode) or found.st_rdev != os.makedev(device.major, device.minor):
+        if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(device.major, device.minor):
             raise OSError(errno.ENXIO, f"it is not the device {device.major}:{device.minor}", path)
         return ask(fd, patience=patience)
     finally:
@@ -74,9 +74,9 @@ def ask(fd: int, port: int = 1, patience: Patience = _PATIENT) -> Neighbour:
     os.write(fd, node_info.question(node_info.agent(agent), transaction, port, patience.timeout_ms, patience.retries))
     end = time.monotonic() + patience.seconds
     for _ in range(_MOST_STRANGE_DATAGRAMS):
-        found = node_info.parse(_received(fd, end), transaction)
-        if found is not None:
-            return found
+        answer = node_info.parse(_received(fd, end), transaction)
+        if answer is not None:
+            return answer
     raise node_info.BadAnswer(f"{_MOST_STRANGE_DATAGRAMS} datagrams came that are no answer to the question")
 
 
