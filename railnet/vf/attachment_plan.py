@@ -37,7 +37,7 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
     Raises:
         NotOurs: one is no VF of this node. Misconfigured: the rail of one is not certain.
     """
-    found = []
+    vfs_on_rails = []
     # By the rail's own address, which is its PF's or its lone VF's: a node may have a thousand VFs.
     places = {rail.address: (number, rail.reason) for number, rail in inventory.all_rails() if rail.vfs}
     for address in vfs:
@@ -51,8 +51,10 @@ def assign(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[Assigned, .
             raise NotOurs(
                 f"kubelet gave this pod VF {address}, which is on none of this node's rails (`rails`, `pools`)"
             )
-        found.append((rail, address, vf))
-    return tuple(Assigned(f"net{number}", rail, vf) for number, (rail, _, vf) in enumerate(sorted(found), start=1))
+        vfs_on_rails.append((rail, address, vf))
+    return tuple(
+        Assigned(f"net{number}", rail, vf) for number, (rail, _, vf) in enumerate(sorted(vfs_on_rails), start=1)
+    )
 
 
 def attachments(
@@ -67,7 +69,10 @@ def attachments(
         Unusable: a VF's GUID is zero, so the fabric would never make its port active.
     """
     return tuple(
-        _attachment(one, netdevs[one.vf.address], mtus[one.vf.address], given[one.vf.address]) for one in assigned
+        _attachment(
+            assignment, netdevs[assignment.vf.address], mtus[assignment.vf.address], given[assignment.vf.address]
+        )
+        for assignment in assigned
     )
 
 
@@ -75,25 +80,35 @@ def attach(planned: Iterable[Attachment], netdevs: Mapping[PciAddress, Netdev]) 
     """Return the steps that attach: all moves, then the configuration inside the sandbox."""
     wanted = tuple(planned)
     return (
-        *(_move_in(one, netdevs[one.vf]) for one in wanted),
-        *(ConfigureLink(one.ifname, one.addresses, one.routes) for one in wanted if one.addresses),
-        *(RouteBySource(one.ifname, one.routing) for one in wanted if one.routing is not None and one.routing.sources),
+        *(_move_in(attachment, netdevs[attachment.vf]) for attachment in wanted),
+        *(
+            ConfigureLink(attachment.ifname, attachment.addresses, attachment.routes)
+            for attachment in wanted
+            if attachment.addresses
+        ),
+        *(
+            RouteBySource(attachment.ifname, attachment.routing)
+            for attachment in wanted
+            if attachment.routing is not None and attachment.routing.sources
+        ),
     )
 
 
-def _move_in(one: Attachment, netdev: Netdev) -> MoveLinkIn:
-    ipv4 = None if one.routing is None else one.routing.ipv4
-    return MoveLinkIn(one.vf, netdev.ifindex, one.host_ifname, one.ifname, one.mtu, ipv4)
+def _move_in(attachment: Attachment, netdev: Netdev) -> MoveLinkIn:
+    ipv4 = None if attachment.routing is None else attachment.routing.ipv4
+    return MoveLinkIn(attachment.vf, netdev.ifindex, attachment.host_ifname, attachment.ifname, attachment.mtu, ipv4)
 
 
 def move_out(recorded: Iterable[Attachment]) -> tuple[MoveLinkOut, ...]:
     """Return the steps that move attachments' netdevs out of a sandbox; a step whose netdev is not there does nothing."""
-    return tuple(MoveLinkOut(one.vf, one.host_ifname, one.before) for one in recorded)
+    return tuple(MoveLinkOut(attachment.vf, attachment.host_ifname, attachment.before) for attachment in recorded)
 
 
 def take_out(recorded: Sequence[Attachment]) -> tuple[DetachStep, ...]:
     """Return the steps that take attachments out of a sandbox: their netdevs, then their rules, which stay behind otherwise."""
-    rules = tuple(rule for one in recorded if one.routing is not None for rule in one.routing.rules)
+    rules = tuple(
+        rule for attachment in recorded if attachment.routing is not None for rule in attachment.routing.rules
+    )
     return (*move_out(recorded), *((RemoveRules(rules),) if rules else ()))
 
 
@@ -103,18 +118,18 @@ def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev])
     A rebuilt record has the pod's name for both if the name on the node is not known: then the netdev keeps its name.
     """
     return tuple(
-        RenameLink(on_node[one.vf].ifindex, one.host_ifname)
-        for one in recorded
-        if one.vf in on_node and one.host_ifname not in (one.ifname, on_node[one.vf].name)
+        RenameLink(on_node[attachment.vf].ifindex, attachment.host_ifname)
+        for attachment in recorded
+        if attachment.vf in on_node and attachment.host_ifname not in (attachment.ifname, on_node[attachment.vf].name)
     )
 
 
 def reset(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[ResetLink, ...]:
     """Return the steps that give netdevs which are back on the node the settings that they had before the attach."""
     return tuple(
-        ResetLink(one.vf, on_node[one.vf].ifindex, one.before)
-        for one in recorded
-        if one.vf in on_node and one.before is not None
+        ResetLink(attachment.vf, on_node[attachment.vf].ifindex, attachment.before)
+        for attachment in recorded
+        if attachment.vf in on_node and attachment.before is not None
     )
 
 
@@ -125,22 +140,25 @@ def with_settings(record: Record, before: Mapping[PciAddress, Settings]) -> tupl
     """
     unknown: Settings | None = None if record.stage == "planned" else {}
     return tuple(
-        replace(one, before=to_record(before[one.vf]) if one.vf in before else one.before or unknown)
-        for one in record.attachments
+        replace(
+            attachment,
+            before=to_record(before[attachment.vf]) if attachment.vf in before else attachment.before or unknown,
+        )
+        for attachment in record.attachments
     )
 
 
-def _attachment(one: Assigned, netdev: Netdev, mtu: int, given: Given) -> Attachment:
-    rdma = one.vf.rdma
+def _attachment(assignment: Assigned, netdev: Netdev, mtu: int, given: Given) -> Attachment:
+    rdma = assignment.vf.rdma
     if rdma is not None and not rdma.node_guid.usable:
         raise Unusable(
-            f"VF {one.vf.address} has no GUID; let Railnet provision {one.vf.pf or 'its PF'}, or set one and rebind the VF"
+            f"VF {assignment.vf.address} has no GUID; let Railnet provision {assignment.vf.pf or 'its PF'}, or set one and rebind the VF"
         )
     return Attachment(
-        ifname=one.ifname,
-        vf=one.vf.address,
-        rail=one.rail,
-        link_layer=one.vf.link_layer,
+        ifname=assignment.ifname,
+        vf=assignment.vf.address,
+        rail=assignment.rail,
+        link_layer=assignment.vf.link_layer,
         guid=None if rdma is None else rdma.node_guid,
         mtu=mtu,
         addresses=given.addresses,

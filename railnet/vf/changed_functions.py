@@ -31,6 +31,6 @@ EVERYTHING = ChangedFunctions(everything=True)
 
 def changed_functions(named: Collection[ChangedFunction]) -> ChangedFunctions:
     """Return what was named, each function once; more than `MOST` functions are everything."""
-    cards = frozenset(one.address for one in named if one.with_card)
-    functions = frozenset(one.address for one in named) - cards
+    cards = frozenset(function.address for function in named if function.with_card)
+    functions = frozenset(function.address for function in named) - cards
     return EVERYTHING if len(functions) + len(cards) > MOST else ChangedFunctions(functions, cards)

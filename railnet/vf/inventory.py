@@ -186,12 +186,12 @@ class Inventory:
         functions: tuple[PhysicalFunction | VirtualFunction, ...] = (*self.pfs, *self.lone_vfs)
         return tuple(
             Card(
-                one.address,
-                one.rdma.node_guid if one.rdma is not None and one.rdma.node_guid.usable else None,
-                f"{one.vendor.removeprefix('0x')}:{one.device.removeprefix('0x')}",
-                one.link_layer in self.rail_link_layers,
+                function.address,
+                function.rdma.node_guid if function.rdma is not None and function.rdma.node_guid.usable else None,
+                f"{function.vendor.removeprefix('0x')}:{function.device.removeprefix('0x')}",
+                function.link_layer in self.rail_link_layers,
             )
-            for one in functions
+            for function in functions
         )
 
     def _placed(self) -> _AllRails:
@@ -201,17 +201,21 @@ class Inventory:
         return self._rails[0]
 
     def _place(self) -> _AllRails:
-        found = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
-        found |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
+        rail_by_address = {pf.address: Rail(pf.address, pf, pf.vfs) for pf in self.pfs}
+        rail_by_address |= {vf.address: Rail(vf.address, None, (vf,)) for vf in self.lone_vfs}
         if self.named_rails is not None:
-            return tuple(found.get(address) or _absent(address) for address in self.named_rails), ()
+            return tuple(rail_by_address.get(address) or _absent(address) for address in self.named_rails), ()
         cards = self.cards
         if self.numbers is None or self.numbers.unsettled is not None:
-            return tuple(found[address] for address in sorted(card.address for card in cards if card.eligible)), ()
+            return tuple(
+                rail_by_address[address] for address in sorted(card.address for card in cards if card.eligible)
+            ), ()
         rails, unnumbered = (
             tuple(
-                (found[one.address] if one.occupied else Rail(one.address, None, ()))._replace(reason=one.reason)
-                for one in places
+                (rail_by_address[slot.address] if slot.occupied else Rail(slot.address, None, ()))._replace(
+                    reason=slot.reason
+                )
+                for slot in places
             )
             for places in place(self.numbers, cards)
         )
@@ -229,7 +233,7 @@ class Inventory:
 
     def vf(self, address: PciAddress) -> VirtualFunction | None:
         """Find a VF by its address."""
-        of_pfs = (found for pf in self.pfs if (found := pf.vf(address)) is not None)
+        of_pfs = (vf for pf in self.pfs if (vf := pf.vf(address)) is not None)
         return next(of_pfs, None) or next((vf for vf in self.lone_vfs if vf.address == address), None)
 
     def with_vfs(self, newer: Mapping[PciAddress, VirtualFunction]) -> "Inventory":
@@ -247,15 +251,15 @@ class Inventory:
             pfs=tuple(replace(newer[pf.address], vfs=pf.vfs) if pf.address in newer else pf for pf in self.pfs),
         )
 
-    def with_cards(self, looked_at: Container[PciAddress], found: "Inventory") -> "Inventory":
-        """Return this inventory with the PFs and lone VFs that were looked at as they were `found`; one that was not found is gone."""
-        owned = {vf.address for pf in found.pfs for vf in pf.vfs}  # a PF has come that has this VF
+    def with_cards(self, looked_at: Container[PciAddress], newer: "Inventory") -> "Inventory":
+        """Return this inventory with the PFs and lone VFs that were looked at as `newer` has them; one that `newer` lacks is gone."""
+        owned = {vf.address for pf in newer.pfs for vf in pf.vfs}  # a PF has come that has this VF
         pfs = [pf for pf in self.pfs if pf.address not in looked_at]
         lone_vfs = [vf for vf in self.lone_vfs if vf.address not in looked_at and vf.address not in owned]
         return replace(
             self,
-            pfs=tuple(sorted((*pfs, *found.pfs), key=_address)),
-            lone_vfs=tuple(sorted((*lone_vfs, *found.lone_vfs), key=_address)),
+            pfs=tuple(sorted((*pfs, *newer.pfs), key=_address)),
+            lone_vfs=tuple(sorted((*lone_vfs, *newer.lone_vfs), key=_address)),
         )
 
     def recalling(self, before: "Inventory") -> "Inventory":
@@ -299,13 +303,13 @@ class _LastingFacts(TypedDict):
 _Function = TypeVar("_Function", VirtualFunction, PhysicalFunction)
 
 
-def _lasting_facts(found: _Function, before: _Function) -> _LastingFacts:
+def _lasting_facts(function: _Function, before: _Function) -> _LastingFacts:
     return _LastingFacts(
         vendor=before.vendor,
         device=before.device,
         class_code=before.class_code,
         numa_node=before.numa_node,
-        rdma=_recalled_rdma(found.rdma, before.rdma),
+        rdma=_recalled_rdma(function.rdma, before.rdma),
     )
 
 

@@ -50,19 +50,21 @@ SETTINGS = (
 _RECORDED = frozenset(setting.name for setting in SETTINGS if setting.recorded)
 
 
-def to_record(found: Settings) -> dict[str, Value]:
+def to_record(settings: Settings) -> dict[str, Value]:
     """Return the settings that a record keeps."""
-    return {name: value for name, value in found.items() if name in _RECORDED}
+    return {name: value for name, value in settings.items() if name in _RECORDED}
 
 
-def changes(found: Settings, before: Settings) -> dict[str, Value]:
+def changes(current: Settings, before: Settings) -> dict[str, Value]:
     """Return the settings that a netdev must be given so that it is as `before` the attach, with their values.
 
     A setting that this kernel does not report is left out.
     """
     wanted = {setting.name: _wanted(setting, before) for setting in SETTINGS}
     return {
-        name: value for name, value in wanted.items() if value is not None and name in found and found[name] != value
+        name: value
+        for name, value in wanted.items()
+        if value is not None and name in current and current[name] != value
     }
 
 
@@ -80,7 +82,7 @@ def _wanted(setting: Setting, before: Settings) -> Value | None:
 
 
 def _value(value: object) -> Value:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(altname, str) for altname in value):
         return tuple(value)
     if type(value) in (int, str):
         return value  # type: ignore[return-value]

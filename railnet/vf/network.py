@@ -301,10 +301,10 @@ def _parsed(annotation: str, range_: IpNetwork | None, rails: int) -> tuple[IpIn
 
 
 def _check_have_own_prefixes(name: str, addresses: tuple[IpInterface, ...]) -> None:
-    for one, other in combinations(addresses, 2):
-        if one.network.overlaps(other.network):
+    for address, other in combinations(addresses, 2):
+        if address.network.overlaps(other.network):
             raise Misconfigured(
-                f"{ADDRESS_ANNOTATION} names {one} and {other}: two links of a pod cannot have the same prefix, "
+                f"{ADDRESS_ANNOTATION} names {address} and {other}: two links of a pod cannot have the same prefix, "
                 "since neighbours would be searched on the wrong link; use one prefix for each rail, or have the administrator set "
                 f"networks.{name}.routing to auto"
             )

@@ -87,7 +87,7 @@ def rebuild(
     by_netns: dict[Netns, dict[PciAddress, OrphanNetdev]] = {}
     for vf, orphan in sorted(orphans.items()):
         by_netns.setdefault(orphan.netns, {})[vf] = orphan
-    rebuilt = (_record(inventory, netns, found, sources) for netns, found in by_netns.items())
+    rebuilt = (_record(inventory, netns, netns_orphans, sources) for netns, netns_orphans in by_netns.items())
     return tuple(record for record in rebuilt if record is not None)
 
 
@@ -129,10 +129,10 @@ def _to_be_tried(
 def misnamed(inventory: Inventory, vfs: Iterable[PciAddress]) -> tuple[VirtualFunction, ...]:
     """Return those of some VFs whose netdev has, on the node, the name of a netdev that came back from an ended namespace."""
     rails = frozenset(rail.address for _, rail in inventory.all_rails())
-    found = filter(None, map(inventory.vf, vfs))
+    functions = filter(None, map(inventory.vf, vfs))
     return tuple(
         vf
-        for vf in found
+        for vf in functions
         if not rails.isdisjoint((vf.address, vf.pf or vf.address))
         and vf.netdev is not None
         and _OF_A_POD.fullmatch(vf.netdev.name)
@@ -177,7 +177,7 @@ def reason_absent(inventory: Inventory, vf: VirtualFunction, absence: Absence, *
 
 def reason_unnamed(record: Record, vf: PciAddress) -> str:
     """Explain why a VF in a namespace of an unknown pod is withheld, and what to do; `record` is the rebuilt one."""
-    ifname = next((one.ifname for one in record.attachments if one.vf == vf), "its netdev")
+    ifname = next((attachment.ifname for attachment in record.attachments if attachment.vf == vf), "its netdev")
     return (
         f"VF {vf} is in network namespace {record.netns.path} ({record.netns.inode}) as {ifname}, and neither a record nor "
         "kubelet names its pod: the VF is free when that namespace ends, or when its netdev is moved back to the host"
@@ -185,16 +185,17 @@ def reason_unnamed(record: Record, vf: PciAddress) -> str:
 
 
 def _record(
-    inventory: Inventory, netns: Netns, found: Mapping[PciAddress, OrphanNetdev], sources: RebuildSources
+    inventory: Inventory, netns: Netns, orphans: Mapping[PciAddress, OrphanNetdev], sources: RebuildSources
 ) -> Record | None:
     """Rebuild one namespace's record; return None if another record, which is being taken back, still has its name."""
     attachments = tuple(
-        _attachment(inventory, vf, orphan) for vf, orphan in sorted(found.items(), key=lambda item: item[1].link.ifname)
+        _attachment(inventory, vf, orphan)
+        for vf, orphan in sorted(orphans.items(), key=lambda item: item[1].link.ifname)
     )
     for record in sources.records.values():
         if record.rebuilt and _is_same_netns(record.netns, netns):
             return replace(record, attachments=record.attachments + attachments)
-    uid = next((sources.pods[vf] for vf in found if vf in sources.pods), "")
+    uid = next((sources.pods[vf] for vf in orphans if vf in sources.pods), "")
     of_netns = [lost for lost in sources.lost_records if lost.netns is not None and _is_same_netns(lost.netns, netns)]
     # A later namespace may get the same inode, so a container id made of the inode may still be in the journal.
     for lost in (*of_netns, LostRecord(f"{UNKNOWN}{netns.inode}", _IFNAME, netns, Pod("", "", uid))):
@@ -205,12 +206,12 @@ def _record(
     return None
 
 
-def _is_same_netns(one: Netns, other: Netns) -> bool:
+def _is_same_netns(netns: Netns, other: Netns) -> bool:
     """Compare two namespaces of one boot.
 
     The file name counts too, since a later namespace may get the same inode; its folder does not, since /run may be /var/run.
     """
-    return one[1:] == other[1:] and one.path.rpartition("/")[2] == other.path.rpartition("/")[2]
+    return netns[1:] == other[1:] and netns.path.rpartition("/")[2] == other.path.rpartition("/")[2]
 
 
 def _attachment(inventory: Inventory, vf: PciAddress, orphan: OrphanNetdev) -> Attachment:
@@ -223,7 +224,7 @@ def _attachment(inventory: Inventory, vf: PciAddress, orphan: OrphanNetdev) -> A
         link_layer=link.link_layer or (known.link_layer if known is not None else "InfiniBand"),
         guid=None if rdma is None else rdma.node_guid,
         mtu=link.mtu,
-        addresses=tuple(sorted((one for one in link.addresses if not one.ip.is_link_local), key=str)),
+        addresses=tuple(sorted((address for address in link.addresses if not address.ip.is_link_local), key=str)),
         host_ifname=orphan.host_ifname or _udev_ifname(inventory, vf) or link.ifname,
         rdma=None if rdma is None else rdma.name,
         uverbs=None if rdma is None else rdma.uverbs,
@@ -246,13 +247,13 @@ def _udev_ifname(inventory: Inventory, vf: PciAddress) -> str | None:
 
     Source: systemd.net-naming-scheme(7), v239.
     """
-    found = inventory.vf(vf)
-    pf = None if found is None else inventory.pf(found.pf)
-    if found is None or pf is None or pf.netdev is None:
+    function = inventory.vf(vf)
+    pf = None if function is None else inventory.pf(function.pf)
+    if function is None or pf is None or pf.netdev is None:
         return None
     on_node = {other.index: other.netdev.name for other in pf.vfs if other.netdev is not None}
-    names = {index: f"{pf.netdev.name}v{index}" for index in (*on_node, found.index)}
-    return names[found.index] if any(on_node[index] == names[index] for index in on_node) else None
+    names = {index: f"{pf.netdev.name}v{index}" for index in (*on_node, function.index)}
+    return names[function.index] if any(on_node[index] == names[index] for index in on_node) else None
 
 
 def _makes_netdevs(inventory: Inventory, vf: VirtualFunction) -> bool:

@@ -105,10 +105,10 @@ def place(numbers: RailNumbers, cards: Sequence[Card]) -> Placement:
     memory, present = numbers.memory, _by_address(cards)
     moved = _moved(memory, present)
     rails = tuple(
-        Place(one.address, _occupies(present.get(one.address), one), _reason(number, memory, present, moved))
-        for number, one in enumerate(memory)
+        Place(rail.address, _occupies(present.get(rail.address), rail), _reason(number, memory, present, moved))
+        for number, rail in enumerate(memory)
     )
-    known = {one.address for one in memory}
+    known = {rail.address for rail in memory}
     words = {at: _moved_words(number, memory[number], at) for number, at in moved.items()}
     why_not_new = numbers.why_not_new or f"its rail is being written to {FILE}"
     others = sorted(
@@ -150,8 +150,8 @@ def learn(
         numbers = RailNumbers(updated, None, why) if memory else RailNumbers((), why)
         return Learned(numbers, news)
     added = tuple(
-        f"rail {number} is {_described(one)}{'' if one.address in present else ', which is missing'}: remembered in {FILE}"
-        for number, one in enumerate(new, start=len(memory))
+        f"rail {number} is {_described(rail)}{'' if rail.address in present else ', which is missing'}: remembered in {FILE}"
+        for number, rail in enumerate(new, start=len(memory))
     )
     return Learned(RailNumbers((*updated, *new)), (*news, *added))
 
@@ -174,11 +174,11 @@ def encode(memory: RailMemory) -> bytes:
     rails = [
         {
             "rail": number,
-            "address": str(one.address),
-            "guid": None if one.guid is None else one.guid.quads,
-            "model": one.model,
+            "address": str(rail.address),
+            "guid": None if rail.guid is None else rail.guid.quads,
+            "model": rail.model,
         }
-        for number, one in enumerate(memory)
+        for number, rail in enumerate(memory)
     ]
     lines = ",\n".join(f"  {json.dumps(rail)}" for rail in rails)
     return f'{{\n "version": {_VERSION},\n "rails": [\n{lines}\n ]\n}}\n'.encode()
@@ -196,16 +196,16 @@ def parse(raw: bytes) -> RailMemory:
             raise UnreadableRailMemory('it has no "version"')
         if body["version"] != _VERSION:
             raise UnreadableRailMemory(f"it has version {body['version']!r:.40}, and this Railnet reads {_VERSION}")
-        found = dict(_parse_rail(entry) for entry in _list(body["rails"]))
-        memory = tuple(found[number] for number in sorted(found))
-        if len(found) != len(body["rails"]) or sorted(found) != list(range(len(found))):
+        rail_by_number = dict(_parse_rail(entry) for entry in _list(body["rails"]))
+        memory = tuple(rail_by_number[number] for number in sorted(rail_by_number))
+        if len(rail_by_number) != len(body["rails"]) or sorted(rail_by_number) != list(range(len(rail_by_number))):
             raise UnreadableRailMemory("its rails are not 0, 1, 2, …, each of them once")
     except UnreadableRailMemory:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableRailMemory(f"{type(error).__name__}: {error!s:.200}") from None
-    _check_distinct("address", [one.address for one in memory])
-    _check_distinct("guid", [one.guid for one in memory if one.guid is not None])
+    _check_distinct("address", [rail.address for rail in memory])
+    _check_distinct("guid", [rail.guid for rail in memory if rail.guid is not None])
     return memory
 
 
@@ -247,71 +247,71 @@ def _moved(memory: RailMemory, present: Mapping[PciAddress, Card]) -> dict[int, 
     """Return the rails whose card is at another address than the remembered one, with that address."""
     at = {card.guid: card.address for card in present.values() if card.guid is not None}
     moved: dict[int, PciAddress] = {}
-    for number, one in enumerate(memory):
-        here = present.get(one.address)
-        if one.guid in at and (here is None or here.guid != one.guid):
-            moved[number] = at[one.guid]
+    for number, rail in enumerate(memory):
+        here = present.get(rail.address)
+        if rail.guid in at and (here is None or here.guid != rail.guid):
+            moved[number] = at[rail.guid]
     return moved
 
 
 def _reason(
     number: int, memory: RailMemory, present: Mapping[PciAddress, Card], moved: Mapping[int, PciAddress]
 ) -> str | None:
-    one = memory[number]
+    rail = memory[number]
     if number in moved:
-        return _moved_words(number, one, moved[number])
+        return _moved_words(number, rail, moved[number])
     for other, at in moved.items():
-        if at == one.address:
+        if at == rail.address:
             return _moved_words(other, memory[other], at)
-    card = present.get(one.address)
-    if card is None and not one.model:
+    card = present.get(rail.address)
+    if card is None and not rail.model:
         return (
-            f"rail {number} has no card: no card was ever seen at {one.address}, which `provision` named at the first start; "
+            f"rail {number} has no card: no card was ever seen at {rail.address}, which `provision` named at the first start; "
             f"if the address is wrong, correct it, and {_FORGET}"
         )
     if card is None:
         return (
-            f"rail {number} has no card: {_described(one)} is not on PCI; the number is kept for it, or for another card in its slot; "
+            f"rail {number} has no card: {_described(rail)} is not on PCI; the number is kept for it, or for another card in its slot; "
             f"if no node has this rail any more, {_FORGET}"
         )
-    if not _occupies(card, one):
-        return f"rail {number} has no card: the device in the slot of {_described(one)} is another ({card.model}), and no rail"
+    if not _occupies(card, rail):
+        return f"rail {number} has no card: the device in the slot of {_described(rail)} is another ({card.model}), and no rail"
     return None
 
 
-def _occupies(card: Card | None, one: RememberedRail) -> bool:
+def _occupies(card: Card | None, rail: RememberedRail) -> bool:
     """Return whether a card in the slot of a rail has the rail. An Ethernet card in the slot of an InfiniBand card does not.
 
     The same model does: its link layer is not known while its driver is being loaded.
     """
-    return card is not None and (card.eligible or card.model == one.model)
+    return card is not None and (card.eligible or card.model == rail.model)
 
 
-def _moved_words(number: int, one: RememberedRail, at: PciAddress) -> str:
-    guid = "" if one.guid is None else one.guid.quads
+def _moved_words(number: int, rail: RememberedRail, at: PciAddress) -> str:
+    guid = "" if rail.guid is None else rail.guid.quads
     return (
-        f"the card of rail {number} (GUID {guid}) has moved from {one.address} to {at}, so its rail is not certain: put it back; or, in "
+        f"the card of rail {number} (GUID {guid}) has moved from {rail.address} to {at}, so its rail is not certain: put it back; or, in "
         f'{FILE}, set the "address" of rail {number} to {at} if its cable moved with it, else its "guid" to null, {_RESTART}'
     )
 
 
-def _described(one: RememberedRail) -> str:
-    known = [part for part in (one.model, one.guid and f"GUID {one.guid.quads}") if part]
-    return f"card {one.address}" + (f" ({', '.join(known)})" if known else "")
+def _described(rail: RememberedRail) -> str:
+    known = [part for part in (rail.model, rail.guid and f"GUID {rail.guid.quads}") if part]
+    return f"card {rail.address}" + (f" ({', '.join(known)})" if known else "")
 
 
 def _updated(
     memory: RailMemory, present: Mapping[PciAddress, Card], moved: Mapping[int, PciAddress]
 ) -> tuple[RailMemory, tuple[str, ...]]:
     updated, news = [], []
-    for number, one in enumerate(memory):
-        card = present.get(one.address)
+    for number, rail in enumerate(memory):
+        card = present.get(rail.address)
         if card is None or _reason(number, memory, present, moved) is not None:
-            updated.append(one)
+            updated.append(rail)
             continue
-        newer = RememberedRail(one.address, card.guid or one.guid, card.model)
-        if (one.guid is not None and newer.guid != one.guid) or (one.model and newer.model != one.model):
-            news.append(f"rail {number}: {_described(one)} was replaced, and {_described(newer)} keeps the rail")
+        newer = RememberedRail(rail.address, card.guid or rail.guid, card.model)
+        if (rail.guid is not None and newer.guid != rail.guid) or (rail.model and newer.model != rail.model):
+            news.append(f"rail {number}: {_described(rail)} was replaced, and {_described(newer)} keeps the rail")
         updated.append(newer)
     return tuple(updated), tuple(news)
 
@@ -322,7 +322,7 @@ def _newcomers(
     moved_to: Collection[PciAddress],
     expected: Iterable[PciAddress],
 ) -> RailMemory:
-    known = {one.address for one in memory}
+    known = {rail.address for rail in memory}
     new = {card.address for card in present.values() if card.eligible} - known - set(moved_to)
     # A node without a card may have the same configuration as nodes with cards.
     absent = {address for address in expected if address not in present} if new and not memory else set()
@@ -347,16 +347,16 @@ def _why_not(
         return _moved_words(number, memory[number], at)
     count = len(memory) + len(new)
     if splits and count not in splits:
-        shown = ", ".join(str(one.address) for one in (*memory, *new))
+        shown = ", ".join(str(rail.address) for rail in (*memory, *new))
         wanted = " or ".join(map(str, sorted(splits)))
         return (
             f"ipam.rails is {wanted}, but this node has {count} {'rail' if count == 1 else 'rails'} ({shown}): repair a missing card, "
             f"or correct ipam.rails on all nodes, or {NAME_THEM}"
         )
-    for number, one in enumerate(new):
-        if not memory and recorded.get(one.address, number) != number:
+    for number, rail in enumerate(new):
+        if not memory and recorded.get(rail.address, number) != number:
             return (
-                f"running pods have card {one.address} as rail {recorded[one.address]}, but in PCI order it is rail {number} now: repair a "
+                f"running pods have card {rail.address} as rail {recorded[rail.address]}, but in PCI order it is rail {number} now: repair a "
                 f"missing card, or {NAME_THEM}, or end the pods with a rail on this node"
             )
     return None

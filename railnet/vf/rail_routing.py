@@ -26,20 +26,23 @@ def keep_apart(attachments: Sequence[Attachment], routing: Routing) -> tuple[Att
     if routing == "none" or len(attachments) < 2:  # noqa: PLR2004 - nothing to keep one rail apart from
         return tuple(attachments)
     return tuple(
-        replace(one, routing=_routing(_FIRST_TABLE + number, one, attachments))
-        for number, one in enumerate(attachments)
+        replace(attachment, routing=_routing(_FIRST_TABLE + number, attachment, attachments))
+        for number, attachment in enumerate(attachments)
     )
 
 
-def _routing(table: int, one: Attachment, attachments: Sequence[Attachment]) -> RailRouting:
-    others = [other for other in attachments if other.vf != one.vf]
-    reached = tuple(_reached(one))
+def _routing(table: int, attachment: Attachment, attachments: Sequence[Attachment]) -> RailRouting:
+    others = [other for other in attachments if other.vf != attachment.vf]
+    reached = tuple(_reached(attachment))
     elsewhere = tuple(network for other in others for network in _reached(other))
     versions = {mine.version for mine in reached for theirs in elsewhere if _overlap(mine, theirs)}
-    sources = tuple(address for address in one.addresses if address.version in versions)
+    sources = tuple(address for address in attachment.addresses if address.version in versions)
     if not sources:
         return RailRouting(APART, table)
-    routes = (*_on_link(one, sources, others), *(route for route in one.routes if route.gateway is not None))
+    routes = (
+        *_on_link(attachment, sources, others),
+        *(route for route in attachment.routes if route.gateway is not None),
+    )
     in_table: dict[IpNetwork, Route] = {}
     for route in routes:
         if route.destination.version in {source.version for source in sources}:
@@ -49,19 +52,19 @@ def _routing(table: int, one: Attachment, attachments: Sequence[Attachment]) -> 
     return RailRouting(APART, table, tuple(source.ip for source in sources), tuple(in_table.values()))
 
 
-def _reached(one: Attachment) -> Iterator[IpNetwork]:
+def _reached(attachment: Attachment) -> Iterator[IpNetwork]:
     """Yield what a rail leads to: the prefixes of its addresses, and the destinations of its routes."""
-    yield from (address.network for address in one.addresses)
-    yield from (route.destination for route in one.routes)
+    yield from (address.network for address in attachment.addresses)
+    yield from (route.destination for route in attachment.routes)
 
 
-def _on_link(one: Attachment, sources: Sequence[IpInterface], others: Sequence[Attachment]) -> Iterator[Route]:
+def _on_link(attachment: Attachment, sources: Sequence[IpInterface], others: Sequence[Attachment]) -> Iterator[Route]:
     """Yield the on-link routes of a rail's table, without those that another of them contains.
 
     An on-link route of another rail that contains a prefix of this rail is the joined range: by this rail, too, it leads to all rails.
     """
     own = [source.network for source in sources]
-    networks = [*own, *(route.destination for route in one.routes if route.gateway is None)]
+    networks = [*own, *(route.destination for route in attachment.routes if route.gateway is None)]
     ranges = (route.destination for other in others for route in other.routes if route.gateway is None)
     networks += [range_ for range_ in ranges if any(_contains(range_, network) for network in own)]
     distinct = dict.fromkeys(networks)
@@ -70,8 +73,8 @@ def _on_link(one: Attachment, sources: Sequence[IpInterface], others: Sequence[A
             yield Route(network, None)
 
 
-def _overlap(one: IpNetwork, other: IpNetwork) -> bool:
-    return one.version == other.version and one.overlaps(other)
+def _overlap(network: IpNetwork, other: IpNetwork) -> bool:
+    return network.version == other.version and network.overlaps(other)
 
 
 def _contains(wider: IpNetwork, network: IpNetwork) -> bool:

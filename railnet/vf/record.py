@@ -210,9 +210,9 @@ def find_lost(name: str, raw: bytes) -> LostRecord | None:
 
 def _part(form: re.Pattern[bytes], raw: bytes, kinds: dict[str, type]) -> dict[str, Any] | None:
     """Find an object that has exactly these keys, with values of these types."""
-    found = form.search(raw)
+    match = form.search(raw)
     try:
-        part = {} if found is None else json.loads(found[1])
+        part = {} if match is None else json.loads(match[1])
     except (ValueError, RecursionError):
         return None
     return part if {key: type(value) for key, value in part.items()} == kinds else None

@@ -53,17 +53,17 @@ def of_rail(recorded: Attachment, link: SandboxLink | None, rdma: RdmaDevice | N
         *(_routing_facts(recorded.routing, link) if recorded.routing is not None else ()),
         *(_rdma_facts(recorded, rdma) if recorded.rdma is not None else ()),
     ]
-    for fact, recorded_value, found in facts:
-        if found != recorded_value:
-            shown = "missing" if found is None else f"{found}"
+    for fact, recorded_value, actual_value in facts:
+        if actual_value != recorded_value:
+            shown = "missing" if actual_value is None else f"{actual_value}"
             return f"{recorded.ifname} (VF {recorded.vf}): its {fact} is {shown}; it should be {recorded_value}"
     return None
 
 
 def _routing_facts(recorded: RailRouting, link: SandboxLink) -> list[tuple[str, object, object]]:
     """Return the facts that keep several rails apart."""
-    found = {} if link.ipv4 is None else link.ipv4._asdict()
-    settings = [(name, value, found.get(name)) for name, value in recorded.ipv4._asdict().items()]
+    ipv4 = {} if link.ipv4 is None else link.ipv4._asdict()
+    settings = [(name, value, ipv4.get(name)) for name, value in recorded.ipv4._asdict().items()]
     rules = [(f"rule from {rule.source}", f"table {rule.table}", rule in link.rules) for rule in recorded.rules]
     routes = [
         (f"route to {route.destination}", f"in table {recorded.table}", (recorded.table, route) in link.routes)

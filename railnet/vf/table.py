@@ -132,7 +132,7 @@ class VfTable:
         if self._owners.get(vf) == owner:
             del self._owners[vf]
             if vf in self._withheld:  # its reason was about the sandbox that had it
-                self._withheld = {one: reason for one, reason in self._withheld.items() if one != vf}
+                self._withheld = {address: reason for address, reason in self._withheld.items() if address != vf}
             self._notify()
 
     def _with_later_readings(self, inventory: Inventory, generation: int) -> Inventory:
