@@ -133,23 +133,23 @@ def seen(
     }
 
 
-def condition(rails: Histories, found: Status | None, now: Moment, limits: Limits = LIMITS) -> Condition | None:
+def condition(rails: Histories, status: Status | None, now: Moment, limits: Limits = LIMITS) -> Condition | None:
     """Return what the condition should say; None if what the API server has should stay for now.
 
     Args:
         rails: what was seen.
-        found: the status that the API server has; None if it has none. A daemon that has just started does not know how long a port
+        status: the status that the API server has; None if it has none. A daemon that has just started does not know how long a port
             has been ACTIVE: if the status is False, it waits before it says True.
         now: the moment of the last look.
         limits: when a port counts as what.
     """
-    incidents = {rail: one for rail, one in rails.items() if one.incident is not None}
+    incidents = {rail: history for rail, history in rails.items() if history.incident is not None}
     if incidents:
-        flapping = all(one.incident is not None and one.incident.flaps for one in incidents.values())
+        flapping = all(history.incident is not None and history.incident.flaps for history in incidents.values())
         message = "; ".join(_sentences(incidents))
         return Condition("False", "RailFlaps" if flapping else "RailNotActive", message, frozenset(incidents))
-    hold = limits.up if found == "False" else 0.0
-    if any(one.trouble is not None or now.seconds - one.changed.seconds < hold for one in rails.values()):
+    hold = limits.up if status == "False" else 0.0
+    if any(history.trouble is not None or now.seconds - history.changed.seconds < hold for history in rails.values()):
         return None
     if not rails:
         return Condition("True", "NoRails", "this node has no rail that pods can have")
@@ -161,9 +161,9 @@ def unknown(why: str) -> Condition:
     return Condition("Unknown", "RailsNotKnown", why)
 
 
-def next_judgement(rails: Histories, found: Status | None, now: Moment, limits: Limits = LIMITS) -> float:
+def next_judgement(rails: Histories, status: Status | None, now: Moment, limits: Limits = LIMITS) -> float:
     """Return the next second at which the histories may say something else if no port changes; infinity if they never do."""
-    due = [_due(one, found, limits) for one in rails.values()]
+    due = [_due(history, status, limits) for history in rails.values()]
     return min((second for second in due if second > now.seconds), default=float("inf"))
 
 
@@ -182,24 +182,26 @@ def next_write(wanted: Condition | None, written: Written | None, limits: Limits
 
 def news(before: Histories, after: Histories) -> list[RailNews]:
     """Return which rails began or ceased to count as not ACTIVE, or began to flap, between two looks."""
-    found = []
-    for rail, one in sorted(after.items()):
-        was, incident = before[rail].incident if rail in before else None, one.incident
+    rail_news = []
+    for rail, history in sorted(after.items()):
+        was, incident = before[rail].incident if rail in before else None, history.incident
         if incident is not None and (was is None or incident.flaps != was.flaps):
-            found.append(RailNews(rail, f"Railnet{_reason(incident)}", _sentence(rail, one, incident), warning=True))
+            rail_news.append(
+                RailNews(rail, f"Railnet{_reason(incident)}", _sentence(rail, history, incident), warning=True)
+            )
         elif incident is None and was is not None:
             text = f"rail {rail} is ACTIVE again: it was lost {_times(was.losses)} since {_time(was.since)}"
-            found.append(RailNews(rail, "RailnetRailActive", text, warning=False))
-    return found
+            rail_news.append(RailNews(rail, "RailnetRailActive", text, warning=False))
+    return rail_news
 
 
-def taints(found: Sequence[Any], *, wanted: bool) -> list[Any] | None:
+def taints(node_taints: Sequence[Any], *, wanted: bool) -> list[Any] | None:
     """Return the taints of a node with Railnet's own, or without it; None if nothing is to be changed. Other taints stay as they are."""
-    ours = [one for one in found if isinstance(one, dict) and one.get("key") == TAINT]
+    ours = [taint for taint in node_taints if isinstance(taint, dict) and taint.get("key") == TAINT]
     own = [{"key": TAINT, "effect": _EFFECT}] if wanted else []
-    if [{"key": one.get("key"), "effect": one.get("effect")} for one in ours] == own:
+    if [{"key": taint.get("key"), "effect": taint.get("effect")} for taint in ours] == own:
         return None
-    return [one for one in found if one not in ours] + own
+    return [taint for taint in node_taints if taint not in ours] + own
 
 
 def _noted(before: RailHistory | None, trouble: str | None, now: Moment, limits: Limits) -> RailHistory:
@@ -230,7 +232,7 @@ def _judged(rail: RailHistory, now: Moment, limits: Limits) -> RailHistory:
     flaps = _flaps(rail.losses, limits)
     if rail.incident is not None or not (flaps or lasted >= limits.down):
         return rail
-    recent = tuple(one for one in rail.losses if flaps or one == rail.changed) or (rail.changed,)
+    recent = tuple(loss for loss in rail.losses if flaps or loss == rail.changed) or (rail.changed,)
     incident = Incident(recent[0], rail.first, len(recent), flaps, rail.trouble)
     return replace(rail, incident=incident)
 
@@ -239,10 +241,10 @@ def _flaps(losses: Sequence[Moment], limits: Limits) -> bool:
     return len(losses) == limits.flaps and losses[-1].seconds - losses[0].seconds <= limits.window
 
 
-def _due(rail: RailHistory, found: Status | None, limits: Limits) -> float:
+def _due(rail: RailHistory, status: Status | None, limits: Limits) -> float:
     if rail.trouble is not None:
         return rail.changed.seconds + limits.down if rail.incident is None else float("inf")
-    waits = rail.incident is not None or found == "False"
+    waits = rail.incident is not None or status == "False"
     return rail.changed.seconds + limits.up if waits else float("inf")
 
 

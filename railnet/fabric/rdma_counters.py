@@ -76,8 +76,8 @@ def tallied(before: Tally, reading: Counters, holder: Owner | None) -> Tally:
     for name, value in reading.items():
         total[name] = total.get(name, 0) + difference(before.last.get(name, 0), value)
     known = before.begun if holder == before.holder else {}
-    begun = {name: known.get(name, total[name]) for name in {*known, *reading}} if holder is not None else {}
-    return Tally(reading, {**before.last, **reading}, total, holder, begun)
+    start_totals = {name: known.get(name, total[name]) for name in {*known, *reading}} if holder is not None else {}
+    return Tally(reading, {**before.last, **reading}, total, holder, start_totals)
 
 
 def difference(before: int, now: int) -> int:
@@ -87,11 +87,11 @@ def difference(before: int, now: int) -> int:
 
 def summed(totals: Iterable[Counters]) -> dict[str, int]:
     """Return the sum of totals, by name."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for counters in totals:
         for name, value in counters.items():
-            found[name] = found.get(name, 0) + value
-    return found
+            sums[name] = sums.get(name, 0) + value
+    return sums
 
 
 def saturated(reading: Counters) -> list[str]:

@@ -46,10 +46,10 @@ class RocePort:
 
 def rdma_mtu(mtu: int) -> int | None:
     """Return the most bytes that one RoCE packet carries over a netdev of this MTU in bytes; None if the MTU is too small for any."""
-    return next((one for one in _MTUS if mtu - _HEADERS >= one), None)
+    return next((ib_mtu for ib_mtu in _MTUS if mtu - _HEADERS >= ib_mtu), None)
 
 
 def routable(gids: Iterable[Gid]) -> Gid | None:
     """Return the GID of RoCE v2 by which other subnets reach the port, IPv4's first; None if there is none."""
-    found = [gid for gid in gids if gid.version == 2 and not gid.ip.is_link_local]  # noqa: PLR2004 - RoCE v2
-    return min(found, key=lambda gid: (gid.ip.version, gid.index), default=None)
+    candidates = [gid for gid in gids if gid.version == 2 and not gid.ip.is_link_local]  # noqa: PLR2004 - RoCE v2
+    return min(candidates, key=lambda gid: (gid.ip.version, gid.index), default=None)

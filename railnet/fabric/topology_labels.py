@@ -57,21 +57,21 @@ def is_ours(key: str) -> bool:
     return key in (LEAF, RAILS, RATE) or _LEAF_OF_RAIL.fullmatch(key) is not None
 
 
-def changes(found: Mapping[str, str], places: Mapping[int, RailPlace]) -> dict[str, str | None]:
+def changes(node_labels: Mapping[str, str], places: Mapping[int, RailPlace]) -> dict[str, str | None]:
     """Return the labels of a node that must change, and None for those that must go; other labels are not touched.
 
     Args:
-        found: all labels that the node has.
+        node_labels: all labels that the node has.
         places: what is known of each rail, by its number. Of a rail whose leaf is not known now the node's own label is believed: a
             port that is down for a moment hangs on the same switch when it is back.
     """
-    wanted = _wanted(found, places)
-    keys = sorted({key for key in found if is_ours(key)} | wanted.keys())
-    return {key: wanted.get(key) for key in keys if found.get(key) != wanted.get(key)}
+    wanted = _wanted(node_labels, places)
+    keys = sorted({key for key in node_labels if is_ours(key)} | wanted.keys())
+    return {key: wanted.get(key) for key in keys if node_labels.get(key) != wanted.get(key)}
 
 
-def _wanted(found: Mapping[str, str], places: Mapping[int, RailPlace]) -> dict[str, str]:
-    leaves = {rail: _leaf(found, rail, place) for rail, place in sorted(places.items())}
+def _wanted(node_labels: Mapping[str, str], places: Mapping[int, RailPlace]) -> dict[str, str]:
+    leaves = {rail: _leaf(node_labels, rail, place) for rail, place in sorted(places.items())}
     # A card that never was here has no label: it is not waited for, such as a storage card that was taken out.
     counted = {rail: leaf for rail, leaf in leaves.items() if leaf is not None or not places[rail].absent}
     known = {rail: leaf for rail, leaf in counted.items() if leaf is not None}
@@ -81,14 +81,14 @@ def _wanted(found: Mapping[str, str], places: Mapping[int, RailPlace]) -> dict[s
         labels[LEAF] = _together(known)
     if present:
         labels[RAILS] = str(present)
-        labels.update(_rate(found, places.values()))
+        labels.update(_rate(node_labels, places.values()))
     return labels
 
 
-def _leaf(found: Mapping[str, str], rail: int, place: RailPlace) -> str | None:
+def _leaf(node_labels: Mapping[str, str], rail: int, place: RailPlace) -> str | None:
     if place.leaf is not None:
         return _digits(place.leaf.switch)
-    before = found.get(leaf_of_rail(rail), "")
+    before = node_labels.get(leaf_of_rail(rail), "")
     return before if not place.lasting and _GUID.fullmatch(before) else None
 
 
@@ -104,12 +104,12 @@ def _together(leaves: Mapping[int, str]) -> str:
     return f"{len(switches)}-leaves-{hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]}"
 
 
-def _rate(found: Mapping[str, str], places: Iterable[RailPlace]) -> dict[str, str]:
+def _rate(node_labels: Mapping[str, str], places: Iterable[RailPlace]) -> dict[str, str]:
     """Return the lowest rate of the rails; while none is known, the node's label stays."""
     rates = [place.rate for place in places if place.rate is not None]
     if rates:
         return {RATE: min(rates, key=float)}
-    return {RATE: found[RATE]} if _RATE.fullmatch(found.get(RATE, "")) else {}
+    return {RATE: node_labels[RATE]} if _RATE.fullmatch(node_labels.get(RATE, "")) else {}
 
 
 def parse_rate(text: str) -> str:
