@@ -28,17 +28,19 @@ def listed(raw: bytes) -> Listed:
         ValueError: as for `parse`.
     """
     data = _mapping(_mapping(_document(raw), "it").get("Data"), "its Data")
-    found = []
+    entries = []
     for entry in _pod_device_entries(data):
         _mapping(entry, "an entry of its PodDeviceEntries")
-        found.append((_name(entry, "PodUID"), _name(entry, "ResourceName"), _device_ids(entry.get("DeviceIDs")), entry))
-    return found
+        entries.append(
+            (_name(entry, "PodUID"), _name(entry, "ResourceName"), _device_ids(entry.get("DeviceIDs")), entry)
+        )
+    return entries
 
 
-def united(found: Listed) -> Entries:
+def united(listing: Listed) -> Entries:
     """Return the devices of each pod that has some, united over its containers."""
     entries: Entries = {}
-    for pod_uid, resource, ids, _ in found:
+    for pod_uid, resource, ids, _ in listing:
         if ids:
             entries.setdefault(pod_uid, {}).setdefault(resource, set()).update(ids)
     return entries
@@ -46,12 +48,12 @@ def united(found: Listed) -> Entries:
 
 def responses(entries: Listed, pod_uid: str) -> list[tuple[set[str], str, str]]:
     """Return one pod's device ids, resource and AllocResp ("" if the entry has none), container by container."""
-    found = []
+    allocations = []
     for uid, resource, ids, entry in entries:
         response = entry.get("AllocResp") or ""
         if uid == pod_uid and isinstance(response, str):
-            found.append((ids, resource, response))
-    return found
+            allocations.append((ids, resource, response))
+    return allocations
 
 
 def surely_names_none(raw: bytes, pod_uid: str, resources: frozenset[str] | set[str] | tuple[str, ...]) -> bool:

@@ -49,9 +49,14 @@ async def pods_on_host_network(socket: Path, pod_uids: Collection[str], timeout_
             grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel,
         ):
             service, listed = await _listed(channel, timeout_seconds)
-            ready = [one for one in listed.items if one.state == api.SANDBOX_READY and one.metadata.uid in pod_uids]
+            ready = [
+                sandbox
+                for sandbox in listed.items
+                if sandbox.state == api.SANDBOX_READY and sandbox.metadata.uid in pod_uids
+            ]
             modes = [
-                (one.metadata.uid, await _network_mode(channel, service, one.id, timeout_seconds)) for one in ready
+                (sandbox.metadata.uid, await _network_mode(channel, service, sandbox.id, timeout_seconds))
+                for sandbox in ready
             ]
     except (grpc.aio.AioRpcError, TimeoutError) as error:
         why = error.details() if isinstance(error, grpc.aio.AioRpcError) else f"no answer in {timeout_seconds:g} s"
