@@ -1,6 +1,6 @@
 """The daemon's end of one connection: receives REQUEST, sends EXEC, receives OUTPUT, sends DONE.
 
-The plugin executable at the other end runs delegates on the host. When a request ends, and what it means, is not decided here.
+The plugin executable at the other end runs delegates on the host. This module does not decide when a request ends, or what it means.
 """
 
 import asyncio

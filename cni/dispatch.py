@@ -1,6 +1,6 @@
 """Serve one request: wait for its sandbox's turn, run its verb, answer, count the request and report its event.
 
-Here are all ways in which a request ends. What a verb does is `cni.verbs`'; how frames travel is `cni.connection`'s.
+Here are all ways in which a request ends. `cni.verbs` does the work of each verb; `cni.connection` sends and receives frames.
 """
 
 import asyncio

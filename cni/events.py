@@ -1,4 +1,4 @@
-"""What the daemon reports about rails to other parts of the program: attached, refused, reclaimed, lost and back.
+"""The daemon reports these events of rails to other parts of the program: attached, refused, reclaimed, lost and back.
 
 Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.apiserver_messages`'s, counting
 them `railnet.daemon.metrics`'s.

@@ -1,4 +1,4 @@
-"""Which runs of flannel's plugin the executable can leave out: it executes flannel's delegate itself, with flannel's own state.
+"""Decides which runs of flannel's plugin the executable leaves out: it executes flannel's delegate itself, with flannel's own state.
 
 flannel's plugin reads `subnetFile`, merges it with its configuration, writes the sum to a file of the container (its state), and executes
 the sum's `type` with it; the container's id is in the file's name only (flannel-io/cni-plugin, flannel_linux.go, all releases). So flannel
@@ -36,7 +36,7 @@ _ELF = b"\x7fELF"
 
 
 class Identity(NamedTuple):
-    """What changes when a file is written or replaced; the times are in nanoseconds."""
+    """These facts of a file change when the file is written or replaced; the times are in nanoseconds."""
 
     device: int
     inode: int
@@ -54,7 +54,7 @@ class Configuration(NamedTuple):
 
 
 class Verdict(Enum):
-    """Whether all containers of a configuration get the same state."""
+    """The answer to the question whether all containers of a configuration get the same state."""
 
     UNKNOWN = auto()
     SAME = auto()
@@ -63,7 +63,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What flannel left of one configuration: the first container, its state, and how the states of others compare."""
+    """Flannel left this of one configuration: the first container, its state, and how the states of others compare."""
 
     container_id: str
     state: bytes
@@ -126,7 +126,7 @@ class FlannelRun:
 
 
 class FlannelDelegates:
-    """What flannel left for pods of this node, in memory alone: a new daemon asks flannel for two pods again."""
+    """Keeps the states that flannel left for pods of this node, in memory alone: a new daemon asks flannel for two pods again."""
 
     def __init__(self, root: Path) -> None:
         """`root` is where the host's mount namespace is seen."""

@@ -43,7 +43,7 @@ class CniAttachment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostDelegates:
-    """How plugins are run on the host, which is seen at `root`: each for at most `seconds`.
+    """Runs plugins on the host, which is seen at `root`: each for at most `seconds`.
 
     `locks` is the folder with the locks of the sandboxes.
     """

@@ -1,6 +1,6 @@
 """libcni's cache: what a container runtime remembers of each ADD, one file per attachment. Pure: bytes in, values out.
 
-Source: containernetworking/cni, libcni/api.go, cachedInfo. Which entries concern Railnet or a network is the caller's question.
+Source: containernetworking/cni, libcni/api.go, cachedInfo. The caller decides which entries concern Railnet or a network.
 """
 
 import base64
@@ -18,7 +18,7 @@ _KIND = "cniCacheV1"
 
 
 class CachedAdd(NamedTuple):
-    """What libcni remembers of an ADD.
+    """Libcni remembers this of an ADD.
 
     `pod` is as the runtime named it. `config` is the network configuration in base64, `result` the ADD's result,
     `runtime_config` what the runtime passed for capabilities.

@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.02
 
 
 class PodDevices:
-    """What kubelet knows of pods' devices; the checkpoint is a file read, the socket is the fallback."""
+    """Asks what kubelet knows of pods' devices; the checkpoint is a file read, the socket is the fallback."""
 
     def __init__(
         self,

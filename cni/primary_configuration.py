@@ -1,6 +1,6 @@
 """The primary network's configuration: read from the host for an ADD, kept in a record, decoded from it for CHECK and DEL.
 
-What a configuration may say is checked by `cni.host.chain`.
+`cni.host.chain` checks what a configuration may say.
 """
 
 from pathlib import Path

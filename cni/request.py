@@ -27,7 +27,7 @@ class Request:
 
     @property
     def static(self) -> bool:
-        """Whether kubelet has the pod from a file or URL of its own; False if the runtime passes no annotations.
+        """Return whether kubelet has the pod from a file or URL of its own; False if the runtime passes no annotations.
 
         The UID of such a pod is a hash of its configuration, and not the UID of its mirror in the API server.
         Source: kubernetes/kubernetes, pkg/kubelet/types/pod_update.go and pkg/kubelet/config/common.go.

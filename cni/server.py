@@ -1,6 +1,6 @@
 """The socket to which executables connect: accept, check the peer's user, shake hands, and serve a request or a QUERY.
 
-How a request is served is `cni.dispatch`'s.
+`cni.dispatch` serves the request.
 """
 
 import asyncio

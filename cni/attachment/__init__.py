@@ -1,1 +1,1 @@
-"""What attaches VFs to a sandbox and takes them back: claims, addresses, netdevs, ports, and the journal."""
+"""Attaches VFs to a sandbox and takes the VFs back: claims, addresses, netdevs, ports, and the journal."""

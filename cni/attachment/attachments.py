@@ -1,6 +1,6 @@
 """Attachments of VFs to sandboxes: plan, record, attach, confirm, detach.
 
-When a sandbox that sent no DEL is taken back is `cni.recovery`'s decision.
+`cni.recovery` decides when a sandbox that sent no DEL is taken back.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -267,7 +267,7 @@ class Attachments:
     def addresses_may_be_elsewhere(self, record: Record) -> bool:
         """Return whether another pod, perhaps of another node, may get the record's addresses while this node still has the record.
 
-        The addresses of the node's slice are this node's: they are free with the record. Who gives others does not ask this node.
+        The addresses of the node's slice are this node's: they are free with the record. A program that gives other addresses does not ask this node.
         """
         network = self._networks.by_name.get(record.network)
         of_this_node = network is not None and isinstance(network.ipam, SliceIpam | NoIpam)

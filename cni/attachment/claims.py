@@ -1,6 +1,6 @@
 """Claims of VFs for sandboxes. A claim waits for the VF's last sandbox: kubelet may assign a VF again before that sandbox's DEL.
 
-Which VFs a sandbox gets is `cni.attachment.attachments`'s; who owns which VF is kept in `railnet.vf.table`.
+`cni.attachment.attachments` decides which VFs a sandbox gets; `railnet.vf.table` keeps the owner of each VF.
 """
 
 import asyncio

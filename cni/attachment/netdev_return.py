@@ -1,6 +1,6 @@
 """Bring VFs' netdevs back to the node's own network namespace, under their own names on the node.
 
-When that is done is decided in `cni.attachment.attachments` and `cni.recovery`; the names are decided in `railnet.vf.orphans`.
+`cni.attachment.attachments` and `cni.recovery` decide when that is done; `railnet.vf.orphans` decides the names.
 """
 
 import logging
@@ -68,7 +68,7 @@ class NodeNetdevs:
             return await self._take_back(attachments, fd)
 
     async def _take_back(self, attachments: tuple[Attachment, ...], netns_fd: int | None) -> TakenBack:
-        """Move the netdevs to the node. What became of one that was not in the namespace, or has another name now, is looked up."""
+        """Move the netdevs to the node; look up each netdev that was not in the namespace, or has another name now."""
         moved: dict[PciAddress, Netdev] = {}
         if netns_fd is not None:
             steps = attachment_plan.take_out(attachments)

@@ -1,6 +1,6 @@
 """The search of all network namespaces for VFs' netdevs that are not on the node, shared by concurrent callers.
 
-What is done about a netdev that is found is decided in `railnet.vf.orphans`.
+`railnet.vf.orphans` decides what is done about a netdev that is found.
 """
 
 import asyncio

@@ -260,7 +260,7 @@ def _previous(primary: Primary, prev_result: "JsonObject | None") -> "JsonObject
 
 
 def _to_undo(failed: int, error: CniError) -> int:
-    """Return how many plugins a failed ADD undoes. What it leaves, the runtime's own DEL removes, which follows.
+    """Return how many plugins a failed ADD undoes. The runtime's own DEL follows, and removes the rest.
 
     - The first plugin makes the interface, and refuses if the container has one already, which is an earlier ADD's: a DEL
       would remove that one.

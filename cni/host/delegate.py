@@ -168,7 +168,7 @@ def _state(executable: str, environ: dict[bytes, bytes], stdin: bytes) -> "KeptS
 
 
 def _collect(fd: int, into: bytearray, limit: int) -> bool:
-    """Read once; False at the end of the pipe. What is over the limit is read and dropped."""
+    """Read once; False at the end of the pipe. Bytes over the limit are read and dropped."""
     try:
         data = posix.read(fd, _CHUNK)
     except BlockingIOError:

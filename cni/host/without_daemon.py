@@ -90,7 +90,7 @@ def _undo(environment: Environment, stdin: bytes, held: Lock) -> None:
 
 
 class _OtherChain(Exception):
-    """What the daemon had executed is not what the chain begins with."""
+    """The chain does not begin with the delegates that the daemon had executed."""
 
 
 def _go_on(environment: Environment, conf: NetConf, executed: "list[daemon.Executed | None]") -> bytes | None:

@@ -1,6 +1,6 @@
 """Reclaim what dead containers left of the primary network: by the primary's own DEL, then what the DEL leaves.
 
-Which containers are dead is decided in `cni.primary_gc.liveness`, and when to look in `railnet.daemon.primary_gc_schedule`.
+`cni.primary_gc.liveness` decides which containers are dead, and `railnet.daemon.primary_gc_schedule` when to look.
 """
 
 import asyncio

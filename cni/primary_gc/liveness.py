@@ -17,7 +17,7 @@ _BEFORE_BOOT = "it is older than this machine's start"
 
 @dataclass(frozen=True, slots=True)
 class LivenessFacts:
-    """What is known of containers beside the state files, read after them.
+    """The facts of containers that are known beside the state files, read after them.
 
     Times are in seconds since the epoch: `now`, and `boot` of this machine. An ADD ends within `add_seconds`. `listed` are
     the containers that the runtime lists, None if that is not known. `recorded` are those with a record in the journal,
@@ -43,7 +43,7 @@ class DeadContainer(NamedTuple):
 
     @property
     def before_boot(self) -> bool:
-        """Whether its files are older than this machine's start: then the kernel has nothing of it."""
+        """Return whether its files are older than this machine's start: then the kernel has nothing of it."""
         return self.why == _BEFORE_BOOT
 
 

@@ -21,7 +21,7 @@ _LIVING = (NamespaceState.ALIVE, NamespaceState.MOVED)
 
 
 class Evidence(NamedTuple):
-    """What speaks for a record as the owner of one VF; the greatest is believed.
+    """The facts that speak for a record as the owner of one VF; the greatest evidence is believed.
 
     Attributes:
         holds: the VF's netdev is in the sandbox's namespace.

@@ -1,6 +1,6 @@
 """Free VFs whose netdev is not on the node: search for it, then rebuild a record, bind the driver again, or withhold the VF.
 
-Which of these is done is decided in `railnet.vf.orphans`.
+`railnet.vf.orphans` decides which of these is done.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Change records without a request: rebuild lost ones, follow a namespace to another path, free VFs that are back.
 
-When that is done is decided in `cni.recovery.rules` and `cni.recovery.orphan_vfs`; what a rebuilt record says, in `railnet.vf.orphans`.
+`cni.recovery.rules` and `cni.recovery.orphan_vfs` decide when that is done; `railnet.vf.orphans` decides what a rebuilt record says.
 """
 
 import logging

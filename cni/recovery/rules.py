@@ -11,7 +11,7 @@ from railnet.vf.record import Record
 
 
 class RecordState(Enum):
-    """What a record says of its sandbox: the stage, and what is still to be done."""
+    """A record says this of its sandbox: the stage, and what is still to be done."""
 
     PLANNED = "ADD has begun and is not confirmed"
     ATTACHED = "ADD is confirmed"
@@ -23,7 +23,7 @@ class RecordState(Enum):
 
 
 class NamespaceState(Enum):
-    """What the kernel shows of a sandbox's network namespace."""
+    """The kernel shows this of a sandbox's network namespace."""
 
     ALIVE = "it is at its recorded path"
     MOVED = "it is not at its recorded path, and a VF of the sandbox is in it at another path"
@@ -33,7 +33,7 @@ class NamespaceState(Enum):
 
 
 class GcState(Enum):
-    """What the runtime's GC request says of a record."""
+    """The runtime's GC request says this of a record."""
 
     LISTED = "the runtime lists the attachment"
     UNLISTED = "the runtime does not list it, and it is older than an ADD may take"
@@ -42,7 +42,7 @@ class GcState(Enum):
 
 
 class Action(Enum):
-    """What recovery does with a record."""
+    """Recovery does this with a record."""
 
     LEAVE = "do nothing"
     TRY_AGAIN = "report the kernel's error; the next sweep or GC tries again"

@@ -20,7 +20,7 @@ _SHARE = 0.5
 async def collect(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
     """Reclaim what belongs to no valid attachment, except rails that are younger than `timeouts.add`.
 
-    What there is no time for is left to the next GC, and what of it is the primary network's to the daemon's own search.
+    Work for which there is no time is left to the next GC; such work on the primary network is left to the daemon's own search.
 
     Raises:
         CniError: of the primary's chain, else code 5 with all that could not be reclaimed; the rest is done.

@@ -13,7 +13,7 @@ from cni.sandbox_locks import PerKey
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one daemon has one of.
+    """The parts of which a daemon has one each.
 
     `sandboxes` is the lock of each sandbox, by its key. `root` is where the host's mount namespace is seen.
     """
