@@ -1,4 +1,4 @@
-"""What a container gets with its VFs: device nodes and environment.
+"""Decides what a container gets with its VFs: device nodes and environment.
 
 Pure. Kubelet asks before the pod's sandbox exists, and keeps the answer for the pod's life. So the answer contains only facts that stay
 true after the VF is attached: the RDMA device's name and character devices, which do not change in shared RDMA netns mode. Not here:
@@ -26,7 +26,7 @@ _ID_CHARACTERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one container gets: device nodes, at the same path on the host and in the container, and environment variables."""
+    """One container gets this: device nodes, at the same path on the host and in the container, and environment variables."""
 
     device_nodes: tuple[str, ...]
     envs: dict[str, str]

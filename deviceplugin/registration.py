@@ -2,7 +2,7 @@
 
 Here: the socket's life and the Registration API. Not here: the device plugin API, which the same socket serves (`deviceplugin.service`).
 
-How kubelet uses the folder (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
+Kubelet uses the folder in this way (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
 
 - `pluginwatcher/plugin_watcher.go`: kubelet creates the folder. It dials every socket that appears in it (inotify's create event, which a
   rename into the folder causes, too), and when it starts, every socket that exists. So a restarted kubelet finds the plugin by itself.
@@ -191,7 +191,7 @@ def socket_name(resource: str, start_ms: int) -> str:
 def remove_stale_sockets(folder: Path, resource: str) -> None:
     """Remove the sockets of earlier starts for this resource on which no process listens.
 
-    What cannot be removed stays and is logged: no name is used twice, so it is in the way of nothing.
+    A socket that cannot be removed stays and is logged: no name is used twice, so it is in the way of nothing.
     """
     name = re.compile(rf"\.?railnet-{re.escape(_pool(resource))}-[0-9a-f]{{11}}\.sock")
     for path in folder.iterdir():

@@ -221,7 +221,7 @@ class PoolService(grpc_api.DevicePluginServicer):
 
 
 class _Stream:
-    """What an open ListAndWatch stream waits for: a change, and one that waits for no further changes."""
+    """An open ListAndWatch stream waits for these: a change, and a change that waits for no further changes."""
 
     def __init__(self) -> None:
         self.changed, self.at_once = asyncio.Event(), asyncio.Event()
