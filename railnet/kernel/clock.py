@@ -1,4 +1,4 @@
-"""Whether the kernel's clock is kept by a program such as chronyd or systemd-timesyncd."""
+"""Reads whether a program such as chronyd or systemd-timesyncd keeps the kernel's clock."""
 
 import ctypes
 

@@ -40,7 +40,7 @@ async def inventory(sysfs: Sysfs, before: Inventory) -> Inventory:
 
 
 class Reread(NamedTuple):
-    """What was read again: the functions that were looked at, with the `cards` among them, and VFs that were read alone."""
+    """These were read again: the functions that were looked at, with the `cards` among them, and VFs that were read alone."""
 
     looked_at: frozenset[PciAddress]
     cards: Inventory

@@ -1,4 +1,4 @@
-"""Do steps, and undo them: the one place where a sandbox's plan becomes changes of the kernel. What to do is decided in `vf`.
+"""Do steps, and undo them: the one place where a sandbox's plan becomes changes of the kernel. `vf` decides what to do.
 
 VFs are made, and drivers bound, by `railnet.kernel.vf_provisioning`.
 """
@@ -104,7 +104,7 @@ def take_back(steps: Iterable[DetachStep], netns_fd: int, sysfs: Sysfs) -> dict[
     """Do what `detach` does, and give the netdevs that it moved under their own names their settings back, as `reset` does.
 
     Return those of them that have all settings, by their VFs, when sysfs shows them, too: a kernel's does at once, a simulated one some
-    milliseconds later. What became of the others is to be looked up.
+    milliseconds later. The caller looks up what became of the others.
 
     Raises:
         OSError: as `detach` and `reset`.

@@ -1,6 +1,6 @@
 """VFs' netdevs in network namespaces without a record: find them, and move them to the node.
 
-Namespaces are enumerated in `railnet.kernel.namespaces.netns_search`. What is done about a netdev is decided in `railnet.vf.orphans`.
+Namespaces are enumerated in `railnet.kernel.namespaces.netns_search`. `railnet.vf.orphans` decides what is done about a netdev.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -23,7 +23,7 @@ _NESTED = 1 << 15
 
 
 class _Kind(NamedTuple):
-    """How a value is read from the bytes of an attribute, and written to them."""
+    """Reads a value from the bytes of an attribute, and writes it to them."""
 
     read: Callable[[bytes], Value]
     write: Callable[..., bytes]

@@ -1,6 +1,6 @@
-"""Which functions of the PCI bus the kernel's uevents name: a PCI device, a netdev of one, or an RDMA device has changed.
+"""Receives the kernel's uevents, which name functions of the PCI bus: a PCI device, a netdev of one, or an RDMA device has changed.
 
-What has changed is read from sysfs: a uevent may be lost (ENOBUFS), may come before udev has renamed, and none reports
+The change itself is read from sysfs: a uevent may be lost (ENOBUFS), may come before udev has renamed, and none reports
 a port's state, which `railnet.kernel.netlink.link_changes` is for. The kernel sends uevents to the initial network namespace.
 """
 

@@ -1,4 +1,4 @@
-"""What a PF's netdev is told of its VFs, in the network namespace of the calling thread: MAC, GUIDs, link state.
+"""Tells a PF's netdev the MAC, the GUIDs and the link state of its VFs, in the network namespace of the calling thread.
 
 The messages are those of `ip link set PF vf N …`, byte for byte (`iplink_parse_vf()` in iproute2's ip/iplink.c). pyroute2
 writes them, but for the GUID: its class has 36 bytes, and struct ifla_vf_guid of include/uapi/linux/if_link.h has 16.

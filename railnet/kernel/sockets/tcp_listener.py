@@ -1,7 +1,7 @@
 """A listening TCP socket whose connections are accepted in small batches, whatever accept(2) answers.
 
 asyncio's own server takes a whole backlog in one round of the event loop and makes objects for each connection, before any limit can apply.
-Here the caller gets the bare socket and decides. What a connection may cost, and which is closed for another, belongs to the caller.
+Here the caller gets the bare socket and decides. The caller decides what a connection may cost, and which is closed for another.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Acceptor:
 
     @property
     def open(self) -> bool:
-        """Whether it still accepts."""
+        """Return whether it still accepts."""
         return self._listener.fileno() >= 0
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class DoesNotAnswer(OSError):
 
 
 class _Progress(Generic[_Found]):
-    """How far a thread has come with its functions; written by the thread, read by the event loop."""
+    """A thread's progress with its functions; written by the thread, read by the event loop."""
 
     def __init__(self) -> None:
         self.current: PciAddress | None = None

@@ -32,7 +32,7 @@ _MOST_STRANGE_DATAGRAMS = 16
 
 
 class Patience(NamedTuple):
-    """How often the kernel sends the question, how many ms it waits each time, and after how many seconds the answer is late."""
+    """The kernel sends the question again `retries` times, each time after `timeout_ms`; after `seconds` the answer is late."""
 
     retries: int = 3
     timeout_ms: int = 500
