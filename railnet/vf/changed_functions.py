@@ -1,4 +1,4 @@
-"""Which functions of a node have changed since they were read. Pure; how these are read is `railnet.kernel.inventory`'s."""
+"""The functions of a node that have changed since they were read. Pure; `railnet.kernel.inventory` reads them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -291,7 +291,7 @@ class Inventory:
 
 
 class _LastingFacts(TypedDict):
-    """What does not change while a function exists."""
+    """These facts do not change while a function exists."""
 
     vendor: str
     device: str

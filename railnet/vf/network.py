@@ -112,7 +112,7 @@ class ChosenNetwork:
 
     @property
     def waits(self) -> bool:
-        """Whether the controllers have not written the pod's addresses yet."""
+        """Return whether the controllers have not written the pod's addresses yet."""
         return isinstance(self.network.ipam, StickyIpam) and not self.static
 
 

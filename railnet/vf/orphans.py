@@ -1,6 +1,6 @@
 """Free VFs whose netdev is not on the node: which sandbox record is rebuilt, which driver is bound again, which name a netdev gets. Pure.
 
-A record can be lost: its file was deleted, or cannot be read any more. What the sandbox has is then known from the kernel.
+A record can be lost: its file was deleted, or cannot be read any more. The kernel still shows what the sandbox has.
 The search in the kernel belongs to `railnet.kernel.namespaces.orphan_netdevs`, and acting on these decisions to `cni.recovery`.
 """
 
@@ -44,7 +44,7 @@ class Absence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RebuildSources:
-    """What a record is rebuilt from, beside the kernel.
+    """A record is rebuilt from these, beside the kernel.
 
     `records` are the journal's, by key. `lost_records` are the remains of unreadable records. `pods` are the UIDs of the
     pods that kubelet gave VFs to. `boot` is the present boot.

@@ -1,4 +1,4 @@
-"""Whether a node's addresses can follow from the numbers of its rails. Pure."""
+"""Decides whether a node's addresses can follow from the numbers of its rails. Pure."""
 
 from collections.abc import Iterator
 

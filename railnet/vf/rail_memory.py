@@ -57,7 +57,7 @@ RailMemory = tuple[RememberedRail, ...]
 
 @dataclass(frozen=True, slots=True)
 class RailNumbers:
-    """What is known about the numbers of a node's rails.
+    """The node knows this about the numbers of its rails.
 
     Attributes:
         memory: the remembered rails, as they are on disk.
@@ -90,7 +90,7 @@ class Placement(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What `learn` found: the numbers, with the memory that is to be written, and what is new in it, in words for the log."""
+    """`learn` returns this: the numbers, with the memory that is to be written, and what is new in it, in words for the log."""
 
     numbers: RailNumbers
     news: tuple[str, ...] = ()

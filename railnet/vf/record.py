@@ -101,12 +101,12 @@ class Record:
 
     @property
     def rebuilt(self) -> bool:
-        """Whether the record was rebuilt from what the kernel shows, because the one that ADD wrote was lost."""
+        """Return whether the record was rebuilt from what the kernel shows, because the one that ADD wrote was lost."""
         return not self.primary
 
     @property
     def named(self) -> bool:
-        """Whether the container id is the runtime's; that of a rebuilt record may be made up."""
+        """Return whether the container id is the runtime's; that of a rebuilt record may be made up."""
         return not (self.rebuilt and self.container_id.startswith(UNKNOWN))
 
     @property
@@ -120,7 +120,7 @@ class Record:
 
 
 class LostRecord(NamedTuple):
-    """What is still readable of an unreadable record: its sandbox; `netns` is None and the pod's parts are "" if they are not."""
+    """The readable rest of an unreadable record: its sandbox; `netns` is None and the pod's parts are "" if they are not readable."""
 
     container_id: str
     ifname: str

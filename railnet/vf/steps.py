@@ -42,7 +42,7 @@ class Rule(NamedTuple):
 
 
 class RailRouting(NamedTuple):
-    """How one of a sandbox's several rails is kept apart from the others.
+    """The routing that keeps one of a sandbox's several rails apart from the others.
 
     `table` is the rail's routing table. `sources` are the rail's addresses whose packets use it, and `routes` are what is in it;
     both are empty if the main table leads all packets to the right rail.
