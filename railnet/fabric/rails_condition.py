@@ -19,7 +19,7 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Limits(NamedTuple):
-    """When a port counts as what, and how often the API server is asked; all but `flaps` in seconds.
+    """The limits by which a port is judged, and the pauses between calls of the API server; all but `flaps` in seconds.
 
     Attributes:
         down: how long a port is not ACTIVE until the condition says so; a subnet manager that starts takes some seconds.
@@ -70,7 +70,7 @@ class Incident(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RailHistory:
-    """What was seen of one rail.
+    """The daemon saw this of one rail.
 
     Attributes:
         trouble: why its port is not ACTIVE, and what to do; None if it is ACTIVE.
@@ -92,7 +92,7 @@ Histories = Mapping[int, RailHistory]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the condition says. `rails` are those that are not ACTIVE, which are not written."""
+    """The content of the condition. `rails` are those that are not ACTIVE, which are not written."""
 
     status: Status
     reason: str
@@ -101,12 +101,12 @@ class Condition:
 
     @property
     def key(self) -> tuple[Status, str, frozenset[int]]:
-        """What is written soon after it has changed; other words can wait."""
+        """The part that is written soon after it has changed; other words can wait."""
         return self.status, self.reason, self.rails
 
 
 class Written(NamedTuple):
-    """What the API server has: the condition, and the second of its write."""
+    """The API server has this: the condition, and the second of its write."""
 
     condition: Condition
     seconds: float

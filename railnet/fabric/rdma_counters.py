@@ -1,4 +1,4 @@
-"""What the counters of a function's RDMA port say: their names, what moved since the reading before, and since a sandbox has the VF.
+"""The counters of a function's RDMA port: their names, what moved since the reading before, and since a sandbox has the VF.
 
 Pure; `railnet.kernel.sysfs.rdma_counters` reads the files. Units: Documentation/ABI/stable/sysfs-class-infiniband. Widths: the attributes
 `PORT_PMA_ATTR` of drivers/infiniband/core/sysfs.c; a counter of the InfiniBand specification stays at its largest value.

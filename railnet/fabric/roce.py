@@ -1,4 +1,4 @@
-"""What decides how well RoCE works on a port: its GIDs, its MTU, and which of its traffic is lossless. Pure."""
+"""These decide how well RoCE works on a port: its GIDs, its MTU, and which of its traffic is lossless. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Gid:
 
 
 class FlowControl(NamedTuple):
-    """Which priorities of a netdev are lossless (IEEE 802.1Qbb), and whether a packet's priority follows from its DSCP."""
+    """The lossless priorities of a netdev (IEEE 802.1Qbb), and whether a packet's priority follows from its DSCP."""
 
     priorities: tuple[int, ...]
     by_dscp: bool
@@ -35,7 +35,7 @@ class FlowControl(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RocePort:
-    """What one function's RoCE port has.
+    """One function's RoCE port has these.
 
     `traffic_class` is the driver's own setting for all connections; None where the driver has no file for it, as upstream's.
     """

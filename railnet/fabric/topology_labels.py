@@ -30,7 +30,7 @@ class Leaf(NamedTuple):
 
 
 class RailPlace(NamedTuple):
-    """What is known of one rail's place in the fabric.
+    """The node knows this of one rail's place in the fabric.
 
     Attributes:
         leaf: the leaf switch; None if there is none, or none is known.

@@ -15,7 +15,7 @@ from railnet.kubelet.api import deviceplugin_pb2 as api
 
 
 class ContainerAllocation(NamedTuple):
-    """What one container got for one resource: the ids of its devices, the host's device nodes, and environment variables."""
+    """One container got this for one resource: the ids of its devices, the host's device nodes, and environment variables."""
 
     ids: frozenset[str]
     device_nodes: frozenset[str]

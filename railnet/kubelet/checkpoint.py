@@ -60,7 +60,7 @@ def surely_names_none(raw: bytes, pod_uid: str, resources: frozenset[str] | set[
     """Return whether a checkpoint of an unknown format has no device of these resources for a pod; False if that is not sure.
 
     Kubelet writes pods and resources as plain text. So a whole JSON document without the pod's UID, or without the resources'
-    names, gives the pod none of them. What is no JSON may be cut short.
+    names, gives the pod none of them. A document that is no JSON may be cut short.
     """
     try:
         _document(raw)
