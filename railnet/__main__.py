@@ -299,12 +299,12 @@ def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
     rails = rails_of(arguments)
     try:
         if arguments.cluster:
-            found = cluster_checks.findings(cluster_gathering.gather(api, rails))
+            findings = cluster_checks.findings(cluster_gathering.gather(api, rails))
         else:
-            found = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
+            findings = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
     except (RequestFailed, ValueError) as error:
         _fail(error, ExitStatus.UNKNOWN)
-    return ExitStatus.of(well=doctor_command.report(found, output_of(arguments)))
+    return ExitStatus.of(well=doctor_command.report(findings, output_of(arguments)))
 
 
 def _admission(arguments: argparse.Namespace) -> ExitStatus:

@@ -189,8 +189,8 @@ def parse(text: str, source: str) -> Configuration:
         raise Misconfigured(f"{source}: {error!s:.1000}") from None
 
 
-def _configuration(found: Any) -> Configuration:
-    read = _DOCUMENT(found, "")
+def _configuration(document: Any) -> Configuration:
+    read = _DOCUMENT(document, "")
     pools, limits = read.get("pools", DEFAULT), read.pop("limits", {})
     written = {name: replace(network, name=name) for name, network in read.pop("networks", {}).items()}
     networks = {DEFAULT_NETWORK: Network(), **written}
@@ -288,7 +288,7 @@ def _check_pools(pools: tuple[Pool, ...]) -> None:
 
 
 def _check_provision(provision: tuple[Provision, ...]) -> None:
-    _check_distinct("provision", "pf", [str(one.pf) for one in provision])
+    _check_distinct("provision", "pf", [str(provisioning.pf) for provisioning in provision])
 
 
 def _check_publish(publish: Publish) -> None:
@@ -325,13 +325,13 @@ def _check_ranges(networks: Mapping[str, Network]) -> None:
     for network in networks.values():
         if isinstance(network.ipam, StickyIpam):
             _check_parts(network.name, network.ipam)
-    for one, other in itertools.combinations(networks.values(), 2):
-        if isinstance(one.ipam, StaticIpam) and isinstance(other.ipam, StaticIpam):
+    for network, other in itertools.combinations(networks.values(), 2):
+        if isinstance(network.ipam, StaticIpam) and isinstance(other.ipam, StaticIpam):
             continue  # the authors of pods divide these ranges
-        first, second = (getattr(network.ipam, "range", None) for network in (one, other))
+        first, second = (getattr(ipam, "range", None) for ipam in (network.ipam, other.ipam))
         if first is not None and second is not None and first.overlaps(second):
             raise Misconfigured(
-                f"networks.{one.name}.ipam.range {first} and networks.{other.name}.ipam.range {second} overlap; "
+                f"networks.{network.name}.ipam.range {first} and networks.{other.name}.ipam.range {second} overlap; "
                 f"they should not (a network without `range` has {SliceIpam().range})"
             )
 

@@ -119,14 +119,14 @@ def _path(rest: str) -> str:
 
 async def _bound(port: int, host: str | None) -> socket.socket:
     """Return the listening socket when the port is free."""
-    said = False
+    is_logged = False
     while True:
         try:
             return listening(host, port, backlog=_BACKLOG, read_bytes=_KERNEL_BYTES)
         except OSError as error:
-            if not said:
+            if not is_logged:
                 _log.warning("health is not answered on %s:%d yet: %s", host or "*", port, error.strerror)
-            said = True
+            is_logged = True
         await asyncio.sleep(_RETRY_SECONDS)
 
 

@@ -114,8 +114,8 @@ def an_object(
         for key, reader in required.items():
             if key not in value:
                 raise Misconfigured(f"{_within(path, key)} is missing; it should be {reader.should_be}")
-        found = {key: readers[key](entry, _within(path, key)) for key, entry in value.items()}
-        return make(**{_argument(key): entry for key, entry in found.items() if key not in fixed})
+        values = {key: readers[key](entry, _within(path, key)) for key, entry in value.items()}
+        return make(**{_argument(key): entry for key, entry in values.items() if key not in fixed})
 
     return read
 

@@ -1,0 +1,69 @@
+"""Names inside functions say what the value is. CONTRIBUTING.md has the rule; here are the names that say nothing of a value."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("cni", "deviceplugin", "railnet")
+GENERATED = ROOT / "railnet/kubelet/api"
+BANNED = frozenset(("one", "found", "said", "made", "came", "begun", "to_come"))
+
+
+def bindings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each variable and parameter that is bound; a class's fields are none."""
+    tree = ast.parse(source)
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if id(node) in fields:
+            continue
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.arg(arg=name):
+                yield node.lineno, name
+
+
+def sources() -> list[Path]:
+    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    return [path for path in paths if GENERATED not in path.parents]
+
+
+def test_no_local_name_of_the_product_says_nothing_of_its_value() -> None:
+    banned = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sources()
+        for line, name in bindings(path.read_text())
+        if name in BANNED
+    ]
+
+    assert banned == []
+
+
+def test_field_of_a_class_is_no_local() -> None:
+    assert list(bindings("class Change:\n    found: int\n    def f(self): pod = 1")) == [(3, "self"), (3, "pod")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n    found = 1",
+        "def f(one): ...",
+        "[one for one in ()]",
+        "for made in (): ...",
+        "with open('x') as said: ...",
+        "(came := 1)",
+        "lambda begun: 0",
+        "first, *to_come = ()",
+    ],
+)
+def test_each_form_of_a_binding_is_seen(source: str) -> None:
+    assert {name for _, name in bindings(source)} & BANNED
