@@ -135,7 +135,7 @@ class ExecutableConnection:
             self._alive.cancel()
             self._alive = None
 
-    async def drive(self, steps: Generator[chain.Exec, chain.Output, _Result]) -> _Result:
+    async def drive(self, steps: Generator[chain.Exec, chain.ExecOutput, _Result]) -> _Result:
         """Have the executable run everything that a chain yields. Return the chain's result.
 
         An error of a step, or a cancellation, is thrown into the chain, which undoes what ran; then it is raised here.
@@ -193,7 +193,7 @@ class ExecutableConnection:
         """
         await self._send(frames.ANSWER, report)
 
-    async def _execute(self, step: chain.Exec) -> chain.Output:
+    async def _execute(self, step: chain.Exec) -> chain.ExecOutput:
         self._number += 1
         number = frames.u32(self._number)
         async with self._slots.slot(_urgency(step, self._number)):
@@ -217,14 +217,14 @@ class ExecutableConnection:
             raise CniError(DELEGATE_BROKE, f"{what} are {len(payload)} bytes; {frames.MAX_PAYLOAD} are the most")
         return kind, payload
 
-    async def _executed(self, kind: int, number: bytes, payload: bytes) -> chain.Output:
+    async def _executed(self, kind: int, number: bytes, payload: bytes) -> chain.ExecOutput:
         self._quiet = True
         try:
             return await self._executed_or_killed(kind, number, payload)
         finally:
             self._quiet = False
 
-    async def _executed_or_killed(self, kind: int, number: bytes, payload: bytes) -> chain.Output:
+    async def _executed_or_killed(self, kind: int, number: bytes, payload: bytes) -> chain.ExecOutput:
         try:
             await self._send(kind, payload)  # a cancellation comes after the whole frame: the plugin runs
             async with asyncio.timeout(self._delegate_seconds):
@@ -235,21 +235,21 @@ class ExecutableConnection:
             await to_the_end(self._kill(number), _ENDING_SECONDS)
             raise
 
-    async def _kill(self, number: bytes) -> chain.Output:
+    async def _kill(self, number: bytes) -> chain.ExecOutput:
         await self._send(frames.KILL, number)
         try:
             async with asyncio.timeout(_ENDING_SECONDS):
                 output = await self._output(number)
         except TimeoutError:
             raise ExecutableGone("the executable has not ended the delegate after a KILL") from None
-        return chain.Output(chain.TIMED_OUT, output.stdout, output.stderr)
+        return chain.ExecOutput(chain.TIMED_OUT, output.stdout, output.stderr)
 
-    async def _output(self, number: bytes) -> chain.Output:
+    async def _output(self, number: bytes) -> chain.ExecOutput:
         kind, payload = await self._receive()
         if kind != frames.OUTPUT or payload[:4] != number:
             raise FrameError(f"frame {kind} came in place of OUTPUT {int.from_bytes(number, 'big')}")
         stdout, stderr = frames.parse_blobs(payload[8:], 2)
-        return chain.Output(int.from_bytes(payload[4:8], "big", signed=True), stdout, stderr)
+        return chain.ExecOutput(int.from_bytes(payload[4:8], "big", signed=True), stdout, stderr)
 
     async def _send(self, kind: int, payload: bytes = b"") -> None:
         frame = frames.frame(kind, payload)

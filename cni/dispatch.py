@@ -18,7 +18,7 @@ from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.own_shortage import HandedBack
-from cni.request import Request, parse
+from cni.request import CniRequest, parse
 from cni.request_interruption import Operation, Operations, Unfinished
 from cni.timing import reported_to
 from cni.verbs.add import add
@@ -36,7 +36,7 @@ _HANGS = (
     "does `dmesg` on this node show hung tasks?"
 )
 
-Verb = Callable[[Request, ExecutableConnection, Parts], Coroutine[Any, Any, bytes]]
+Verb = Callable[[CniRequest, ExecutableConnection, Parts], Coroutine[Any, Any, bytes]]
 # STATUS and VERSION concern no sandbox, and the executable answers them alone.
 _VERBS: Mapping[str, Verb] = {ADD: add, CHECK: check, DEL: delete, GC: collect}
 
@@ -97,7 +97,7 @@ class Dispatcher:
             self._metrics.served(verb, code, connection.ended() - began)
 
     async def _perform(
-        self, request: Request, connection: ExecutableConnection, operation: Operation
+        self, request: CniRequest, connection: ExecutableConnection, operation: Operation
     ) -> RailsAttached | None:
         """Run the verb when it is this sandbox's turn, and answer. Return what an ADD attached.
 
@@ -122,7 +122,7 @@ class Dispatcher:
             return await self._answer(request, connection, stdout)
 
     @asynccontextmanager
-    async def _turn(self, request: Request, operation: Operation) -> AsyncIterator[None]:
+    async def _turn(self, request: CniRequest, operation: Operation) -> AsyncIterator[None]:
         """Hold the sandbox's lock until the end of the block; an operation that is interrupted stops waiting for it."""
         key, locks = request.environment.key, self._parts.sandboxes
         with self._operations.entered(key, request.environment.command, operation):
@@ -133,7 +133,9 @@ class Dispatcher:
                 await taken
                 yield
 
-    async def _answer(self, request: Request, connection: ExecutableConnection, stdout: bytes) -> RailsAttached | None:
+    async def _answer(
+        self, request: CniRequest, connection: ExecutableConnection, stdout: bytes
+    ) -> RailsAttached | None:
         attachments = self._parts.attachments
         record, command = attachments.record(request.environment.key), request.environment.command
         if record is not None and command == DEL:
@@ -166,7 +168,7 @@ class Dispatcher:
             finally:
                 late.cancel()
 
-    async def _lacks_rails(self, request: Request, failure: CniError) -> bool:
+    async def _lacks_rails(self, request: CniRequest, failure: CniError) -> bool:
         """Return whether this failure leaves a pod without its rails: not if the primary failed, which reports that itself."""
         if request.environment.command != ADD or isinstance(failure, DelegateError):
             return False

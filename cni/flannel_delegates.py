@@ -35,7 +35,7 @@ _RESULTS_MAY_GROW_SINCE = (1, 0, 0)
 _ELF = b"\x7fELF"
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """These facts of a file change when the file is written or replaced; the times are in nanoseconds."""
 
     device: int
@@ -45,15 +45,15 @@ class Identity(NamedTuple):
     changed: int
 
 
-class Configuration(NamedTuple):
+class FlannelConfiguration(NamedTuple):
     """All that flannel's plugin makes a state from: its stdin, `subnetFile`, and itself."""
 
     stdin: bytes
-    subnet: Identity
-    program: Identity
+    subnet: FileIdentity
+    program: FileIdentity
 
 
-class Verdict(Enum):
+class StateComparison(Enum):
     """The answer to the question whether all containers of a configuration get the same state."""
 
     UNKNOWN = auto()
@@ -62,22 +62,22 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FlannelState:
     """Flannel left this of one configuration: the first container, its state, and how the states of others compare."""
 
     container_id: str
     state: bytes
-    verdict: Verdict = Verdict.UNKNOWN
+    verdict: StateComparison = StateComparison.UNKNOWN
 
 
-def compared(before: Seen | None, container_id: str, state: bytes) -> Seen:
+def compared(before: FlannelState | None, container_id: str, state: bytes) -> FlannelState:
     """Return what is known after flannel left this state for this container. Two states that differ once differ for ever."""
     if before is None:
-        return Seen(container_id, state)
+        return FlannelState(container_id, state)
     if before.state != state:
-        return replace(before, verdict=Verdict.DIFFERENT)
-    if before.verdict is Verdict.UNKNOWN and before.container_id != container_id:
-        return replace(before, verdict=Verdict.SAME)
+        return replace(before, verdict=StateComparison.DIFFERENT)
+    if before.verdict is StateComparison.UNKNOWN and before.container_id != container_id:
+        return replace(before, verdict=StateComparison.SAME)
     return before
 
 
@@ -109,7 +109,7 @@ class FlannelRun:
         known_by: "FlannelDelegates",
         container_id: str,
         path: str,
-        configuration: Configuration | None,
+        configuration: FlannelConfiguration | None,
         delegated: Delegated | None,
     ) -> None:
         """`configuration`: None if this run teaches nothing."""
@@ -131,7 +131,7 @@ class FlannelDelegates:
     def __init__(self, root: Path) -> None:
         """`root` is where the host's mount namespace is seen."""
         self._root = root
-        self._seen: dict[Configuration, Seen] = {}
+        self._seen: dict[FlannelConfiguration, FlannelState] = {}
 
     def run(self, step: Exec, environ: Mapping[bytes, bytes]) -> FlannelRun | None:
         """Look at a step of a request with this environment; None: it is not flannel's, or flannel has to run in any case."""
@@ -150,17 +150,17 @@ class FlannelDelegates:
         except (OSError, ValueError, CniError):  # flannel itself says what is wrong
             return None
         grows = number(str(conf.get("cniVersion", "0.1.0"))) >= _RESULTS_MAY_GROW_SINCE
-        return None if grows else self._add(Configuration(step.stdin, subnet, program), container_id, path)
+        return None if grows else self._add(FlannelConfiguration(step.stdin, subnet, program), container_id, path)
 
-    def _add(self, configuration: Configuration, container_id: str, path: str) -> FlannelRun | None:
+    def _add(self, configuration: FlannelConfiguration, container_id: str, path: str) -> FlannelRun | None:
         seen = self._seen.get(configuration)
-        if seen is None or seen.verdict is Verdict.UNKNOWN:
+        if seen is None or seen.verdict is StateComparison.UNKNOWN:
             return FlannelRun(self, container_id, path, configuration, None)
-        if seen.verdict is Verdict.DIFFERENT:
+        if seen.verdict is StateComparison.DIFFERENT:
             return None
         return FlannelRun(self, container_id, path, None, _delegated(path, seen.state))
 
-    def learn(self, configuration: Configuration, container_id: str, path: str) -> None:
+    def learn(self, configuration: FlannelConfiguration, container_id: str, path: str) -> None:
         """Read the state that flannel left for this container, and compare it with those before."""
         try:
             state = read_below(self._root, path)
@@ -174,7 +174,7 @@ class FlannelDelegates:
         if plugin is not None and before is not None and before.verdict is not now.verdict:
             _log.info(_LEARNT[now.verdict], plugin)
 
-    def _program(self, cni_path: str) -> Identity | None:
+    def _program(self, cni_path: str) -> FileIdentity | None:
         """Identify the flannel in CNI_PATH; None if it is no ELF program: a script may do more for each pod than flannel does."""
         for folder in filter(None, cni_path.split(":")):
             try:
@@ -189,7 +189,7 @@ class FlannelDelegates:
                 os.close(fd)
         return None
 
-    def _identity(self, path: str) -> Identity:
+    def _identity(self, path: str) -> FileIdentity:
         fd = open_below(self._root, path, os.O_PATH)
         try:
             return _identity(os.fstat(fd))
@@ -198,13 +198,13 @@ class FlannelDelegates:
 
 
 _LEARNT = {
-    Verdict.SAME: "flannel made the same configuration for two pods: the executable runs %s itself until flannel's files change",
-    Verdict.DIFFERENT: "flannel makes another configuration for each pod: it is run for every pod (the last one executes %s)",
+    StateComparison.SAME: "flannel made the same configuration for two pods: the executable runs %s itself until flannel's files change",
+    StateComparison.DIFFERENT: "flannel makes another configuration for each pod: it is run for every pod (the last one executes %s)",
 }
 
 
-def _identity(status: os.stat_result) -> Identity:
-    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def _identity(status: os.stat_result) -> FileIdentity:
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _delegated(path: str, state: bytes) -> Delegated | None:

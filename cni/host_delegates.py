@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from cni.host import chain, lock
-from cni.host.chain import Exec, Output
+from cni.host.chain import Exec, ExecOutput
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.flannel import KeptState, keep
 from railnet.kernel.files import below
@@ -58,7 +58,7 @@ class HostDelegates:
 
     def run(
         self,
-        steps: Generator[Exec, Output, _Result],
+        steps: Generator[Exec, ExecOutput, _Result],
         attachment: CniAttachment,
         path: str,
         held: tuple[int, ...],
@@ -84,10 +84,10 @@ class HostDelegates:
             return result
 
 
-def _execute(step: Exec, attachment: CniAttachment, path: str, root: Path, terms: Terms) -> Output:
+def _execute(step: Exec, attachment: CniAttachment, path: str, root: Path, terms: Terms) -> ExecOutput:
     program = _find(step.plugin, path, root)
     if program is None:
-        return Output(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
+        return ExecOutput(-ENOENT, b"", f"no folder of CNI_PATH {path} has {step.plugin}".encode())
     environ = _environ(step, attachment, path)
     state = _flannel_state(step, environ, root)
     output = None
@@ -105,13 +105,13 @@ def _flannel_state(step: Exec, environ: dict[str, str], root: Path) -> KeptState
     return keep({name.encode(): value.encode() for name, value in environ.items()}, step.stdin, str(root).rstrip("/"))
 
 
-def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, terms: Terms) -> Output:
+def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, terms: Terms) -> ExecOutput:
     try:
-        return Output(*execute(root, program, environ, stdin, terms))
+        return ExecOutput(*execute(root, program, environ, stdin, terms))
     except TimeoutError as error:
-        return Output(chain.TIMED_OUT, b"", str(error).encode())
+        return ExecOutput(chain.TIMED_OUT, b"", str(error).encode())
     except OSError as error:
-        return Output(-(error.errno or ENOENT), b"", str(error).encode())
+        return ExecOutput(-(error.errno or ENOENT), b"", str(error).encode())
 
 
 def _find(plugin: str, path: str, root: Path) -> str | None:

@@ -13,7 +13,7 @@ _CONFIG_SOURCE = "kubernetes.io/config.source"  # kubelet annotates every pod wi
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CniRequest:
     """One verb for one sandbox.
 
     `netns` names its namespace, None if it is gone; `ExecutableConnection` owns the descriptor. `pod` is as the runtime
@@ -36,7 +36,7 @@ class Request:
         return source != "api"
 
 
-def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | None) -> Request:
+def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | None) -> CniRequest:
     """Parse and check what the executable sent.
 
     Raises:
@@ -51,4 +51,4 @@ def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | Non
             f"CNI_NETNS {environment.netns!r} is the node's own network namespace; it should be the sandbox's network namespace",
         )
     pod = Pod(environment.pod_namespace(), environment.pod_name(), environment.pod_uid())
-    return Request(environment, netconf.parse(stdin, environment.command), netns, pod)
+    return CniRequest(environment, netconf.parse(stdin, environment.command), netns, pod)

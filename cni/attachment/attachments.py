@@ -19,7 +19,7 @@ from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.host.chain import Primary
-from cni.request import Request
+from cni.request import CniRequest
 from cni.timing import timed
 from railnet.kernel import perform
 from railnet.kernel.inventory import card_of, reread_vfs
@@ -98,7 +98,7 @@ class Attachments:
         """
         self._networks.permit(pod.namespace, resources)
 
-    async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
+    async def plan(self, request: CniRequest, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         """Claim the VFs, decide what the sandbox gets, and write the record; the kernel is not changed yet.
 
         Raises:
@@ -333,7 +333,7 @@ def _gone(error: OSError) -> NotReady:
 
 
 def _ipam(
-    request: Request, network: Network, primary: Primary, assigned: Iterable[attachment_plan.Assigned]
+    request: CniRequest, network: Network, primary: Primary, assigned: Iterable[attachment_plan.Assigned]
 ) -> RecordedIpam | None:
     if not isinstance(network.ipam, PluginIpam):
         return None

@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
 from cni.host import chain
-from cni.host.chain import Exec, Output
+from cni.host.chain import Exec, ExecOutput
 from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted, TimedOut
 from railnet.vf.address_slice import IpAddress
 from railnet.vf.network import PluginIpam
@@ -29,7 +29,7 @@ def as_recorded(network: str, ipam: PluginIpam, version: str, ifnames: tuple[str
     return RecordedIpam(conf, ifnames, path)
 
 
-def add(ipam: RecordedIpam) -> Generator[Exec, Output, dict[str, Given]]:
+def add(ipam: RecordedIpam) -> Generator[Exec, ExecOutput, dict[str, Given]]:
     """Run the plugin's ADD for every interface; return the addresses by interface name. `delete` undoes an ADD that failed.
 
     Raises:
@@ -49,7 +49,7 @@ def add(ipam: RecordedIpam) -> Generator[Exec, Output, dict[str, Given]]:
     return given
 
 
-def delete(ipam: RecordedIpam) -> Generator[Exec, Output, None]:
+def delete(ipam: RecordedIpam) -> Generator[Exec, ExecOutput, None]:
     """Run the plugin's DEL for every interface, also after an ADD that gave it no address; then raise the first failure. A plugin that takes too long ends it.
 
     Raises:

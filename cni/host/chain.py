@@ -1,6 +1,6 @@
 """Run the plugins of the primary network as libcni would run them.
 
-Each verb is a generator: it yields an `Exec` and is sent the `Output`. So the daemon, which has the executable run plugins, and
+Each verb is a generator: it yields an `Exec` and is sent the `ExecOutput`. So the daemon, which has the executable run plugins, and
 the slow lane, which runs them itself, use the same code.
 """
 
@@ -47,7 +47,7 @@ class Exec:
         return {**command, b"CNI_IFNAME": self.ifname.encode()} if self.ifname else command
 
 
-class Output:
+class ExecOutput:
     """The outcome of an `Exec`: a wait status (-errno if the plugin was not executed, or `TIMED_OUT`) and two streams."""
 
     __slots__ = ("status", "stderr", "stdout")
@@ -156,8 +156,8 @@ _OMISSIONS = (
 )
 
 
-def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, Output, bytes]":
-    """Run ADD through the chain; after a failure, undo what ran. Yields `Exec`, takes `Output`, returns the last stdout.
+def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, ExecOutput, bytes]":
+    """Run ADD through the chain; after a failure, undo what ran. Yields `Exec`, takes `ExecOutput`, returns the last stdout.
 
     Raises:
         CniError: code 105 or 106, a delegate broke or took too long. DelegateError: it failed in its own words.
@@ -178,10 +178,10 @@ def add(primary: Primary, runtime_config: "JsonObject") -> "Generator[Exec, Outp
 
 def delete(
     primary: Primary, runtime_config: "JsonObject", prev_result: "JsonObject | None"
-) -> "Generator[Exec, Output, None]":
+) -> "Generator[Exec, ExecOutput, None]":
     """Run DEL through the chain, last plugin first; go on after a failure, and raise the first one in the end.
 
-    `prev_result` is the ADD's result if the runtime passed it. Yields `Exec`, takes `Output`.
+    `prev_result` is the ADD's result if the runtime passed it. Yields `Exec`, takes `ExecOutput`.
 
     Raises:
         CniError: as for `add`.
@@ -202,10 +202,10 @@ def delete(
 
 def check(
     primary: Primary, runtime_config: "JsonObject", prev_result: "JsonObject | None"
-) -> "Generator[Exec, Output, None]":
+) -> "Generator[Exec, ExecOutput, None]":
     """Run CHECK through the chain in the order of ADD, each plugin with ADD's last result; the first failure ends it.
 
-    No plugin runs if the primary's version has no CHECK, or if it is disabled. Yields `Exec`, takes `Output`.
+    No plugin runs if the primary's version has no CHECK, or if it is disabled. Yields `Exec`, takes `ExecOutput`.
 
     Raises:
         CniError: as for `add`.
@@ -219,10 +219,10 @@ def check(
             check_success(plugin["type"], (yield _exec(plugin, "CHECK", conf)))
 
 
-def status(primary: Primary) -> "Generator[Exec, Output, None]":
+def status(primary: Primary) -> "Generator[Exec, ExecOutput, None]":
     """Run STATUS through the chain if the primary's version has STATUS; the first failure ends it.
 
-    Yields `Exec`, takes `Output`.
+    Yields `Exec`, takes `ExecOutput`.
 
     Raises:
         CniError: as for `add`.
@@ -231,10 +231,10 @@ def status(primary: Primary) -> "Generator[Exec, Output, None]":
         check_success(plugin["type"], (yield _exec(plugin, "STATUS", _plugin_conf(primary, plugin, {}, None))))
 
 
-def collect(primary: Primary, attachments: "JsonObject") -> "Generator[Exec, Output, None]":
+def collect(primary: Primary, attachments: "JsonObject") -> "Generator[Exec, ExecOutput, None]":
     """Run GC through the chain if the primary's version has GC; go on after a failure, and raise the first one in the end.
 
-    `attachments` is the runtime's list of valid attachments, under its key or keys. Yields `Exec`, takes `Output`.
+    `attachments` is the runtime's list of valid attachments, under its key or keys. Yields `Exec`, takes `ExecOutput`.
 
     Raises:
         CniError: as for `add`.
@@ -271,7 +271,7 @@ def _to_undo(failed: int, error: CniError) -> int:
     return failed if made_nothing or isinstance(error, TimedOut) else failed + 1
 
 
-def _undo(primary: Primary, count: int, runtime_config: "JsonObject") -> "Generator[Exec, Output, None]":
+def _undo(primary: Primary, count: int, runtime_config: "JsonObject") -> "Generator[Exec, ExecOutput, None]":
     """Run DEL for the first `count` plugins; if a DEL fails, the runtime's own DEL tries again."""
     started = Primary(primary.name, primary.version, primary.plugins[:count])
     try:
@@ -302,7 +302,7 @@ def _omitted(plugin: "JsonObject", conf: "JsonObject") -> bool:
     return any(plugin["type"] == kind and condition(conf) for kind, condition, _ in _OMISSIONS)
 
 
-def result_of(plugin: str, output: Output) -> bytes:
+def result_of(plugin: str, output: ExecOutput) -> bytes:
     """Return what a plugin printed, which is a JSON object.
 
     Raises:
@@ -316,7 +316,7 @@ def result_of(plugin: str, output: Output) -> bytes:
     return output.stdout
 
 
-def check_success(plugin: str, output: Output) -> None:
+def check_success(plugin: str, output: ExecOutput) -> None:
     """Make sure that a plugin succeeded.
 
     Raises:
@@ -335,7 +335,7 @@ def check_success(plugin: str, output: Output) -> None:
     )
 
 
-def _raise_its_own(plugin: str, output: Output) -> None:
+def _raise_its_own(plugin: str, output: ExecOutput) -> None:
     try:
         error = load_object(output.stdout, "an error")
     except CniError:

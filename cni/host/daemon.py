@@ -25,7 +25,7 @@ class RequestTooLarge(NoDaemon):
     """The request is larger than a REQUEST may be, so the daemon is not asked."""
 
 
-class Executed:
+class ExecutedDelegate:
     """A delegate that was run for the daemon: an EXEC's blobs and what came of it."""
 
     __slots__ = ("blobs", "status", "stderr", "stdout")
@@ -44,7 +44,7 @@ class RequestLost(CniError):
     `executed` is what this executable has run for it, in order; None for a delegate that did not run to its end.
     """
 
-    def __init__(self, what: str, executed: "list[Executed | None] | None" = None) -> None:
+    def __init__(self, what: str, executed: "list[ExecutedDelegate | None] | None" = None) -> None:
         super().__init__(TRY_AGAIN, f"Railnet's daemon {what} while it served this request; try again")
         self.executed = executed or []
 
@@ -65,7 +65,7 @@ def ask(
     if len(payload) > frames.MAX_REQUEST:
         raise RequestTooLarge(f"the request has {len(payload)} bytes; the daemon takes {frames.MAX_REQUEST} at most")
     request = frames.frame(frames.REQUEST, payload)
-    daemon = _Daemon(held, hello_seconds)
+    daemon = _DaemonConnection(held, hello_seconds)
     try:
         daemon.connect()
         daemon.send_with_descriptor(request, netns_fd)
@@ -79,7 +79,7 @@ def ask(
 
 def listens() -> bool:
     """Return whether a daemon of root accepts connections; whether it answers is not tried."""
-    daemon = _Daemon(Lock(""), HELLO_SECONDS)
+    daemon = _DaemonConnection(Lock(""), HELLO_SECONDS)
     try:
         daemon.connect()
     except NoDaemon:
@@ -89,7 +89,7 @@ def listens() -> bool:
     return True
 
 
-class _Daemon:
+class _DaemonConnection:
     """One connection; owns its socket."""
 
     def __init__(self, held: Lock, hello_seconds: float) -> None:
@@ -97,7 +97,7 @@ class _Daemon:
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._deadline = time.monotonic() + hello_seconds
         self._silence: float | None = None
-        self._executed: list[Executed | None] = []
+        self._executed: list[ExecutedDelegate | None] = []
 
     def close(self) -> None:
         self._socket.close()
@@ -174,7 +174,7 @@ class _Daemon:
             status = delegate.end()
         stdout, stderr = bytes(delegate.stdout[: frames.MAX_STDOUT]), bytes(delegate.stderr)
         if not killed:
-            self._executed[-1] = Executed(frames.blobs(*blobs[:3]), status, stdout, stderr)
+            self._executed[-1] = ExecutedDelegate(frames.blobs(*blobs[:3]), status, stdout, stderr)
         return frames.i32(status) + frames.blobs(stdout, stderr)
 
     def _receive_kill(self) -> None:

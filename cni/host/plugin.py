@@ -57,7 +57,7 @@ def _locked(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
 
 def _serve(environment: Environment, stdin: bytes, netns_fd: int, held: lock.Lock) -> tuple[int, bytes]:
     began = time.monotonic()
-    executed: list[daemon.Executed | None] = []
+    executed: list[daemon.ExecutedDelegate | None] = []
     try:
         return daemon.ask(environment, stdin, netns_fd, held)
     except daemon.NoDaemon:

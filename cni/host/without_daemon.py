@@ -48,7 +48,7 @@ def serve_on(
     netns_fd: int,
     held: Lock,
     began: float,
-    executed: "list[daemon.Executed | None]",
+    executed: "list[daemon.ExecutedDelegate | None]",
 ) -> tuple[int, bytes]:
     """Serve a request of which the daemon had these delegates executed before it was lost.
 
@@ -93,7 +93,7 @@ class _OtherChain(Exception):
     """The chain does not begin with the delegates that the daemon had executed."""
 
 
-def _go_on(environment: Environment, conf: NetConf, executed: "list[daemon.Executed | None]") -> bytes | None:
+def _go_on(environment: Environment, conf: NetConf, executed: "list[daemon.ExecutedDelegate | None]") -> bytes | None:
     """Run the rest of a chain of which these delegates have been executed.
 
     Raises:
@@ -106,7 +106,7 @@ def _go_on(environment: Environment, conf: NetConf, executed: "list[daemon.Execu
             if done is None or not _is_of(done, step, environment):
                 raise _OtherChain
             try:
-                step = steps.send(chain.Output(done.status, done.stdout, done.stderr))
+                step = steps.send(chain.ExecOutput(done.status, done.stdout, done.stderr))
             except (StopIteration, CniError):
                 if position < len(executed) - 1:
                     raise _OtherChain from None
@@ -117,7 +117,7 @@ def _go_on(environment: Environment, conf: NetConf, executed: "list[daemon.Execu
         return result
 
 
-def _is_of(done: "daemon.Executed", step: chain.Exec, environment: Environment) -> bool:
+def _is_of(done: "daemon.ExecutedDelegate", step: chain.Exec, environment: Environment) -> bool:
     plugin, environ, stdin = frames.parse_blobs(done.blobs, 3)
     if (plugin, stdin) != (step.plugin.encode(), step.stdin):
         return False
@@ -199,7 +199,7 @@ def _run_chain(environment: Environment, conf: NetConf) -> bytes:
     return _drive(_steps(environment.command, conf), environment, conf) or b""
 
 
-def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.Output, bytes | None]":
+def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.ExecOutput, bytes | None]":
     if command == STATUS:
         primary = status.available(conf.primary, conf.version)
         _check_that_pods_are_known(conf)
@@ -227,7 +227,7 @@ def _check_that_pods_are_known(conf: NetConf) -> None:
 
 
 def _drive(
-    steps: "Generator[chain.Exec, chain.Output, bytes | None]", environment: Environment, conf: NetConf
+    steps: "Generator[chain.Exec, chain.ExecOutput, bytes | None]", environment: Environment, conf: NetConf
 ) -> bytes | None:
     """Run what the chain yields."""
     try:
@@ -239,7 +239,7 @@ def _drive(
 
 def _drive_from(
     step: chain.Exec,
-    steps: "Generator[chain.Exec, chain.Output, bytes | None]",
+    steps: "Generator[chain.Exec, chain.ExecOutput, bytes | None]",
     environment: Environment,
     conf: NetConf,
 ) -> bytes | None:
@@ -252,15 +252,15 @@ def _drive_from(
         return result
 
 
-def _run(step: chain.Exec, environment: Environment, seconds: float) -> chain.Output:
+def _run(step: chain.Exec, environment: Environment, seconds: float) -> chain.ExecOutput:
     try:
         executable = find(step.plugin, environment.path)
         delegate = Delegate(executable, environment.for_delegate(step.command), step.stdin)
     except OSError as error:
-        return chain.Output(-(error.errno or 1), b"", str(error).encode())
+        return chain.ExecOutput(-(error.errno or 1), b"", str(error).encode())
     in_time = delegate.wait(time.monotonic() + seconds)
     status = delegate.end()
-    return chain.Output(status if in_time else chain.TIMED_OUT, bytes(delegate.stdout), bytes(delegate.stderr))
+    return chain.ExecOutput(status if in_time else chain.TIMED_OUT, bytes(delegate.stdout), bytes(delegate.stderr))
 
 
 def _read(path: str) -> bytes:

@@ -41,7 +41,7 @@ class GcState(Enum):
     UNLISTED_UNNAMED = "the runtime cannot list it, since its own name of the container is not known"
 
 
-class Action(Enum):
+class RecoveryAction(Enum):
     """Recovery does this with a record."""
 
     LEAVE = "do nothing"
@@ -58,10 +58,10 @@ class Action(Enum):
     TAKE_BACK_WHOLLY = "take back the VFs, run the IPAM plugin's DEL, then remove the record"
 
 
-class Rule(NamedTuple):
+class RecoveryRule(NamedTuple):
     """One row: what is done, and why."""
 
-    action: Action
+    action: RecoveryAction
     reason: str
 
 
@@ -72,47 +72,53 @@ _NO_ADD = "the sandbox's lock is free, so no request works on it: the ADD or DEL
 _NEEDS_DEL = f"{_NO_ADD}; the runtime's DEL will need the recorded primary"
 _BY_IPAM_TASK = "only the IPAM plugin is left to be run, which may hang: that is a task of its own and not the sweep's"
 
-_R, _N, _A = RecordState, NamespaceState, Action
+_R, _N, _A = RecordState, NamespaceState, RecoveryAction
 SWEEP = {
-    (_R.PLANNED, _N.ALIVE): Rule(_A.TAKE_BACK, _NEEDS_DEL),
-    (_R.PLANNED, _N.MOVED): Rule(_A.FOLLOW, _MOVED),
-    (_R.PLANNED, _N.GONE): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.PLANNED, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.PLANNED, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_R.ATTACHED, _N.ALIVE): Rule(_A.LEAVE, "the sandbox is in use"),
-    (_R.ATTACHED, _N.MOVED): Rule(_A.FOLLOW, _MOVED),
-    (_R.ATTACHED, _N.GONE): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.ATTACHED, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.ATTACHED, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_R.DETACHING, _N.ALIVE): Rule(_A.TAKE_BACK, _NEEDS_DEL),
-    (_R.DETACHING, _N.MOVED): Rule(_A.FOLLOW, _MOVED),
-    (_R.DETACHING, _N.GONE): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.DETACHING, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.DETACHING, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_R.UNNAMED, _N.ALIVE): Rule(
+    (_R.PLANNED, _N.ALIVE): RecoveryRule(_A.TAKE_BACK, _NEEDS_DEL),
+    (_R.PLANNED, _N.MOVED): RecoveryRule(_A.FOLLOW, _MOVED),
+    (_R.PLANNED, _N.GONE): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.PLANNED, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.PLANNED, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.ATTACHED, _N.ALIVE): RecoveryRule(_A.LEAVE, "the sandbox is in use"),
+    (_R.ATTACHED, _N.MOVED): RecoveryRule(_A.FOLLOW, _MOVED),
+    (_R.ATTACHED, _N.GONE): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.ATTACHED, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.ATTACHED, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.DETACHING, _N.ALIVE): RecoveryRule(_A.TAKE_BACK, _NEEDS_DEL),
+    (_R.DETACHING, _N.MOVED): RecoveryRule(_A.FOLLOW, _MOVED),
+    (_R.DETACHING, _N.GONE): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.DETACHING, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.DETACHING, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.UNNAMED, _N.ALIVE): RecoveryRule(
         _A.FREE_RETURNED, "the runtime's DEL will not name this record: a VF that is back is free"
     ),
-    (_R.UNNAMED, _N.MOVED): Rule(_A.FOLLOW, _MOVED),
-    (_R.UNNAMED, _N.GONE): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.UNNAMED, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.UNNAMED, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_R.UNNAMED_DETACHING, _N.ALIVE): Rule(
+    (_R.UNNAMED, _N.MOVED): RecoveryRule(_A.FOLLOW, _MOVED),
+    (_R.UNNAMED, _N.GONE): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.UNNAMED, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.UNNAMED, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.UNNAMED_DETACHING, _N.ALIVE): RecoveryRule(
         _A.FREE_RETURNED_THEN_TAKE_BACK, "the DEL that found its namespace has died"
     ),
-    (_R.UNNAMED_DETACHING, _N.MOVED): Rule(_A.FOLLOW, _MOVED),
-    (_R.UNNAMED_DETACHING, _N.GONE): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.UNNAMED_DETACHING, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_AND_FORGET, _ENDED),
-    (_R.UNNAMED_DETACHING, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_R.RETURNED, _N.ALIVE): Rule(_A.LEAVE, "the runtime's DEL will need the recorded primary"),
-    (_R.RETURNED, _N.MOVED): Rule(_A.LEAVE, "it has no VF by which its namespace could be found at another path"),
-    (_R.RETURNED, _N.GONE): Rule(_A.FORGET, "the runtime's DEL works without a record, too"),
-    (_R.RETURNED, _N.OLDER_BOOT): Rule(_A.FORGET, "the runtime's DEL works without a record, too"),
-    (_R.RETURNED, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_R.AWAITS_IPAM, _N.ALIVE): Rule(_A.LEAVE, "the runtime's DEL runs the IPAM plugin, and the recorded primary"),
-    (_R.AWAITS_IPAM, _N.MOVED): Rule(_A.LEAVE, "it has no VF by which its namespace could be found at another path"),
-    (_R.AWAITS_IPAM, _N.GONE): Rule(_A.RELEASE_IPAM, "the runtime may send no DEL any more"),
-    (_R.AWAITS_IPAM, _N.OLDER_BOOT): Rule(_A.RELEASE_IPAM, "the runtime may send no DEL any more"),
-    (_R.AWAITS_IPAM, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.UNNAMED_DETACHING, _N.MOVED): RecoveryRule(_A.FOLLOW, _MOVED),
+    (_R.UNNAMED_DETACHING, _N.GONE): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.UNNAMED_DETACHING, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_AND_FORGET, _ENDED),
+    (_R.UNNAMED_DETACHING, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.RETURNED, _N.ALIVE): RecoveryRule(_A.LEAVE, "the runtime's DEL will need the recorded primary"),
+    (_R.RETURNED, _N.MOVED): RecoveryRule(
+        _A.LEAVE, "it has no VF by which its namespace could be found at another path"
+    ),
+    (_R.RETURNED, _N.GONE): RecoveryRule(_A.FORGET, "the runtime's DEL works without a record, too"),
+    (_R.RETURNED, _N.OLDER_BOOT): RecoveryRule(_A.FORGET, "the runtime's DEL works without a record, too"),
+    (_R.RETURNED, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_R.AWAITS_IPAM, _N.ALIVE): RecoveryRule(
+        _A.LEAVE, "the runtime's DEL runs the IPAM plugin, and the recorded primary"
+    ),
+    (_R.AWAITS_IPAM, _N.MOVED): RecoveryRule(
+        _A.LEAVE, "it has no VF by which its namespace could be found at another path"
+    ),
+    (_R.AWAITS_IPAM, _N.GONE): RecoveryRule(_A.RELEASE_IPAM, "the runtime may send no DEL any more"),
+    (_R.AWAITS_IPAM, _N.OLDER_BOOT): RecoveryRule(_A.RELEASE_IPAM, "the runtime may send no DEL any more"),
+    (_R.AWAITS_IPAM, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
 }
 
 _G = GcState
@@ -120,26 +126,28 @@ _YOUNG = "its ADD may have begun after the runtime made its list"
 _UNNAMEABLE = "the runtime's list cannot name it, so only its namespace tells whether it is alive"
 _NOT_LISTED = "the runtime does not have the sandbox any more, whatever keeps its namespace"
 GC = {
-    (_G.LISTED, _N.ALIVE): Rule(_A.LEAVE, "the runtime has the sandbox"),
-    (_G.LISTED, _N.MOVED): Rule(_A.LEAVE, "the runtime has the sandbox"),
-    (_G.LISTED, _N.GONE): Rule(_A.LEAVE, "the runtime will send its DEL; if not, the sweep takes it back"),
-    (_G.LISTED, _N.OLDER_BOOT): Rule(_A.LEAVE, "the runtime will send its DEL; if not, the sweep takes it back"),
-    (_G.LISTED, _N.UNKNOWN): Rule(_A.LEAVE, "the runtime has the sandbox"),
-    (_G.UNLISTED, _N.ALIVE): Rule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
-    (_G.UNLISTED, _N.MOVED): Rule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
-    (_G.UNLISTED, _N.GONE): Rule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
-    (_G.UNLISTED, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
-    (_G.UNLISTED, _N.UNKNOWN): Rule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
-    (_G.UNLISTED_YOUNG, _N.ALIVE): Rule(_A.LEAVE, _YOUNG),
-    (_G.UNLISTED_YOUNG, _N.MOVED): Rule(_A.LEAVE, _YOUNG),
-    (_G.UNLISTED_YOUNG, _N.GONE): Rule(_A.TAKE_BACK_WHOLLY, _ENDED),
-    (_G.UNLISTED_YOUNG, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_WHOLLY, _ENDED),
-    (_G.UNLISTED_YOUNG, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
-    (_G.UNLISTED_UNNAMED, _N.ALIVE): Rule(_A.LEAVE, _UNNAMEABLE),
-    (_G.UNLISTED_UNNAMED, _N.MOVED): Rule(_A.LEAVE, _UNNAMEABLE),
-    (_G.UNLISTED_UNNAMED, _N.GONE): Rule(_A.TAKE_BACK_WHOLLY, _ENDED),
-    (_G.UNLISTED_UNNAMED, _N.OLDER_BOOT): Rule(_A.TAKE_BACK_WHOLLY, _ENDED),
-    (_G.UNLISTED_UNNAMED, _N.UNKNOWN): Rule(_A.TRY_AGAIN, _UNKNOWN),
+    (_G.LISTED, _N.ALIVE): RecoveryRule(_A.LEAVE, "the runtime has the sandbox"),
+    (_G.LISTED, _N.MOVED): RecoveryRule(_A.LEAVE, "the runtime has the sandbox"),
+    (_G.LISTED, _N.GONE): RecoveryRule(_A.LEAVE, "the runtime will send its DEL; if not, the sweep takes it back"),
+    (_G.LISTED, _N.OLDER_BOOT): RecoveryRule(
+        _A.LEAVE, "the runtime will send its DEL; if not, the sweep takes it back"
+    ),
+    (_G.LISTED, _N.UNKNOWN): RecoveryRule(_A.LEAVE, "the runtime has the sandbox"),
+    (_G.UNLISTED, _N.ALIVE): RecoveryRule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
+    (_G.UNLISTED, _N.MOVED): RecoveryRule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
+    (_G.UNLISTED, _N.GONE): RecoveryRule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
+    (_G.UNLISTED, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
+    (_G.UNLISTED, _N.UNKNOWN): RecoveryRule(_A.TAKE_BACK_WHOLLY, _NOT_LISTED),
+    (_G.UNLISTED_YOUNG, _N.ALIVE): RecoveryRule(_A.LEAVE, _YOUNG),
+    (_G.UNLISTED_YOUNG, _N.MOVED): RecoveryRule(_A.LEAVE, _YOUNG),
+    (_G.UNLISTED_YOUNG, _N.GONE): RecoveryRule(_A.TAKE_BACK_WHOLLY, _ENDED),
+    (_G.UNLISTED_YOUNG, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_WHOLLY, _ENDED),
+    (_G.UNLISTED_YOUNG, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
+    (_G.UNLISTED_UNNAMED, _N.ALIVE): RecoveryRule(_A.LEAVE, _UNNAMEABLE),
+    (_G.UNLISTED_UNNAMED, _N.MOVED): RecoveryRule(_A.LEAVE, _UNNAMEABLE),
+    (_G.UNLISTED_UNNAMED, _N.GONE): RecoveryRule(_A.TAKE_BACK_WHOLLY, _ENDED),
+    (_G.UNLISTED_UNNAMED, _N.OLDER_BOOT): RecoveryRule(_A.TAKE_BACK_WHOLLY, _ENDED),
+    (_G.UNLISTED_UNNAMED, _N.UNKNOWN): RecoveryRule(_A.TRY_AGAIN, _UNKNOWN),
 }
 
 
@@ -165,11 +173,11 @@ def gc_state(record: Record, valid: frozenset[str], age: float, younger_than: fl
     return GcState.UNLISTED_YOUNG if age < younger_than else GcState.UNLISTED
 
 
-def sweep_rule(record: RecordState, namespace: NamespaceState) -> Rule:
+def sweep_rule(record: RecordState, namespace: NamespaceState) -> RecoveryRule:
     """Look up what the sweep does with a record."""
     return SWEEP[record, namespace]
 
 
-def gc_rule(record: GcState, namespace: NamespaceState) -> Rule:
+def gc_rule(record: GcState, namespace: NamespaceState) -> RecoveryRule:
     """Look up what a GC request does with a record."""
     return GC[record, namespace]

@@ -17,7 +17,7 @@ from cni.host.errors import CniError
 from cni.recovery import rules
 from cni.recovery.orphan_vfs import OrphanVfs
 from cni.recovery.record_repair import RecordRepair
-from cni.recovery.rules import Action, RecordState
+from cni.recovery.rules import RecordState, RecoveryAction
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
 from cni.sandbox_locks import PerKey
 from railnet.vf.errors import RailnetError
@@ -53,17 +53,17 @@ class Recovery:
         self._orphan_vfs = orphan_vfs
         self._took_back = took_back
         self._late: set[asyncio.Task[None]] = set()
-        self._acts: Mapping[Action, Callable[[Record, Observed], Awaitable[None]]] = {
-            Action.LEAVE: _leave,
-            Action.TRY_AGAIN: _try_again,
-            Action.FOLLOW: self._follow,
-            Action.FREE_RETURNED: self._free_returned,
-            Action.FREE_RETURNED_THEN_TAKE_BACK: self._free_returned_then_take_back,
-            Action.TAKE_BACK: self._take_back,
-            Action.TAKE_BACK_AND_FORGET: self._take_back_and_forget,
-            Action.FORGET: self._forget,
-            Action.RELEASE_IPAM: self._finish,
-            Action.TAKE_BACK_WHOLLY: self._take_back_wholly,
+        self._acts: Mapping[RecoveryAction, Callable[[Record, Observed], Awaitable[None]]] = {
+            RecoveryAction.LEAVE: _leave,
+            RecoveryAction.TRY_AGAIN: _try_again,
+            RecoveryAction.FOLLOW: self._follow,
+            RecoveryAction.FREE_RETURNED: self._free_returned,
+            RecoveryAction.FREE_RETURNED_THEN_TAKE_BACK: self._free_returned_then_take_back,
+            RecoveryAction.TAKE_BACK: self._take_back,
+            RecoveryAction.TAKE_BACK_AND_FORGET: self._take_back_and_forget,
+            RecoveryAction.FORGET: self._forget,
+            RecoveryAction.RELEASE_IPAM: self._finish,
+            RecoveryAction.TAKE_BACK_WHOLLY: self._take_back_wholly,
         }
 
     async def sweep(self) -> None:

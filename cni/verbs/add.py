@@ -8,14 +8,14 @@ from cni.host import chain
 from cni.host.errors import CniError, NotExecuted, TimedOut
 from cni.own_shortage import handing_back
 from cni.pod_devices import vfs_of
-from cni.request import Request
+from cni.request import CniRequest
 from cni.timing import timed
 from cni.verbs.parts import Parts
 from railnet.vf.errors import RailnetError
 from railnet.vf.record import Record
 
 
-async def add(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
+async def add(request: CniRequest, connection: ExecutableConnection, parts: Parts) -> bytes:
     """Return the primary's result, byte for byte. An ADD that fails undoes all that it did.
 
     Raises:
@@ -42,7 +42,7 @@ async def add(request: Request, connection: ExecutableConnection, parts: Parts) 
 
 
 async def _eth0_then_net1(
-    request: Request, connection: ExecutableConnection, primary: chain.Primary, parts: Parts, record: Record
+    request: CniRequest, connection: ExecutableConnection, primary: chain.Primary, parts: Parts, record: Record
 ) -> bytes:
     """Attach eth0, then the rails: one order, one undo. docs/decisions/0008 says why the two do not overlap."""
     attachments = parts.attachments
@@ -78,7 +78,7 @@ async def _undo(
         )
 
 
-async def _undo_primary(connection: ExecutableConnection, primary: chain.Primary, request: Request) -> None:
+async def _undo_primary(connection: ExecutableConnection, primary: chain.Primary, request: CniRequest) -> None:
     try:
         await connection.drive(chain.delete(primary, request.conf.runtime_config, None))
     except (CniError, ExecutableGone):

@@ -4,12 +4,12 @@ from cni import primary_configuration
 from cni.connection import ExecutableConnection
 from cni.host import chain
 from cni.own_shortage import handing_back
-from cni.request import Request
+from cni.request import CniRequest
 from cni.verbs.parts import Parts
 from railnet.vf.errors import Differs
 
 
-async def check(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
+async def check(request: CniRequest, connection: ExecutableConnection, parts: Parts) -> bytes:
     """Find out whether a sandbox still has what ADD attached; change nothing.
 
     Raises:

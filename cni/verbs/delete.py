@@ -9,13 +9,13 @@ from cni.attachment import ipam_plugin
 from cni.connection import ExecutableConnection
 from cni.host import chain
 from cni.own_shortage import handing_back
-from cni.request import Request
+from cni.request import CniRequest
 from cni.verbs.parts import Parts
 from railnet.vf.errors import RailnetError
 from railnet.vf.record import Record
 
 
-async def delete(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
+async def delete(request: CniRequest, connection: ExecutableConnection, parts: Parts) -> bytes:
     """Detach a sandbox's networks; its record goes last, when nothing is left to undo.
 
     A record that is left has the stage `detaching`: its rails go back when the runtime has its answer.
@@ -34,7 +34,7 @@ async def delete(request: Request, connection: ExecutableConnection, parts: Part
         return await _delete(request, connection, parts, attachments.record(rebuilt.key))
 
 
-async def _delete(request: Request, connection: ExecutableConnection, parts: Parts, record: Record | None) -> bytes:
+async def _delete(request: CniRequest, connection: ExecutableConnection, parts: Parts, record: Record | None) -> bytes:
     if record is None:
         with handing_back():
             primary = primary_configuration.read(request.conf, parts.root)
@@ -48,7 +48,7 @@ async def _delete(request: Request, connection: ExecutableConnection, parts: Par
     return b""
 
 
-async def _primary_first(request: Request, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
+async def _primary_first(request: CniRequest, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
     """Undo eth0, and leave a record whose rails go back after the answer. If eth0 fails, they go back before it."""
     detaching = parts.attachments.begin_detach(record)
     try:
@@ -64,7 +64,7 @@ async def _primary_first(request: Request, connection: ExecutableConnection, par
         parts.attachments.forget(detaching)
 
 
-async def _rails_first(request: Request, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
+async def _rails_first(request: CniRequest, connection: ExecutableConnection, parts: Parts, record: Record) -> None:
     """Undo all of it before the answer.
 
     Addresses that are not of the node's slice may be another pod's at once, so they must be on no netdev any more: an IPAM plugin gives

@@ -10,14 +10,14 @@ from cni import primary_configuration
 from cni.connection import ExecutableConnection
 from cni.host import chain
 from cni.host.errors import IO, CniError
-from cni.request import Request
+from cni.request import CniRequest
 from cni.verbs.parts import Parts
 
 # Of `timeouts.add`, in which nothing new is begun after this share: what was begun then ends, and the primary is asked.
 _SHARE = 0.5
 
 
-async def collect(request: Request, connection: ExecutableConnection, parts: Parts) -> bytes:
+async def collect(request: CniRequest, connection: ExecutableConnection, parts: Parts) -> bytes:
     """Reclaim what belongs to no valid attachment, except rails that are younger than `timeouts.add`.
 
     Work for which there is no time is left to the next GC; such work on the primary network is left to the daemon's own search.

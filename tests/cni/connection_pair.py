@@ -8,7 +8,7 @@ from pathlib import Path
 from cni.connection import ExecutableConnection
 from cni.delegate_slots import DelegateSlots
 from cni.flannel_delegates import FlannelDelegates
-from cni.host.chain import Exec, Output
+from cni.host.chain import Exec, ExecOutput
 from tests.cni.fake_executable import FakeExecutable
 
 NO_FLANNEL = FlannelDelegates(Path("/nonexistent"))
@@ -37,16 +37,16 @@ def converse(
     return asyncio.run(main())
 
 
-def executing(*steps: Exec) -> Callable[[ExecutableConnection], Awaitable[list[Output]]]:
+def executing(*steps: Exec) -> Callable[[ExecutableConnection], Awaitable[list[ExecOutput]]]:
     """Return a daemon's end that has each step executed."""
 
-    def generator() -> Generator[Exec, Output, list[Output]]:
+    def generator() -> Generator[Exec, ExecOutput, list[ExecOutput]]:
         outputs = []
         for step in steps:
             outputs += [(yield step)]
         return outputs
 
-    async def serve(connection: ExecutableConnection) -> list[Output]:
+    async def serve(connection: ExecutableConnection) -> list[ExecOutput]:
         await connection.request()
         return await connection.drive(generator())
 

@@ -13,7 +13,7 @@ from cni.events import AddRefused, RailsAttached
 from cni.flannel_delegates import FlannelDelegates
 from cni.host.chain import Primary
 from cni.pod_devices import PodDevices
-from cni.request import Request
+from cni.request import CniRequest
 from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.server import Server
@@ -55,7 +55,7 @@ class FakeAttachments:
     def permit(self, pod: Pod, resources: Collection[str]) -> None:
         """Permit everything: `test_network` and the node tier are about limits."""
 
-    async def plan(self, request: Request, vfs: tuple[object, ...], primary: Primary) -> Record:
+    async def plan(self, request: CniRequest, vfs: tuple[object, ...], primary: Primary) -> Record:
         self.log.append("plan")
         self._record = a_record(an_attachment(vf=FIRST), primary=primary_configuration.as_recorded(primary, {}))
         return self._record

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.flannel_delegates import Delegated, FlannelDelegates, Seen, Verdict, compared, delegate_of
+from cni.flannel_delegates import Delegated, FlannelDelegates, FlannelState, StateComparison, compared, delegate_of
 from cni.host.chain import Exec
 
 STATE = b'{"name":"cbr0","type":"bridge","mtu":1450}'
@@ -211,7 +211,7 @@ def test_memory_is_bounded(host: Host) -> None:
 def test_states_that_differed_once_differ_for_ever() -> None:
     seen = compared(compared(compared(None, "a", b"1"), "b", b"2"), "c", b"1")
 
-    assert seen == Seen("a", b"1", Verdict.DIFFERENT)
+    assert seen == FlannelState("a", b"1", StateComparison.DIFFERENT)
 
 
 @pytest.mark.parametrize(

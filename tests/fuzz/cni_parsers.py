@@ -12,11 +12,11 @@ from typing import Any
 from cni.attachment import ipam_plugin
 from cni.attachment.local_ipam import LocalIpam
 from cni.host import chain, frames, json_text, netconf, plugin, status, versions
-from cni.host.chain import Output
+from cni.host.chain import ExecOutput
 from cni.host.environment import Environment
 from cni.host.errors import CniError, DelegateError
 from cni.host.frames import FrameError
-from cni.request import Request
+from cni.request import CniRequest
 from cni.request import parse as parse_request
 from railnet.vf.address_slice import choose
 from railnet.vf.errors import Misconfigured, NoAddress
@@ -90,7 +90,7 @@ def network_configuration(data: bytes) -> None:
 def request(data: bytes) -> None:
     """Judge environment and stdin together, as the daemon reads them."""
     environ, _, stdin = data.partition(SEPARATOR)
-    read: Request = parse_request(environ_of(environ), stdin, None)
+    read: CniRequest = parse_request(environ_of(environ), stdin, None)
     assert all(isinstance(text, str) for text in read.pod)
     assert read.static in (True, False)
 
@@ -144,17 +144,17 @@ def _judge_reception(data: bytes) -> None:
     assert (*frames.take_first(arrived), arrived) == (*received, data[stream.tell() :])
 
 
-def outputs_of(parts: list[bytes]) -> Iterator[Output]:
+def outputs_of(parts: list[bytes]) -> Iterator[ExecOutput]:
     """Yield the outputs of delegates: a line with the wait status, then stdout. stderr equals stdout."""
     for part in parts:
         first, _, stdout = part.partition(b"\n")
         number = first.strip()
-        yield Output(int(number) if number.removeprefix(b"-").isdigit() and len(number) < 9 else 0, stdout, stdout)
+        yield ExecOutput(int(number) if number.removeprefix(b"-").isdigit() and len(number) < 9 else 0, stdout, stdout)
     while True:
-        yield Output(0, b"", b"")
+        yield ExecOutput(0, b"", b"")
 
 
-def drive(steps: Generator[chain.Exec, Output, Any], outputs: Iterator[Output]) -> Any:
+def drive(steps: Generator[chain.Exec, ExecOutput, Any], outputs: Iterator[ExecOutput]) -> Any:
     """Run a chain with these outputs of its plugins, and return its result."""
     try:
         step = next(steps)
@@ -313,7 +313,7 @@ PARSERS = (
         (CniError,),
         {CNI + "netconf": (), CNI + "json_object": (), CNI + "plugin": ("_versions",)},
     ),
-    Parser("request", request, (CniError,), {"cni.request": ("Request.static",)}),
+    Parser("request", request, (CniError,), {"cni.request": ("CniRequest.static",)}),
     Parser("frames", frame, (FrameError,), {CNI + "frames": ()}),
     Parser("primary", primary, (CniError,), {CNI + "chain": ()}),
     Parser("versions", cni_version, (), {CNI + "versions": ()}),

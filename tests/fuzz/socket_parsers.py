@@ -20,7 +20,7 @@ from tests.fuzz.parser import Parser
 _MOST_BYTES = 20_000  # the answers to so many bytes still fit into a socket's buffer, from which no peer reads here
 
 
-class _Connected(daemon._Daemon):
+class _Connected(daemon._DaemonConnection):
     """The executable's end of a connection. The daemon's end has already sent all its bytes."""
 
     input = b""
@@ -42,12 +42,12 @@ class _Connected(daemon._Daemon):
 def from_daemon(data: bytes) -> None:
     """Judge the bytes that an executable receives. It finds no plugin, so it executes none."""
     _Connected.input = data
-    real, daemon._Daemon = daemon._Daemon, _Connected  # type: ignore[misc]
+    real, daemon._DaemonConnection = daemon._DaemonConnection, _Connected  # type: ignore[misc]
     grace, daemon._GRACE_SECONDS = daemon._GRACE_SECONDS, 0.0  # so that a HELLO may leave no time at all
     try:
         status, stdout = daemon.ask(Environment({**ENVIRON, b"CNI_PATH": b":"}), CONF, -1, Lock(""))
     finally:
-        daemon._Daemon, daemon._GRACE_SECONDS = real, grace  # type: ignore[misc]
+        daemon._DaemonConnection, daemon._GRACE_SECONDS = real, grace  # type: ignore[misc]
     assert 0 <= status < 256 and isinstance(stdout, bytes)
 
 
@@ -88,11 +88,11 @@ def from_executable(data: bytes) -> None:
 
 
 _DAEMON_FUNCTIONS = (
-    "_Daemon.hello",
-    "_Daemon.serve",
-    "_Daemon._receive",
-    "_Daemon._receive_some",
-    "_Daemon._left",
+    "_DaemonConnection.hello",
+    "_DaemonConnection.serve",
+    "_DaemonConnection._receive",
+    "_DaemonConnection._receive_some",
+    "_DaemonConnection._left",
 )
 _CONNECTION_FUNCTIONS = tuple(f"ExecutableConnection.{name}" for name in ("request", "_output", "_receive", "_end"))
 PARSERS = (

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from cni.attachment import ipam_plugin
-from cni.host.chain import Output
+from cni.host.chain import ExecOutput
 from cni.host.errors import CniError, NotExecuted
 from railnet.vf.network import PluginIpam
 from railnet.vf.record import RecordedIpam
@@ -15,7 +15,7 @@ from tests.cni.host.fake_runner import Runner, printed
 
 CONF = {"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/24"}]]}
 IPAM = ipam_plugin.as_recorded("fast", PluginIpam(CONF), "0.4.0", ("net1", "net2"), "/opt/cni/bin")
-FAILED = Output(1 << 8, b'{"code": 100, "msg": "no range has a free address"}', b"")
+FAILED = ExecOutput(1 << 8, b'{"code": 100, "msg": "no range has a free address"}', b"")
 
 
 def added(answer: object, of: RecordedIpam = IPAM) -> dict[str, Given]:
@@ -102,7 +102,7 @@ def test_plugin_that_goes_away_between_two_interfaces_has_something_to_undo(ther
         steps.send(printed({"ips": []}))
 
     with pytest.raises(CniError) as raised:
-        steps.send(Output(-2, b"", b"no folder of CNI_PATH has it"))
+        steps.send(ExecOutput(-2, b"", b"no folder of CNI_PATH has it"))
 
     assert isinstance(raised.value, NotExecuted) is not undone
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from cni.host.chain import Exec, Output, Primary, parse
+from cni.host.chain import Exec, ExecOutput, Primary, parse
 
 Result = TypeVar("Result")
 
@@ -12,11 +12,11 @@ Result = TypeVar("Result")
 class Runner:
     """Answers each `Exec` by plugin type and command; those that are not in the table succeed with a result."""
 
-    def __init__(self, outputs: dict[tuple[str, str], Output] | None = None) -> None:
+    def __init__(self, outputs: dict[tuple[str, str], ExecOutput] | None = None) -> None:
         self.executed: list[Exec] = []
         self.answers = outputs or {}
 
-    def drive(self, steps: Generator[Exec, Output, Result]) -> Result:
+    def drive(self, steps: Generator[Exec, ExecOutput, Result]) -> Result:
         try:
             step = next(steps)
             while True:
@@ -34,8 +34,8 @@ class Runner:
         return json.loads(self.executed[self.calls.index(call)].stdin)
 
 
-def printed(value: object) -> Output:
-    return Output(0, json.dumps(value).encode(), b"")
+def printed(value: object) -> ExecOutput:
+    return ExecOutput(0, json.dumps(value).encode(), b"")
 
 
 def a_primary(*plugins: str | dict[str, Any], **changes: object) -> Primary:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cni.host.chain import TIMED_OUT, Output, Primary, add, check, collect, delete, parse, status
+from cni.host.chain import TIMED_OUT, ExecOutput, Primary, add, check, collect, delete, parse, status
 from cni.host.errors import (
     CONFIGURATION,
     DELEGATE_BROKE,
@@ -24,8 +24,8 @@ PREVIOUS = {"ips": [{"address": "10.244.3.7/24"}]}
 OWN_ERROR = b'{ "code" : 999,"msg": "no lease" , "odd":[]}\n'
 
 
-def failed(status: int, stdout: bytes = b"", stderr: bytes = b"") -> Output:
-    return Output(status, stdout, stderr)
+def failed(status: int, stdout: bytes = b"", stderr: bytes = b"") -> ExecOutput:
+    return ExecOutput(status, stdout, stderr)
 
 
 EXIT_1 = 1 << 8
@@ -64,7 +64,7 @@ def test_add_passes_each_result_to_the_next_plugin() -> None:
     ids=repr,
 )
 def test_add_answers_the_last_plugins_bytes_verbatim(raw: bytes) -> None:
-    runner = Runner({("firewall", "ADD"): Output(0, raw, b"noise")})
+    runner = Runner({("firewall", "ADD"): ExecOutput(0, raw, b"noise")})
 
     assert runner.drive(add(THREE, {})) == raw
 
@@ -113,7 +113,7 @@ def test_add_passes_the_result_over_a_plugin_that_is_left_out() -> None:
 
 def test_add_answers_the_bytes_before_a_last_plugin_that_is_left_out() -> None:
     raw = b'{ "ips":[ ] }\n'
-    runner = Runner({("flannel", "ADD"): Output(0, raw, b"")})
+    runner = Runner({("flannel", "ADD"): ExecOutput(0, raw, b"")})
 
     assert runner.drive(add(FLANNEL, {})) == raw
 
@@ -220,7 +220,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("output", "code", "words"), BROKEN.values(), ids=BROKEN.keys())
-def test_add_tells_what_a_broken_delegate_did(output: Output, code: int, words: str) -> None:
+def test_add_tells_what_a_broken_delegate_did(output: ExecOutput, code: int, words: str) -> None:
     with pytest.raises(CniError, match=words) as raised:
         Runner({("bridge", "ADD"): output}).drive(add(THREE, {}))
 
@@ -239,7 +239,7 @@ def test_add_tells_what_a_broken_delegate_did(output: Output, code: int, words: 
     ],
     ids=["stderr", "stdout where stderr is empty", "timed out", "rubbish", "not executed"],
 )
-def test_error_has_the_delegates_last_words_in_its_details(output: Output, details: str) -> None:
+def test_error_has_the_delegates_last_words_in_its_details(output: ExecOutput, details: str) -> None:
     with pytest.raises(CniError) as raised:
         Runner({("bridge", "ADD"): output}).drive(add(THREE, {}))
 
@@ -318,7 +318,7 @@ def test_delete_goes_on_after_a_failure_and_raises_the_first() -> None:
     ("output", "code"),
     [(failed(9), DELEGATE_BROKE), (failed(TIMED_OUT), DELEGATE_TIMED_OUT), (failed(-2), CONFIGURATION)],
 )
-def test_delete_tells_what_a_broken_delegate_did(output: Output, code: int) -> None:
+def test_delete_tells_what_a_broken_delegate_did(output: ExecOutput, code: int) -> None:
     with pytest.raises(CniError) as raised:
         Runner({("bridge", "DEL"): output}).drive(delete(THREE, {}, None))
 

@@ -52,7 +52,7 @@ class Executable:
         ours, theirs = socket.socketpair()
         self._earlier: list[int] = []
         self.peer = Peer(theirs)
-        self._daemon = daemon._Daemon(Lock(""), 1.0)
+        self._daemon = daemon._DaemonConnection(Lock(""), 1.0)
         self._daemon.close()
         self._daemon._socket = _socket.socket(fileno=ours.detach())
 

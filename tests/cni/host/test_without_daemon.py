@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cni.host import daemon, frames, netconf, plugin, without_daemon
-from cni.host.daemon import Executed
+from cni.host.daemon import ExecutedDelegate
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf
@@ -121,17 +121,17 @@ class Host:
         return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
 
     def serve_on(
-        self, command: str, resource: str = "a/other", executed: Sequence[Executed | None] = (None,)
+        self, command: str, resource: str = "a/other", executed: Sequence[ExecutedDelegate | None] = (None,)
     ) -> tuple[int, bytes]:
         return without_daemon.serve_on(
             an_environment(self.folder, command), self.conf(resource), -1, FREE, time.monotonic(), list(executed)
         )
 
-    def done(self, command: str, status: int = 0, stdout: bytes = b"", plugin: bytes = b"bridge") -> Executed:
+    def done(self, command: str, status: int = 0, stdout: bytes = b"", plugin: bytes = b"bridge") -> ExecutedDelegate:
         """Return a delegate that was run for the daemon as the chain begins."""
         environ = frames.environ_blob(an_environment(self.folder, command).raw)
         stdin = b'{"cniVersion": "1.0.0", "name": "n", "type": "bridge"}'
-        return Executed(frames.blobs(plugin, environ, stdin), status, stdout, b"")
+        return ExecutedDelegate(frames.blobs(plugin, environ, stdin), status, stdout, b"")
 
     def ran(self) -> list[str]:
         return (self.folder / "log").read_text().split()

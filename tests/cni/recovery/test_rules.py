@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from cni.recovery import rules
-from cni.recovery.rules import GC, SWEEP, Action, GcState, NamespaceState, RecordState, Rule
+from cni.recovery.rules import GC, SWEEP, GcState, NamespaceState, RecordState, RecoveryAction, RecoveryRule
 from cni.recovery.sweep import Recovery
 from railnet.vf.record import Record, RecordedIpam
 from tests.cni.attachment_node import a_node
 from tests.railnet.vf.builders import a_record, an_attachment
 
-A, N, R, G = Action, NamespaceState, RecordState, GcState
+A, N, R, G = RecoveryAction, NamespaceState, RecordState, GcState
 # In the order of NamespaceState: ALIVE, MOVED, GONE, OLDER_BOOT, UNKNOWN.
 SWEEP_ROWS = {
     R.PLANNED: (A.TAKE_BACK, A.FOLLOW, A.TAKE_BACK_AND_FORGET, A.TAKE_BACK_AND_FORGET, A.TRY_AGAIN),
@@ -40,7 +40,7 @@ GC_ROWS = {
 
 
 @pytest.mark.parametrize(("table", "states"), [(SWEEP, RecordState), (GC, GcState)], ids=["sweep", "GC"])
-def test_table_has_a_row_with_a_reason_for_each_pair_of_states(table: Mapping[object, Rule], states) -> None:
+def test_table_has_a_row_with_a_reason_for_each_pair_of_states(table: Mapping[object, RecoveryRule], states) -> None:
     assert list(table) == list(product(states, NamespaceState))
     assert all(rule.reason for rule in table.values())
 
@@ -68,7 +68,7 @@ def test_every_action_is_in_a_table_and_the_sweep_can_do_it(tmp_path: Path, monk
 
     in_tables = {rule.action for table in (SWEEP, GC) for rule in table.values()}
 
-    assert in_tables == set(Action) == set(recovery._acts)
+    assert in_tables == set(RecoveryAction) == set(recovery._acts)
 
 
 IPAM = RecordedIpam({}, ("net1",), "/opt/cni/bin")

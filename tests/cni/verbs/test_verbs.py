@@ -12,9 +12,9 @@ import pytest
 from cni import primary_configuration
 from cni import request as requests
 from cni.attachment.ipam_plugin import Given
-from cni.host.chain import TIMED_OUT, Exec, Output, Primary
+from cni.host.chain import TIMED_OUT, Exec, ExecOutput, Primary
 from cni.host.errors import CniError
-from cni.request import Request
+from cni.request import CniRequest
 from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.verbs import add, check, delete, gc
@@ -30,7 +30,7 @@ from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 Result = TypeVar("Result")
 BYTES = b' {"ips" :[ ]}\n'
 IPAM = RecordedIpam({"name": "railnet-x", "ipam": {"type": "host-local"}}, ("net1",), "/opt/cni/bin")
-FAILED = Output(1 << 8, b'{"code": 999, "msg": "no lease"}', b"")
+FAILED = ExecOutput(1 << 8, b'{"code": 999, "msg": "no lease"}', b"")
 
 
 def a_conf(*plugins: str, disable_check: bool = False) -> dict[str, object]:
@@ -47,7 +47,7 @@ class Sandbox:
     def __init__(self, vfs: tuple[PciAddress, ...] = (), fails: dict[str, Exception] | None = None) -> None:
         self.log: list[str] = []
         self.netns_fd: int | None = None
-        self.runner = Runner({("flannel", "ADD"): Output(0, BYTES, b"")})
+        self.runner = Runner({("flannel", "ADD"): ExecOutput(0, BYTES, b"")})
         self.journal: dict[str, Record] = {}
         self.sandboxes = PerKey()
         self.ipam: RecordedIpam | None = None
@@ -78,7 +78,7 @@ class Sandbox:
     def allocations(self, pod: Pod) -> tuple[ContainerAllocation, ...]:
         return self.answered
 
-    async def drive(self, steps: Generator[Exec, Output, Result]) -> Result:
+    async def drive(self, steps: Generator[Exec, ExecOutput, Result]) -> Result:
         try:
             return self.runner.drive(steps)
         finally:
@@ -89,7 +89,7 @@ class Sandbox:
         if "permit" in self._fails:
             raise self._fails["permit"]
 
-    async def plan(self, request: Request, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
+    async def plan(self, request: CniRequest, vfs: tuple[PciAddress, ...], primary: Primary) -> Record:
         self._do("plan")
         return replace(RECORD, primary=primary_configuration.as_recorded(primary, {}), ipam=self.ipam)
 
@@ -215,7 +215,7 @@ def test_ipam_plugin_that_took_too_long_is_not_run_again_and_the_record_stays_fo
     sandbox = Sandbox((FIRST,))
     sandbox.ipam = IPAM
     sandbox.runner = Runner(
-        {("flannel", "ADD"): Output(0, BYTES, b""), ("host-local", "ADD"): Output(TIMED_OUT, b"", b"")}
+        {("flannel", "ADD"): ExecOutput(0, BYTES, b""), ("host-local", "ADD"): ExecOutput(TIMED_OUT, b"", b"")}
     )
 
     with pytest.raises(CniError, match="took longer"):
@@ -258,7 +258,7 @@ def test_rails_are_taken_back_when_the_record_cannot_be_confirmed(root: Path) ->
 def test_add_asks_the_ipam_plugin_after_the_primary_and_attaches_what_it_gave(root: Path) -> None:
     sandbox = Sandbox((FIRST,))
     sandbox.ipam = IPAM
-    sandbox.runner.answers["host-local", "ADD"] = Output(0, b'{"ips": [{"address": "10.61.0.2/24"}]}', b"")
+    sandbox.runner.answers["host-local", "ADD"] = ExecOutput(0, b'{"ips": [{"address": "10.61.0.2/24"}]}', b"")
 
     run_add(sandbox, root)
 
@@ -270,7 +270,7 @@ def test_add_asks_the_ipam_plugin_after_the_primary_and_attaches_what_it_gave(ro
 def test_add_that_fails_gives_the_ipam_plugins_addresses_back(root: Path, fails: str) -> None:
     sandbox = Sandbox((FIRST,), {"attach": OSError(16, "busy")})
     sandbox.ipam = IPAM
-    sandbox.runner.answers["host-local", "ADD"] = FAILED if fails != "attach" else Output(0, b'{"ips": []}', b"")
+    sandbox.runner.answers["host-local", "ADD"] = FAILED if fails != "attach" else ExecOutput(0, b'{"ips": []}', b"")
 
     with pytest.raises((OSError, CniError), match=r"busy|no lease"):
         run_add(sandbox, root)
@@ -292,7 +292,7 @@ def test_rail_whose_container_would_get_other_devices_is_taken_back_before_a_plu
 def test_ipam_plugin_that_is_not_there_is_not_asked_to_take_anything_back(root: Path) -> None:
     sandbox = Sandbox((FIRST,))
     sandbox.ipam = IPAM
-    sandbox.runner.answers["host-local", "ADD"] = Output(-2, b"", b"no folder of CNI_PATH has it")
+    sandbox.runner.answers["host-local", "ADD"] = ExecOutput(-2, b"", b"no folder of CNI_PATH has it")
 
     with pytest.raises(CniError, match="'host-local' cannot be executed"):
         run_add(sandbox, root)
@@ -303,7 +303,7 @@ def test_ipam_plugin_that_is_not_there_is_not_asked_to_take_anything_back(root: 
 def test_record_stays_when_the_ipam_plugin_takes_nothing_back(root: Path) -> None:
     sandbox = Sandbox((FIRST,), {"attach": OSError(16, "busy")})
     sandbox.ipam = IPAM
-    sandbox.runner.answers["host-local", "ADD"] = Output(0, b'{"ips": []}', b"")
+    sandbox.runner.answers["host-local", "ADD"] = ExecOutput(0, b'{"ips": []}', b"")
     sandbox.runner.answers["host-local", "DEL"] = FAILED
 
     with pytest.raises(OSError, match="busy"):
