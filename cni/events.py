@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cni.host.errors import CniError
-from railnet.vf.record import Pod, Record
+from railnet.vf.record import Record, SandboxPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class RailsAttached:
 class AddRefused:
     """An ADD of a pod with rails failed: nothing of this ADD is left, and the runtime has the error."""
 
-    pod: Pod
+    pod: SandboxPod
     error: CniError
 
 
@@ -41,7 +41,7 @@ class RailChanged:
     reason: str
     text: str
     warning: bool
-    pods: tuple[Pod, ...]
+    pods: tuple[SandboxPod, ...]
 
 
 Observer = Callable[[RailsAttached | AddRefused | RailChanged], None]  # must not block, and must not raise

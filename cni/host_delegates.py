@@ -16,7 +16,7 @@ from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.flannel import KeptState, keep
 from railnet.kernel.files import below
 from railnet.kernel.processes.host_process import Stopped, Terms, execute
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 
 _Result = TypeVar("_Result")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # for programs that a plugin itself executes, such as iptables
@@ -36,7 +36,7 @@ class CniAttachment(Protocol):
         ...
 
     @property
-    def pod(self) -> Pod:
+    def pod(self) -> SandboxPod:
         """The pod, for CNI_ARGS."""
         ...
 

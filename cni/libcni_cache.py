@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cni.host.environment import is_container_id
 from railnet.vf.address_slice import IpAddress
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 
 FOLDER = "/var/lib/cni/results"  # libcni's CacheDir: containerd, CRI-O
 FOLDERS = (FOLDER, "/var/lib/cni/cache/results")  # the second one: dockershim, cri-dockerd
@@ -27,7 +27,7 @@ class CachedAdd(NamedTuple):
     container_id: str
     ifname: str
     network: str
-    pod: Pod
+    pod: SandboxPod
     config: str
     result: dict[str, Any]
     runtime_config: dict[str, Any]
@@ -90,7 +90,7 @@ def parse(content: bytes) -> CachedAdd:
             document["containerId"],
             str(document["ifName"]),
             str(document["networkName"]),
-            Pod(*(arguments.get(f"K8S_POD_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
+            SandboxPod(*(arguments.get(f"K8S_POD_{part}", "") for part in ("NAMESPACE", "NAME", "UID"))),
             str(document.get("config") or ""),
             dict(document["result"]),
             dict(document.get("capabilityArgs") or {}),

@@ -12,7 +12,7 @@ from railnet.kubelet.allocate_responses import ContainerAllocation
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.vf.errors import NotOurs, NotReady
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.02
@@ -35,7 +35,7 @@ class PodDevices:
         self._resources = resources
         self._seconds = kubelet_seconds
 
-    async def vfs(self, pod: Pod) -> tuple[PciAddress, ...]:
+    async def vfs(self, pod: SandboxPod) -> tuple[PciAddress, ...]:
         """Return the VFs of a pod over all its containers; empty for a pod without a rail.
 
         Raises:
@@ -44,7 +44,7 @@ class PodDevices:
         """
         return vfs_of(await self.of(pod))
 
-    async def of(self, pod: Pod) -> list[tuple[str, str]]:
+    async def of(self, pod: SandboxPod) -> list[tuple[str, str]]:
         """Return the devices of a pod, as pairs of resource and device id.
 
         Raises:
@@ -70,7 +70,7 @@ class PodDevices:
             )
             raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
 
-    def refuse_held_by_other_pods(self, pod: Pod, holders: Mapping[PciAddress, str]) -> None:
+    def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
         """Refuse a VF that is attached to another pod if kubelet's checkpoint still gives it to that pod: it would not return.
 
         If the checkpoint does not know that pod any more, its sandbox is being taken down, and the VF will return.
@@ -104,7 +104,7 @@ class PodDevices:
         """
         await until(self._watched, self._seconds, _LOOK_SECONDS)
 
-    def allocations(self, pod: Pod) -> tuple[ContainerAllocation, ...]:
+    def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
         """Return the answers that kubelet got to Allocate for the pod's containers; none if they are unknown.
 
         Only kubelet's checkpoint has them. If it is not understood, VFs are attached without this comparison.

@@ -7,7 +7,7 @@ from cni.host.environment import ADD, CHECK, Environment
 from cni.host.errors import ENVIRONMENT, CniError
 from cni.host.netconf import NetConf
 from railnet.kernel.namespaces.netns import NetnsIdentity, identity, is_nodes_own
-from railnet.vf.record import Netns, Pod
+from railnet.vf.record import Netns, SandboxPod
 
 _CONFIG_SOURCE = "kubernetes.io/config.source"  # kubelet annotates every pod with it
 
@@ -23,7 +23,7 @@ class CniRequest:
     environment: Environment
     conf: NetConf
     netns: Netns | None
-    pod: Pod
+    pod: SandboxPod
 
     @property
     def static(self) -> bool:
@@ -50,5 +50,5 @@ def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | Non
             ENVIRONMENT,
             f"CNI_NETNS {environment.netns!r} is the node's own network namespace; it should be the sandbox's network namespace",
         )
-    pod = Pod(environment.pod_namespace(), environment.pod_name(), environment.pod_uid())
+    pod = SandboxPod(environment.pod_namespace(), environment.pod_name(), environment.pod_uid())
     return CniRequest(environment, netconf.parse(stdin, environment.command), netns, pod)

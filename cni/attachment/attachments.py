@@ -31,7 +31,7 @@ from railnet.vf.inventory import Netdev, RdmaDevice
 from railnet.vf.link_settings import Settings
 from railnet.vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Netns, Pod, Record, RecordedIpam
+from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod
 from railnet.vf.steps import Given
 from railnet.vf.table import Owner, VfTable
 
@@ -90,7 +90,7 @@ class Attachments:
         """Find the rebuilt record of a namespace, for the attachment with this CNI_IFNAME."""
         return self._journal.rebuilt(netns, ifname)
 
-    def permit(self, pod: Pod, resources: Collection[str]) -> None:
+    def permit(self, pod: SandboxPod, resources: Collection[str]) -> None:
         """Make sure that the pod's namespace may use the pools of the pod's devices.
 
         Raises:

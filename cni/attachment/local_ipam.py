@@ -10,7 +10,7 @@ from pathlib import Path
 from cni.attachment.journal import Journal
 from railnet.kernel.files import read_below
 from railnet.kernel.sockets.node_addresses import is_local
-from railnet.vf.address_slice import Slice, choose, node_slice, parse_subnet_env, route_to_other_rails
+from railnet.vf.address_slice import AddressSlice, choose, node_slice, parse_subnet_env, route_to_other_rails
 from railnet.vf.attachment_plan import Assigned
 from railnet.vf.errors import Misconfigured, NoAddress
 from railnet.vf.inventory import Inventory
@@ -83,7 +83,7 @@ class LocalIpam:
             given[assignment.vf.address] = Given((address,), () if given else route_to_other_rails(ipam.range, address))
         return given
 
-    def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> Slice:
+    def _slice(self, ipam: SliceIpam, rail: int, inventory: Inventory) -> AddressSlice:
         why = why_no_address(ipam, inventory)
         if why is not None:
             raise Misconfigured(why)

@@ -32,7 +32,7 @@ from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import veth_deletion
 from railnet.kubelet import cri
 from railnet.vf.errors import NotReady
-from railnet.vf.record import Pod, Record
+from railnet.vf.record import Record, SandboxPod
 
 _log = logging.getLogger(__name__)
 _CRI_SECONDS = 2.0
@@ -226,7 +226,7 @@ class PrimaryGc:
     ) -> None:
         """Run the primary's DEL as the runtime would run it, with libcni's cached result."""
         cached = next((file.cached for file in dead.files if file.cached and file.ifname == ifname), None)
-        attachment = _Attachment(dead.container_id or "", ifname, cached.pod if cached else Pod("", "", ""))
+        attachment = _Attachment(dead.container_id or "", ifname, cached.pod if cached else SandboxPod("", "", ""))
         steps = chain.delete(
             primary, cached.runtime_config if cached else _ANY_MAPPING, cached.result if cached else None
         )
@@ -249,7 +249,7 @@ class PrimaryGc:
 class _Attachment(NamedTuple):
     container_id: str
     ifname: str
-    pod: Pod
+    pod: SandboxPod
 
 
 def _locked(path: str, locks: ExitStack) -> tuple[int, ...] | None:

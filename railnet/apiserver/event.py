@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from railnet.apiserver.request import ApiObject, JsonObject, Request, create, merge_patch
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 
 _COMPONENT = "railnet"
 _MAX_TEXT = 1024  # what events.k8s.io/v1 allows in `note`, in bytes
@@ -39,7 +39,7 @@ class InvolvedObject:
         return {"apiVersion": self.api_version, "kind": self.kind, **namespace, "name": self.name, "uid": self.uid}
 
 
-def involved_pod(pod: Pod) -> InvolvedObject:
+def involved_pod(pod: SandboxPod) -> InvolvedObject:
     """Return a pod as what an event is about. A static pod has kubelet's own UID here: `kubectl describe` looks for that."""
     return InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
@@ -121,7 +121,7 @@ class Series:
         self._node = node
         self._latest: dict[Hashable, Event] = {}
 
-    def warning(self, pod: Pod, reason: str, text: str, now: datetime) -> Event:
+    def warning(self, pod: SandboxPod, reason: str, text: str, now: datetime) -> Event:
         """Return the event of one more warning about a pod."""
         return self.event(involved_pod(pod), reason, text, now)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.apiserver.request import ApiObject, Request, json_patch, merge_patch
-from railnet.vf.record import Attachment, Pod, Record
+from railnet.vf.record import Attachment, Record, SandboxPod
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 _OF_RAILNET = "railnet/"  # begins the names of our networks
@@ -101,7 +101,7 @@ class NetworkStatus:
         elements: returns the content of the annotation; called when the message is sent, and may block.
     """
 
-    pod: Pod
+    pod: SandboxPod
     static: bool
     elements: Callable[[], list[dict[str, Any]]]
 

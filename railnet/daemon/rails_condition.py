@@ -30,7 +30,7 @@ from railnet.fabric import rails_condition
 from railnet.fabric.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
 from railnet.vf.inventory import Inventory, Rail
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Pod, Record
+from railnet.vf.record import Record, SandboxPod
 from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
@@ -296,7 +296,7 @@ def _ports(inventory: Inventory) -> object:
     return pfs, lone, inventory.numbers
 
 
-def _pods(records: Iterable[Record], rail: int) -> tuple[Pod, ...]:
+def _pods(records: Iterable[Record], rail: int) -> tuple[SandboxPod, ...]:
     return tuple({record.pod: None for record in records if any(has.rail == rail for has in record.attachments)})
 
 

@@ -17,7 +17,7 @@ from railnet.install import installer, python_bundle, remembered_configurations,
 from railnet.install.remembered_configurations import Remembered
 from railnet.kernel.files import below, sync
 from railnet.vf import rail_memory
-from railnet.vf.record import Pod, UnreadableRecord, decode
+from railnet.vf.record import SandboxPod, UnreadableRecord, decode
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -134,5 +134,5 @@ def _records(root: Path) -> dict[str, str]:
     return names
 
 
-def _pod_name(pod: Pod, key: str) -> str:
+def _pod_name(pod: SandboxPod, key: str) -> str:
     return f"pod {pod.namespace}/{pod.name}" if pod.name else f"sandbox {key}"

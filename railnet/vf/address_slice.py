@@ -13,7 +13,7 @@ IpAddress = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class FlannelLease:
     """A node's flannel subnet, and the cluster network that contains it. Both have the same address family."""
 
     network: IpNetwork
@@ -21,7 +21,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class AddressSlice:
     """The addresses of one node on one rail: `part` of the rail's on-link `prefix`."""
 
     prefix: IpNetwork
@@ -40,7 +40,7 @@ class Slice:
 
 
 @lru_cache(maxsize=1)  # each ADD has the text parsed, which changes only when flannel gets another lease
-def parse_subnet_env(text: str) -> tuple[Lease, ...]:
+def parse_subnet_env(text: str) -> tuple[FlannelLease, ...]:
     """Parse flanneld's subnet.env: a lease for each address family in it.
 
     Raises:
@@ -61,7 +61,7 @@ def parse_subnet_env(text: str) -> tuple[Lease, ...]:
     return leases
 
 
-def _lease(networks_text: str, subnet_text: str) -> Lease:
+def _lease(networks_text: str, subnet_text: str) -> FlannelLease:
     try:
         subnet = ip_interface(subnet_text).network
         networks = [ip_network(text.strip()) for text in networks_text.split(",")]
@@ -77,11 +77,11 @@ def _lease(networks_text: str, subnet_text: str) -> Lease:
         raise Misconfigured(
             f"flannel has several networks ({networks_text:.200}): a slice needs exactly one of each family"
         )
-    return Lease(network, subnet)
+    return FlannelLease(network, subnet)
 
 
 @lru_cache(maxsize=64)  # as above: more than the rails of all networks
-def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ...]) -> Slice:
+def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[FlannelLease, ...]) -> AddressSlice:
     """Compute this node's slice of `range_` on one of `rails` rails.
 
     The range's prefix is followed by the rail's bits, then by the bits of flannel's subnet below its network, then by the host
@@ -106,10 +106,10 @@ def node_slice(range_: IpNetwork, rail: int, rails: int, leases: tuple[Lease, ..
     node = (int(lease.subnet.network_address) - int(lease.network.network_address)) >> (
         range_.max_prefixlen - lease.subnet.prefixlen
     )
-    return Slice(prefix, _nth(prefix, used, node))
+    return AddressSlice(prefix, _nth(prefix, used, node))
 
 
-def choose(slice_: Slice, vf_index: int, taken: Container[IpAddress]) -> IpInterface:
+def choose(slice_: AddressSlice, vf_index: int, taken: Container[IpAddress]) -> IpInterface:
     """Choose the address of a VF: always the same one, unless a live sandbox has it.
 
     A VF keeps its address as it keeps its GUID, so a neighbour's cache never leads to the wrong VF. `taken` holds addresses

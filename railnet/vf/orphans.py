@@ -12,7 +12,7 @@ from typing import NamedTuple
 from railnet.vf.inventory import Inventory, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import driver_of_vfs
-from railnet.vf.record import UNKNOWN, Attachment, LostRecord, Netns, Pod, Record
+from railnet.vf.record import UNKNOWN, Attachment, LostRecord, Netns, Record, SandboxPod
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RailRouting, RenameLink
 
@@ -198,7 +198,7 @@ def _record(
     uid = next((sources.pods[vf] for vf in orphans if vf in sources.pods), "")
     of_netns = [lost for lost in sources.lost_records if lost.netns is not None and _is_same_netns(lost.netns, netns)]
     # A later namespace may get the same inode, so a container id made of the inode may still be in the journal.
-    for lost in (*of_netns, LostRecord(f"{UNKNOWN}{netns.inode}", _IFNAME, netns, Pod("", "", uid))):
+    for lost in (*of_netns, LostRecord(f"{UNKNOWN}{netns.inode}", _IFNAME, netns, SandboxPod("", "", uid))):
         pod = lost.pod if lost.pod.uid else lost.pod._replace(uid=uid)
         record = Record(lost.container_id, lost.ifname, netns, pod, "attached", attachments, boot=sources.boot)
         if record.key not in sources.records:

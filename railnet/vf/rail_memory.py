@@ -82,7 +82,7 @@ class Place(NamedTuple):
     reason: str | None
 
 
-class Placement(NamedTuple):
+class CardPlaces(NamedTuple):
     """The places of the rails by number, and those of the cards without a number."""
 
     rails: tuple[Place, ...]
@@ -96,7 +96,7 @@ class Learned(NamedTuple):
     news: tuple[str, ...] = ()
 
 
-def place(numbers: RailNumbers, cards: Sequence[Card]) -> Placement:
+def place(numbers: RailNumbers, cards: Sequence[Card]) -> CardPlaces:
     """Find the rail of each card by the memory.
 
     A card that is missing keeps its number. A card whose GUID is remembered for another address has moved: neither the rail of
@@ -114,7 +114,7 @@ def place(numbers: RailNumbers, cards: Sequence[Card]) -> Placement:
     others = sorted(
         card.address for card in cards if card.address not in known and (card.eligible or card.address in words)
     )
-    return Placement(
+    return CardPlaces(
         rails, tuple(Place(at, True, words.get(at) or f"card {at} has no rail yet: {why_not_new}") for at in others)
     )
 

@@ -39,7 +39,7 @@ class Netns(NamedTuple):
     inode: int
 
 
-class Pod(NamedTuple):
+class SandboxPod(NamedTuple):
     """The pod as the runtime names it; each part may be ""."""
 
     namespace: str
@@ -91,7 +91,7 @@ class Record:
     container_id: str
     ifname: str
     netns: Netns
-    pod: Pod
+    pod: SandboxPod
     stage: Stage
     attachments: tuple[Attachment, ...]
     primary: dict[str, Any] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class LostRecord(NamedTuple):
     container_id: str
     ifname: str
     netns: Netns | None
-    pod: Pod
+    pod: SandboxPod
 
 
 def encode(record: Record) -> bytes:
@@ -173,7 +173,7 @@ def decode(raw: bytes) -> Record:
             container_id=_file_name(body["id"]),
             ifname=_file_name(body["ifname"]),
             netns=_decode_netns(body["netns"]),
-            pod=Pod(*map(_text, Pod(**body["pod"]))),
+            pod=SandboxPod(*map(_text, SandboxPod(**body["pod"]))),
             stage=_one_of(get_args(Stage), body["stage"]),
             attachments=tuple(_decode_attachment(attachment) for attachment in body["attachments"]),
             primary=_object(body["primary"]),
@@ -204,7 +204,10 @@ def find_lost(name: str, raw: bytes) -> LostRecord | None:
     netns = _part(_NETNS, raw, {"path": str, "dev": int, "inode": int})
     pod = _part(_POD, raw, {"namespace": str, "name": str, "uid": str})
     return LostRecord(
-        match[1], match[2], None if netns is None else Netns(**netns), Pod("", "", "") if pod is None else Pod(**pod)
+        match[1],
+        match[2],
+        None if netns is None else Netns(**netns),
+        SandboxPod("", "", "") if pod is None else SandboxPod(**pod),
     )
 
 

@@ -19,7 +19,7 @@ from cni.sandbox_locks import PerKey
 from cni.server import Server
 from cni.verbs.parts import Parts
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Netns, Pod, Record
+from railnet.vf.record import Netns, Record, SandboxPod
 from railnet.vf.table import Owner
 from tests.cni.fake_executable import PRIMARY, FakeExecutable
 from tests.railnet.vf.builders import FIRST, a_record, an_attachment
@@ -52,7 +52,7 @@ class FakeAttachments:
     def rebuilt(self, netns: Netns | None, ifname: str) -> None:
         return None
 
-    def permit(self, pod: Pod, resources: Collection[str]) -> None:
+    def permit(self, pod: SandboxPod, resources: Collection[str]) -> None:
         """Permit everything: `test_network` and the node tier are about limits."""
 
     async def plan(self, request: CniRequest, vfs: tuple[object, ...], primary: Primary) -> Record:

@@ -8,12 +8,12 @@ import pytest
 from cni.events import AddRefused, RailsAttached
 from cni.request_interruption import TimeLimits
 from railnet.vf.errors import PortInactive
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 
 BYTES = b' {"ips" :[ ]}\n'
-POD = Pod("ml", "train-0", "uid-1")
+POD = SandboxPod("ml", "train-0", "uid-1")
 WITH_RAIL = {"PodUID": "uid-1", "ResourceName": RAIL, "DeviceIDs": {"0": ["0000:03:00.1"]}}
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 

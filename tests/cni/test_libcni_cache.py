@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from cni import libcni_cache
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.cni.primary_gc.state_files import NETNS, cached
 
 
@@ -23,7 +23,7 @@ def test_entry_names_attachment_network_and_pod() -> None:
     found = libcni_cache.parse(cached())
 
     assert (found.container_id, found.ifname, found.network) == ("c0ffee", "eth0", "cbr0")
-    assert found.pod == Pod("ml", "train-0", "")
+    assert found.pod == SandboxPod("ml", "train-0", "")
     assert list(found.runtime_config) == ["portMappings"]
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from cni.host.errors import CniError
 from cni.request import parse as parse_request
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON
 
 
 def test_request_names_the_pod_as_the_runtime_did() -> None:
-    assert parse_request(ENVIRON, CONF, None).pod == Pod("ml", "train-0", "uid-1")
+    assert parse_request(ENVIRON, CONF, None).pod == SandboxPod("ml", "train-0", "uid-1")
 
 
 def test_request_names_no_pod_where_the_runtime_did_not() -> None:
-    assert parse_request({**ENVIRON, b"CNI_ARGS": b""}, CONF, None).pod == Pod("", "", "")
+    assert parse_request({**ENVIRON, b"CNI_ARGS": b""}, CONF, None).pod == SandboxPod("", "", "")
 
 
 def test_request_names_the_namespace_by_path_device_and_inode() -> None:

@@ -14,7 +14,7 @@ import pytest
 from railnet.apiserver.event import Series, involved_node
 from railnet.apiserver.network_status import ANNOTATION, NetworkStatus
 from railnet.apiserver.request import Request
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
@@ -35,7 +35,7 @@ class Pods:
     def __init__(self, server: ApiServer, tokens: Mapping[str, str]) -> None:
         self._api, self.tokens, self._numbers = server.api, tokens, count()
 
-    def make(self, name: str, node: str | None, annotations: Mapping[str, str] | None = None) -> Pod:
+    def make(self, name: str, node: str | None, annotations: Mapping[str, str] | None = None) -> SandboxPod:
         """Create a pod, whose name is a new one; without a node it waits behind a gate, since a scheduler is there.
 
         A name that was used before would be dangerous: kwok deletes by name, and late.
@@ -46,19 +46,19 @@ class Pods:
         metadata = {"name": name, "labels": {"app": "train"}, "annotations": annotations or {"a": "b"}}
         made = self._api.create("/api/v1/namespaces/ml/pods", {"metadata": metadata, "spec": spec | where})
         assert made.status == 201, made.message
-        return Pod("ml", name, made.object["metadata"]["uid"])
+        return SandboxPod("ml", name, made.object["metadata"]["uid"])
 
     def send(self, request: Request, token: str = OF_NODE_A) -> ApiAnswer:
         return self._api.send(request.method, request.path, request.body, self.tokens[token], request.content_type)
 
-    def annotate(self, pod: Pod, token: str = OF_NODE_A) -> ApiAnswer:
+    def annotate(self, pod: SandboxPod, token: str = OF_NODE_A) -> ApiAnswer:
         (request,) = NetworkStatus(pod, static=False, elements=list).requests()
         return self.send(request, token)
 
-    def patch(self, pod: Pod, patch: JsonObject, subresource: str = "/status") -> ApiAnswer:
+    def patch(self, pod: SandboxPod, patch: JsonObject, subresource: str = "/status") -> ApiAnswer:
         return self._api.merge(f"/api/v1/namespaces/ml/pods/{pod.name}{subresource}", patch, self.tokens[OF_NODE_A])
 
-    def read(self, pod: Pod) -> JsonObject:
+    def read(self, pod: SandboxPod) -> JsonObject:
         return self._api.get(f"/api/v1/namespaces/ml/pods/{pod.name}").object
 
 
@@ -128,7 +128,7 @@ def test_role_of_the_manifest_permits_no_patch_of_a_specification(pods: Pods) ->
     assert 'cannot patch resource "pods" in API group ""' in answer.message
 
 
-def an_event(pod: Pod, node: str = "node-a") -> Request:
+def an_event(pod: SandboxPod, node: str = "node-a") -> Request:
     (request,) = Series(node).warning(pod, "NetworkRefused", "words", datetime.now(UTC)).requests()
     return request
 

@@ -18,7 +18,7 @@ import yaml
 
 from railnet.apiserver.event import Series
 from railnet.apiserver.network_status import ANNOTATION, NetworkStatus
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 
 ROOT = Path(__file__).resolve().parents[2]
 PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text())
@@ -80,14 +80,14 @@ def changed(pod: dict[str, Any] = POD, **parts: Any) -> dict[str, Any]:
 
 
 def an_event(node: str = "node-a") -> dict[str, Any]:
-    (make,) = Series(node).warning(Pod("ml", "train-0", "uid-1"), "R", "words", datetime.now(UTC)).requests()
+    (make,) = Series(node).warning(SandboxPod("ml", "train-0", "uid-1"), "R", "words", datetime.now(UTC)).requests()
     event: Any = make.body
     return event
 
 
 def annotated(pod: dict[str, Any] = POD) -> dict[str, Any]:
     """Return the pod after the daemon's own patch."""
-    (request,) = NetworkStatus(Pod("ml", "train-0", "uid-1"), static=False, elements=list).requests()
+    (request,) = NetworkStatus(SandboxPod("ml", "train-0", "uid-1"), static=False, elements=list).requests()
     annotations = request.body["metadata"]["annotations"]
     return changed(pod, metadata__annotations={**pod["metadata"].get("annotations", {}), **annotations})
 

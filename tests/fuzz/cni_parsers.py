@@ -22,7 +22,7 @@ from railnet.vf.address_slice import choose
 from railnet.vf.errors import Misconfigured, NoAddress
 from railnet.vf.inventory import Inventory, PhysicalFunction
 from railnet.vf.network import SliceIpam
-from railnet.vf.record import Netns, Pod, Record, RecordedIpam, decode, encode
+from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod, decode, encode
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 from tests.railnet.vf.builders import an_attachment
@@ -245,7 +245,7 @@ def ipam_result(data: bytes) -> None:
     attachments = tuple(
         an_attachment(ifname=ifname, addresses=one.addresses, routes=one.routes) for ifname, one in results.items()
     )
-    record = Record("id", "eth0", Netns("/n", 1, 2), Pod("a", "b", "c"), "planned", attachments)
+    record = Record("id", "eth0", Netns("/n", 1, 2), SandboxPod("a", "b", "c"), "planned", attachments)
     assert decode(encode(record)) == record
     drive(ipam_plugin.delete(_IPAM), outputs_of(printed[2:]))
 

@@ -27,7 +27,7 @@ from railnet.daemon.rail_counters import RailCounters
 from railnet.fabric.rdma_counters import OF_A_PF, OF_A_VF
 from railnet.jobs.operators import OPERATORS
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from railnet.vf.table import Owner, VfTable
 from railnet.webhook.metrics import AdmissionMetrics
 from tests.deviceplugin.builders import a_vf
@@ -147,7 +147,7 @@ async def _counters(root: Path) -> str:
             file.write_text("15\n")  # local_link_integrity_errors has four bits: it is saturated
     table = VfTable(Sysfs(root).inventory())
     record = a_record(
-        an_attachment(vf=FIRST, rail=0), container_id="one", ifname="eth0", pod=Pod("ml", "mnist-0", "one")
+        an_attachment(vf=FIRST, rail=0), container_id="one", ifname="eth0", pod=SandboxPod("ml", "mnist-0", "one")
     )
     table.claim(FIRST, Owner("one", "eth0", "one"))
     counters = RailCounters(table, Sysfs(root), lambda: [record])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cni.host.chain import Primary
 from cni.primary_gc.state_files import StateFolder, parse, state_folders
 from railnet.kernel.host_state_files import Entry
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.cni.primary_gc.state_files import (
     ADDRESSES,
     FLANNEL,
@@ -110,7 +110,7 @@ def test_cached_result_has_all_that_a_del_needs() -> None:
     assert (found.container_id, found.ifname, found.addresses) == ("c0ffee", "eth0", (ip_address("10.244.3.7"),))
     assert found.cached.sandboxes == (NETNS,)
     assert found.cached.host_links == (("cni0", "2e:85:7f:06:c5:91"), ("veth0a1b2c3d", "D6:4F:55:B8:9B:8F"))
-    assert found.cached.pod == Pod("ml", "train-0", "")
+    assert found.cached.pod == SandboxPod("ml", "train-0", "")
     assert list(found.cached.runtime_config) == ["portMappings"]
 
 

@@ -22,7 +22,7 @@ from cni.verbs.parts import Parts
 from railnet.kubelet.allocate_responses import ContainerAllocation
 from railnet.vf.errors import Differs, NoAddress, NotPermitted, Unusable
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Netns, Pod, Record, RecordedIpam
+from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON, PRIMARY
 from tests.cni.host.fake_runner import Runner
 from tests.railnet.vf.builders import FIRST, a_record, an_attachment
@@ -63,19 +63,19 @@ class Sandbox:
         limits = TimeLimits(delegate=20, add=60)
         return Parts(self, self, self.sandboxes, self, PrimaryGc(self), root, limits)
 
-    async def vfs(self, pod: Pod) -> tuple[PciAddress, ...]:
+    async def vfs(self, pod: SandboxPod) -> tuple[PciAddress, ...]:
         return self._vfs
 
-    async def of(self, pod: Pod) -> list[tuple[str, str]]:
+    async def of(self, pod: SandboxPod) -> list[tuple[str, str]]:
         return [("rdma/ib_vf", str(vf)) for vf in self._vfs]
 
     async def until_watched(self) -> None:
         pass
 
-    def refuse_held_by_other_pods(self, pod: Pod, holders: Mapping[PciAddress, str]) -> None:
+    def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
         pass
 
-    def allocations(self, pod: Pod) -> tuple[ContainerAllocation, ...]:
+    def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
         return self.answered
 
     async def drive(self, steps: Generator[Exec, ExecOutput, Result]) -> Result:
@@ -85,7 +85,7 @@ class Sandbox:
             self.log += self.runner.calls
             self.runner.executed.clear()
 
-    def permit(self, pod: Pod, resources: set[str]) -> None:
+    def permit(self, pod: SandboxPod, resources: set[str]) -> None:
         if "permit" in self._fails:
             raise self._fails["permit"]
 

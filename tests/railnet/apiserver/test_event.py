@@ -8,9 +8,9 @@ import pytest
 from railnet.apiserver import event as event_module
 from railnet.apiserver.event import Event, InvolvedObject, Series, involved_node
 from railnet.apiserver.request import Request
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 
-POD = Pod("ml", "train-0", "uid-1")
+POD = SandboxPod("ml", "train-0", "uid-1")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
@@ -19,7 +19,7 @@ def body(request: Request) -> Any:
     return request.body
 
 
-def warned(series: Series, times: int, pod: Pod = POD) -> Event:
+def warned(series: Series, times: int, pod: SandboxPod = POD) -> Event:
     return [series.warning(pod, "RailnetAttachFailed", f"words {n}", NOON + n * MINUTE) for n in range(times)][-1]
 
 
@@ -123,7 +123,7 @@ def test_characters_that_are_not_unicode_are_replaced_in_the_message() -> None:
 @pytest.mark.parametrize(
     "pod", [POD._replace(namespace="../../nodes"), POD._replace(namespace=""), POD._replace(namespace="a?b")]
 )
-def test_namespace_that_is_no_dns_name_makes_no_path(pod: Pod) -> None:
+def test_namespace_that_is_no_dns_name_makes_no_path(pod: SandboxPod) -> None:
     with pytest.raises(ValueError, match="cannot be the name of an API object"):
         Series("n").warning(pod, "R", "words", NOON).requests()
 

@@ -7,10 +7,10 @@ import pytest
 
 from railnet.apiserver.network_status import ANNOTATION, NetworkStatus, of_pod, rails
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.railnet.vf.builders import a_record, an_attachment
 
-POD = Pod("ml", "train-0", "uid-1")
+POD = SandboxPod("ml", "train-0", "uid-1")
 PRIMARY = {"conf": {"name": "cbr0"}, "runtimeConfig": {}}
 FLANNEL = {
     "cniVersion": "0.3.1",

@@ -18,11 +18,11 @@ from railnet.apiserver.outbox import Message, Outbox
 from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import apiserver_messages as publish_module
 from railnet.daemon.apiserver_messages import Publisher, publishing
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.railnet.vf.builders import a_record, an_attachment
 
-POD = Pod("ml", "train-0", "uid-1")
+POD = SandboxPod("ml", "train-0", "uid-1")
 RECORD = a_record(an_attachment(), primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}}, network="default")
 ATTACHED = RailsAttached(RECORD, b"{}", static=False)
 REFUSED = AddRefused(POD, CniError(102, "the port is not ACTIVE", "mlx5_4"))
@@ -192,7 +192,7 @@ def test_outside_of_a_cluster_nothing_is_sent_and_the_log_says_it_once(
     assert said.startswith("neither network-status nor events are sent: KUBERNETES_SERVICE_HOST and")
 
 
-def rail_lost(*pods: Pod) -> RailChanged:
+def rail_lost(*pods: SandboxPod) -> RailChanged:
     return RailChanged("RailnetRailNotActive", "rail 0 is not ACTIVE", warning=True, pods=pods)
 
 
@@ -200,7 +200,9 @@ def test_lost_rail_is_an_event_of_the_node_and_of_the_pods_that_have_it(
     cluster: ApiServer, configuration: Configuration
 ) -> None:
     tell(
-        configuration, rail_lost(POD, Pod("ml", "without-uid", "")), RailChanged("RailnetRailActive", "back", False, ())
+        configuration,
+        rail_lost(POD, SandboxPod("ml", "without-uid", "")),
+        RailChanged("RailnetRailActive", "back", False, ()),
     )
 
     told = sorted(
@@ -228,7 +230,7 @@ def test_eight_lost_rails_of_a_full_node_leave_room_in_the_outbox(configuration:
     kept = Kept()
     publisher = Publisher(kept, configuration.publish, configuration.host.root, "node-a")
     for rail in range(8):
-        publisher(rail_lost(*(Pod("ml", f"train-{rail}-{pod}", f"{rail}-{pod}") for pod in range(127))))
+        publisher(rail_lost(*(SandboxPod("ml", f"train-{rail}-{pod}", f"{rail}-{pod}") for pod in range(127))))
 
     (room,) = (one.default for one in signature(Outbox).parameters.values() if one.name == "room")
     assert len(kept.keys) == 8 * 24 + 1

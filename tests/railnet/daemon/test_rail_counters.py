@@ -13,7 +13,7 @@ from railnet.daemon import rail_counters
 from railnet.daemon.rail_counters import RailCounters
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.sysfs.rdma_counters import read_counters
-from railnet.vf.record import Pod, Record
+from railnet.vf.record import Record, SandboxPod
 from railnet.vf.table import Owner, VfTable
 from tests.railnet.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree
 from tests.railnet.vf.builders import FIRST, a_record, an_attachment
@@ -46,7 +46,9 @@ class Node:
         file.write_text(f"{text}\n")
 
     def begin(self, pod: str) -> None:
-        record = a_record(an_attachment(vf=FIRST, rail=0), container_id=pod, ifname="eth0", pod=Pod("ml", pod, pod))
+        record = a_record(
+            an_attachment(vf=FIRST, rail=0), container_id=pod, ifname="eth0", pod=SandboxPod("ml", pod, pod)
+        )
         self.table.claim(FIRST, Owner(pod, "eth0", pod))
         self.records.append(record)
 

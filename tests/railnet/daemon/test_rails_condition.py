@@ -27,7 +27,7 @@ from railnet.fabric.rails_condition import TAINT, TYPE, Moment
 from railnet.vf.inventory import Inventory, Port
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.record import Pod, Record
+from railnet.vf.record import Record, SandboxPod
 from railnet.vf.table import VfTable
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device, two_rails
@@ -204,7 +204,7 @@ def test_flaps_between_two_looks_of_the_loop_are_counted(node: Node) -> None:
 
 
 def test_pods_that_have_the_rail_are_told(node: Node) -> None:
-    with_it, without = Pod("ml", "with-it", "1"), Pod("ml", "without", "2")
+    with_it, without = SandboxPod("ml", "with-it", "1"), SandboxPod("ml", "without", "2")
     node.records = [
         a_record(an_attachment(rail=1), pod=with_it),
         a_record(an_attachment(rail=0), pod=without),

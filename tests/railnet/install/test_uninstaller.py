@@ -15,7 +15,7 @@ from railnet.daemon.conflist import FOLDER, NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
 from railnet.install.uninstaller import Leaving, needed_by
-from railnet.vf.record import Pod, encode
+from railnet.vf.record import SandboxPod, encode
 from tests.railnet.vf.builders import a_record
 
 PRIMARY = f"{FOLDER}/10-flannel.conflist"
@@ -160,7 +160,9 @@ def record(host: Path, key: str = "abc@eth0") -> Path:
     container_id, _, ifname = key.partition("@")
     path = host / f"run/railnet/journal/{key}.json"
     path.write_bytes(
-        encode(replace(a_record(), container_id=container_id, ifname=ifname, pod=Pod("team", "train-0", "uid-2")))
+        encode(
+            replace(a_record(), container_id=container_id, ifname=ifname, pod=SandboxPod("team", "train-0", "uid-2"))
+        )
     )
     return path
 

@@ -16,7 +16,7 @@ from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.record import Pod
+from railnet.vf.record import SandboxPod
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 from tests.railnet.vf.builders import a_record, an_attachment
 
@@ -31,7 +31,7 @@ OFFERED = {
 
 
 def test_report_of_a_node_survives_encoding() -> None:
-    record = a_record(an_attachment(), pod=Pod("ml", "train-0", "uid-1"))
+    record = a_record(an_attachment(), pod=SandboxPod("ml", "train-0", "uid-1"))
 
     told = json.loads(encode(report(NODE, OFFERED, [(record, 61.04)], 2, ["kubelet does not watch rdma/ib_vf"])))
 

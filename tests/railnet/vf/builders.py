@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Attachment, Netns, Pod, Record, RecordedIpam
+from railnet.vf.record import Attachment, Netns, Record, RecordedIpam, SandboxPod
 from railnet.vf.steps import Ipv4Settings, RailRouting, Route
 
 FIRST = PciAddress.parse("0000:03:00.1")
@@ -66,7 +66,7 @@ records = st.builds(
     container_id=file_names,
     ifname=file_names,
     netns=st.builds(Netns, st.text(), st.integers(0), st.integers(0)),
-    pod=st.builds(Pod, st.text(), st.text(), st.text()),
+    pod=st.builds(SandboxPod, st.text(), st.text(), st.text()),
     stage=st.sampled_from(["planned", "attached", "detaching"]),
     attachments=st.lists(attachments, max_size=3).map(tuple),
     primary=st.dictionaries(st.text(), json_values, max_size=3),
@@ -100,7 +100,7 @@ def a_record(*attachments: Attachment, **changes: Any) -> Record:
         container_id="c0ffee",
         ifname="eth0",
         netns=Netns("/run/netns/cni-1", 4, 4026532300),
-        pod=Pod("ml", "train-0", "uid-1"),
+        pod=SandboxPod("ml", "train-0", "uid-1"),
         stage="planned",
         attachments=attachments,
         primary={"conf": {"name": "cbr0"}, "runtimeConfig": {}},

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.vf.address_slice import IpNetwork, Lease, Slice, choose, node_slice, parse_subnet_env
+from railnet.vf.address_slice import AddressSlice, FlannelLease, IpNetwork, choose, node_slice, parse_subnet_env
 from railnet.vf.errors import Misconfigured, NoAddress
 
 RANGE = IPv4Network("10.56.0.0/16")
 FLANNEL = IPv4Network("10.244.0.0/16")
-LEASE = Lease(FLANNEL, IPv4Network("10.244.3.0/24"))
+LEASE = FlannelLease(FLANNEL, IPv4Network("10.244.3.0/24"))
 SUBNET_ENV = """\
 FLANNEL_NETWORK=10.244.0.0/16
 FLANNEL_SUBNET=10.244.3.1/24
@@ -21,9 +21,9 @@ FLANNEL_IPMASQ=true
 """
 
 
-def slices(range_: IpNetwork, rails: int, nodes: int) -> list[Slice]:
+def slices(range_: IpNetwork, rails: int, nodes: int) -> list[AddressSlice]:
     """Return the slices of every rail on the first nodes."""
-    leases = [Lease(FLANNEL, subnet) for subnet in list(FLANNEL.subnets(new_prefix=24))[:nodes]]
+    leases = [FlannelLease(FLANNEL, subnet) for subnet in list(FLANNEL.subnets(new_prefix=24))[:nodes]]
     return [node_slice(range_, rail, rails, (lease,)) for lease in leases for rail in range(rails)]
 
 
@@ -39,7 +39,7 @@ def slices(range_: IpNetwork, rails: int, nodes: int) -> list[Slice]:
     ],
 )
 def test_node_slice_has_the_rails_bits_then_flannels_bits(rail: int, rails: int, prefix: str, part: str) -> None:
-    assert node_slice(RANGE, rail, rails, (LEASE,)) == Slice(IPv4Network(prefix), IPv4Network(part))
+    assert node_slice(RANGE, rail, rails, (LEASE,)) == AddressSlice(IPv4Network(prefix), IPv4Network(part))
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_node_slice_has_the_rails_bits_then_flannels_bits(rail: int, rails: int,
     ids=["first node", "last node", "a larger network", "two nodes only", "one node only"],
 )
 def test_node_slice_depends_on_the_position_of_the_subnet_in_its_network(network: str, subnet: str, part: str) -> None:
-    lease = Lease(ip_network(network), ip_network(subnet))
+    lease = FlannelLease(ip_network(network), ip_network(subnet))
 
     assert node_slice(RANGE, 0, 1, (lease,)).part == IPv4Network(part)
 
 
 def test_node_slice_is_computed_for_ipv6() -> None:
-    lease = Lease(ip_network("fd00:10:244::/48"), ip_network("fd00:10:244:3::/64"))
+    lease = FlannelLease(ip_network("fd00:10:244::/48"), ip_network("fd00:10:244:3::/64"))
 
     slice_ = node_slice(ip_network("fd56::/64"), 1, 2, (LEASE, lease))
 
-    assert slice_ == Slice(ip_network("fd56::8000:0:0:0/65"), ip_network("fd56::8001:8000:0:0/81"))
+    assert slice_ == AddressSlice(ip_network("fd56::8000:0:0:0/65"), ip_network("fd56::8001:8000:0:0/81"))
 
 
 def test_node_slice_fails_when_flannel_leased_no_subnet_of_the_family() -> None:
@@ -120,7 +120,7 @@ def test_slice_yields_every_address_once_except_its_first_and_last(rail: int, pr
     assert {address.network for address in addresses} == {slice_.prefix}
 
 
-SMALL = Slice(IPv4Network("10.56.0.0/16"), IPv4Network("10.56.3.0/29"))
+SMALL = AddressSlice(IPv4Network("10.56.0.0/16"), IPv4Network("10.56.3.0/29"))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,10 @@ def test_subnet_env_is_parsed_to_a_lease() -> None:
 def test_subnet_env_is_parsed_to_a_lease_for_each_family() -> None:
     text = SUBNET_ENV + "FLANNEL_IPV6_NETWORK=fd00:10:244::/48\nFLANNEL_IPV6_SUBNET=fd00:10:244:3::1/64\n"
 
-    assert parse_subnet_env(text) == (LEASE, Lease(ip_network("fd00:10:244::/48"), ip_network("fd00:10:244:3::/64")))
+    assert parse_subnet_env(text) == (
+        LEASE,
+        FlannelLease(ip_network("fd00:10:244::/48"), ip_network("fd00:10:244:3::/64")),
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_several_flannel_networks_of_one_family_are_refused() -> None:
 
 
 def test_address_of_a_live_sandbox_is_not_chosen_again_after_the_prefix_changed() -> None:
-    slice_ = Slice(IPv4Network("10.56.0.0/17"), IPv4Network("10.56.3.0/25"))
+    slice_ = AddressSlice(IPv4Network("10.56.0.0/17"), IPv4Network("10.56.3.0/25"))
     taken = {ip_interface("10.56.3.1/16").ip}
 
     assert choose(slice_, 0, taken).ip not in taken

@@ -10,7 +10,7 @@ from railnet.vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
 from railnet.vf.orphans import Absence, OrphanNetdev, RebuildSources
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import APART
-from railnet.vf.record import LostRecord, Netns, Pod, Record
+from railnet.vf.record import LostRecord, Netns, Record, SandboxPod
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RailRouting, RenameLink, Rule
 from tests.deviceplugin.builders import two_rails
@@ -87,7 +87,11 @@ def test_record_is_rebuilt_from_what_the_kernel_shows() -> None:
     (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(pods={FIRST.address: "uid-7"}))
 
     (one,) = record.attachments
-    assert (record.key, record.pod, record.stage) == ("unknown-4026532300@eth0", Pod("", "", "uid-7"), "attached")
+    assert (record.key, record.pod, record.stage) == (
+        "unknown-4026532300@eth0",
+        SandboxPod("", "", "uid-7"),
+        "attached",
+    )
     assert (record.netns, record.boot, record.rebuilt, record.named) == (NETNS, "boot-1", True, False)
     assert (one.ifname, one.vf, one.rail, one.mtu, one.host_ifname) == ("net1", FIRST.address, 0, 4092, "ibs5v0")
     assert one.addresses == (ip_interface("10.56.3.1/16"),)
@@ -105,7 +109,7 @@ def test_vfs_of_one_namespace_are_one_record_in_the_order_of_their_names() -> No
     ]
 
 
-LOST = LostRecord("c0ffee", "eth0", NETNS, Pod("ml", "train-0", "uid-1"))
+LOST = LostRecord("c0ffee", "eth0", NETNS, SandboxPod("ml", "train-0", "uid-1"))
 
 
 @pytest.mark.parametrize("path", ["/run/netns/cni-1", "/var/run/netns/cni-1"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.vf.record import LostRecord, Pod, Record, UnreadableRecord, decode, encode, find_lost
+from railnet.vf.record import LostRecord, Record, SandboxPod, UnreadableRecord, decode, encode, find_lost
 from railnet.vf.steps import Ipv4Settings, RailRouting, Route
 from tests.railnet.vf.builders import FIRST, SECOND, a_record, an_attachment, records
 
@@ -245,7 +245,7 @@ def test_unreadable_record_still_names_its_sandbox(length: int) -> None:
     ids=repr,
 )
 def test_record_of_which_only_the_files_name_is_readable_names_the_container(raw: bytes) -> None:
-    assert find_lost("c0ffee@eth0.json", raw) == LostRecord("c0ffee", "eth0", None, Pod("", "", ""))
+    assert find_lost("c0ffee@eth0.json", raw) == LostRecord("c0ffee", "eth0", None, SandboxPod("", "", ""))
 
 
 @pytest.mark.parametrize(
