@@ -20,7 +20,7 @@ _OVER_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
+class TaskPauses:
     """Seconds: until a failed task begins anew, and how long its failure is a reason."""
 
     again: float = _AGAIN_SECONDS
@@ -30,8 +30,8 @@ class Pauses:
 class BackgroundTasks:
     """The tasks of one daemon, and why some of them failed a short time ago."""
 
-    def __init__(self, pauses: Pauses | None = None) -> None:
-        self._pauses = pauses or Pauses()
+    def __init__(self, pauses: TaskPauses | None = None) -> None:
+        self._pauses = pauses or TaskPauses()
         self._failures: dict[str, tuple[str, float]] = {}  # the reason, and until when it is one
 
     def reasons(self) -> list[str]:

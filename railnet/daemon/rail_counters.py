@@ -57,7 +57,7 @@ class Source(NamedTuple):
     names: tuple[str, ...]
 
 
-class Known(NamedTuple):
+class CountedFunction(NamedTuple):
     """A function that was read: as what, its tally, and whether the last try succeeded."""
 
     source: Source
@@ -72,7 +72,7 @@ class RailCounters:
         """Read nothing yet."""
         self._table, self._sysfs, self._records = table, sysfs, records
         self._reads = BoundedReads(_SECONDS_OF_A_FUNCTION)
-        self._known: dict[PciAddress, Known] = {}
+        self._known: dict[PciAddress, CountedFunction] = {}
         # A reading that began earlier must not be counted after a later one: it would look like a reset.
         self._turns: dict[Hashable, asyncio.Lock] = {}
         self._scrape: asyncio.Task[None] | None = None
@@ -174,10 +174,10 @@ class RailCounters:
         known = self._known.get(source.function)
         before = Tally() if known is None else known.tally
         if isinstance(reading, Exception):
-            self._known[source.function] = Known(source, before, answered=False)
+            self._known[source.function] = CountedFunction(source, before, answered=False)
             return
         holder = owner if owner == self._table.owner(source.function) else None
-        self._known[source.function] = Known(source, tallied(before, reading, holder), answered=True)
+        self._known[source.function] = CountedFunction(source, tallied(before, reading, holder), answered=True)
 
 
 def _source(
@@ -187,7 +187,7 @@ def _source(
         yield Source(function, rdma.name, rail, card, names)
 
 
-def text(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> str:
+def text(known: Mapping[PciAddress, CountedFunction], records: Iterable[Record]) -> str:
     """Return the families of pods, rails and ports as text. Pods have series while their record exists; rails have them for ever."""
     ports: dict[Labels, Counters] = {
         (("rail", str(function.source.rail)),): function.tally.reading
@@ -222,7 +222,7 @@ def text(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _pods(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> dict[Labels, Counters]:
+def _pods(known: Mapping[PciAddress, CountedFunction], records: Iterable[Record]) -> dict[Labels, Counters]:
     counters: dict[Labels, Counters] = {}
     for record in records:
         for rail in record.attachments:
@@ -245,7 +245,7 @@ def _pods(known: Mapping[PciAddress, Known], records: Iterable[Record]) -> dict[
     return counters
 
 
-def _rails(known: Mapping[PciAddress, Known]) -> dict[Labels, Counters]:
+def _rails(known: Mapping[PciAddress, CountedFunction]) -> dict[Labels, Counters]:
     totals: dict[int, list[Counters]] = {}
     for function in known.values():
         if function.source.names is OF_A_VF:

@@ -25,7 +25,7 @@ from railnet.apiserver.service_account import NotInCluster
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
-from railnet.daemon.topology_labels import Cluster, labelled_rails
+from railnet.daemon.topology_labels import ApiServerOfNode, labelled_rails
 from railnet.fabric import rails_condition
 from railnet.fabric.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
 from railnet.vf.inventory import Inventory, Rail
@@ -49,7 +49,7 @@ def moment() -> Moment:
     return Moment(time.monotonic(), datetime.now(UTC))
 
 
-class Found(NamedTuple):
+class FoundCondition(NamedTuple):
     """The condition that the API server had when this daemon looked first, and the second of that look; a status other than the three counts as none."""
 
     condition: Condition | None
@@ -80,7 +80,7 @@ class RailsCondition:
         self._rails: Histories = {}
         self._told: Histories = {}
         self._unsettled: str | None = None
-        self._found: Found | None = None
+        self._found: FoundCondition | None = None
         self._written: Written | None = None
         self._since: datetime | None = None
         self._not_before = 0.0
@@ -94,7 +94,7 @@ class RailsCondition:
         """Return why the API server does not have the condition, or the taint; None if it has both, or none was written yet."""
         return "; ".join(self._troubles.values()) or None
 
-    async def serve(self, cluster: Cluster) -> None:
+    async def serve(self, cluster: ApiServerOfNode) -> None:
         """Watch the rails and keep the condition, until cancelled."""
         stop = self._table.observe(self._note)
         try:
@@ -106,7 +106,7 @@ class RailsCondition:
         finally:
             stop()
 
-    async def leave(self, cluster: Cluster) -> None:
+    async def leave(self, cluster: ApiServerOfNode) -> None:
         """Take condition and taint from the node, again and again until it is done."""
         while True:
             pause = await self._remove(cluster)
@@ -115,7 +115,7 @@ class RailsCondition:
                 return
             await asyncio.sleep(pause)
 
-    async def step(self, cluster: Cluster) -> float:
+    async def step(self, cluster: ApiServerOfNode) -> float:
         """Look at the ports, and write what is due; return the second at which something may be due again if no port changes."""
         self._look()
         self._tell()
@@ -178,7 +178,7 @@ class RailsCondition:
             return self._found.seconds + LIMITS.heartbeat
         return rails_condition.next_write(wanted, self._written)
 
-    async def _write(self, cluster: Cluster) -> None:
+    async def _write(self, cluster: ApiServerOfNode) -> None:
         began = self._clock().seconds
         self._not_before = began + LIMITS.quiet
         try:
@@ -190,7 +190,7 @@ class RailsCondition:
         if state is not None:
             await self._write_taint(cluster, state)
 
-    async def _write_condition(self, cluster: Cluster) -> NodeState | None:
+    async def _write_condition(self, cluster: ApiServerOfNode) -> NodeState | None:
         """Write what is wanted, or once more what is there; return the node as it is then, None if nothing was written."""
         if self._found is None:
             self._found = _found(await _looked_at(cluster), self._clock())
@@ -221,7 +221,7 @@ class RailsCondition:
             return None
         return self._since if self._written is not None or self._found is None else self._found.since
 
-    async def _write_taint(self, cluster: Cluster, state: NodeState) -> None:
+    async def _write_taint(self, cluster: ApiServerOfNode, state: NodeState) -> None:
         """Set or remove the taint where it is not as the condition says; while that is Unknown the taint stays as it is."""
         self._taint_due = _NEVER
         if self._status == "Unknown":
@@ -234,7 +234,7 @@ class RailsCondition:
         else:
             self._succeeded(TAINT)
 
-    async def _remove(self, cluster: Cluster) -> float | None:
+    async def _remove(self, cluster: ApiServerOfNode) -> float | None:
         """Take condition and taint from the node; return the seconds until the next try, None if it is done."""
         try:
             state = await _looked_at(cluster)
@@ -270,7 +270,7 @@ async def keeping(condition: RailsCondition, *, leaving: bool) -> None:
         _log.info("the node gets no condition %s: %s", TYPE, error)
         condition.gone.set()
         return
-    cluster = Cluster(api_server.send, name_of_node())
+    cluster = ApiServerOfNode(api_server.send, name_of_node())
     await (condition.leave(cluster) if leaving else condition.serve(cluster))
 
 
@@ -300,19 +300,19 @@ def _pods(records: Iterable[Record], rail: int) -> tuple[SandboxPod, ...]:
     return tuple({record.pod: None for record in records if any(has.rail == rail for has in record.attachments)})
 
 
-def _found(state: NodeState, now: Moment) -> Found:
+def _found(state: NodeState, now: Moment) -> FoundCondition:
     condition = state.condition
     status = None if condition is None else _STATUSES.get(condition.status)
     if condition is None or status is None:
-        return Found(None, None, now.seconds)
-    return Found(Condition(status, condition.reason, condition.message), condition.since, now.seconds)
+        return FoundCondition(None, None, now.seconds)
+    return FoundCondition(Condition(status, condition.reason, condition.message), condition.since, now.seconds)
 
 
-async def _looked_at(cluster: Cluster) -> NodeState:
+async def _looked_at(cluster: ApiServerOfNode) -> NodeState:
     return node_status.parse(await asyncio.to_thread(cluster.send, node_status.look(cluster.node)), TYPE)
 
 
-async def _set_taint(cluster: Cluster, state: NodeState, *, wanted: bool) -> None:
+async def _set_taint(cluster: ApiServerOfNode, state: NodeState, *, wanted: bool) -> None:
     """Set or remove the taint of a node that was just looked at; if the node changes meanwhile, look again.
 
     Raises:

@@ -26,7 +26,7 @@ _DEATH_LOOK_SECONDS = 0.01
 _BUFFER = 4096
 
 
-class Limits:
+class SupervisorLimits:
     """Times in seconds, and how many daemons in succession may end before they beat.
 
     Attributes:
@@ -48,7 +48,7 @@ class Limits:
     starts = 3
 
 
-class _Daemon:
+class _DaemonProcess:
     """One daemon process, and the reading end of its pipe."""
 
     def __init__(self, command: "Sequence[str]", restarts: int) -> None:
@@ -85,14 +85,14 @@ class _Daemon:
         else:
             self.silence += seconds
 
-    def is_silent(self, limits: Limits) -> bool:
+    def is_silent(self, limits: SupervisorLimits) -> bool:
         return self.silence >= (limits.silence if self.has_beaten else limits.start)
 
 
 class Supervisor:
     """Keeps one daemon running; `run` is called once, in the main thread."""
 
-    def __init__(self, command: "Sequence[str]", limits: Limits, lock: str = _LOCK) -> None:
+    def __init__(self, command: "Sequence[str]", limits: SupervisorLimits, lock: str = _LOCK) -> None:
         """Supervise `command`; its first word is a path. `lock` is a file: the daemon that has its lock is the only one of the node."""
         self._command, self._limits, self._lock = command, limits, lock
         self._asked_to_end: list[int] = []
@@ -105,7 +105,7 @@ class Supervisor:
         self._receive_signals()
         ends = starts = restarts = 0
         while True:
-            daemon = _Daemon(self._command, restarts)
+            daemon = _DaemonProcess(self._command, restarts)
             status = self._until_end(daemon)
             if self._asked_to_end or status >= 0:
                 return status if status >= 0 else 128 - status
@@ -123,7 +123,7 @@ class Supervisor:
                 return 0
             _say("WARNING", f"starting the daemon again (restart {restarts} in this container)")
 
-    def _until_end(self, daemon: _Daemon) -> int:
+    def _until_end(self, daemon: _DaemonProcess) -> int:
         """Watch a daemon until it has ended, and return its status."""
         passed_on = 0
         try:
@@ -161,7 +161,7 @@ class Supervisor:
         while not self._asked_to_end and (left := over - time.monotonic()) > 0:
             self._look(None, left)
 
-    def _end(self, daemon: _Daemon) -> int:
+    def _end(self, daemon: _DaemonProcess) -> int:
         """End a silent daemon, and return its status; -SIGKILL also if the process cannot end yet."""
         sys.path.append(_ROOT)
         from railnet.kernel.processes.descriptors import HeldDescriptors  # noqa: PLC0415 - it needs ctypes and socket, and is seldom used
@@ -178,7 +178,7 @@ class Supervisor:
         finally:
             held.close()
 
-    def _kill(self, daemon: _Daemon, unlock: "Callable[[], None]") -> int:
+    def _kill(self, daemon: _DaemonProcess, unlock: "Callable[[], None]") -> int:
         if daemon.has_beaten:
             os.kill(daemon.pid, signal.SIGUSR1)  # its threads' stacks, to the log (railnet/daemon/heartbeat.py)
             time.sleep(self._limits.tick / 2)
@@ -223,7 +223,7 @@ def _drained(fd: int) -> bool:
     return has_data
 
 
-def _why(daemon: _Daemon) -> str:
+def _why(daemon: _DaemonProcess) -> str:
     since = "its event loop has been silent for" if daemon.has_beaten else "its event loop has not begun after"
     return f"{since} {daemon.silence:.1f} s; {_threads(daemon.pid)}"
 
@@ -275,4 +275,4 @@ _LOG: list[int] = []
 
 
 if __name__ == "__main__":
-    sys.exit(Supervisor(sys.argv[1:], Limits()).run())
+    sys.exit(Supervisor(sys.argv[1:], SupervisorLimits()).run())

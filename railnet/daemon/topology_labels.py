@@ -43,7 +43,7 @@ _HANGS_SECONDS = 10.0
 _Ask = Callable[[Path, DeviceNode], Neighbour]
 
 
-class Pauses(NamedTuple):
+class LookPauses(NamedTuple):
     """Seconds: at least between two looks; until the first look after a failure, which then doubles; between looks when all is well."""
 
     quiet: float = 2.0
@@ -51,11 +51,11 @@ class Pauses(NamedTuple):
     resync: float = 600.0
 
 
-_PAUSES = Pauses()
+_PAUSES = LookPauses()
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ApiServerOfNode:
     """The API server, and the node's name in it. `send` blocks, and raises RequestFailed."""
 
     send: Callable[[Request], JsonObject]
@@ -88,7 +88,7 @@ class Topology:
         """The number of threads that wait for a question that does not return, by card; at most one for each."""
         return self._reads.hung
 
-    async def serve(self, cluster: Cluster, *, leaving: bool = False, pauses: Pauses = _PAUSES) -> None:
+    async def serve(self, cluster: ApiServerOfNode, *, leaving: bool = False, pauses: LookPauses = _PAUSES) -> None:
         """Label the node at once, after a rail's card or port has changed, and every ten minutes, until cancelled.
 
         If nothing of the rails is different after `changed`, no port is asked. If Railnet is `leaving` the node, the labels are removed.
@@ -127,7 +127,7 @@ class Topology:
             _log.warning("the leaf switch is not known: %s", reason)
         self._said = frozenset(reasons)
 
-    async def _label(self, cluster: Cluster) -> bool:
+    async def _label(self, cluster: ApiServerOfNode) -> bool:
         try:
             look = node_labels.look(cluster.node)
             present_labels = node_labels.parse(await asyncio.to_thread(cluster.send, look))
@@ -185,7 +185,7 @@ async def labelling(topology: Topology, *, leaving: bool) -> None:
         _log.info("the node gets no topology labels: %s", error)
         topology.labelled.set()
         return
-    await topology.serve(Cluster(api_server.send, name_of_node()), leaving=leaving)
+    await topology.serve(ApiServerOfNode(api_server.send, name_of_node()), leaving=leaving)
 
 
 def labelled_rails(configuration: Configuration, inventory: Inventory) -> dict[int, Rail] | None:

@@ -18,7 +18,7 @@ _MOST_RAILS = 8  # of which the message speaks in full
 Status = Literal["True", "False", "Unknown"]
 
 
-class Limits(NamedTuple):
+class ConditionLimits(NamedTuple):
     """The limits by which a port is judged, and the pauses between calls of the API server; all but `flaps` in seconds.
 
     Attributes:
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
     heartbeat: float = 300.0
 
 
-LIMITS = Limits()
+LIMITS = ConditionLimits()
 
 
 class Moment(NamedTuple):
@@ -122,7 +122,7 @@ class RailNews(NamedTuple):
 
 
 def seen(
-    before: Histories, ports: Mapping[int, str | None], now: Moment, limits: Limits = LIMITS
+    before: Histories, ports: Mapping[int, str | None], now: Moment, limits: ConditionLimits = LIMITS
 ) -> dict[int, RailHistory]:
     """Return the histories after a look at the ports: by rail, why its port is not ACTIVE, and what to do; None if it is.
 
@@ -133,7 +133,9 @@ def seen(
     }
 
 
-def condition(rails: Histories, status: Status | None, now: Moment, limits: Limits = LIMITS) -> Condition | None:
+def condition(
+    rails: Histories, status: Status | None, now: Moment, limits: ConditionLimits = LIMITS
+) -> Condition | None:
     """Return what the condition should say; None if what the API server has should stay for now.
 
     Args:
@@ -161,13 +163,13 @@ def unknown(why: str) -> Condition:
     return Condition("Unknown", "RailsNotKnown", why)
 
 
-def next_judgement(rails: Histories, status: Status | None, now: Moment, limits: Limits = LIMITS) -> float:
+def next_judgement(rails: Histories, status: Status | None, now: Moment, limits: ConditionLimits = LIMITS) -> float:
     """Return the next second at which the histories may say something else if no port changes; infinity if they never do."""
     due = [_due(history, status, limits) for history in rails.values()]
     return min((second for second in due if second > now.seconds), default=float("inf"))
 
 
-def next_write(wanted: Condition | None, written: Written | None, limits: Limits = LIMITS) -> float:
+def next_write(wanted: Condition | None, written: Written | None, limits: ConditionLimits = LIMITS) -> float:
     """Return the second from which on the wanted condition may be written; infinity if nothing is to be written."""
     if written is None:
         return float("inf") if wanted is None else 0.0
@@ -204,7 +206,7 @@ def taints(node_taints: Sequence[Any], *, wanted: bool) -> list[Any] | None:
     return [taint for taint in node_taints if taint not in ours] + own
 
 
-def _noted(before: RailHistory | None, trouble: str | None, now: Moment, limits: Limits) -> RailHistory:
+def _noted(before: RailHistory | None, trouble: str | None, now: Moment, limits: ConditionLimits) -> RailHistory:
     if before is None:
         return RailHistory(trouble, now)
     if (before.trouble is None) == (trouble is None):
@@ -224,7 +226,7 @@ def _explained(incident: Incident | None, trouble: str | None) -> Incident | Non
     return incident if incident is None or trouble is None else incident._replace(trouble=trouble)
 
 
-def _judged(rail: RailHistory, now: Moment, limits: Limits) -> RailHistory:
+def _judged(rail: RailHistory, now: Moment, limits: ConditionLimits) -> RailHistory:
     lasted = now.seconds - rail.changed.seconds
     if rail.trouble is None:
         is_over = rail.incident is not None and lasted >= limits.up
@@ -237,11 +239,11 @@ def _judged(rail: RailHistory, now: Moment, limits: Limits) -> RailHistory:
     return replace(rail, incident=incident)
 
 
-def _flaps(losses: Sequence[Moment], limits: Limits) -> bool:
+def _flaps(losses: Sequence[Moment], limits: ConditionLimits) -> bool:
     return len(losses) == limits.flaps and losses[-1].seconds - losses[0].seconds <= limits.window
 
 
-def _due(rail: RailHistory, status: Status | None, limits: Limits) -> float:
+def _due(rail: RailHistory, status: Status | None, limits: ConditionLimits) -> float:
     if rail.trouble is not None:
         return rail.changed.seconds + limits.down if rail.incident is None else float("inf")
     waits = rail.incident is not None or status == "False"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from railnet.kernel.netlink import pf_link_state
 from railnet.kernel.netlink.pf_link import PfLink
-from railnet.kernel.sysfs.functions import Card, CardReading, PciIds, Sysfs
+from railnet.kernel.sysfs.functions import CardFunctions, CardReading, PciIds, Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer, card_by_card
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf.changed_functions import ChangedFunctions
@@ -143,10 +143,10 @@ def _by_card(vfs: Iterable[VirtualFunction]) -> dict[PciAddress, list[PciAddress
     return cards
 
 
-async def _cards(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress]) -> list[Card]:
+async def _cards(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress]) -> list[CardFunctions]:
     skipped = set[PciAddress]()
 
-    def look(address: PciAddress) -> Card | None:
+    def look(address: PciAddress) -> CardFunctions | None:
         card = None if address in skipped else sysfs.card(address)
         skipped.update(() if card is None else card.functions)
         return card
@@ -166,20 +166,20 @@ async def _cards(sysfs: Sysfs, before: Inventory, addresses: Iterable[PciAddress
 
 async def _card_without_reading(
     address: PciAddress, error: DoesNotAnswer, sysfs: Sysfs, before: Inventory
-) -> Card | None:
+) -> CardFunctions | None:
     """Return the card of a function that does not answer even when its ids are read; None if it is not known to be one."""
     fault = fault_of(sysfs, address, error)
     pf, lone = before.pf(address), next((vf for vf in before.lone_vfs if vf.address == address), None)
     if lone is not None:
-        return Card(address, _ids(lone), fault=fault)
-    card: Card | None = None
+        return CardFunctions(address, _ids(lone), fault=fault)
+    card: CardFunctions | None = None
     with suppress(OSError):  # its files are known to hang; the names of its files may come all the same
         names_of_address = address._replace(domain=-1 - address.domain)
         card = await sysfs.reads.read(_NAMES, names_of_address, partial(sysfs.card_by_names, address))
     if pf is None:
         return None if card is None else card._replace(fault=fault)
     vfs = tuple((vf.index, vf.address) for vf in pf.vfs) if card is None else card.vfs
-    return Card(address, _ids(pf), pf.ofed_guid_files, vfs, fault)
+    return CardFunctions(address, _ids(pf), pf.ofed_guid_files, vfs, fault)
 
 
 def _ids(function: PhysicalFunction | VirtualFunction) -> PciIds:

@@ -16,7 +16,7 @@ from railnet.kernel import vf_netdev
 from railnet.kernel.files import below
 from railnet.kernel.namespaces.netns import inside
 from railnet.kernel.netlink import link_settings, source_routing
-from railnet.kernel.netlink.link_settings import Known
+from railnet.kernel.netlink.link_settings import KnownLink
 from railnet.kernel.netlink.rtnetlink import Link, Links, links
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.vf_netdev import mark
@@ -135,7 +135,7 @@ def _found_again(step: MoveLinkOut, node: Links, sysfs: Sysfs, give_up: float) -
     return Netdev(step.host_ifname, ifindex, mtu) if isinstance(mtu, int) and not left else None
 
 
-def _require_own(vf: PciAddress, link: Known, sysfs: Sysfs) -> Known:
+def _require_own(vf: PciAddress, link: KnownLink, sysfs: Sysfs) -> KnownLink:
     """Return a link's facts if it is the netdev of a VF. Where the kernel does not name its device, sysfs names it.
 
     Raises:

@@ -55,7 +55,7 @@ _READ_ONLY = frozenset({"promiscuity"})
 _XDP_REQUEST = Struct("=i")
 
 
-class Known(NamedTuple):
+class KnownLink(NamedTuple):
     """A link's name and its PCI device, as `Link` has them, and its settings; a setting that this kernel does not report is left out."""
 
     ifname: str
@@ -63,7 +63,7 @@ class Known(NamedTuple):
     settings: dict[str, Value]
 
 
-def read(links: Links, ifindex: int) -> Known:
+def read(links: Links, ifindex: int) -> KnownLink:
     """Read the settings of a link, and by what it is known.
 
     Raises:
@@ -85,7 +85,7 @@ def read(links: Links, ifindex: int) -> Known:
         if info.get(_INFO_KIND, b"").rstrip(b"\0") == b"ipoib":
             several["ipoib"] = info.get(_INFO_DATA, b"").hex()
         parent = text(link_attributes[PARENT]) if PARENT in link_attributes else None
-        return Known(text(link_attributes[IFNAME]), parent, {**_ABSENT, **simple, **several})
+        return KnownLink(text(link_attributes[IFNAME]), parent, {**_ABSENT, **simple, **several})
 
 
 def write(links: Links, ifindex: int, current: Settings, wanted: Mapping[str, Value]) -> None:

@@ -29,7 +29,7 @@ class Terms(NamedTuple):
     inherited: tuple[int, ...] = ()
 
 
-class Ended(NamedTuple):
+class ProgramEnd(NamedTuple):
     """The end of a program: its wait status, as `os.waitstatus_to_exitcode` reads it, and its output."""
 
     status: int
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 def execute(
     root: Path, program: str, environ: Mapping[str, str], stdin: bytes, terms: Terms, *, chroot: bool = False
-) -> Ended:
+) -> ProgramEnd:
     """Run a program by its absolute path on the host. `root` is the path of the host's root for the daemon: / or /proc/1/root.
 
     The program and its children are ended when the time is over. With `chroot` the program sees the host's files and keeps
@@ -75,7 +75,7 @@ def execute(
                 raise Stopped(f"{program} was ended") from None
             raise TimeoutError(f"{program} took longer than {terms.seconds:g} s and was ended") from None
     code = process.returncode
-    return Ended(-code if code < 0 else code << 8, stdout, stderr)
+    return ProgramEnd(-code if code < 0 else code << 8, stdout, stderr)
 
 
 def _filled(file: BinaryIO, content: bytes) -> BinaryIO:

@@ -109,7 +109,7 @@ class Sysfs:
             return []
         return sorted(address for name in names if (address := _address(name)) is not None)
 
-    def card(self, address: PciAddress) -> "Card | None":
+    def card(self, address: PciAddress) -> "CardFunctions | None":
         """Look whether a function is a PF or a VF whose PF is not on this node. Return None if it is neither, or has gone away."""
         try:
             with self.folder(address) as folder:
@@ -126,7 +126,7 @@ class Sysfs:
             return None if target is None else _address(target)
         return None
 
-    def card_by_names(self, address: PciAddress) -> "Card | None":
+    def card_by_names(self, address: PciAddress) -> "CardFunctions | None":
         """Do the same for a PF whose files do not answer: by the names of its files alone, without reading one."""
         with suppress(*_GONE), self.folder(address) as folder:
             names = folder.names(".")
@@ -299,7 +299,7 @@ class Sysfs:
         return None
 
 
-class Card(NamedTuple):
+class CardFunctions(NamedTuple):
     """A PF with the addresses of its VFs by index, or a VF that has no PF on this node (`vfs` is then None)."""
 
     address: PciAddress
@@ -315,14 +315,14 @@ class Card(NamedTuple):
 
 
 class CardReading:
-    """Reads the functions of one card one after the other, in the order of `Card.functions`, and puts them together.
+    """Reads the functions of one card one after the other, in the order of `CardFunctions.functions`, and puts them together.
 
     The kernel gives all VFs of a PF the same vendor, device and class, and the PF's NUMA node: these are read once.
 
     Source: pci_iov_scan_device() and pci_read_vf_config_common(), drivers/pci/iov.c.
     """
 
-    def __init__(self, sysfs: Sysfs, card: Card) -> None:
+    def __init__(self, sysfs: Sysfs, card: CardFunctions) -> None:
         self.card = card
         self.sysfs = sysfs
         self._numa_node = -1
@@ -476,7 +476,7 @@ def _parse_pci_id(text: str) -> str:
     return match[1]
 
 
-def _card(address: PciAddress, folder: SysfsFolder) -> Card | None:
+def _card(address: PciAddress, folder: SysfsFolder) -> CardFunctions | None:
     pci_ids = _read_pci_ids(folder)
     is_network = pci_ids["class_code"] >> 16 == _NETWORK_CONTROLLER
     if folder.fault is None and not is_network:
@@ -488,13 +488,13 @@ def _card(address: PciAddress, folder: SysfsFolder) -> Card | None:
         return _pf_card(address, folder, names, pci_ids)
     lone = pci_ids["vendor"] == _MELLANOX and pci_ids["device"] in _MELLANOX_VFS
     if lone and "physfn" not in names:  # else its PF is present: the VF is being created or removed
-        return Card(address, pci_ids, fault=folder.fault)
+        return CardFunctions(address, pci_ids, fault=folder.fault)
     return None
 
 
-def _pf_card(address: PciAddress, folder: SysfsFolder, names: Iterable[str], pci_ids: PciIds) -> Card:
+def _pf_card(address: PciAddress, folder: SysfsFolder, names: Iterable[str], pci_ids: PciIds) -> CardFunctions:
     vfs = tuple(_virtual_functions(folder, names))
-    return Card(address, pci_ids, "sriov" in names, vfs, folder.fault)
+    return CardFunctions(address, pci_ids, "sriov" in names, vfs, folder.fault)
 
 
 def _check_numbers_of_vfs(folder: SysfsFolder) -> tuple[int, int]:

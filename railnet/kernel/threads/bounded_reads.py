@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable
 from errno import ETIMEDOUT
 from typing import Generic, TypeVar
 
-from railnet.kernel.threads.bounded_threads import BoundedThreads, Job
+from railnet.kernel.threads.bounded_threads import BoundedThreads, ThreadCall
 from railnet.vf.pci_address import PciAddress
 
 _Found = TypeVar("_Found")
@@ -44,7 +44,7 @@ class BoundedReads:
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds
         self._threads = BoundedThreads(_THREADS_OF_A_CARD)
-        self._hung: dict[PciAddress, tuple[Hashable, Job]] = {}
+        self._hung: dict[PciAddress, tuple[Hashable, ThreadCall]] = {}
 
     @property
     def hung(self) -> Counter[str]:
@@ -99,7 +99,7 @@ class BoundedReads:
             "the device or the node. It is read again as soon as it answers"
         )
 
-    async def _ends(self, job: Job, progress: _Progress[_Found]) -> bool:
+    async def _ends(self, job: ThreadCall, progress: _Progress[_Found]) -> bool:
         """Wait for the end of a job; return False, and abandon it, if it has come no further for the time of one function."""
         try:
             while True:
@@ -113,7 +113,7 @@ class BoundedReads:
         finally:
             progress.abandoned = job.abandoned = True
 
-    def _note_hung(self, card: Hashable, function: PciAddress, job: Job) -> None:
+    def _note_hung(self, card: Hashable, function: PciAddress, job: ThreadCall) -> None:
         self._hung[function] = card, job
 
         def returned(_: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 _Result = TypeVar("_Result")
 
 
-class Job:
+class ThreadCall:
     """One call in a thread; `future` has its outcome, and belongs to the event loop that began the job."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -55,13 +55,13 @@ class BoundedThreads:
             await asyncio.wait((future,))
             raise
 
-    def begin(self, key: Hashable, work: Callable[[], object]) -> Job:
+    def begin(self, key: Hashable, work: Callable[[], object]) -> ThreadCall:
         """Begin a job; it starts when a thread of this key is free.
 
         Raises:
             OSError: EAGAIN, the key has no thread, and none can be started.
         """
-        job = Job(work)
+        job = ThreadCall(work)
         self._pools.setdefault(key, _Pool(f"{key}", self._most)).put(job)
         return job
 
@@ -71,10 +71,10 @@ class _Pool:
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
-        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[ThreadCall] = queue.SimpleQueue()
         self._threads = self._unfinished = 0
 
-    def put(self, job: Job) -> None:
+    def put(self, job: ThreadCall) -> None:
         if self._unfinished >= self._threads and self._threads < self._most:
             self._start_thread()
         self._unfinished += 1
@@ -107,7 +107,7 @@ class _Pool:
                 job.loop.call_soon_threadsafe(self._finish, job, result, error)
             del job, result, error  # the queue may be empty for long
 
-    def _finish(self, job: Job, result: object, error: BaseException | None) -> None:
+    def _finish(self, job: ThreadCall, result: object, error: BaseException | None) -> None:
         self._unfinished -= 1
         if job.future.done():
             return

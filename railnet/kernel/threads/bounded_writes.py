@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer
-from railnet.kernel.threads.bounded_threads import BoundedThreads, Job
+from railnet.kernel.threads.bounded_threads import BoundedThreads, ThreadCall
 
 _Result = TypeVar("_Result")
 
@@ -52,7 +52,7 @@ class BoundedWrites:
             result: _Result = job.future.result()
             return result
 
-    def _note_hung(self, card: Hashable, seconds: float, job: Job) -> None:
+    def _note_hung(self, card: Hashable, seconds: float, job: ThreadCall) -> None:
         self._hung[card] = (
             f"what was written to the files of {card} has not been done in {seconds:g} s, as with dead firmware: look in dmesg, "
             "then reset the device or the node. Nothing more is written to it before that is done"

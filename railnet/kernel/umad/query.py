@@ -31,7 +31,7 @@ _REGISTER_AGENT = _READ_AND_WRITE << 30 | len(node_info.registration()) << 16 | 
 _MOST_STRANGE_DATAGRAMS = 16
 
 
-class Patience(NamedTuple):
+class QueryPatience(NamedTuple):
     """The kernel sends the question again `retries` times, each time after `timeout_ms`; after `seconds` the answer is late."""
 
     retries: int = 3
@@ -39,10 +39,10 @@ class Patience(NamedTuple):
     seconds: float = 4.0
 
 
-_PATIENT = Patience()
+_PATIENT = QueryPatience()
 
 
-def neighbour(root: Path, device: DeviceNode, patience: Patience = _PATIENT) -> Neighbour:
+def neighbour(root: Path, device: DeviceNode, patience: QueryPatience = _PATIENT) -> Neighbour:
     """Ask the neighbour of a port. The device is looked for on the host, whose root folder is at `root`.
 
     Raises:
@@ -61,7 +61,7 @@ def neighbour(root: Path, device: DeviceNode, patience: Patience = _PATIENT) -> 
         os.close(fd)
 
 
-def ask(fd: int, port: int = 1, patience: Patience = _PATIENT) -> Neighbour:
+def ask(fd: int, port: int = 1, patience: QueryPatience = _PATIENT) -> Neighbour:
     """Ask through an open umad device of a port with this number.
 
     Raises:

@@ -29,7 +29,7 @@ def plugin_of_ended_sandbox(node: Node, monkeypatch: pytest.MonkeyPatch) -> Path
     """Return the path for the IPAM plugin of a sandbox whose namespace is gone."""
     plugin = node.folder / "bin/stub-ipam"
 
-    def execute(root: Path, program: str, *rest: Any) -> host_process.Ended:
+    def execute(root: Path, program: str, *rest: Any) -> host_process.ProgramEnd:
         return host_process.execute(Path("/"), str(below(root, program)), *rest)
 
     monkeypatch.setattr(host_delegates, "execute", execute)
@@ -128,7 +128,7 @@ def test_ipam_plugin_that_hangs_is_ended_with_the_daemon_and_run_again_by_the_ne
     node.delegate_seconds = 20.0
     ends, execute = [], host_delegates.execute
 
-    def noted(*how: Any) -> host_process.Ended:
+    def noted(*how: Any) -> host_process.ProgramEnd:
         try:
             return execute(*how)
         except Exception as error:

@@ -24,7 +24,7 @@ from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import conflist, conflist_keeper, port_watch, primary_gc_schedule, resync
-from railnet.daemon.background_tasks import BackgroundTasks, Pauses
+from railnet.daemon.background_tasks import BackgroundTasks, TaskPauses
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.netlink import link_changes
@@ -208,7 +208,7 @@ def outlives(row: Row, error: Exception, folder: Path, monkeypatch: pytest.Monke
         return refusing(*arguments, **named)
 
     async def main() -> None:
-        tasks = BackgroundTasks(Pauses(again=0.01))
+        tasks = BackgroundTasks(TaskPauses(again=0.01))
         work = row.task(folder)
         with monkeypatch.context() as patched:
             patched.setattr(row.place, row.call, call)
@@ -223,7 +223,7 @@ def outlives(row: Row, error: Exception, folder: Path, monkeypatch: pytest.Monke
 
 def test_reason_of_a_failure_is_said_until_the_task_has_gone_on_for_some_time() -> None:
     async def main() -> tuple[list[str], list[str]]:
-        tasks = BackgroundTasks(Pauses(again=0.01, over=0.2))
+        tasks = BackgroundTasks(TaskPauses(again=0.01, over=0.2))
         failing = Refusing(asyncio.Event().wait, OSError(EIO, "Input/output error", "/var/lib/x"))
         task = asyncio.create_task(tasks.keep("the work", failing))
         await until_async(lambda: failing.calls > 2, SECONDS, "a call that is not refused")
@@ -260,7 +260,7 @@ def test_start_is_repeated_unless_a_privilege_is_missing(error: OSError, ends: b
     start = Refusing(value, error)
 
     async def main() -> str:
-        return await BackgroundTasks(Pauses(again=0.01)).start("the start", start)
+        return await BackgroundTasks(TaskPauses(again=0.01)).start("the start", start)
 
     if ends:
         with pytest.raises(PermissionError):

@@ -22,7 +22,7 @@ from railnet.backoff import Backoff
 from railnet.configuration import Configuration, Publish
 from railnet.daemon import rails_condition
 from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
-from railnet.daemon.topology_labels import Cluster
+from railnet.daemon.topology_labels import ApiServerOfNode
 from railnet.fabric.rails_condition import TAINT, TYPE, Moment
 from railnet.vf.inventory import Inventory, Port
 from railnet.vf.pci_address import PciAddress
@@ -55,7 +55,7 @@ class Node:
         host, port = server.environment.values()
         account = ServiceAccount(host, int(port), credentials)
         client = Client(NodeTransport(account), account.token, "railnet")
-        self.cluster = Cluster(client.send, "node-a")
+        self.cluster = ApiServerOfNode(client.send, "node-a")
         self.restart()
 
     def restart(self) -> None:

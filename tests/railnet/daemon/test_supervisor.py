@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from railnet.daemon import supervisor
-from railnet.daemon.supervisor import Limits, Supervisor
+from railnet.daemon.supervisor import Supervisor, SupervisorLimits
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 120.0
 # The times that a test waits for are short. The others are long: on a busy machine a program starts, ends and writes its stacks late.
 RUN = (
-    "import sys; from railnet.daemon.supervisor import Limits, Supervisor\n"
+    "import sys; from railnet.daemon.supervisor import Supervisor, SupervisorLimits\n"
     "act, folder = sys.argv[3:]\n"
-    "limits = Limits(); limits.silence = 1.5; limits.death = 60.0; limits.pauses = (0.0, 0.1)\n"
+    "limits = SupervisorLimits(); limits.silence = 1.5; limits.death = 60.0; limits.pauses = (0.0, 0.1)\n"
     "limits.start = 5.0 if act == 'silent at start' else 60.0\n"
     "limits.tick = 2.0 if act == 'sleep' else limits.tick  # half of it is the time for the stacks\n"
     "sys.exit(Supervisor(sys.argv[1:], limits, lock=folder + '/lock').run())"
@@ -261,12 +261,12 @@ def test_next_daemon_can_take_the_lock_of_one_that_does_not_end(
         "os.kill(os.getpid(), signal.SIGSTOP)"
     )
     command = [sys.executable, "-c", program, str(path)]
-    limits = Limits()
+    limits = SupervisorLimits()
     limits.death = 0.2
-    daemon = supervisor._Daemon(command, 0)
+    daemon = supervisor._DaemonProcess(command, 0)
     until(lambda: is_stopped(daemon.pid))
     before = may_lock(path)
-    monkeypatch.setattr(supervisor._Daemon, "status", lambda _: None)
+    monkeypatch.setattr(supervisor._DaemonProcess, "status", lambda _: None)
 
     status = Supervisor(command, limits, str(path))._end(daemon)
 

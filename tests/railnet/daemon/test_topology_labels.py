@@ -16,7 +16,7 @@ from railnet.apiserver.request import Request
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon import topology_labels
-from railnet.daemon.topology_labels import Cluster, Pauses, Topology, labelled_rails, labelling
+from railnet.daemon.topology_labels import ApiServerOfNode, LookPauses, Topology, labelled_rails, labelling
 from railnet.fabric.neighbour import Neighbour
 from railnet.fabric.topology_labels import LEAF, RAILS, RATE, Leaf, leaf_of_rail
 from railnet.kernel.sysfs.functions import Sysfs
@@ -35,7 +35,7 @@ from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
 LEAF_1, LEAF_2 = Guid(0xA1), Guid(0xB2)
 SWITCH = Neighbour("switch", LEAF_1, 3)
 HEX_1, HEX_2 = "00000000000000a1", "00000000000000b2"
-QUICK = Pauses(quiet=0.001, again=0.01, resync=60.0)
+QUICK = LookPauses(quiet=0.001, again=0.01, resync=60.0)
 INIT = Port(state="2: INIT", phys_state="5: LinkUp", link_layer="InfiniBand")
 POLLING = Port(state="1: DOWN", phys_state="2: Polling", link_layer="InfiniBand")
 
@@ -119,7 +119,9 @@ def labelled(
     async def whole() -> Topology:
         table = VfTable(inventory)
         topology = Topology(configuration or Configuration(), table, Rates(), fabric.ask)
-        serving = asyncio.create_task(topology.serve(Cluster(node.send, "gpu-7"), leaving=leaving, pauses=QUICK))
+        serving = asyncio.create_task(
+            topology.serve(ApiServerOfNode(node.send, "gpu-7"), leaving=leaving, pauses=QUICK)
+        )
         await asyncio.wait_for(topology.labelled.wait(), 30)
         if then is not None:
             await then(topology, table)
@@ -364,7 +366,7 @@ def test_pauses_double_while_looks_fail_begin_again_after_a_success_and_respect_
         topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
         monkeypatch.setattr(asyncio, "wait_for", wait_for)
-        await topology.serve(Cluster(node.send, "gpu-7"), pauses=Pauses(quiet=0.0))
+        await topology.serve(ApiServerOfNode(node.send, "gpu-7"), pauses=LookPauses(quiet=0.0))
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(whole())
@@ -375,7 +377,7 @@ def test_pauses_double_while_looks_fail_begin_again_after_a_success_and_respect_
 def test_name_that_no_node_can_have_is_reported_and_the_daemon_goes_on() -> None:
     async def whole() -> str | None:
         topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
-        serving = asyncio.create_task(topology.serve(Cluster(Node().send, "GPU_7"), pauses=QUICK))
+        serving = asyncio.create_task(topology.serve(ApiServerOfNode(Node().send, "GPU_7"), pauses=QUICK))
         await until(lambda: topology.trouble)
         assert not serving.done()
         serving.cancel()
@@ -392,7 +394,7 @@ def test_node_object_that_was_made_again_is_labelled_again() -> None:
     async def whole() -> None:
         topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
         pauses = QUICK._replace(resync=0.05)
-        serving = asyncio.create_task(topology.serve(Cluster(node.send, "gpu-7"), pauses=pauses))
+        serving = asyncio.create_task(topology.serve(ApiServerOfNode(node.send, "gpu-7"), pauses=pauses))
         await until(lambda: LEAF in node.labels)
         node.labels = {"zone": "z1"}
         await until(lambda: LEAF in node.labels)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railnet.kernel.threads import bounded_threads
-from railnet.kernel.threads.bounded_threads import BoundedThreads, Job
+from railnet.kernel.threads.bounded_threads import BoundedThreads, ThreadCall
 from tests.waiting import until
 
 _SECONDS = 60.0
@@ -26,7 +26,7 @@ class Hangs:
         self.alive.wait(_SECONDS)
 
 
-class _ReportedJob(Job):
+class _ReportedJob(ThreadCall):
     """A job with an event that is set when its thread has reported its end to the event loop."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -43,7 +43,7 @@ def wait_for_begin(monkeypatch: pytest.MonkeyPatch, hangs: Hangs) -> None:
     """Have each job hang or end before its caller goes on, if a thread is free for it: then only what hangs is late."""
     begin = BoundedThreads.begin
 
-    def begun(threads: BoundedThreads, key: Hashable, work: Callable[[], object]) -> Job:
+    def begun(threads: BoundedThreads, key: Hashable, work: Callable[[], object]) -> ThreadCall:
         before = hangs.hanging
         job = begin(threads, key, work)
         assert isinstance(job, _ReportedJob)
@@ -52,5 +52,5 @@ def wait_for_begin(monkeypatch: pytest.MonkeyPatch, hangs: Hangs) -> None:
             until(lambda: job.reported.is_set() or hangs.hanging > before, _SECONDS, "the job hangs or has ended")
         return job
 
-    monkeypatch.setattr(bounded_threads, "Job", _ReportedJob)
+    monkeypatch.setattr(bounded_threads, "ThreadCall", _ReportedJob)
     monkeypatch.setattr(BoundedThreads, "begin", begun)

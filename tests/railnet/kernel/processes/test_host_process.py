@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from railnet.kernel.processes import host_process
-from railnet.kernel.processes.host_process import Ended, Stopped, Terms, execute
+from railnet.kernel.processes.host_process import ProgramEnd, Stopped, Terms, execute
 from tests.waiting import until
 
 SECONDS = 60.0  # a busy machine starts and ends a program late
@@ -27,7 +27,7 @@ def a_program(folder: Path, script: str) -> str:
 def test_program_gets_stdin_and_only_the_given_environment(tmp_path: Path) -> None:
     program = a_program(tmp_path, "cat; echo >&2 $CNI_COMMAND $HOME.")
 
-    assert execute(ROOT, program, ENVIRON, b"stdin", Terms(SECONDS)) == Ended(0, b"stdin", b"DEL .\n")
+    assert execute(ROOT, program, ENVIRON, b"stdin", Terms(SECONDS)) == ProgramEnd(0, b"stdin", b"DEL .\n")
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", -9)])

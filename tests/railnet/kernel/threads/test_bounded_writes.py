@@ -13,7 +13,7 @@ import pytest
 from railnet.kernel import vf_provisioning
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer
-from railnet.kernel.threads.bounded_threads import BoundedThreads, Job
+from railnet.kernel.threads.bounded_threads import BoundedThreads, ThreadCall
 from railnet.kernel.threads.bounded_writes import BoundedWrites
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.steps import CreateVfs, ProbeAgain
@@ -138,7 +138,7 @@ def test_each_file_that_the_daemon_writes_may_hang(tmp_path: Path, monkeypatch: 
 
     begin = BoundedThreads.begin
 
-    def begin_at_once(threads: BoundedThreads, key: Hashable, work: Callable[[], object]) -> Job:
+    def begin_at_once(threads: BoundedThreads, key: Hashable, work: Callable[[], object]) -> ThreadCall:
         job = begin(threads, key, work)
         assert begun.wait(PATIENCE)  # before the limit runs: work that has not begun by its end is not done
         return job

@@ -8,7 +8,7 @@ import ctypes
 import json
 import sys
 
-from railnet.kernel.umad.query import Patience, ask
+from railnet.kernel.umad.query import QueryPatience, ask
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     assert library.umad_init() == 0
     fd = library.umad_get_fd(library.umad_open_port(b"ibsim0", 1))
     try:
-        found = ask(fd, patience=Patience(retries=0, timeout_ms=100, seconds=float(sys.argv[1])))
+        found = ask(fd, patience=QueryPatience(retries=0, timeout_ms=100, seconds=float(sys.argv[1])))
         told: object = [found.kind, found.node_guid.value, found.port]
     except OSError as error:
         told = error.errno

@@ -16,7 +16,7 @@ import pytest
 from railnet.fabric.neighbour import Neighbour
 from railnet.kernel.umad import query
 from railnet.kernel.umad.node_info import BadAnswer
-from railnet.kernel.umad.query import Patience, ask, neighbour
+from railnet.kernel.umad.query import QueryPatience, ask, neighbour
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode
 from tests.railnet.kernel.umad.datagrams import HEADER, SWITCH_GUID, answer
@@ -24,8 +24,8 @@ from tests.railnet.kernel.umad.datagrams import HEADER, SWITCH_GUID, answer
 # Computed by the C preprocessor from include/uapi/rdma/rdma_user_ioctl.h on x86_64 and aarch64.
 ENABLE_PKEY, REGISTER_AGENT = 0x1B03, 0xC01C1B01
 AGENT = 3
-SHORT = Patience(retries=0, timeout_ms=10, seconds=0.2)
-LONG = Patience(seconds=30.0)
+SHORT = QueryPatience(retries=0, timeout_ms=10, seconds=0.2)
+LONG = QueryPatience(seconds=30.0)
 
 
 class Device:
