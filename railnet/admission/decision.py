@@ -19,7 +19,7 @@ from railnet.jobs.name_truncation import shortened
 from railnet.jobs.operators import Default, Part
 from railnet.jobs.pod import Container, Pod, count
 from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
-from railnet.jobs.recogniser import Member, recognise
+from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import ADDRESS_ANNOTATION, DEFAULT, NETWORK_ANNOTATION, STICKY_ANNOTATION, NoIpam, is_sticky
 
@@ -65,7 +65,7 @@ class Additions:
         host: what the pod gets with the host's network; None if it stays in its own network, or has the host's already.
     """
 
-    member: Member
+    member: RecognisedPod
     container: str
     reason: str
     resource: str = ""
@@ -111,7 +111,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort |
     return Additions(member, container, decision.why, labels=dict(_labels(member, pod)), host=host)
 
 
-def _rail(pod: Pod, member: Member, namespace: Namespace, policy: Policy, *, labelled: bool) -> Decision:
+def _rail(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy, *, labelled: bool) -> Decision:
     """Decide about VFs and the environment that names net1."""
     requested = _requested(pod, policy)
     part, reason = _part(member, pod, requested, namespace, labelled=labelled)
@@ -144,7 +144,7 @@ def _rail(pod: Pod, member: Member, namespace: Namespace, policy: Policy, *, lab
     )
 
 
-def _untouched(member: Member, reason: str) -> Untouched:
+def _untouched(member: RecognisedPod, reason: str) -> Untouched:
     return Untouched(f"{member} ({member.operator.name}): {reason}", member.operator.name, reason)
 
 
@@ -213,7 +213,9 @@ def _requests(pod: Pod, policy: Policy) -> Iterator[tuple[str, int]]:
                 yield resource, count(quantity)
 
 
-def _part(member: Member, pod: Pod, requested: int | None, namespace: Namespace, *, labelled: bool) -> tuple[Part, str]:
+def _part(
+    member: RecognisedPod, pod: Pod, requested: int | None, namespace: Namespace, *, labelled: bool
+) -> tuple[Part, str]:
     """Return what part the pod takes, and the reason.
 
     The pod's own request and label count first, then its role, its namespace's label, and its GPUs.
@@ -227,7 +229,7 @@ def _part(member: Member, pod: Pod, requested: int | None, namespace: Namespace,
     return _by_role(member, pod.containers[member.container], namespace)
 
 
-def _by_role(member: Member, container: Container, namespace: Namespace) -> tuple[Part, str]:
+def _by_role(member: RecognisedPod, container: Container, namespace: Namespace) -> tuple[Part, str]:
     if member.part is Part.APART:
         return Part.APART, f"the role {member.role} takes no part in the exchange of data"
     if namespace.net1:
@@ -237,7 +239,7 @@ def _by_role(member: Member, container: Container, namespace: Namespace) -> tupl
     return _by_default(member, container)
 
 
-def _by_default(member: Member, container: Container) -> tuple[Part, str]:
+def _by_default(member: RecognisedPod, container: Container) -> tuple[Part, str]:
     default, gpus = member.operator.default, container.gpus
     unless = f'label it, or its namespace, {NET1}: "true" if it needs a rail'
     if default is Default.NONE:
@@ -288,13 +290,13 @@ def _number(text: str) -> int:
     return number
 
 
-def _annotations(member: Member, pod: Pod, namespace: Namespace) -> dict[str, str]:
+def _annotations(member: RecognisedPod, pod: Pod, namespace: Namespace) -> dict[str, str]:
     """Return the annotation that the namespace's label stands for: a pod that says otherwise, or has no rank, does not get it."""
     says = STICKY_ANNOTATION in pod.annotations or NETWORK_ANNOTATION in pod.annotations
     return {STICKY_ANNOTATION: "true"} if namespace.sticky and member.rank and not says else {}
 
 
-def _check_sticky(member: Member, annotations: Mapping[str, str]) -> None:
+def _check_sticky(member: RecognisedPod, annotations: Mapping[str, str]) -> None:
     """Make sure that a pod which asks for the address of its rank has a rank, and leaves the address to the controllers."""
     if not is_sticky(annotations):
         return
@@ -317,7 +319,7 @@ def _reachable(pod: Pod, annotations: Mapping[str, str], policy: Policy) -> bool
     return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
 
 
-def _renamed(member: Member, pod: Pod, container: Container) -> Iterator[Variable]:
+def _renamed(member: RecognisedPod, pod: Pod, container: Container) -> Iterator[Variable]:
     """Yield TF_CONFIG with names on net1, if the pod asks for these names and does not have them yet."""
     before = container.env.get(tf_config.VARIABLE)
     if _rendezvous(pod) == "net1" and before is not None:
@@ -350,7 +352,7 @@ def _kept_class(pod: Pod, policy: Policy) -> Iterator[str]:
         yield f"kept its PriorityClass {pod.priority_class}"
 
 
-def _labels(member: Member, pod: Pod) -> Iterator[tuple[str, str]]:
+def _labels(member: RecognisedPod, pod: Pod) -> Iterator[tuple[str, str]]:
     for key, text in ((JOB, member.job), (ROLE, member.role), (RANK, member.dotted_rank)):
         value = _label_value(text)
         if value and key not in pod.labels:

@@ -14,7 +14,7 @@ from railnet.admission.environment import Variable
 from railnet.admission.railnet_annotations import RENDEZVOUS
 from railnet.jobs.pod import Container, Pod
 from railnet.jobs.railnet_labels import HOST_PORT, NETWORK_MODE
-from railnet.jobs.recogniser import Member
+from railnet.jobs.recogniser import RecognisedPod
 from railnet.vf.errors import Misconfigured
 
 HOST = "host"
@@ -62,7 +62,7 @@ class HostNetwork:
     fixed: tuple[int, ...] = ()
 
 
-def wanted(pod: Pod, member: Member, *, switched_on: bool) -> bool:
+def wanted(pod: Pod, member: RecognisedPod, *, switched_on: bool) -> bool:
     """Return whether a review puts the pod on the host's network.
 
     Raises:
@@ -82,7 +82,7 @@ def wanted(pod: Pod, member: Member, *, switched_on: bool) -> bool:
     return True
 
 
-def decided(pod: Pod, member: Member, port: int) -> HostNetwork:
+def decided(pod: Pod, member: RecognisedPod, port: int) -> HostNetwork:
     """Return what the pod gets with a port.
 
     Raises:
@@ -113,7 +113,7 @@ def _mode(pod: Pod) -> str | None:
     return KUBEDL_MODE if pod.annotations.get(KUBEDL_MODE) == HOST else None
 
 
-def _check(pod: Pod, member: Member, mode: str) -> None:
+def _check(pod: Pod, member: RecognisedPod, mode: str) -> None:
     operator = member.operator
     if operator.off_host:
         raise Misconfigured(
@@ -128,7 +128,7 @@ def _check(pod: Pod, member: Member, mode: str) -> None:
         )
 
 
-def _position(member: Member, container: Container) -> tuple[int | None, str]:
+def _position(member: RecognisedPod, container: Container) -> tuple[int | None, str]:
     """Return the place of the port at which the container waits for its peers, and the name that it should have."""
     ports = member.operator.ports
     expected = ports.get(container.name, _PORT_NAME)

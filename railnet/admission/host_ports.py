@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from railnet.admission.seen_pod import Identity, SeenPod
-from railnet.jobs.host_ports import PortRange, Share, choose, parse
+from railnet.jobs.host_ports import PortRange, PortShare, choose, parse
 from railnet.jobs.pod import Pod
 from railnet.vf.errors import NotReady
 
@@ -124,10 +124,12 @@ class HostPorts:
     def _in_use(self) -> int:
         return sum(self.ports.first <= port <= self.ports.last for port in self._used)
 
-    def _share(self) -> Share:
+    def _share(self) -> PortShare:
         """Return this replica's part of the range; all of it if the replica does not see its own pod."""
         replicas = sorted(self._replicas)
-        return Share(replicas.index(self._replica), len(replicas)) if self._replica in self._replicas else Share()
+        return (
+            PortShare(replicas.index(self._replica), len(replicas)) if self._replica in self._replicas else PortShare()
+        )
 
 
 def _forget_older(times: dict[int, float], limit: float) -> None:

@@ -23,7 +23,7 @@ from railnet.controllers.pod_name import PodName
 from railnet.controllers.sticky_table import Holder, Numbers, Table
 from railnet.controllers.training_pod import TrainingPod
 from railnet.controllers.work_queue import WorkQueue
-from railnet.jobs.sticky_addresses import Assignment, Member, addresses, assign, number_of, numbers
+from railnet.jobs.sticky_addresses import Assignment, StickyPod, addresses, assign, number_of, numbers
 from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import ADDRESS_ANNOTATION, STICKY_ANNOTATION, Network, Networks, StickyIpam, is_sticky
 
@@ -42,7 +42,7 @@ class Asking(NamedTuple):
     pod: TrainingPod
     network: Network
     ipam: StickyIpam
-    member: Member[Holder]
+    member: StickyPod[Holder]
     vfs: int
 
 
@@ -188,7 +188,7 @@ class StickyAddresses:
             number = number_of(network.ipam, pod.annotations.get(ADDRESS_ANNOTATION, ""))
             rank = f"{pod.role}-{'.'.join(map(str, pod.rank))}"
             yield Asking(
-                pod, network, network.ipam, Member(self._holder(pod), rank, pod.name, number, pod.leaving), vfs
+                pod, network, network.ipam, StickyPod(self._holder(pod), rank, pod.name, number, pod.leaving), vfs
             )
 
     def _network(self, pod: TrainingPod, vfs: int) -> Network | None:

@@ -31,7 +31,7 @@ class State(Enum):
     FAILED = "has failed"
 
 
-class Task(NamedTuple):
+class TaskPosition(NamedTuple):
     """One position in a job; `rank` is empty if it has none."""
 
     role: str
@@ -51,7 +51,7 @@ class Worker:
         maker: the object that says its state, for messages: `Job mnist-worker-0`.
     """
 
-    tasks: frozenset[Task]
+    tasks: frozenset[TaskPosition]
     state: State
     maker: str
 
@@ -76,7 +76,7 @@ class Group:
     size: int | None
     switches: frozenset[str]
     youngest_seconds: float
-    named: frozenset[Task] | None = None
+    named: frozenset[TaskPosition] | None = None
     replicas: Mapping[str, int] | None = None
     root: State | None = None
 
@@ -145,7 +145,7 @@ def _missing(group: Group) -> Iterator[str]:
         yield f"only {known} of the job's {group.size} pods are known"
 
 
-def _by_role(tasks: frozenset[Task]) -> dict[str, set[int]] | None:
+def _by_role(tasks: frozenset[TaskPosition]) -> dict[str, set[int]] | None:
     """Return the ranks of each role; None if a worker has none, or one of several numbers, which no range shows to be complete."""
     ranks: dict[str, set[int]] = {}
     for task in tasks:
@@ -178,7 +178,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def service_task(operator: Operator, job: str, selector: Mapping[str, str]) -> Task | None:
+def service_task(operator: Operator, job: str, selector: Mapping[str, str]) -> TaskPosition | None:
     """Return the task whose pods a Service selects; None if it selects others as well, or those of no single task.
 
     Only operators whose job, role and rank are marks have such Services: the plain templates' `name`, `job` and `task`.
@@ -193,7 +193,7 @@ def service_task(operator: Operator, job: str, selector: Mapping[str, str]) -> T
     ):
         return None
     numbers = [selector[name] for name in names[2:]]
-    return Task(selector[names[1]], tuple(map(int, numbers))) if all(map(_is_number, numbers)) else None
+    return TaskPosition(selector[names[1]], tuple(map(int, numbers))) if all(map(_is_number, numbers)) else None
 
 
 def _is_number(text: str) -> bool:

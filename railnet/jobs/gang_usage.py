@@ -65,7 +65,7 @@ class GangUse:
     why: str
 
 
-class Member(NamedTuple):
+class MemberUse(NamedTuple):
     """A pod of a gang that has not ended."""
 
     namespace: str
@@ -107,17 +107,17 @@ def gang_wait(event: Mapping[str, Any]) -> GangWait | None:
     )
 
 
-def gangs(members: Iterable[Member], waits: Iterable[GangWait] = ()) -> tuple[GangUse, ...]:
+def gangs(members: Iterable[MemberUse], waits: Iterable[GangWait] = ()) -> tuple[GangUse, ...]:
     """Add up pods by gang, sorted by namespace and name."""
 
-    def key(member: Member) -> tuple[str, str]:
+    def key(member: MemberUse) -> tuple[str, str]:
         return member.namespace, member.part.name
 
     told = sorted(waits, key=lambda wait: wait.last)
     return tuple(_gang(name, list(group), told) for name, group in groupby(sorted(members, key=key), key))
 
 
-def _gang(key: tuple[str, str], members: list[Member], told: list[GangWait]) -> GangUse:
+def _gang(key: tuple[str, str], members: list[MemberUse], told: list[GangWait]) -> GangUse:
     namespace, name = key
     gated = sum(member.part.gated for member in members)
     known_as = frozenset().union(*(member.part.known_as for member in members))

@@ -30,7 +30,7 @@ class PortRange(NamedTuple):
         return self.last - self.first + 1
 
 
-class Share(NamedTuple):
+class PortShare(NamedTuple):
     """The ports of one of several choosers: those whose distance from the range's first port leaves the remainder `place`."""
 
     place: int = 0
@@ -57,7 +57,7 @@ def parse(text: str) -> PortRange:
 
 
 def choose(
-    ports: PortRange, taken: Sequence[Collection[int]], resting: Mapping[int, float], share: Share
+    ports: PortRange, taken: Sequence[Collection[int]], resting: Mapping[int, float], share: PortShare
 ) -> int | None:
     """Choose a port; None if the chooser has none to give.
 

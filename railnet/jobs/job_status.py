@@ -14,27 +14,27 @@ _FAILED = frozenset({"Failed"})
 _PHASE_FAILED = _FAILED | {"Terminated"}  # Volcano; a job that is `Aborted` may be resumed
 
 
-class Ended(NamedTuple):
+class JobEnd(NamedTuple):
     """A job's end. `at` is in seconds since 1970; None if the status does not say it."""
 
     succeeded: bool
     at: float | None
 
 
-def ended(document: Mapping[str, Any]) -> Ended | None:
+def ended(document: Mapping[str, Any]) -> JobEnd | None:
     """Return an object's end; None if it goes on, or its kind has no end."""
     status = document.get("status") or {}
     at = moment(status.get("completionTime") or status.get("endTime"))
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in _SUCCEEDED | _FAILED:
-            return Ended(
+            return JobEnd(
                 condition["type"] in _SUCCEEDED, moment(condition.get("lastTransitionTime")) if at is None else at
             )
     state = status.get("state")
     phase = status.get("jobDeploymentStatus") or (state.get("phase") if isinstance(state, dict) else None)
     if phase in _SUCCEEDED:
-        return Ended(succeeded=True, at=at)
-    return Ended(succeeded=False, at=at) if phase in _PHASE_FAILED else None
+        return JobEnd(succeeded=True, at=at)
+    return JobEnd(succeeded=False, at=at) if phase in _PHASE_FAILED else None
 
 
 def replicas(document: Mapping[str, Any]) -> dict[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.jobs.deletion import Action, Verdict
-from railnet.jobs.job_status import Ended, ended, moment
+from railnet.jobs.job_status import JobEnd, ended, moment
 from railnet.vf.errors import Misconfigured
 
 LABEL = "railnet.io/training-namespace"  # of a namespace: "true"
@@ -18,7 +18,7 @@ _MOST_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class FinishedNamespace:
     """A training namespace in which nothing goes on.
 
     Attributes:
@@ -51,7 +51,7 @@ def seconds(annotations: Mapping[str, str]) -> float:
     return int(match[1]) * _SECONDS[match[2]]
 
 
-def verdict(annotations: Mapping[str, str], contents: Contents, now: float) -> Verdict:
+def verdict(annotations: Mapping[str, str], contents: FinishedNamespace, now: float) -> Verdict:
     """Decide about a training namespace in which nothing goes on; `now` is in seconds since 1970.
 
     Raises:
@@ -75,16 +75,16 @@ def verdict(annotations: Mapping[str, str], contents: Contents, now: float) -> V
     return Verdict(Action.DELETE, f"nothing in it has gone on for {annotations[TIME]}")
 
 
-def pod_end(pod: Mapping[str, Any]) -> Ended | None:
+def pod_end(pod: Mapping[str, Any]) -> JobEnd | None:
     """Return a pod's end; None if it goes on."""
     status = pod.get("status") or {}
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     times = (moment(((container.get("state") or {}).get("terminated") or {}).get("finishedAt")) for container in states)
-    return Ended(status["phase"] == "Succeeded", max((time for time in times if time is not None), default=None))
+    return JobEnd(status["phase"] == "Succeeded", max((time for time in times if time is not None), default=None))
 
 
-def end(kind: str, document: Mapping[str, Any]) -> Ended | None:
+def end(kind: str, document: Mapping[str, Any]) -> JobEnd | None:
     """Return the end of an object of any kind; None if it goes on, or never ends: a Deployment, a CronJob, a RayCluster."""
     return pod_end(document) if kind == "Pod" else ended(document)

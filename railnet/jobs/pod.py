@@ -26,7 +26,7 @@ _MAX_DIGITS = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAl
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class ContainerPort:
     """A declared port of a container; `name` is empty if it has none."""
 
     name: str
@@ -48,7 +48,7 @@ class Container:
     env: Mapping[str, str | None]
     env_from: bool
     resources: Mapping[str, str]
-    ports: tuple[Port, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -184,12 +184,12 @@ def _container(entry: Any, path: str) -> Container:
     )
 
 
-def _port(entry: Any, path: str) -> Port:
+def _port(entry: Any, path: str) -> ContainerPort:
     port = _mapping(entry, path)
     number = port.get("containerPort")
     if not isinstance(number, int):
         raise Misconfigured(f"{path}.containerPort is {number!r:.60}; it should be a number")
-    return Port(_text(port.get("name") or "", f"{path}.name"), number)
+    return ContainerPort(_text(port.get("name") or "", f"{path}.name"), number)
 
 
 def _value(variable: dict[str, Any], path: str) -> str | None:

@@ -15,7 +15,7 @@ _MAX_NUMBER = 1_000_000  # no job has more pods; limits the digits of a number i
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RecognisedPod:
     """A pod of a training job.
 
     Attributes:
@@ -46,7 +46,7 @@ class Member:
 
 def recognise(
     pod: Pod, has_additions: Callable[[Container], bool], sets_variables: Callable[[Container], bool] = lambda _: False
-) -> Member | None:
+) -> RecognisedPod | None:
     """Return the pod's place in its training job; None if no row of the table fits the pod.
 
     Args:
@@ -65,7 +65,7 @@ def recognise(
     position = _training_container(operator, pod, has_additions, sets_variables)
     container = pod.containers[position]
     role = _text(operator.role, pod, container)
-    return Member(
+    return RecognisedPod(
         operator=operator,
         job=_text(operator.job, pod, container),
         role=role,

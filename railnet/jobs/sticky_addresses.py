@@ -16,7 +16,7 @@ _IPV4 = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Member(Generic[_Holder]):
+class StickyPod(Generic[_Holder]):
     """A pod that asks for the address of its rank, and has not ended.
 
     Attributes:
@@ -46,9 +46,9 @@ class Assignment(Generic[_Holder]):
     """
 
     numbers: dict[_Holder, dict[str, int]]
-    given: dict[Member[_Holder], int] = field(default_factory=dict)
-    waiting: list[tuple[Member[_Holder], Member[_Holder]]] = field(default_factory=list)
-    short: list[Member[_Holder]] = field(default_factory=list)
+    given: dict[StickyPod[_Holder], int] = field(default_factory=dict)
+    waiting: list[tuple[StickyPod[_Holder], StickyPod[_Holder]]] = field(default_factory=list)
+    short: list[StickyPod[_Holder]] = field(default_factory=list)
 
 
 def numbers(ipam: StickyIpam) -> range:
@@ -74,7 +74,7 @@ def number_of(ipam: StickyIpam, annotation: str) -> int | None:
 
 
 def assign(
-    every: range, before: Mapping[_Holder, Mapping[str, int]], members: Iterable[Member[_Holder]]
+    every: range, before: Mapping[_Holder, Mapping[str, int]], members: Iterable[StickyPod[_Holder]]
 ) -> Assignment[_Holder]:
     """Assign a number to each rank that has none.
 
@@ -104,9 +104,9 @@ def assign(
     return assignment
 
 
-def _bearers(assignment: Assignment[_Holder], members: Iterable[Member[_Holder]]) -> list[Member[_Holder]]:
+def _bearers(assignment: Assignment[_Holder], members: Iterable[StickyPod[_Holder]]) -> list[StickyPod[_Holder]]:
     """Return one pod of each rank: the one that has the rank's address, else one that stays; the others wait."""
-    of_rank: dict[tuple[_Holder, str], list[Member[_Holder]]] = {}
+    of_rank: dict[tuple[_Holder, str], list[StickyPod[_Holder]]] = {}
     for member in members:
         of_rank.setdefault((member.holder, member.rank), []).append(member)
     bearers = []
@@ -118,11 +118,11 @@ def _bearers(assignment: Assignment[_Holder], members: Iterable[Member[_Holder]]
     return bearers
 
 
-def _number(assignment: Assignment[_Holder], member: Member[_Holder]) -> int | None:
+def _number(assignment: Assignment[_Holder], member: StickyPod[_Holder]) -> int | None:
     return assignment.numbers.get(member.holder, {}).get(member.rank)
 
 
-def _order(member: Member[_Holder]) -> tuple[str, tuple[tuple[int, str], ...]]:
+def _order(member: StickyPod[_Holder]) -> tuple[str, tuple[tuple[int, str], ...]]:
     """Sort ranks as numbers, so that neighbours in rank are neighbours in address."""
     return str(member.holder), tuple(_pieces(member.rank))
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from railnet.jobs import pod as pods
-from railnet.jobs.gang_usage import GangPart, GangUse, GangWait, Member, gang_part, gangs
+from railnet.jobs.gang_usage import GangPart, GangUse, GangWait, MemberUse, gang_part, gangs
 from railnet.jobs.operators import Operator
 from railnet.jobs.pod import Pod, is_gpu
 from railnet.jobs.pod_progress import Stage, progress
@@ -179,7 +179,7 @@ def usage(nodes: Iterable[NodeRoom], pod_uses: Iterable[PodUse], waits: Iterable
         room=_total(node.room for node in all_nodes if node.usable),
         held=_total(pod.held for pod in all_pods if pod.node in usable),
         jobs=tuple(_job_use(by_job[key]) for key in sorted(by_job)),
-        gangs=gangs((Member(pod.namespace, pod.runs, pod.gang) for pod in all_pods if pod.gang is not None), waits),
+        gangs=gangs((MemberUse(pod.namespace, pod.runs, pod.gang) for pod in all_pods if pod.gang is not None), waits),
     )
 
 

@@ -16,7 +16,7 @@ from railnet.controllers.training_pod import Job
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs import job_status, namespace_lifetime
 from railnet.jobs.deletion import Action, Verdict
-from railnet.jobs.namespace_lifetime import Contents
+from railnet.jobs.namespace_lifetime import FinishedNamespace
 from railnet.vf.errors import Misconfigured
 
 _GATHER_SECONDS = 5.0  # after a training pod's change: the other pods of its job change at about the same time
@@ -128,7 +128,7 @@ class NamespaceCleanUp:
         now = self._clock()
         over = since + whole_time <= now
         claims = namespace_contents.claims(self._api, namespace.name) if over else []
-        return namespace_lifetime.verdict(namespace.annotations, Contents(since, claims), now)
+        return namespace_lifetime.verdict(namespace.annotations, FinishedNamespace(since, claims), now)
 
     def _idle_since(self, namespace: TrainingNamespace) -> float | None:
         """Return since when nothing goes on in a namespace; None if something does.

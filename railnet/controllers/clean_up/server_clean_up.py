@@ -22,7 +22,7 @@ from railnet.controllers.owners import Owners, address
 from railnet.controllers.training_pod import Job, Owner, TrainingPod, controller
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs import clean_up, job_status
-from railnet.jobs.clean_up import Group, State, Task
+from railnet.jobs.clean_up import Group, State, TaskPosition
 from railnet.jobs.deletion import Action, Verdict
 from railnet.jobs.railnet_labels import PS_CLEANUP
 
@@ -95,7 +95,7 @@ class CleanUp:
     def _look(self, group: ServerGroup, job: Job) -> float | None:
         facts = group.facts(self._clock())
         verdict = clean_up.verdict(facts)
-        services: list[tuple[Task, Doomed]] = []
+        services: list[tuple[TaskPosition, Doomed]] = []
         if verdict.action is Action.DELETE:  # only now are there requests
             services = list(self._services(group, job))
             verdict = clean_up.verdict(self._asked(group, facts, [task for task, _ in services]))
@@ -105,7 +105,7 @@ class CleanUp:
             self._keep(group, verdict.why)
         return self._pause(job, verdict)
 
-    def _asked(self, group: ServerGroup, facts: Group, services: Iterable[Task]) -> Group:
+    def _asked(self, group: ServerGroup, facts: Group, services: Iterable[TaskPosition]) -> Group:
         """Add the facts that cost requests."""
         namespace = group.servers[0].job.namespace
         labels = self._api.send(get(ApiObject("v1", "namespaces", namespace)))["metadata"].get("labels") or {}
@@ -145,7 +145,7 @@ class CleanUp:
         waited = now - self._since.setdefault(job, now)
         return min(max(waited / 2, _LOOK_AGAIN_SECONDS), _LONGEST_SECONDS)
 
-    def _services(self, group: ServerGroup, job: Job) -> Iterator[tuple[Task, Doomed]]:
+    def _services(self, group: ServerGroup, job: Job) -> Iterator[tuple[TaskPosition, Doomed]]:
         """Yield the Services of the job's tasks that no operator would make again, by task and name."""
         if group.root is not None:
             return

@@ -7,7 +7,7 @@ from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.clean_up.worker_jobs import WorkerJob
 from railnet.controllers.training_pod import Owner, TrainingPod
 from railnet.jobs import clean_up, job_status
-from railnet.jobs.clean_up import Group, State, Task, Worker
+from railnet.jobs.clean_up import Group, State, TaskPosition, Worker
 from railnet.jobs.operators import OPERATORS, Operator, Servers
 from railnet.jobs.railnet_labels import PS_CLEANUP
 
@@ -74,7 +74,7 @@ class ServerGroup:
         known = {job.uid for job in self.jobs}
         for pod in self.workers:
             if pod.owner is None or pod.owner.uid not in known:
-                yield Worker(frozenset({Task(pod.role, pod.rank)}), _state(pod), f"pod {pod.name}")
+                yield Worker(frozenset({TaskPosition(pod.role, pod.rank)}), _state(pod), f"pod {pod.name}")
 
 
 def server_groups(pods: Sequence[TrainingPod], jobs: Sequence[WorkerJob]) -> Iterator[ServerGroup]:

@@ -7,10 +7,10 @@ from railnet.apiserver.request import JsonObject
 from railnet.controllers.training_pod import Job, Owner, controller
 from railnet.jobs import clean_up, job_status
 from railnet.jobs import pod as pods
-from railnet.jobs.clean_up import State, Task
+from railnet.jobs.clean_up import State, TaskPosition
 from railnet.jobs.operators import Operator, Servers
 from railnet.jobs.railnet_labels import PS_CLEANUP
-from railnet.jobs.recogniser import Member, recognise
+from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.vf.errors import Misconfigured
 
 _INDEXED = "Indexed"
@@ -34,7 +34,7 @@ class WorkerJob:
     name: str
     uid: str
     operator: str
-    tasks: frozenset[Task]
+    tasks: frozenset[TaskPosition]
     state: State
     size: int | None
     owner: Owner | None
@@ -80,7 +80,7 @@ def worker_job(job: JsonObject) -> WorkerJob | None:
     )
 
 
-def template_member(json_object: JsonObject) -> Member | None:
+def template_member(json_object: JsonObject) -> RecognisedPod | None:
     """Return the place in a training job of the pods that an object makes by its template; None if they have none.
 
     Raises:
@@ -104,14 +104,14 @@ def _first_pod(json_object: JsonObject) -> pods.Pod:
     return pods.parse({"metadata": {**(template.get("metadata") or {}), **own}, "spec": template.get("spec")})
 
 
-def _is_worker(operator: Operator, member: Member) -> bool:
+def _is_worker(operator: Operator, member: RecognisedPod) -> bool:
     return operator.servers is Servers.COMPLETE and clean_up.trains(operator, member.role, member.part)
 
 
-def _tasks(member: Member, spec: JsonObject) -> list[Task]:
+def _tasks(member: RecognisedPod, spec: JsonObject) -> list[TaskPosition]:
     if not member.rank and spec.get("completionMode") == _INDEXED:
-        return [Task(member.role, (index,)) for index in range(int(spec.get("completions") or 0))]
-    return [Task(member.role, member.rank)]
+        return [TaskPosition(member.role, (index,)) for index in range(int(spec.get("completions") or 0))]
+    return [TaskPosition(member.role, member.rank)]
 
 
 def _state(job: JsonObject) -> State:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from railnet.jobs.placement.cluster import Cluster
 from railnet.jobs.placement.domain_index import Grouping
 from railnet.jobs.placement.gang import Domain, Gang, Placement
-from railnet.jobs.placement.search import Search, Wanted, wanted
+from railnet.jobs.placement.search import Search, WantedMembers, wanted
 from railnet.jobs.placement.shape import Shape
 from railnet.jobs.placement.shortage import must_start
 
@@ -43,7 +43,7 @@ def kept_nodes(cluster: Cluster, gang: Gang, domain: Domain, place: Placement) -
 
 
 def _most_room(
-    cluster: Cluster, search: Search, want: Wanted, grouping: Grouping, counts: Counter[Shape]
+    cluster: Cluster, search: Search, want: WantedMembers, grouping: Grouping, counts: Counter[Shape]
 ) -> int | None:
     fixed = search.fixed(want, search.depths(want)[-1])
     terms = search.terms

@@ -37,7 +37,7 @@ def levels(constraint: Constraint, *, relaxed: bool) -> Levels:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedMembers:
     """The members of a gang, by what is known of their places.
 
     Attributes:
@@ -53,11 +53,11 @@ class Wanted:
     optional: int
 
 
-def wanted(cluster: Cluster, gang: Gang) -> Wanted:
+def wanted(cluster: Cluster, gang: Gang) -> WantedMembers:
     """Sort a gang's members. Those that nothing is known of yet are added, with the biggest shape."""
     members = gang.members
     if not gang.started and gang.needed in (0, len(members)):
-        return Wanted((), (), members, 0)
+        return WantedMembers((), (), members, 0)
     if len(members) < gang.needed and members:
         members += _strangers(cluster, gang)
     bound = tuple(member for member in members if member.node)
@@ -66,7 +66,7 @@ def wanted(cluster: Cluster, gang: Gang) -> Wanted:
     optional = min(len(loose), max(0, len(members) - gang.needed)) if gang.needed else 0
     if optional:
         loose.sort(key=lambda member: not member.name)
-    return Wanted(bound, pinned, tuple(loose), optional)
+    return WantedMembers(bound, pinned, tuple(loose), optional)
 
 
 def placement_of(gang: GangKey, seats: tuple[Seat, ...]) -> Placement:
@@ -86,7 +86,7 @@ def place_some(cluster: Cluster, gang: Gang, *, relaxed: bool) -> Placement | No
     return _place_some(Search(cluster, gang, relaxed=relaxed), wanted(cluster, gang)) or place_pinned(cluster, gang)
 
 
-def _place_some(search: "Search", want: Wanted) -> Placement | None:
+def _place_some(search: "Search", want: WantedMembers) -> Placement | None:
     depth = search.depths(want)[-1]
     fixed = search.fixed(want, depth)
     puts = search.pack(want, depth, fixed.pop(), {}, some=True) if len(fixed) == 1 else None
@@ -102,7 +102,7 @@ def place(cluster: Cluster, gang: Gang, before: Sequence[Seat] = (), *, relaxed:
     return _most(search, want)
 
 
-def _most(search: "Search", want: Wanted) -> Placement | None:
+def _most(search: "Search", want: WantedMembers) -> Placement | None:
     """Place as many of the members beyond `needed` as possible: the search halves, because fewer always fit where more do."""
     most, least = len(want.loose), len(want.loose) - want.optional
 
@@ -157,7 +157,7 @@ class Search:
         self.exclusions = gang.excluded
         self._larger = [set(domain) for domain in gang.excluded if len(domain) < len(self._keys)]
 
-    def place(self, want: Wanted) -> Placement | None:
+    def place(self, want: WantedMembers) -> Placement | None:
         """Find a place for these members."""
         if not want.loose and not want.pinned:
             return Placement(self._gang.key, (), ())
@@ -169,7 +169,7 @@ class Search:
                     return placement
         return None
 
-    def depths(self, want: Wanted) -> tuple[int, ...]:
+    def depths(self, want: WantedMembers) -> tuple[int, ...]:
         """Return the levels to try; a gang that is spread already may stay so."""
         depths, least = self._levels.depths, len(self._gang.constraint.required)
         if depths[-1] > least and self._gang.started and len(self.fixed(want, depths[-1])) > 1:
@@ -185,7 +185,7 @@ class Search:
         """The smallest domains."""
         return self.grouping(len(self._keys))
 
-    def fixed(self, want: Wanted, depth: int) -> set[int]:
+    def fixed(self, want: WantedMembers, depth: int) -> set[int]:
         """Return the domains that members are in already."""
         if not (want.bound or want.pinned):
             return set()
@@ -200,7 +200,7 @@ class Search:
         return self._cluster.slots(shape, self.terms)
 
     def pack(
-        self, want: Wanted, depth: int, number: int, freed: Mapping[int, Sequence[Shape]], *, some: bool = False
+        self, want: WantedMembers, depth: int, number: int, freed: Mapping[int, Sequence[Shape]], *, some: bool = False
     ) -> list[Put] | None:
         """Put members really on the nodes of one domain; None if they do not fit.
 
@@ -230,7 +230,7 @@ class Search:
         )
         return placement_of(self._gang.key, seats)
 
-    def _kept(self, want: Wanted) -> Wanted:
+    def _kept(self, want: WantedMembers) -> WantedMembers:
         """Let members that exist by now have the domains of the seats that were kept for them."""
         if not self._before:
             return want
@@ -244,7 +244,7 @@ class Search:
                 pinned.append(replace(member, pinned=seat))
         return replace(want, pinned=tuple(pinned), loose=tuple(loose)) if len(loose) < len(want.loose) else want
 
-    def _at(self, want: Wanted, depth: int) -> Placement | None:
+    def _at(self, want: WantedMembers, depth: int) -> Placement | None:
         """Find a place at one level."""
         if want.bound or want.pinned or len(self._gang.shapes) > 1:
             puts = self._mixed(want, depth)
@@ -284,7 +284,7 @@ class Search:
                     break
         return tuple(seats)
 
-    def _mixed(self, want: Wanted, depth: int) -> list[Put] | None:
+    def _mixed(self, want: WantedMembers, depth: int) -> list[Put] | None:
         """Place members of several shapes, or beside others that have their places: they are really packed."""
         shapes = Counter(member.shape for member in (*want.loose, *want.pinned))
         grouping = self.grouping(depth)
@@ -349,7 +349,7 @@ def _fewest(leaves: Level, among: Sequence[int], members: int) -> list[tuple[int
 
 
 def packed(
-    want: Wanted,
+    want: WantedMembers,
     packing: Callable[[], Packing],
     leaves: Sequence[int],
     places: dict[Member, int],

@@ -8,7 +8,7 @@ from railnet.jobs.placement.cluster import Cluster
 from railnet.jobs.placement.domain_index import Level
 from railnet.jobs.placement.free_capacity import FreeCapacity
 from railnet.jobs.placement.gang import Domain, Gang, Reason, Shortfall
-from railnet.jobs.placement.search import Search, Wanted, wanted
+from railnet.jobs.placement.search import Search, WantedMembers, wanted
 from railnet.jobs.placement.shape import Shape
 
 
@@ -49,7 +49,7 @@ class Shortages:
         nodes = self._cluster.nodes.values()
         return tuple(key for key in keys if not any(key in node.labels for node in nodes)) or keys
 
-    def _permanent(self, gang: Gang, search: Search, want: Wanted, counts: Counter[Shape]) -> Reason | None:
+    def _permanent(self, gang: Gang, search: Search, want: WantedMembers, counts: Counter[Shape]) -> Reason | None:
         least = len(gang.constraint.required)
         if len(search.fixed(want, least)) > 1:
             return Reason.SPLIT
@@ -62,7 +62,7 @@ class Shortages:
         holds = (all(level.slots[number] >= count for level, count in each) for number in first.best_fits(most))
         return None if any(holds) else Reason.TOO_LARGE
 
-    def _with_best(self, shortfall: Shortfall, search: Search, want: Wanted) -> Shortfall:
+    def _with_best(self, shortfall: Shortfall, search: Search, want: WantedMembers) -> Shortfall:
         """Add the best domain: what there is room for, and what is missing."""
         counts = Counter(member.shape for member in (*want.pinned, *want.loose))
         depths = search.depths(want)
@@ -84,7 +84,7 @@ class Shortages:
             lacks=self._lacks(number, levels, counts),
         )
 
-    def _room(self, search: Search, want: Wanted, depth: int, number: int, counts: Counter[Shape]) -> int:
+    def _room(self, search: Search, want: WantedMembers, depth: int, number: int, counts: Counter[Shape]) -> int:
         """Return how many members of several shapes there is room for; it is the same for all gangs of which none has its place."""
         grouping = search.grouping(depth)
         key = (grouping, number, search.terms, search.exclusions, frozenset(counts.items()))
@@ -95,7 +95,7 @@ class Shortages:
         return self._packed[key]
 
     @staticmethod
-    def _best(search: Search, want: Wanted, depth: int, levels: dict[Shape, Level]) -> int | None:
+    def _best(search: Search, want: WantedMembers, depth: int, levels: dict[Shape, Level]) -> int | None:
         fixed = search.fixed(want, depth)
         if fixed:
             return min(fixed)
@@ -139,7 +139,7 @@ def _count(rooms: Iterable[FreeCapacity], resource: str, amount: int, enough: in
     return members
 
 
-def must_start(want: Wanted) -> Wanted:
+def must_start(want: WantedMembers) -> WantedMembers:
     """Leave out the members beyond those that must start together."""
     return replace(want, loose=want.loose[: len(want.loose) - want.optional], optional=0)
 

@@ -10,11 +10,13 @@ import pytest
 from railnet.admission.host_ports import HostPorts
 from railnet.admission.seen_pod import Identity, SeenPod
 from railnet.jobs.host_ports import PortRange
-from railnet.jobs.pod import Container, Pod, Port
+from railnet.jobs.pod import Container, ContainerPort, Pod
 from railnet.vf.errors import NotReady
 
 RANGE = PortRange(20000, 29999)
-POD = Pod("mnist-worker-0", "ml", {}, {}, (Container("tensorflow", {}, False, {}, (Port("tfjob-port", 2222),)),))
+POD = Pod(
+    "mnist-worker-0", "ml", {}, {}, (Container("tensorflow", {}, False, {}, (ContainerPort("tfjob-port", 2222),)),)
+)
 ME = Identity("ml", ("training.kubedl.io", "mnist", "worker", "0"))
 
 
@@ -56,7 +58,9 @@ def test_port_of_a_seen_pod_is_not_given() -> None:
 
 
 def test_port_that_the_pod_declares_itself_is_not_given() -> None:
-    pod = Pod("p", "ml", {}, {}, (Container("c", {}, False, {}, (Port("a", 9000), Port("b", 20000))),))
+    pod = Pod(
+        "p", "ml", {}, {}, (Container("c", {}, False, {}, (ContainerPort("a", 9000), ContainerPort("b", 20000))),)
+    )
 
     assert known().free_port(pod) == 20001
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from railnet.controllers.training_pod import Job, Owner, TrainingPod, training_pod
 from railnet.jobs import pod as pods
 from railnet.jobs.operators import OPERATORS, Part
-from railnet.jobs.recogniser import Member, recognise
+from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.vf.errors import Misconfigured
 from tests.railnet.admission.goldens import GOLDENS, Golden
 
@@ -24,7 +24,7 @@ def created(golden: Golden) -> dict[str, Any]:
     return {**golden.pod, "metadata": {**metadata, "name": name, "uid": "0a1b"}}
 
 
-def member_of(document: dict[str, Any]) -> Member | None:
+def member_of(document: dict[str, Any]) -> RecognisedPod | None:
     try:
         return recognise(pods.parse(document), lambda _: False)
     except Misconfigured:

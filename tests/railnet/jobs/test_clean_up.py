@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.jobs import clean_up
-from railnet.jobs.clean_up import Group, State, Task, Worker, verdict
+from railnet.jobs.clean_up import Group, State, TaskPosition, Worker, verdict
 from railnet.jobs.deletion import Action
 from railnet.jobs.operators import OPERATORS, Part
 
@@ -17,7 +17,7 @@ KUBEDL = next(row for row in OPERATORS if row.page == "kubedl")
 
 
 def worker(rank: int, state: State = State.COMPLETE, role: str = "worker") -> Worker:
-    return Worker(frozenset({Task(role, (rank,))}), state, f"Job mnist-{role}-{rank}")
+    return Worker(frozenset({TaskPosition(role, (rank,))}), state, f"Job mnist-{role}-{rank}")
 
 
 def group(*workers: Worker, servers: int = 2, size: int | None = None, **changes: object) -> Group:
@@ -43,7 +43,7 @@ def test_they_go_exactly_when_every_worker_is_complete(
     order.shuffle(workers)  # type: ignore[attr-defined]
     said = {
         "size": {"size": len(states) + servers},
-        "services": {"named": frozenset(Task("worker", (rank,)) for rank in range(len(states)))},
+        "services": {"named": frozenset(TaskPosition("worker", (rank,)) for rank in range(len(states)))},
         "replicas": {"replicas": {"worker": len(states)}, "root": State.COMPLETE},
     }[said_by]
 
@@ -70,7 +70,7 @@ def test_facts_that_have_not_been_asked_for_only_forbid_more(
     states: list[State | None], named: list[State | None]
 ) -> None:
     workers = [worker(rank, state) for rank, state in enumerate(states) if state is not None]
-    asked = group(*workers, named=frozenset(Task("worker", (rank,)) for rank in range(len(named))))
+    asked = group(*workers, named=frozenset(TaskPosition("worker", (rank,)) for rank in range(len(named))))
 
     if verdict(asked).action is Action.DELETE:
         assert verdict(replace(asked, named=None, replicas=None)).action is Action.DELETE
@@ -92,7 +92,7 @@ def test_what_failed_or_is_missing_is_named_once_no_worker_goes_on() -> None:
 
 
 def test_missing_workers_are_named_by_whatever_says_that_they_exist() -> None:
-    named = group(worker(0), named=frozenset({Task("worker", (1,)), Task("worker", (0,))}))
+    named = group(worker(0), named=frozenset({TaskPosition("worker", (1,)), TaskPosition("worker", (0,))}))
     sized = group(worker(0), servers=1, size=3)
     counted = group(worker(0), replicas={"worker": 1, "chief": 1})
 
@@ -111,7 +111,7 @@ def test_size_is_compared_until_the_last_parameter_server_is_gone() -> None:
 
 
 def test_workers_without_a_rank_need_a_size() -> None:
-    one = Worker(frozenset({Task("worker", ())}), State.COMPLETE, "pod a")
+    one = Worker(frozenset({TaskPosition("worker", ())}), State.COMPLETE, "pod a")
 
     assert verdict(group(one, one)).why.startswith("nothing says how many workers there are")
     assert verdict(group(one, one, size=4)).action is Action.DELETE
@@ -126,7 +126,7 @@ def test_job_in_the_making_is_waited_for() -> None:
     assert verdict(replace(young, youngest_seconds=-5.0)).seconds == clean_up.SETTLED_SECONDS
     assert verdict(replace(young, youngest_seconds=30.0)).action is Action.DELETE
     assert verdict(replace(young, size=3)).action is Action.DELETE
-    assert verdict(replace(young, named=frozenset({Task("worker", (0,))}))).action is Action.DELETE
+    assert verdict(replace(young, named=frozenset({TaskPosition("worker", (0,))}))).action is Action.DELETE
 
 
 def test_object_that_makes_them_again_is_waited_for() -> None:
@@ -147,7 +147,7 @@ def test_switch(switch: str, action: Action) -> None:
 
 
 def test_long_lists_are_cut() -> None:
-    missing = frozenset(Task("worker", (rank,)) for rank in range(1, 12))
+    missing = frozenset(TaskPosition("worker", (rank,)) for rank in range(1, 12))
 
     assert verdict(group(worker(0), named=missing)).why.count("is missing") == 5
 
@@ -155,8 +155,8 @@ def test_long_lists_are_cut() -> None:
 def test_services_of_single_tasks_are_recognised() -> None:
     selector = {"name": "mnist", "job": "worker", "task": "1"}
 
-    assert clean_up.service_task(TEMPLATES, "mnist", selector) == Task("worker", (1,))
-    assert clean_up.service_task(TEMPLATES, "mnist", {**selector, "app": "x"}) == Task("worker", (1,))
+    assert clean_up.service_task(TEMPLATES, "mnist", selector) == TaskPosition("worker", (1,))
+    assert clean_up.service_task(TEMPLATES, "mnist", {**selector, "app": "x"}) == TaskPosition("worker", (1,))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from railnet.jobs import pod as pods
-from railnet.jobs.gang_usage import GangUse, GangWait, Member, gang_part, gang_wait, gangs
+from railnet.jobs.gang_usage import GangUse, GangWait, MemberUse, gang_part, gang_wait, gangs
 
 JsonObject = dict[str, Any]
 LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "ring", "pod-group.scheduling.sigs.k8s.io/min-available": "3"}
@@ -32,10 +32,10 @@ def a_pod(name: str, *, gated: bool = False, annotations: JsonObject | None = No
     }
 
 
-def a_member(pod: JsonObject, *, runs: bool = False, job: str = "") -> Member:
+def a_member(pod: JsonObject, *, runs: bool = False, job: str = "") -> MemberUse:
     part = gang_part(pods.parse(pod), pod["metadata"], job)
     assert part is not None
-    return Member(pod["metadata"]["namespace"], runs, part)
+    return MemberUse(pod["metadata"]["namespace"], runs, part)
 
 
 def an_event(message: str, at: str = "2026-03-01T10:00:00Z", **about: str) -> JsonObject:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.jobs.host_ports import PortRange, Share, choose, parse
+from railnet.jobs.host_ports import PortRange, PortShare, choose, parse
 from railnet.vf.errors import Misconfigured
 
 RANGE = PortRange(20000, 20199)
@@ -39,14 +39,14 @@ def test_range_that_is_none_is_refused(text: str, words: str) -> None:
 @pytest.mark.slow
 @given(st.sets(PORTS), st.dictionaries(PORTS, st.floats(0, 100)), st.integers(0, 2))
 def test_chosen_port_is_free_and_in_the_range(taken: set[int], resting: dict[int, float], place: int) -> None:
-    found = choose(RANGE, [taken], resting, Share(place, 3))
+    found = choose(RANGE, [taken], resting, PortShare(place, 3))
 
     assert found is None or (RANGE.first <= found <= RANGE.last and found not in taken)
 
 
 @given(st.sets(PORTS), st.dictionaries(PORTS, st.floats(0, 100)))
 def test_one_chooser_finds_a_port_as_long_as_one_is_free(taken: set[int], resting: dict[int, float]) -> None:
-    found = choose(RANGE, [taken], resting, Share())
+    found = choose(RANGE, [taken], resting, PortShare())
 
     assert (found is None) is (len(taken) == RANGE.size)
 
@@ -57,7 +57,7 @@ def test_choosers_have_no_port_in_common_while_each_has_one_of_its_own(taken: se
         [port for port in range(RANGE.first + place, RANGE.last + 1, 3) if port not in taken] for place in range(3)
     ]
 
-    found = [choose(RANGE, [taken], {}, Share(place, 3)) for place in range(3)]
+    found = [choose(RANGE, [taken], {}, PortShare(place, 3)) for place in range(3)]
 
     for place, (port, own) in enumerate(zip(found, of_each, strict=True)):
         assert not own or port == own[0], place
@@ -66,14 +66,14 @@ def test_choosers_have_no_port_in_common_while_each_has_one_of_its_own(taken: se
 def test_port_that_a_pod_had_until_recently_is_given_last() -> None:
     ports = PortRange(20000, 20002)
 
-    assert choose(ports, [{20001}], {20000: 5.0}, Share()) == 20002
-    assert choose(ports, [{20001}], {20000: 5.0, 20002: 4.0}, Share()) == 20002
+    assert choose(ports, [{20001}], {20000: 5.0}, PortShare()) == 20002
+    assert choose(ports, [{20001}], {20000: 5.0, 20002: 4.0}, PortShare()) == 20002
 
 
 def test_chooser_takes_the_highest_port_of_another_when_it_has_none_left() -> None:
     own = set(range(RANGE.first, RANGE.last + 1, 2))
 
-    assert choose(RANGE, [own], {}, Share(0, 2)) == RANGE.last
+    assert choose(RANGE, [own], {}, PortShare(0, 2)) == RANGE.last
 
 
 def test_chooser_leaves_another_the_last_ports() -> None:
@@ -81,5 +81,5 @@ def test_chooser_leaves_another_the_last_ports() -> None:
     free = {RANGE.first + 2 * number + 1 for number in range(64)}
     taken = [set(range(RANGE.first, RANGE.last + 1)) - free]
 
-    assert choose(RANGE, taken, {}, Share(0, 2)) is None
-    assert choose(RANGE, taken, {}, Share(1, 2)) == min(free)
+    assert choose(RANGE, taken, {}, PortShare(0, 2)) is None
+    assert choose(RANGE, taken, {}, PortShare(1, 2)) == min(free)

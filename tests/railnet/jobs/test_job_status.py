@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from railnet.jobs import job_status
-from railnet.jobs.job_status import Ended
+from railnet.jobs.job_status import JobEnd
 
 AT = "2026-03-01T12:00:00Z"
 SECONDS = 1772366400.0
@@ -23,14 +23,14 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "end"),
     [
-        (condition("Succeeded"), Ended(True, SECONDS)),  # KubeDL, Kubeflow v1, MPIJob
-        (condition("Complete"), Ended(True, SECONDS)),  # batch/v1, TrainJob
-        (condition("Completed"), Ended(True, SECONDS)),  # JobSet
-        (condition("Failed"), Ended(False, SECONDS)),
-        ({**condition("Succeeded"), "completionTime": "2026-03-01T11:00:00Z"}, Ended(True, SECONDS - 3600)),
-        ({"state": {"phase": "Completed"}}, Ended(True, None)),  # Volcano
-        ({"state": {"phase": "Terminated"}}, Ended(False, None)),
-        ({"jobDeploymentStatus": "Complete", "endTime": AT}, Ended(True, SECONDS)),  # RayJob
+        (condition("Succeeded"), JobEnd(True, SECONDS)),  # KubeDL, Kubeflow v1, MPIJob
+        (condition("Complete"), JobEnd(True, SECONDS)),  # batch/v1, TrainJob
+        (condition("Completed"), JobEnd(True, SECONDS)),  # JobSet
+        (condition("Failed"), JobEnd(False, SECONDS)),
+        ({**condition("Succeeded"), "completionTime": "2026-03-01T11:00:00Z"}, JobEnd(True, SECONDS - 3600)),
+        ({"state": {"phase": "Completed"}}, JobEnd(True, None)),  # Volcano
+        ({"state": {"phase": "Terminated"}}, JobEnd(False, None)),
+        ({"jobDeploymentStatus": "Complete", "endTime": AT}, JobEnd(True, SECONDS)),  # RayJob
         (condition("Succeeded", "False"), None),
         (condition("Running"), None),
         (condition("Restarting"), None),
@@ -41,7 +41,7 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
         (None, None),
     ],
 )
-def test_end_is_what_the_operators_write(status: dict[str, Any] | None, end: Ended | None) -> None:
+def test_end_is_what_the_operators_write(status: dict[str, Any] | None, end: JobEnd | None) -> None:
     assert job_status.ended({"status": status}) == end
 
 

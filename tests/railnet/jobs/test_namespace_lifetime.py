@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from railnet.jobs import namespace_lifetime
 from railnet.jobs.deletion import Action
-from railnet.jobs.namespace_lifetime import Contents, verdict
+from railnet.jobs.namespace_lifetime import FinishedNamespace, verdict
 from railnet.vf.errors import Misconfigured
 
 DAY = {"railnet.io/ttl": "24h"}
@@ -36,14 +36,14 @@ def test_missing_time_is_refused() -> None:
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9))
 def test_namespace_goes_exactly_when_the_time_is_over(since: float, now: float) -> None:
-    found = verdict(DAY, Contents(since, []), now)
+    found = verdict(DAY, FinishedNamespace(since, []), now)
 
     assert (found.action is Action.DELETE) == (since + 86400.0 - now <= 0)
     assert found.seconds is None if found.action is Action.DELETE else found.seconds == since + 86400.0 - now
 
 
 def test_claims_keep_the_namespace_until_it_says_that_they_may_go() -> None:
-    over = Contents(0.0, ["data"])
+    over = FinishedNamespace(0.0, ["data"])
 
     kept = verdict(DAY, over, 1e6)
     assert kept.action is Action.KEEP

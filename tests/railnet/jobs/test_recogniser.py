@@ -6,7 +6,7 @@ import pytest
 
 from railnet.jobs.operators import OPERATORS, Part
 from railnet.jobs.pod import Container, Pod
-from railnet.jobs.recogniser import Member, recognise
+from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.vf.errors import Misconfigured
 from tests.railnet.jobs.builders import a_container, a_pod
 
@@ -24,7 +24,7 @@ PLAIN = a_container(name="plain")
 DEFAULT = {"kubectl.kubernetes.io/default-container": "plain"}
 
 
-def recognised(pod: Pod, has_additions: str = "", sets_variables: str = "") -> Member:
+def recognised(pod: Pod, has_additions: str = "", sets_variables: str = "") -> RecognisedPod:
     member = recognise(
         pod, lambda container: container.name == has_additions, lambda container: container.name == sets_variables
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from railnet.jobs.sticky_addresses import Member, addresses, assign, number_of, numbers
+from railnet.jobs.sticky_addresses import StickyPod, addresses, assign, number_of, numbers
 from railnet.vf.network import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
 
 SMALL = StickyIpam(ip_network("10.58.0.0/29"))
@@ -15,8 +15,8 @@ RAILS = StickyIpam(ip_network("10.58.0.0/16"), 3)
 IPV6 = StickyIpam(ip_network("fd58::/64"), 2)
 
 
-def member(rank: str, number: int | None = None, holder: str = "mnist", **fields: Any) -> Member[str]:
-    return Member(holder, rank, fields.pop("pod", f"{holder}-{rank}"), number, **fields)
+def member(rank: str, number: int | None = None, holder: str = "mnist", **fields: Any) -> StickyPod[str]:
+    return StickyPod(holder, rank, fields.pop("pod", f"{holder}-{rank}"), number, **fields)
 
 
 def test_neighbours_in_rank_are_neighbours_in_address() -> None:
@@ -101,7 +101,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.table: dict[str, dict[str, int]] = {}
-        self.pods: dict[str, Member[str]] = {}
+        self.pods: dict[str, StickyPod[str]] = {}
         self.first: dict[tuple[str, str], int] = {}
         self.count = 0
 
@@ -116,7 +116,7 @@ class Life(RuleBasedStateMachine):
             name = sorted(self.pods)[pick % len(self.pods)]
             before = self.pods.pop(name)
             if leaving and not before.leaving:
-                self.pods[name] = Member(before.holder, before.rank, name, before.number, leaving=True)
+                self.pods[name] = StickyPod(before.holder, before.rank, name, before.number, leaving=True)
 
     @rule(annotated=st.integers(0, 8))
     def look(self, annotated: int) -> None:
@@ -124,7 +124,7 @@ class Life(RuleBasedStateMachine):
         found = assign(numbers(SMALL), self.table, self.pods.values())
         self.table = found.numbers
         for one, number in list(found.given.items())[:annotated]:
-            self.pods[one.pod] = Member(one.holder, one.rank, one.pod, number, one.leaving)
+            self.pods[one.pod] = StickyPod(one.holder, one.rank, one.pod, number, one.leaving)
         for holder, ranks in self.table.items():
             for rank, number in ranks.items():
                 assert self.first.setdefault((holder, rank), number) == number
