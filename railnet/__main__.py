@@ -321,7 +321,7 @@ def _admission(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN
 
     _log_to_stderr()
-    options = program.Options(
+    options = program.WebhookOptions(
         port=arguments.port,
         health_port=arguments.health_port,
         certificates=arguments.certificates,

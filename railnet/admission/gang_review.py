@@ -4,7 +4,7 @@ from typing import Any
 
 from railnet.admission import gang_explanation, gang_patch
 from railnet.admission.gang_decision import decide
-from railnet.admission.review import Answer, Reviewed, denied, is_new_pod, patched, read, reviewed
+from railnet.admission.review import ReviewAnswer, Reviewed, denied, is_new_pod, patched, read, reviewed
 from railnet.jobs.kubernetes_version import KubernetesVersion
 from railnet.jobs.pod import parse
 from railnet.vf.errors import Misconfigured
@@ -24,9 +24,9 @@ def review(body: bytes, kubernetes: KubernetesVersion | None) -> Reviewed:
     return reviewed(request, _answer(request, kubernetes))
 
 
-def _answer(request: dict[str, Any], kubernetes: KubernetesVersion | None) -> Answer:
+def _answer(request: dict[str, Any], kubernetes: KubernetesVersion | None) -> ReviewAnswer:
     if not is_new_pod(request):
-        return Answer({"allowed": True}, "untouched")
+        return ReviewAnswer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
         decision = decide(parse(document), document, kubernetes)

@@ -77,7 +77,7 @@ def namespace_of(request: Mapping[str, Any]) -> str:
     return str(request.get("namespace", ""))
 
 
-def reviewed(request: Mapping[str, Any], answer: "Answer") -> Reviewed:
+def reviewed(request: Mapping[str, Any], answer: "ReviewAnswer") -> Reviewed:
     """Return the AdmissionReview that answers a request."""
     response = {"uid": request["uid"], **answer.response}
     document = {"apiVersion": _API_VERSION, "kind": _KIND, "response": response}
@@ -126,7 +126,7 @@ def _short(text: str) -> str:
     return text
 
 
-class Answer(NamedTuple):
+class ReviewAnswer(NamedTuple):
     """The answer to a review: its `response` without the uid, and what is counted and logged."""
 
     response: dict[str, Any]
@@ -140,9 +140,9 @@ def is_new_pod(request: Mapping[str, Any]) -> bool:
     return request.get("operation") == "CREATE" and request.get("kind") == _POD and not request.get("subResource")
 
 
-def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_port: FreePort | None) -> Answer:
+def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_port: FreePort | None) -> ReviewAnswer:
     if not is_new_pod(request):
-        return Answer({"allowed": True}, "untouched")
+        return ReviewAnswer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
         pod = parse(document)
@@ -154,21 +154,21 @@ def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_
     if warnings:
         response["warnings"] = warnings
     if not isinstance(decision, Additions):
-        return Answer(response, "untouched", decision.operator)
+        return ReviewAnswer(response, "untouched", decision.operator)
     return patched(patch.operations(document, decision), decision.member.operator.name, response)
 
 
-def patched(operations: list[patch.Operation], operator: str, response: Mapping[str, Any]) -> Answer:
+def patched(operations: list[patch.Operation], operator: str, response: Mapping[str, Any]) -> ReviewAnswer:
     """Answer by a JSON Patch; an empty one leaves the object as it is."""
     if not operations:
-        return Answer(dict(response), "untouched", operator)
+        return ReviewAnswer(dict(response), "untouched", operator)
     encoded = base64.b64encode(json.dumps(operations).encode()).decode()
-    return Answer({**response, "patchType": "JSONPatch", "patch": encoded}, "patched", operator)
+    return ReviewAnswer({**response, "patchType": "JSONPatch", "patch": encoded}, "patched", operator)
 
 
-def denied(error: NotPermitted | Misconfigured | NotReady) -> Answer:
+def denied(error: NotPermitted | Misconfigured | NotReady) -> ReviewAnswer:
     """Answer by a refusal: 403, 400, or 503 for what may be admitted later."""
     code, reason = _STATUS[type(error)]
     message = f"{error!s:.{_MAX_MESSAGE}}"
     status = {"status": "Failure", "message": message, "reason": reason, "code": code}
-    return Answer({"allowed": False, "status": status}, "denied", reason=message)
+    return ReviewAnswer({"allowed": False, "status": status}, "denied", reason=message)

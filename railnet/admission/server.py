@@ -72,7 +72,7 @@ class ReviewMeter(Protocol):
         """Count a request: `outcome` is a review's outcome, `unreadable`, or `failed`."""
 
 
-class Cluster(Protocol):
+class ApiServerFacts(Protocol):
     """The known facts about the cluster's API servers."""
 
     @property
@@ -98,7 +98,7 @@ class WebhookServer:
         meter: ReviewMeter,
         shown: Shown,
         host_ports: HostPorts | None = None,
-        cluster: Cluster | None = None,
+        cluster: ApiServerFacts | None = None,
     ) -> None:
         """Review by a policy, count by a meter, and present the certificate of `shown`.
 

@@ -4,7 +4,7 @@ import os
 import ssl
 from datetime import datetime
 
-from railnet.admission.certificates.authority import Leaf
+from railnet.admission.certificates.authority import ServerCertificate
 
 
 class Shown:
@@ -17,12 +17,12 @@ class Shown:
 
     def __init__(self) -> None:
         """Start without a certificate; no handshake succeeds before `show`."""
-        self.leaf: Leaf | None = None
+        self.leaf: ServerCertificate | None = None
         self.context = _context()
         self.context.sni_callback = self._use_latest  # OpenSSL calls it also if the ClientHello has no server name
         self._latest = self.context
 
-    def show(self, leaf: Leaf) -> None:
+    def show(self, leaf: ServerCertificate) -> None:
         """Present another certificate from now on. Connections that are open, or in a handshake, keep the one they began with.
 
         Raises:
@@ -55,7 +55,7 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _load(context: ssl.SSLContext, leaf: Leaf) -> None:
+def _load(context: ssl.SSLContext, leaf: ServerCertificate) -> None:
     # OpenSSL reads certificates from files only, and a private key must not be on a disk: so a file in memory.
     descriptor = os.memfd_create("railnet-certificate", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:

@@ -18,7 +18,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
 from railnet.apiserver.client import Answer, Stream
-from railnet.apiserver.pod_exec import Executed
+from railnet.apiserver.pod_exec import ExecutedCommand
 from railnet.apiserver.request import Request
 from railnet.apiserver.service_account import ServiceAccount
 from railnet.apiserver.tls import trusting
@@ -67,7 +67,7 @@ class PooledTransport(ABC):
         finally:
             response.close()
 
-    def execute(self, request: Request, headers: Mapping[str, str], seconds: float) -> Executed:
+    def execute(self, request: Request, headers: Mapping[str, str], seconds: float) -> ExecutedCommand:
         """Run a command in a container, over a WebSocket of its own: some seconds to begin it, and as many until it has ended."""
         # `requests` and others are loaded with it, which no other request needs.
         from kubernetes.stream import ws_client  # noqa: PLC0415
@@ -80,7 +80,7 @@ class PooledTransport(ABC):
         try:
             connection = _begun(lambda: new(configuration, url, authorization, capture_all=False), seconds)
         except WebSocketBadStatusException as error:
-            return Executed("", "", "", Answer(error.status_code, "", "", error.resp_body or b""))
+            return ExecutedCommand("", "", "", Answer(error.status_code, "", "", error.resp_body or b""))
         except (WebSocketException, ValueError) as error:
             raise _no_answer(error) from None
         try:
@@ -94,7 +94,7 @@ class PooledTransport(ABC):
         finally:
             connection.close()
             connection.sock.shutdown()  # `close` leaves a socket open whose other end was the first to close
-        return Executed(out, stderr, _why_failed(status), None)
+        return ExecutedCommand(out, stderr, _why_failed(status), None)
 
     def _of_websockets(self, configuration: Configuration) -> Configuration:
         """Return the configuration by which a WebSocket is made: it knows no SSLContext."""

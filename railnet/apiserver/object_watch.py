@@ -24,7 +24,7 @@ class NotAsDocumented(RequestFailed):
     """The API server sent what its protocol does not have: something between it and this process answers, or it is another program."""
 
 
-class Kind(StrEnum):
+class WatchEventType(StrEnum):
     """The event that happened to an object."""
 
     ADDED = "ADDED"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 class Change(NamedTuple):
     """One change. `found` is the object after it, or the last state of a deleted object; of a bookmark, only `version` counts."""
 
-    kind: Kind
+    kind: WatchEventType
     found: JsonObject
     version: str
 
@@ -119,7 +119,7 @@ def _change(request: Request, line: bytes) -> Change:
         version = document["metadata"]["resourceVersion"]
         if not (isinstance(version, str) and version):
             raise ValueError(f"the resourceVersion is {version!r:.80}")
-        return Change(Kind(kind), document, version)
+        return Change(WatchEventType(kind), document, version)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotAsDocumented(f"cannot {request}: the API server sent no change: {error!r:.200}") from None
 

@@ -34,7 +34,7 @@ class Message(Protocol):
         """
 
 
-class Patience(NamedTuple):
+class OutboxPatience(NamedTuple):
     """Seconds: the first pause before a message is sent again, the longest pause, and the age at which it is dropped."""
 
     first: float = 0.5
@@ -42,7 +42,7 @@ class Patience(NamedTuple):
     give_up: float = 600.0
 
 
-_PATIENT = Patience()
+_PATIENT = OutboxPatience()
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Outbox:
         lost: how many messages were dropped or refused so far.
     """
 
-    def __init__(self, send: Callable[[Request], object], patience: Patience = _PATIENT, room: int = 256) -> None:
+    def __init__(self, send: Callable[[Request], object], patience: OutboxPatience = _PATIENT, room: int = 256) -> None:
         """Start the thread, which ends with `close`; `send` blocks, and raises RequestFailed."""
         self._send, self._patience, self._room = send, patience, room
         self._backoff = Backoff(patience.first, patience.longest)

@@ -15,7 +15,7 @@ from railnet.apiserver.request import ApiObject, Request, Verb
 _MOST_TEXT = 400
 
 
-class Executed(NamedTuple):
+class ExecutedCommand(NamedTuple):
     """The outcome of a command.
 
     Attributes:
@@ -33,7 +33,7 @@ class Executed(NamedTuple):
 class ExecTransport(Protocol):
     """A transport that can run commands."""
 
-    def execute(self, request: Request, headers: Mapping[str, str], seconds: float) -> Executed:
+    def execute(self, request: Request, headers: Mapping[str, str], seconds: float) -> ExecutedCommand:
         """Run the command of a request, for at most some seconds.
 
         Raises:

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Generic, NamedTuple, TypeVar
 
 from railnet.apiserver.client import Expired, RequestFailed, StreamingApiServer, TooLarge
-from railnet.apiserver.object_watch import Change, Kind, NotAsDocumented, changes, pages
+from railnet.apiserver.object_watch import Change, NotAsDocumented, WatchEventType, changes, pages
 from railnet.apiserver.request import Collection, JsonObject
 from railnet.backoff import Backoff
 
@@ -126,7 +126,7 @@ class Informer(Generic[_Kept]):
             for change in watch:
                 if ended.is_set():
                     return
-                if change.kind is not Kind.BOOKMARK:
+                if change.kind is not WatchEventType.BOOKMARK:
                     self._apply(change)
                 self._version, self._failures, received = change.version, 0, True
         if not received and time.monotonic() - began < _SHORTEST_WATCH_SECONDS:
@@ -135,7 +135,7 @@ class Informer(Generic[_Kept]):
 
     def _apply(self, change: Change) -> None:
         name = _name(change.found)
-        new = None if change.kind is Kind.DELETED else self._kept(change.found)
+        new = None if change.kind is WatchEventType.DELETED else self._kept(change.found)
         with self._lock:
             old = self._objects.pop(name, None)
             if new is not None:

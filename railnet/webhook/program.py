@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from railnet.admission.certificates.cluster_objects import NAME, Cluster
+from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.folder import Folder
 from railnet.admission.certificates.keeper import Keeper
 from railnet.admission.certificates.self_managed import Own, utc_now
@@ -37,7 +37,7 @@ _VERSION_SECONDS = 5.0  # the first answer comes in milliseconds; without one, r
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WebhookOptions:
     """The options of the command line.
 
     Attributes:
@@ -69,7 +69,7 @@ class Certificates(Protocol):
         """Keep the certificate valid and trusted, until cancelled."""
 
 
-async def serve(configuration: Configuration, options: Options) -> None:
+async def serve(configuration: Configuration, options: WebhookOptions) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
@@ -138,10 +138,10 @@ async def _leave(server: WebhookServer, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def _certificates(options: Options, namespace: str, shown: Shown) -> Certificates:
+def _certificates(options: WebhookOptions, namespace: str, shown: Shown) -> Certificates:
     if options.certificates is not None:
         return Folder(options.certificates, shown)
-    return Own(Keeper(Cluster(_api(options.account), namespace), names(namespace), utc_now), shown)
+    return Own(Keeper(ClusterObjects(_api(options.account), namespace), names(namespace), utc_now), shown)
 
 
 def _api(folder: Path) -> StreamingApiServer:

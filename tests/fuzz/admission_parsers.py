@@ -8,7 +8,14 @@ from typing import Any
 
 from railnet.admission import gang_review, service_review
 from railnet.admission.certificates import authority, ca_bundle
-from railnet.admission.certificates.authority import Leaf, Unusable, belongs, parse_certificates, signed_by, signs
+from railnet.admission.certificates.authority import (
+    ServerCertificate,
+    UnusableCertificate,
+    belongs,
+    parse_certificates,
+    signed_by,
+    signs,
+)
 from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.admission.seen_pod import SeenPod
@@ -72,7 +79,7 @@ def constraint(data: bytes) -> None:
 def certificates(data: bytes) -> None:
     """Judge certificates: every later query of them works, and a webhook trusts exactly its CA bundle."""
     if not data:
-        with suppress(Unusable):
+        with suppress(UnusableCertificate):
             raise AssertionError(parse_certificates(bytes((1 << 20) + 1)))
     assert ca_bundle.everywhere(_trusting(data.decode(errors="replace"))) == frozenset()
     found = parse_certificates(data)
@@ -81,7 +88,7 @@ def certificates(data: bytes) -> None:
         signs(one)
         signed_by(one, found[0])
         belongs(AUTHORITY.key, one)
-        leaf = Leaf(one, b"", b"")
+        leaf = ServerCertificate(one, b"", b"")
         leaf.valid(now)
         assert leaf.lacks(["a.svc"]) in ([], ["a.svc"])
     webhooks = _trusting(base64.b64encode(data).decode())
@@ -104,7 +111,7 @@ PARSERS = (
     Parser(
         "certificates",
         certificates,
-        (Unusable,),
+        (UnusableCertificate,),
         {
             "railnet.admission.certificates.authority": (
                 "parse_certificates",

@@ -28,7 +28,7 @@ BACKDATED = timedelta(hours=1)  # the clocks of API servers may be behind
 _MAX_PEM = 1 << 20  # the largest Secret
 
 
-class Unusable(ValueError):
+class UnusableCertificate(ValueError):
     """The text is not a certificate or key that can be used; the message says why."""
 
 
@@ -41,7 +41,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ServerCertificate:
     """A server's certificate and key.
 
     Attributes:
@@ -89,7 +89,7 @@ def make(now: datetime) -> Authority:
     return Authority(certificate, key)
 
 
-def sign(authority: Authority, names: Iterable[str], now: datetime) -> Leaf:
+def sign(authority: Authority, names: Iterable[str], now: datetime) -> ServerCertificate:
     """Make a server's certificate for some DNS names; it expires no later than its authority."""
     key, names = ec.generate_private_key(ec.SECP256R1()), list(names)
     signer = authority.certificate
@@ -109,7 +109,7 @@ def sign(authority: Authority, names: Iterable[str], now: datetime) -> Leaf:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
-    return Leaf(certificate, certificate_pem([certificate]), key_pem(key))
+    return ServerCertificate(certificate, certificate_pem([certificate]), key_pem(key))
 
 
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -139,16 +139,16 @@ def parse_certificates(pem: bytes) -> list[x509.Certificate]:
     """Parse certificates in PEM.
 
     Raises:
-        Unusable: the text holds no certificate, or one that cannot be read.
+        UnusableCertificate: the text holds no certificate, or one that cannot be read.
     """
     if len(pem) > _MAX_PEM:
-        raise Unusable(f"has {len(pem)} bytes, and may have {_MAX_PEM}")
+        raise UnusableCertificate(f"has {len(pem)} bytes, and may have {_MAX_PEM}")
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
             _look_through(certificate)
     except Exception as error:  # noqa: BLE001 - ValueError, UnsupportedAlgorithm, DuplicateExtension, and errors of a later version
-        raise Unusable(f"holds no certificates in PEM: {error!s:.160}") from None
+        raise UnusableCertificate(f"holds no certificates in PEM: {error!s:.160}") from None
     return certificates
 
 
@@ -163,12 +163,12 @@ def parse_key(pem: bytes) -> PrivateKeyTypes:
     """Parse a private key of any kind.
 
     Raises:
-        Unusable: the text is not a private key.
+        UnusableCertificate: the text is not a private key.
     """
     try:
         return load_pem_private_key(pem[:_MAX_PEM], password=None)
     except Exception as error:  # noqa: BLE001 - ValueError, TypeError, UnsupportedAlgorithm, and errors of a later version
-        raise Unusable(f"holds no private key in PEM: {type(error).__name__}") from None
+        raise UnusableCertificate(f"holds no private key in PEM: {type(error).__name__}") from None
 
 
 def certificate_pem(certificates: Iterable[x509.Certificate]) -> bytes:

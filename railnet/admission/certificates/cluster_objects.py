@@ -33,7 +33,7 @@ class Secret:
         return ROTATE in (self.document["metadata"].get("annotations") or {})
 
 
-class Cluster:
+class ClusterObjects:
     """Reads and writes both objects. Each method blocks, and raises RequestFailed."""
 
     def __init__(self, api: ApiServer, namespace: str) -> None:

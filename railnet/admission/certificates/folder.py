@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import NoReturn
 
-from railnet.admission.certificates.authority import Unusable
+from railnet.admission.certificates.authority import UnusableCertificate
 from railnet.admission.certificates.secret_content import parse_leaf
 from railnet.admission.tls import Shown
 
@@ -47,7 +47,7 @@ class Folder:
         except OSError as error:  # SSLError is one
             self._read = {}
             trouble = f"{self._folder}: {error}"
-        except Unusable as error:
+        except UnusableCertificate as error:
             trouble = f"{self._folder}: {error}"
         if trouble and trouble != self._trouble:
             _log.warning("certificates: %s", trouble)

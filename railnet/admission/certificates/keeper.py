@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from cryptography import x509
 
 from railnet.admission.certificates import authority, ca_bundle, renewal, secret_content
-from railnet.admission.certificates.authority import Leaf, Unusable
-from railnet.admission.certificates.cluster_objects import Cluster, Secret
+from railnet.admission.certificates.authority import ServerCertificate, UnusableCertificate
+from railnet.admission.certificates.cluster_objects import ClusterObjects, Secret
 from railnet.admission.certificates.renewal import Act, Step
 from railnet.admission.certificates.secret_content import Kept
 from railnet.apiserver.client import Absent, Conflict, RequestFailed
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
 
-class Seen(NamedTuple):
+class SeenCertificates(NamedTuple):
     """The result of a look.
 
     Attributes:
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
         waits: whether a step waits for API servers to learn of a new authority, so that the next look should come soon.
     """
 
-    leaf: Leaf | None
+    leaf: ServerCertificate | None
     trusted: frozenset[x509.Certificate]
     trouble: str = ""
     waits: bool = False
@@ -43,12 +43,12 @@ class Seen(NamedTuple):
 class Keeper:
     """Looks when it is called; two calls must not overlap."""
 
-    def __init__(self, cluster: Cluster, names: tuple[str, ...], now: Callable[[], datetime]) -> None:
+    def __init__(self, cluster: ClusterObjects, names: tuple[str, ...], now: Callable[[], datetime]) -> None:
         """Keep a certificate for some DNS names; `now` returns the time in UTC."""
         self._cluster, self._names, self._now = cluster, names, now
         self._since: dict[x509.Certificate, datetime] = {}
 
-    def look(self, shown: Leaf | None) -> Seen:
+    def look(self, shown: ServerCertificate | None) -> SeenCertificates:
         """Look, and take the step that is due. Blocks.
 
         Args:
@@ -62,7 +62,7 @@ class Keeper:
                 return self._look(shown)
         return self._look(shown)
 
-    def _look(self, shown: Leaf | None) -> Seen:
+    def _look(self, shown: ServerCertificate | None) -> SeenCertificates:
         # The configuration is read first, and the patch fails if the configuration has changed since: so a replica never writes
         # an older bundle over a newer one.
         configuration, trouble = self._configuration()
@@ -78,7 +78,7 @@ class Keeper:
             or (kept.leaf != shown and not shows)
             or len(trusted) < len(self._since)
         )
-        return Seen(kept.leaf if shows else shown, trusted, trouble, waits)
+        return SeenCertificates(kept.leaf if shows else shown, trusted, trouble, waits)
 
     def _configuration(self) -> tuple[Mapping[str, Any] | None, str]:
         try:
@@ -94,7 +94,7 @@ class Keeper:
         try:
             kept = None if secret is None else secret_content.read(secret.data, self._names)
             trouble = "there is no Secret yet"
-        except Unusable as error:
+        except UnusableCertificate as error:
             kept, trouble = None, str(error)
         if kept is None:
             step = Step(Act.MAKE, trouble)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from railnet.admission.certificates.authority import BACKDATED, Leaf, signed_by
+from railnet.admission.certificates.authority import BACKDATED, ServerCertificate, signed_by
 from railnet.admission.certificates.secret_content import Kept
 
 # The longest time in which API servers learn of a changed webhook configuration. They watch it, so they need far less.
@@ -52,7 +52,7 @@ def next_step(kept: Kept, now: datetime, trusted_for: timedelta | None, *, asked
     return _of_leaf(kept, now, trusted_for) or _of_authority(kept, now, asked=asked) or Step(Act.KEEP)
 
 
-def shows(shown: Leaf | None, kept: Kept, now: datetime, trusted_for: timedelta | None) -> bool:
+def shows(shown: ServerCertificate | None, kept: Kept, now: datetime, trusted_for: timedelta | None) -> bool:
     """Decide whether a replica changes to the certificate of the Secret.
 
     It changes when API servers trust the issuer of that certificate. It does not wait if its present certificate is invalid, or

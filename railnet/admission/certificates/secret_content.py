@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from railnet.admission.certificates.authority import (
     Authority,
-    Leaf,
-    Unusable,
+    ServerCertificate,
+    UnusableCertificate,
     belongs,
     certificate_pem,
     key_pem,
@@ -42,7 +42,7 @@ class Kept:
 
     signer: Authority
     others: tuple[x509.Certificate, ...]
-    leaf: Leaf | None
+    leaf: ServerCertificate | None
     trouble: str = ""
 
     @property
@@ -63,17 +63,17 @@ def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
     """Read the entries; the servers' certificate must hold some DNS names.
 
     Raises:
-        Unusable: the authority cannot be used. Of a certificate that cannot be used, `Kept.trouble` says why.
+        UnusableCertificate: the authority cannot be used. Of a certificate that cannot be used, `Kept.trouble` says why.
     """
     authorities = _parsed(data, _AUTHORITIES, parse_certificates)
     key = _parsed(data, _AUTHORITY_KEY, parse_key)
     signer = next((authority for authority in authorities if signs(authority) and belongs(key, authority)), None)
     if signer is None or not isinstance(key, EllipticCurvePrivateKey):
-        raise Unusable(f"{_AUTHORITY_KEY} is the key of no authority in {_AUTHORITIES}")
+        raise UnusableCertificate(f"{_AUTHORITY_KEY} is the key of no authority in {_AUTHORITIES}")
     kept = Kept(Authority(signer, key), tuple(authority for authority in authorities if authority is not signer), None)
     try:
         leaf = parse_leaf(data)
-    except Unusable as error:
+    except UnusableCertificate as error:
         return replace(kept, trouble=str(error))
     lacks = leaf.lacks(names)
     if lacks:
@@ -83,26 +83,26 @@ def read(data: Mapping[str, bytes], names: tuple[str, ...]) -> Kept:
     return replace(kept, leaf=leaf)
 
 
-def parse_leaf(data: Mapping[str, bytes]) -> Leaf:
+def parse_leaf(data: Mapping[str, bytes]) -> ServerCertificate:
     """Read a server's certificate and key, `tls.crt` and `tls.key`.
 
     Raises:
-        Unusable: one of them cannot be read, or the key is not the certificate's.
+        UnusableCertificate: one of them cannot be read, or the key is not the certificate's.
     """
     certificates = _parsed(data, _CHAIN, parse_certificates)
     key = _parsed(data, _KEY, parse_key)
     if not belongs(key, certificates[0]):
-        raise Unusable(f"{_KEY} is not the key of the first certificate in {_CHAIN}")
-    return Leaf(certificates[0], data[_CHAIN], data[_KEY])
+        raise UnusableCertificate(f"{_KEY} is not the key of the first certificate in {_CHAIN}")
+    return ServerCertificate(certificates[0], data[_CHAIN], data[_KEY])
 
 
 def _parsed(data: Mapping[str, bytes], name: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
     if not data.get(name):
-        raise Unusable(f"{name} is missing")
+        raise UnusableCertificate(f"{name} is missing")
     try:
         return parse(data[name])
-    except Unusable as error:
-        raise Unusable(f"{name} {error}") from None
+    except UnusableCertificate as error:
+        raise UnusableCertificate(f"{name} {error}") from None
 
 
 def data(kept: Kept) -> dict[str, bytes]:

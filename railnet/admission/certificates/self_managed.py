@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 from cryptography import x509
 
 from railnet.admission.certificates.authority import signed_by
-from railnet.admission.certificates.keeper import Keeper, Seen
+from railnet.admission.certificates.keeper import Keeper, SeenCertificates
 from railnet.admission.tls import Shown
 from railnet.apiserver.client import RequestFailed
 from railnet.backoff import Backoff
@@ -77,7 +77,7 @@ class Own:
         self._trouble = trouble
         return seen is not None and seen.waits
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: SeenCertificates) -> None:
         self._trusted = seen.trusted
         if seen.leaf is not None and seen.leaf != self._shown.leaf:
             self._shown.show(seen.leaf)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from cryptography import x509
 
-from railnet.admission.certificates.authority import Leaf, signed_by
-from railnet.admission.certificates.cluster_objects import NAME, Cluster
+from railnet.admission.certificates.authority import ServerCertificate, signed_by
+from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.keeper import Keeper
 from railnet.apiserver.client import Answer, ApiServer
 from railnet.apiserver.request import Request
@@ -34,8 +34,8 @@ class Replica:
     """One of several: the certificate that it shows is carried from look to look."""
 
     def __init__(self, api: ApiServer, clock: Clock):
-        self.keeper = Keeper(Cluster(api, NAMESPACE), NAMES, clock)
-        self.shown: Leaf | None = None
+        self.keeper = Keeper(ClusterObjects(api, NAMESPACE), NAMES, clock)
+        self.shown: ServerCertificate | None = None
         self.trouble = ""
         self.waits = False
         self.trusted: frozenset[x509.Certificate] = frozenset()

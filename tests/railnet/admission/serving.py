@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from railnet.admission.certificates import authority
-from railnet.admission.certificates.authority import Authority, Leaf
+from railnet.admission.certificates.authority import Authority, ServerCertificate
 from railnet.admission.host_ports import HostPorts
 from railnet.admission.policy import Policy
-from railnet.admission.server import Cluster, WebhookServer
+from railnet.admission.server import ApiServerFacts, WebhookServer
 from railnet.admission.tls import Shown
 
 NAME = "railnet-admission.railnet.svc"
@@ -23,11 +23,11 @@ def an_authority() -> Authority:
     return authority.make(datetime.now(UTC))
 
 
-def a_leaf(of: Authority, name: str = NAME) -> Leaf:
+def a_leaf(of: Authority, name: str = NAME) -> ServerCertificate:
     return authority.sign(of, [name], datetime.now(UTC))
 
 
-def an_rsa_leaf(of: Authority) -> Leaf:
+def an_rsa_leaf(of: Authority) -> ServerCertificate:
     """Return a leaf with an RSA key, which is cert-manager's default."""
     key, now = rsa.generate_private_key(65537, 2048), datetime.now(UTC)
     subject = of.certificate.subject
@@ -40,7 +40,7 @@ def an_rsa_leaf(of: Authority) -> Leaf:
         .sign(of.key, authority.hashes.SHA256())
     )
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    return Leaf(certificate, authority.certificate_pem([certificate, of.certificate]), pem)
+    return ServerCertificate(certificate, authority.certificate_pem([certificate, of.certificate]), pem)
 
 
 class RecordedReviews:
@@ -57,7 +57,7 @@ class RecordedReviews:
 class Served:
     """A server that listens, with its authority, certificate and meter."""
 
-    def __init__(self, policy: Policy, host_ports: HostPorts | None = None, cluster: Cluster | None = None):
+    def __init__(self, policy: Policy, host_ports: HostPorts | None = None, cluster: ApiServerFacts | None = None):
         self.authority = an_authority()
         self.connections: list[Connection] = []
         self.shown, self.counted = Shown(), RecordedReviews()
@@ -141,7 +141,7 @@ def request(
 
 @asynccontextmanager
 async def serving(
-    policy: Policy | None = None, host_ports: HostPorts | None = None, cluster: Cluster | None = None
+    policy: Policy | None = None, host_ports: HostPorts | None = None, cluster: ApiServerFacts | None = None
 ) -> AsyncIterator[Served]:
     served = Served(policy or Policy(), host_ports, cluster)
     await served.server.listen(0, "127.0.0.1")

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from railnet.admission.certificates import self_managed
-from railnet.admission.certificates.authority import Leaf
+from railnet.admission.certificates.authority import ServerCertificate
 from railnet.admission.certificates.folder import Folder
-from railnet.admission.certificates.keeper import Keeper, Seen
+from railnet.admission.certificates.keeper import Keeper, SeenCertificates
 from railnet.admission.certificates.self_managed import Own
 from railnet.admission.tls import Shown
 from railnet.apiserver.client import RequestFailed
@@ -25,11 +25,11 @@ from tests.railnet.admission.serving import NAME, a_leaf, an_authority, an_rsa_l
 class Scripted(Keeper):
     """Returns prepared results one by one, and then the last one again and again."""
 
-    def __init__(self, *sees: Seen | Exception) -> None:
+    def __init__(self, *sees: SeenCertificates | Exception) -> None:
         self._sees = list(sees)
         self.looks = 0
 
-    def look(self, shown: Leaf | None) -> Seen:
+    def look(self, shown: ServerCertificate | None) -> SeenCertificates:
         self.looks += 1
         sees = self._sees.pop(0) if len(self._sees) > 1 else self._sees[0]
         if isinstance(sees, Exception):
@@ -39,7 +39,7 @@ class Scripted(Keeper):
 
 OURS = an_authority()
 LEAF = a_leaf(OURS)
-GOOD = Seen(LEAF, frozenset({OURS.certificate}))
+GOOD = SeenCertificates(LEAF, frozenset({OURS.certificate}))
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -78,14 +78,14 @@ def test_reason_is_the_failure(monkeypatch: pytest.MonkeyPatch):
         "API servers do not trust the certificate: the API server has not been asked yet",
     ]
 
-    refused = Seen(LEAF, frozenset(), "the service account lacks the right 'patch'")
+    refused = SeenCertificates(LEAF, frozenset(), "the service account lacks the right 'patch'")
     kept = keep(Scripted(refused), lambda one: "lacks" in one.reasons()[0], monkeypatch)
 
     assert kept.reasons() == ["API servers do not trust the certificate: the service account lacks the right 'patch'"]
 
 
 def test_certificate_that_is_not_trusted_yet_is_a_reason(monkeypatch: pytest.MonkeyPatch):
-    stranger = Seen(LEAF, frozenset({an_authority().certificate}), waits=True)
+    stranger = SeenCertificates(LEAF, frozenset({an_authority().certificate}), waits=True)
 
     kept = keep(Scripted(stranger), lambda one: "caBundle is not in place" in one.reasons()[0], monkeypatch)
 
@@ -156,14 +156,14 @@ def test_certificate_stays_trusted_while_the_api_server_is_down(monkeypatch: pyt
 
 def test_leaf_that_openssl_refuses_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     other = a_leaf(OURS)
-    keeper = Scripted(GOOD, Seen(Leaf(LEAF.certificate, LEAF.chain, other.key), GOOD.trusted))
+    keeper = Scripted(GOOD, SeenCertificates(ServerCertificate(LEAF.certificate, LEAF.chain, other.key), GOOD.trusted))
     kept = keep(keeper, lambda one: keeper.looks > 2, monkeypatch)
 
     assert kept._shown.leaf == LEAF
     assert "KEY_VALUES_MISMATCH" in caplog.text
 
 
-def write(folder: Path, leaf: Leaf) -> None:
+def write(folder: Path, leaf: ServerCertificate) -> None:
     (folder / "tls.crt").write_bytes(leaf.chain)
     (folder / "tls.key").write_bytes(leaf.key)
 

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railnet.admission.certificates import authority
-from railnet.admission.certificates.authority import AUTHORITY_LIFETIME, BACKDATED, LEAF_LIFETIME, Leaf, signed_by
+from railnet.admission.certificates.authority import (
+    AUTHORITY_LIFETIME,
+    BACKDATED,
+    LEAF_LIFETIME,
+    ServerCertificate,
+    signed_by,
+)
 from railnet.admission.certificates.cluster_objects import ROTATE
 from railnet.admission.certificates.renewal import FINISHED, SETTLED, Act, next_step, shows
 from railnet.admission.certificates.secret_content import Kept
@@ -112,7 +118,7 @@ def test_unusable_certificate_is_never_kept(kept: Kept, after: timedelta, asked:
     ],
 )
 def test_replica_shows_the_leaf_of_another_authority_only_when_that_is_trusted(
-    shown: Leaf | None, trusted_for: timedelta | None, changes: bool
+    shown: ServerCertificate | None, trusted_for: timedelta | None, changes: bool
 ):
     assert shows(shown, ROTATED, START, trusted_for) is changes
 

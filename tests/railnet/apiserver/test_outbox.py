@@ -11,10 +11,10 @@ import pytest
 
 from railnet.apiserver import outbox as outbox_module
 from railnet.apiserver.client import Absent, Conflict, RequestFailed
-from railnet.apiserver.outbox import Outbox, Patience
+from railnet.apiserver.outbox import Outbox, OutboxPatience
 from railnet.apiserver.request import ApiObject, Request, Verb
 
-QUICK = Patience(first=0.01, longest=0.02, give_up=20)
+QUICK = OutboxPatience(first=0.01, longest=0.02, give_up=20)
 _SECONDS = 20.0
 
 
@@ -140,7 +140,7 @@ def test_pauses_grow_up_to_the_longest_and_respect_retry_after() -> None:
         if len(moments) < 6:
             raise failed(503)
 
-    outbox = Outbox(send, Patience(first=0.05, longest=0.5, give_up=20))
+    outbox = Outbox(send, OutboxPatience(first=0.05, longest=0.5, give_up=20))
     outbox.put(Note("a", "one"))
     wait_until(lambda: len(moments) == 6)
     outbox.close(_SECONDS)
@@ -193,7 +193,7 @@ def test_message_is_dropped_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> N
     wire = Wire(*[failed(503)] * 1000)
     readings = itertools.count()  # of a clock that advances when it is read: the load of this machine decides nothing
     monkeypatch.setattr(outbox_module, "time", SimpleNamespace(monotonic=lambda: next(readings)))
-    outbox = Outbox(wire.send, Patience(first=0.01, longest=0.01, give_up=20))
+    outbox = Outbox(wire.send, OutboxPatience(first=0.01, longest=0.01, give_up=20))
     outbox.put(Note("a", "one"))
 
     wait_until(lambda: outbox.lost == 1)
@@ -233,7 +233,7 @@ def test_message_that_cannot_be_built_does_not_stop_those_after_it() -> None:
 
 def test_failing_message_does_not_delay_another() -> None:
     wire = Wire(failed(503))
-    outbox = Outbox(wire.send, Patience(first=15, longest=15, give_up=20))
+    outbox = Outbox(wire.send, OutboxPatience(first=15, longest=15, give_up=20))
     outbox.put(Note("a", "one"))
     wait_until(lambda: wire.sent == ["PATCH one"])
     outbox.put(Note("b", "two"))
@@ -244,7 +244,7 @@ def test_failing_message_does_not_delay_another() -> None:
 
 def test_close_sends_waiting_messages_once_more_without_a_pause() -> None:
     wire = Wire(failed(503))
-    outbox = Outbox(wire.send, Patience(first=600, longest=600, give_up=600))
+    outbox = Outbox(wire.send, OutboxPatience(first=600, longest=600, give_up=600))
     outbox.put(Note("a", "one"))
     # The answer has come, too: a message whose answer comes after `close` has been sent once more already.
     wait_until(lambda: wire.sent == ["PATCH one"] and bool(outbox._waiting))

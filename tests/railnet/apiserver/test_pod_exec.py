@@ -3,7 +3,7 @@
 import pytest
 
 from railnet.apiserver.client import Answer, RequestFailed
-from railnet.apiserver.pod_exec import Executed, PodExec
+from railnet.apiserver.pod_exec import ExecutedCommand, PodExec
 from railnet.apiserver.request import ApiObject, Request
 
 POD = ApiObject("v1", "pods", "train", "ml")
@@ -12,24 +12,24 @@ POD = ApiObject("v1", "pods", "train", "ml")
 class Transport:
     """Gives one outcome, or raises it."""
 
-    def __init__(self, outcome: Executed | OSError) -> None:
+    def __init__(self, outcome: ExecutedCommand | OSError) -> None:
         self._outcome = outcome
         self.asked: list[tuple[Request, dict[str, str], float]] = []
 
-    def execute(self, request: Request, headers: dict[str, str], seconds: float) -> Executed:
+    def execute(self, request: Request, headers: dict[str, str], seconds: float) -> ExecutedCommand:
         self.asked.append((request, headers, seconds))
         if isinstance(self._outcome, OSError):
             raise self._outcome
         return self._outcome
 
 
-def run(outcome: Executed | OSError, token: str = "a-token") -> tuple[str, Transport]:  # noqa: S107 - no secret
+def run(outcome: ExecutedCommand | OSError, token: str = "a-token") -> tuple[str, Transport]:  # noqa: S107 - no secret
     transport = Transport(outcome)
     return PodExec(transport, lambda: token).run(POD, "main", ["echo", "a b&c"], 3.0), transport  # type: ignore[arg-type]
 
 
 def test_command_and_token_are_sent_and_its_output_comes_back() -> None:
-    said, transport = run(Executed("out", "err", "", None))
+    said, transport = run(ExecutedCommand("out", "err", "", None))
     ((request, headers, seconds),) = transport.asked
 
     assert (said, seconds, headers) == ("out", 3.0, {"Authorization": "Bearer a-token"})
@@ -38,7 +38,7 @@ def test_command_and_token_are_sent_and_its_output_comes_back() -> None:
 
 
 def test_user_of_a_certificate_sends_no_token() -> None:
-    _, transport = run(Executed("", "", "", None), token="")
+    _, transport = run(ExecutedCommand("", "", "", None), token="")
 
     assert transport.asked[0][1] == {}
 
@@ -46,17 +46,20 @@ def test_user_of_a_certificate_sends_no_token() -> None:
 @pytest.mark.parametrize(
     ("outcome", "words"),
     [
-        (Executed("", "why\n", "exit code 3", None), "exit code 3: why$"),
-        (Executed("", "", "exit code 3", None), "exit code 3$"),
+        (ExecutedCommand("", "why\n", "exit code 3", None), "exit code 3: why$"),
+        (ExecutedCommand("", "", "exit code 3", None), "exit code 3$"),
         (OSError("no route"), "cannot run a command by pods/train/exec in namespace ml: no route"),
-        (Executed("", "", "", Answer(404, "", "", b'{"message": "pods not found"}')), "HTTP 404: pods not found"),
-        (Executed("", "", "", Answer(502, "", "", b"bad gateway")), "HTTP 502: bad gateway"),
         (
-            Executed("", "", "", Answer(403, "", "", b"{}")),
+            ExecutedCommand("", "", "", Answer(404, "", "", b'{"message": "pods not found"}')),
+            "HTTP 404: pods not found",
+        ),
+        (ExecutedCommand("", "", "", Answer(502, "", "", b"bad gateway")), "HTTP 502: bad gateway"),
+        (
+            ExecutedCommand("", "", "", Answer(403, "", "", b"{}")),
             "HTTP 403: you lack the right 'create' or 'get' on pods/exec",
         ),
     ],
 )
-def test_failure_is_named(outcome: Executed | OSError, words: str) -> None:
+def test_failure_is_named(outcome: ExecutedCommand | OSError, words: str) -> None:
     with pytest.raises(RequestFailed, match=words):
         run(outcome)

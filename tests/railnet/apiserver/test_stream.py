@@ -13,7 +13,7 @@ from railnet.apiserver import client as client_module
 from railnet.apiserver import object_watch, service_account
 from railnet.apiserver.client import Absent, Expired, RequestFailed, StreamingApiServer, TooLarge
 from railnet.apiserver.kubernetes_transport import KubernetesTransport
-from railnet.apiserver.object_watch import Change, Kind, NotAsDocumented, changes, pages
+from railnet.apiserver.object_watch import Change, NotAsDocumented, WatchEventType, changes, pages
 from railnet.apiserver.request import Collection, watch
 from tests.railnet.apiserver.raw_server import RawServer, Script, answer, saying, serving
 from tests.waiting import until
@@ -83,10 +83,10 @@ def test_changes_arrive_however_their_lines_are_cut_into_chunks(server: RawServe
 
         assert error is None
         assert [(change.kind, change.version) for change in found] == [
-            (Kind.ADDED, "6"),
-            (Kind.MODIFIED, "7"),
-            (Kind.DELETED, "8"),
-            (Kind.BOOKMARK, "9"),
+            (WatchEventType.ADDED, "6"),
+            (WatchEventType.MODIFIED, "7"),
+            (WatchEventType.DELETED, "8"),
+            (WatchEventType.BOOKMARK, "9"),
         ]
         assert found[0].found["metadata"]["name"] == "a"
     assert server.requests[0].startswith(
@@ -323,7 +323,7 @@ def hanging_up(server: RawServer) -> threading.Event:
 def test_consumer_that_stops_early_closes_the_connection(server: RawServer, client: StreamingApiServer) -> None:
     hung_up = hanging_up(server)
     with closing(changes(client, PODS, "5", 300)) as found:
-        assert next(found).kind is Kind.ADDED
+        assert next(found).kind is WatchEventType.ADDED
         assert not hung_up.is_set()
 
     assert hung_up.wait(20)

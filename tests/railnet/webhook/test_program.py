@@ -261,7 +261,7 @@ def test_error_of_the_certificates_keeper_ends_the_program(tmp_path: Path, monke
         raise ValueError("unexpected")
 
     monkeypatch.setattr(Folder, "look", fail)
-    options = program.Options(free_port(), free_port(), tmp_path, tmp_path, 0.1)
+    options = program.WebhookOptions(free_port(), free_port(), tmp_path, tmp_path, 0.1)
 
     with pytest.raises(ValueError, match="unexpected"):
         asyncio.run(program.serve(Configuration(), options))
@@ -324,7 +324,7 @@ async def while_serving(
     cluster: FakeApiServer, account: Path, happens: Callable[[FakeApiServer, Client], None]
 ) -> Client:
     """Serve in this process with a client, and run `happens` meanwhile."""
-    options = program.Options(free_port(), free_port(), None, account, 0.1)
+    options = program.WebhookOptions(free_port(), free_port(), None, account, 0.1)
     serve = asyncio.create_task(program.serve(Configuration(), options))
     await asyncio.to_thread(eventually, lambda: is_ready(options.health_port))
     client = Client(cluster, options.port)
