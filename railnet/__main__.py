@@ -342,7 +342,7 @@ def _controllers(arguments: argparse.Namespace) -> ExitStatus:
 
     loaded = configuration.load(arguments.config)
     _log_to_stderr()
-    options = program.Options(
+    options = program.ControllersOptions(
         health_port=arguments.health_port,
         account=arguments.service_account,
         cleans_up=arguments.clean_up,

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, get
-from railnet.controllers.training_pod import Owner, controller
+from railnet.controllers.training_pod import OwnerReference, controller
 
 _log = logging.getLogger(__name__)
 DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
@@ -45,7 +45,7 @@ def known_kinds() -> Mapping[tuple[str, str], str]:
     return _RESOURCES
 
 
-def address(namespace: str, owner: Owner) -> ApiObject | None:
+def address(namespace: str, owner: OwnerReference) -> ApiObject | None:
     """Return the address of an owner; None if its kind is not known, or no object can have its version and name."""
     group, _, version = owner.api_version.rpartition("/")
     resource = _RESOURCES.get((group, owner.kind))
@@ -57,7 +57,7 @@ def address(namespace: str, owner: Owner) -> ApiObject | None:
         return None
 
 
-def read_owner(api: ApiServer, namespace: str, owner: Owner) -> JsonObject | None:
+def read_owner(api: ApiServer, namespace: str, owner: OwnerReference) -> JsonObject | None:
     """Return an owner; None if it is gone, is of a kind that is not known, or may not be read.
 
     Raises:
@@ -94,9 +94,9 @@ class Owners:
         """Ask an API server."""
         self._api = api
         self._lock = threading.Lock()
-        self._above: dict[str, Owner | None] = {}  # by UID
+        self._above: dict[str, OwnerReference | None] = {}  # by UID
 
-    def root(self, namespace: str, owner: Owner) -> Owner:
+    def root(self, namespace: str, owner: OwnerReference) -> OwnerReference:
         """Return the last of an object's owners. It is `owner` itself if that has no owner, or is of a kind that is not known.
 
         A schedule, such as a CronJob, is no root: the job that it made is.
@@ -111,7 +111,7 @@ class Owners:
             owner = above
         return owner
 
-    def life(self, namespace: str, owner: Owner) -> Life:
+    def life(self, namespace: str, owner: OwnerReference) -> Life:
         """Return whether an object is still there; this asks the API server each time.
 
         Raises:
@@ -133,7 +133,7 @@ class Owners:
             return Life.GONE
         return Life.LEAVING if metadata.get("deletionTimestamp") else Life.THERE
 
-    def above(self, namespace: str, owner: Owner) -> Owner | None:
+    def above(self, namespace: str, owner: OwnerReference) -> OwnerReference | None:
         """Return the owner of an object; None if it has none, or is of a kind that is not known.
 
         Raises:
@@ -152,7 +152,7 @@ class Owners:
             self._above[owner.uid] = above
         return above
 
-    def created(self, namespace: str, owner: Owner) -> str:
+    def created(self, namespace: str, owner: OwnerReference) -> str:
         """Return when an object was created, as the API server writes times; empty if that cannot be known.
 
         Raises:

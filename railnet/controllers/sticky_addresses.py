@@ -36,7 +36,7 @@ _LOOK_AGAIN_SECONDS = (
 )
 
 
-class Asking(NamedTuple):
+class AskingPod(NamedTuple):
     """A pod that asks for the address of its rank, and the network that it gets."""
 
     pod: TrainingPod
@@ -103,7 +103,7 @@ class StickyAddresses:
     def _look(self) -> float | None:
         try:
             table = self._table or self._read()
-        except sticky_table.Unreadable as error:
+        except sticky_table.UnreadableTable as error:
             if str(error) != self.trouble:
                 _log.error("%s", error)
             self.trouble = str(error)
@@ -173,7 +173,7 @@ class StickyAddresses:
         self._table = Table(after.networks, self._api.send(send(self._about, body)))
         return True
 
-    def _asking(self, pods: Iterable[TrainingPod]) -> Iterator[Asking]:
+    def _asking(self, pods: Iterable[TrainingPod]) -> Iterator[AskingPod]:
         for pod in pods:
             vfs = sum(count for resource, count in pod.devices.items() if resource in self._resources)
             if pod.ended or pod.host_network or not vfs:
@@ -187,7 +187,7 @@ class StickyAddresses:
                 continue
             number = number_of(network.ipam, pod.annotations.get(ADDRESS_ANNOTATION, ""))
             rank = f"{pod.role}-{'.'.join(map(str, pod.rank))}"
-            yield Asking(
+            yield AskingPod(
                 pod, network, network.ipam, StickyPod(self._holder(pod), rank, pod.name, number, pod.leaving), vfs
             )
 
@@ -206,7 +206,7 @@ class StickyAddresses:
         root = None if pod.owner is None else self._owners.root(pod.job.namespace, pod.owner)
         return Holder(pod.job.namespace, pod.job.name, root)
 
-    def _assigned(self, asking: Iterable[Asking], before: Mapping[str, Numbers]) -> dict[str, Assignment[Holder]]:
+    def _assigned(self, asking: Iterable[AskingPod], before: Mapping[str, Numbers]) -> dict[str, Assignment[Holder]]:
         """Return the numbers of each network, and the members that they are assigned to."""
         assignments = {}
         for network in self._networks:
@@ -239,7 +239,7 @@ class StickyAddresses:
             kept[network] = {holder: ranks for holder, ranks in jobs.items() if not gone.get(holder, False)}
         return again, kept
 
-    def _give(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:
+    def _give(self, asking: Iterable[AskingPod], assigned: Mapping[str, Assignment[Holder]]) -> None:
         """Have each pod annotated that has a number now, and another annotation."""
         given = {}
         for request in asking:
@@ -264,7 +264,7 @@ class StickyAddresses:
         for name in due:
             self.patches.add(name)
 
-    def _say(self, asking: Iterable[Asking], assigned: Mapping[str, Assignment[Holder]]) -> None:
+    def _say(self, asking: Iterable[AskingPod], assigned: Mapping[str, Assignment[Holder]]) -> None:
         """Write events about what is wrong."""
         for name, assignment in assigned.items():
             here = {request.member: request for request in asking if request.network.name == name}
@@ -279,7 +279,7 @@ class StickyAddresses:
                 if request.pod.addresses and request.pod.addresses != tuple(_plain(rightly)):
                     self._events.warning(request.pod.involved, "StickyAddressDiffers", _differs(request.pod, rightly))
 
-    def _full(self, asking: Iterable[Asking], before: Table) -> None:
+    def _full(self, asking: Iterable[AskingPod], before: Table) -> None:
         """Say that the table has no room, to the jobs that need some."""
         for request in asking:
             if request.member.rank not in before.networks.get(request.network.name, {}).get(request.member.holder, {}):
@@ -294,7 +294,7 @@ def _name(pod: TrainingPod) -> PodName:
     return PodName(pod.job.namespace, pod.name, pod.uid)
 
 
-def _about(request: Asking) -> InvolvedObject:
+def _about(request: AskingPod) -> InvolvedObject:
     root = request.member.holder.root
     return request.pod.involved if root is None else root.involved(request.pod.job.namespace)
 
@@ -311,7 +311,7 @@ def _exhausted(network: str, ipam: StickyIpam) -> str:
     )
 
 
-def _in_use(request: Asking, other: TrainingPod) -> str:
+def _in_use(request: AskingPod, other: TrainingPod) -> str:
     if other.leaving:
         remedy = f"it is being deleted; if its node {other.node} is gone for good, delete the pod with --force"
     else:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from railnet.apiserver.request import ApiObject, JsonObject
-from railnet.controllers.training_pod import Owner
+from railnet.controllers.training_pod import OwnerReference
 
 NAME = "railnet-sticky-addresses"
 MOST_BYTES = 1_000_000  # kube-apiserver takes 1 MiB of data in a ConfigMap: k8s.io/kubernetes/pkg/apis/core/validation, MaxSecretSize
@@ -21,7 +21,7 @@ class Holder(NamedTuple):
 
     namespace: str
     job: str
-    root: Owner | None
+    root: OwnerReference | None
 
     def __str__(self) -> str:
         """Name the job, and tell it from another one of the same name."""
@@ -31,7 +31,7 @@ class Holder(NamedTuple):
 Numbers = Mapping[Holder, Mapping[str, int]]
 
 
-class Unreadable(ValueError):
+class UnreadableTable(ValueError):
     """The table is not one that Railnet wrote; `str()` says where, and what to do."""
 
 
@@ -52,7 +52,7 @@ def read(config_map: JsonObject) -> Table:
     """Read the table.
 
     Raises:
-        Unreadable: it has been changed by hand.
+        UnreadableTable: it has been changed by hand.
     """
     data = config_map.get("data") or {}
     return Table({network: dict(_jobs(network, text)) for network, text in data.items()}, config_map)
@@ -91,14 +91,14 @@ def _jobs(network: str, text: str) -> Iterator[tuple[Holder, dict[str, int]]]:
 
 def _job(job: Mapping[str, Any]) -> tuple[Holder, dict[str, int]]:
     root = job["root"]
-    owner = None if root is None else Owner(root["apiVersion"], root["kind"], root["name"], root["uid"])
+    owner = None if root is None else OwnerReference(root["apiVersion"], root["kind"], root["name"], root["uid"])
     return Holder(job["namespace"], job["job"], owner), {
         str(rank): int(number) for rank, number in job["numbers"].items()
     }
 
 
-def _unreadable(network: str, line: int, why: str) -> Unreadable:
-    return Unreadable(
+def _unreadable(network: str, line: int, why: str) -> UnreadableTable:
+    return UnreadableTable(
         f"ConfigMap {NAME} cannot be read: line {line} of {network}: {why:.200}; restore the line, or delete the ConfigMap: then the "
         "addresses of ranks that have a pod come back from the pods"
     )

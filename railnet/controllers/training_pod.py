@@ -21,7 +21,7 @@ _RAIL = "railnet/"  # the names of networks in network-status begin so: `railnet
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class OwnerReference:
     """An object that owns another one, as in `metadata.ownerReferences`."""
 
     api_version: str
@@ -79,7 +79,7 @@ class TrainingPod:
     rank: tuple[int, ...]
     part: Part
     size: int | None
-    owner: Owner | None
+    owner: OwnerReference | None
     node: str
     phase: str
     ready: bool
@@ -143,11 +143,11 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
     )
 
 
-def controller(json_object: JsonObject) -> Owner | None:
+def controller(json_object: JsonObject) -> OwnerReference | None:
     """Return the owner of an object that makes it again; None if it has none."""
     for reference in json_object["metadata"].get("ownerReferences") or ():
         if reference.get("controller") is True:
-            return Owner(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
+            return OwnerReference(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
     return None
 
 

@@ -33,7 +33,7 @@ _LEASE_SECONDS = 3.0  # for one request of the election: several must fit into t
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControllersOptions:
     """The options of the command line.
 
     Attributes:
@@ -49,7 +49,7 @@ class Options:
     places_gangs: bool = False
 
 
-async def serve(configuration: Configuration, options: Options) -> bool:
+async def serve(configuration: Configuration, options: ControllersOptions) -> bool:
     """Serve until SIGTERM or SIGINT, or until the Lease is lost; return whether a signal was the reason.
 
     Raises:
@@ -74,7 +74,9 @@ async def serve(configuration: Configuration, options: Options) -> bool:
 class Replica:
     """One replica, in threads of its own: the election, and what the leader does."""
 
-    def __init__(self, configuration: Configuration, options: Options, stopped: Callable[[], object]) -> None:
+    def __init__(
+        self, configuration: Configuration, options: ControllersOptions, stopped: Callable[[], object]
+    ) -> None:
         """Reach the API server by the options' account; `stopped` is called when the replica can do nothing more.
 
         Raises:

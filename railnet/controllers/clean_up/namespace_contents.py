@@ -22,7 +22,7 @@ _OPERATORS = {
 }
 
 
-class Contents(NamedTuple):
+class NamespaceContents(NamedTuple):
     """The contents of a namespace.
 
     Attributes:
@@ -34,7 +34,7 @@ class Contents(NamedTuple):
     ends: list[float]
 
 
-def contents(api: ApiServer, namespace: str) -> Contents:
+def contents(api: ApiServer, namespace: str) -> NamespaceContents:
     """Ask for what a namespace has, up to the first object that goes on.
 
     Raises:
@@ -46,10 +46,10 @@ def contents(api: ApiServer, namespace: str) -> Contents:
             for json_object in page.found:
                 end = namespace_lifetime.end(kind, json_object)
                 if end is None:
-                    return Contents(f"{kind} {json_object['metadata']['name']}", [])
+                    return NamespaceContents(f"{kind} {json_object['metadata']['name']}", [])
                 if end.at is not None:
                     ends.append(end.at)
-    return Contents("", ends)
+    return NamespaceContents("", ends)
 
 
 def claims(api: ApiServer, namespace: str) -> list[str]:

@@ -19,7 +19,7 @@ from railnet.controllers.informer import Informer
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobMembers, JobPods
 from railnet.controllers.owners import Owners, address
-from railnet.controllers.training_pod import Job, Owner, TrainingPod, controller
+from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod, controller
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs import clean_up, job_status
 from railnet.jobs.clean_up import Group, State, TaskPosition
@@ -43,7 +43,7 @@ class Doomed(NamedTuple):
     kind: str
     about: ApiObject
     uid: str
-    above: Owner | None
+    above: OwnerReference | None
 
     def __str__(self) -> str:
         """Name the object in an event."""
@@ -118,7 +118,7 @@ class CleanUp:
         )
         return facts if group.root is None else self._with_root(group, group.root, facts)
 
-    def _with_root(self, group: ServerGroup, root: Owner, facts: Group) -> Group:
+    def _with_root(self, group: ServerGroup, root: OwnerReference, facts: Group) -> Group:
         about = address(group.servers[0].job.namespace, root)
         if about is None:
             return replace(facts, root=State.GOES_ON)
@@ -213,7 +213,7 @@ class CleanUp:
         self._events.warning(group.about, "ParameterServersStay", f"the parameter servers of {name} stay: {why}")
 
 
-def _is_free(owner: Owner | None) -> bool:
+def _is_free(owner: OwnerReference | None) -> bool:
     return owner is None or (owner.api_version, owner.kind) == _INERT
 
 

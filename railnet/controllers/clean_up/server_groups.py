@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.clean_up.worker_jobs import WorkerJob
-from railnet.controllers.training_pod import Owner, TrainingPod
+from railnet.controllers.training_pod import OwnerReference, TrainingPod
 from railnet.jobs import clean_up, job_status
 from railnet.jobs.clean_up import Group, State, TaskPosition, Worker
 from railnet.jobs.operators import OPERATORS, Operator, Servers
@@ -28,7 +28,7 @@ class ServerGroup:
     """
 
     operator: Operator
-    root: Owner | None
+    root: OwnerReference | None
     servers: tuple[TrainingPod, ...]
     workers: tuple[TrainingPod, ...]
     jobs: tuple[WorkerJob, ...]
@@ -96,7 +96,7 @@ def server_groups(pods: Sequence[TrainingPod], jobs: Sequence[WorkerJob]) -> Ite
         )
 
 
-def _key(pod: TrainingPod) -> tuple[str, Owner | None]:
+def _key(pod: TrainingPod) -> tuple[str, OwnerReference | None]:
     """Return what the pods of one job have in common: the operator, and its object if it makes all pods."""
     return pod.operator, pod.owner if _OPERATORS[pod.operator].servers is not Servers.COMPLETE else None
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from railnet.apiserver.event import InvolvedObject
 from railnet.apiserver.request import JsonObject
-from railnet.controllers.training_pod import Job, Owner, controller
+from railnet.controllers.training_pod import Job, OwnerReference, controller
 from railnet.jobs import clean_up, job_status
 from railnet.jobs import pod as pods
 from railnet.jobs.clean_up import State, TaskPosition
@@ -37,7 +37,7 @@ class WorkerJob:
     tasks: frozenset[TaskPosition]
     state: State
     size: int | None
-    owner: Owner | None
+    owner: OwnerReference | None
     created: float
     switch: str | None
 
@@ -46,7 +46,7 @@ class WorkerJob:
         """The object that an event about the training job is written to."""
         namespace = self.job.namespace
         return (
-            Owner("batch/v1", "Job", self.name, self.uid).involved(namespace)
+            OwnerReference("batch/v1", "Job", self.name, self.uid).involved(namespace)
             if self.owner is None
             else self.owner.involved(namespace)
         )

@@ -9,20 +9,20 @@ from railnet.controllers.gangs.gate_removal import Gated
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.pod_templates import PodTemplate
 from railnet.controllers.pod_name import PodName
-from railnet.controllers.training_pod import Owner
+from railnet.controllers.training_pod import OwnerReference
 
 
 class Asked(NamedTuple):
     """The owner of a gang's pod."""
 
     namespace: str
-    owner: Owner
+    owner: OwnerReference
 
 
 class Root(NamedTuple):
     """The last of a gang's owners, and what the highest owner with templates makes; empty if that is unknown."""
 
-    owner: Owner
+    owner: OwnerReference
     templates: tuple[PodTemplate, ...]
 
 
@@ -52,7 +52,7 @@ class Evict(NamedTuple):
 Write = Admit | Mark | Evict
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """The outcome of a write.
 
     Attributes:

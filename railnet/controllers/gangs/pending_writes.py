@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from railnet.backoff import Backoff
-from railnet.controllers.gangs.decision import Admit, Evict, Mark, Outcome, Write
+from railnet.controllers.gangs.decision import Admit, Evict, Mark, Write, WriteOutcome
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.planning_pass import PlanningPass
 from railnet.controllers.gangs.pod import GangPod
@@ -46,7 +46,7 @@ class PendingWrites:
         if now is None or now.leaving:
             self._evicted.discard(name)
 
-    def refused(self, outcome: Outcome, now: float, jitter: float) -> int:
+    def refused(self, outcome: WriteOutcome, now: float, jitter: float) -> int:
         """Take in that a write was refused; return how often. It is decided anew, from the pod as it is reported by then.
 
         `jitter` is a random number in [0, 1), of the pause until then.

@@ -14,7 +14,7 @@ from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection, JsonObject
-from railnet.controllers.gangs.decision import Asked, Decision, Evict, Outcome
+from railnet.controllers.gangs.decision import Asked, Decision, Evict, WriteOutcome
 from railnet.controllers.gangs.events import GangEvents
 from railnet.controllers.gangs.planning import GangPlanning
 from railnet.controllers.gangs.pod import GangPod, GangPods
@@ -136,7 +136,7 @@ class GangPlacement:
         self._events.answered(asked)
         self.queue.add(_ALL)
 
-    def _written(self, outcome: Outcome) -> None:
+    def _written(self, outcome: WriteOutcome) -> None:
         """Take in what came of a write. One that was done is not news: the watch reports it."""
         if isinstance(outcome.write, Evict) and not outcome.refusal:
             with self._lock:
@@ -144,7 +144,7 @@ class GangPlacement:
         if outcome.refusal:
             self._take_in(lambda: self._refused(outcome))
 
-    def _refused(self, outcome: Outcome) -> None:
+    def _refused(self, outcome: WriteOutcome) -> None:
         event = self._planning.outcome(outcome, self._clock(), random.random())  # noqa: S311 - no secret
         if event is not None:
             self._events.say(event)

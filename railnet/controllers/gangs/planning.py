@@ -7,7 +7,7 @@ that are placed or bound fix the domain of the others. So a leader that begins d
 from collections.abc import Iterator
 
 from railnet.controllers.gangs import event_messages
-from railnet.controllers.gangs.decision import Admit, Decision, Evict, Outcome, Root, Said
+from railnet.controllers.gangs.decision import Admit, Decision, Evict, Root, Said, WriteOutcome
 from railnet.controllers.gangs.evictions import GangEvictions
 from railnet.controllers.gangs.gate_removal import HOSTNAME
 from railnet.controllers.gangs.leader_memory import GangMemory
@@ -66,7 +66,7 @@ class GangPlanning:
         self._pending.pod_changed(before, now)
         self._evictions.pod_changed(before, now)
 
-    def outcome(self, outcome: Outcome, now: float, jitter: float) -> Said | None:
+    def outcome(self, outcome: WriteOutcome, now: float, jitter: float) -> Said | None:
         """Take in the outcome of a write; return the event about it, None if there is none.
 
         Args:

@@ -12,7 +12,7 @@ from railnet.controllers.gangs import placement_annotation
 from railnet.controllers.gangs.gate_removal import Gated, gated
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.pod_name import PodName
-from railnet.controllers.training_pod import Owner, controller
+from railnet.controllers.training_pod import OwnerReference, controller
 from railnet.jobs import job_status
 from railnet.jobs import pod as pods
 from railnet.jobs.gang_labels import PLACEMENT, gang_request
@@ -64,7 +64,7 @@ class GangPod:
     created: float
     request: GangRequest | None = None
     fault: str = ""
-    owner: Owner | None = None
+    owner: OwnerReference | None = None
     role: str = ""
     rank: int = 0
     size: int | None = None

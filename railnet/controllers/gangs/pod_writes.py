@@ -10,7 +10,7 @@ from http import HTTPStatus
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request, evict, json_patch, merge_patch
 from railnet.controllers.gangs import placement_annotation
-from railnet.controllers.gangs.decision import Evict, Mark, Outcome, Write
+from railnet.controllers.gangs.decision import Evict, Mark, Write, WriteOutcome
 from railnet.controllers.gangs.gate_removal import steps
 from railnet.controllers.pod_name import PodName
 from railnet.controllers.work_queue import WorkQueue
@@ -26,7 +26,9 @@ class PodWrites:
         queue: the pods that are to be written; any number of workers.
     """
 
-    def __init__(self, api: ApiServer, report: Callable[[Outcome], object], address: Address = lambda _: None) -> None:
+    def __init__(
+        self, api: ApiServer, report: Callable[[WriteOutcome], object], address: Address = lambda _: None
+    ) -> None:
         """Write through an API server; `report` is called by a worker's thread, `address` finds the sticky address of a pod."""
         self._api, self._report, self._address = api, report, address
         self._lock = threading.Lock()
@@ -54,12 +56,12 @@ class PodWrites:
             refusal = self._send(pod, write)
         except RequestFailed as error:
             forbidden = error.status == HTTPStatus.FORBIDDEN
-            self._report(Outcome(pod, write, str(error), waits=True, forbidden=forbidden))
+            self._report(WriteOutcome(pod, write, str(error), waits=True, forbidden=forbidden))
             raise
         with self._lock:
             if self._writes.get(pod) is write:
                 del self._writes[pod]
-        self._report(Outcome(pod, write, refusal))
+        self._report(WriteOutcome(pod, write, refusal))
 
     def _send(self, pod: PodName, write: Write) -> str:
         """Return what the API server said; empty if the write is done, or its pod is gone.

@@ -11,7 +11,7 @@ from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.controllers.gangs.decision import Asked, Root
 from railnet.controllers.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
-from railnet.controllers.training_pod import Owner, controller
+from railnet.controllers.training_pod import OwnerReference, controller
 from railnet.controllers.work_queue import WorkQueue
 
 _REMEMBERED = 10_000
@@ -76,7 +76,7 @@ class GangRoots:
             self._answered(asked)
 
     def _ask(self, asked: Asked) -> Root:
-        owner: Owner = asked.owner
+        owner: OwnerReference = asked.owner
         templates: tuple[PodTemplate, ...] = ()
         for _ in range(DEEPEST):
             owner_object = read_owner(self._api, asked.namespace, owner)

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
-from railnet.controllers.net1_names.job_objects import Found, JobObject, JobObjects
+from railnet.controllers.net1_names.job_objects import FoundObject, JobObject, JobObjects
 from railnet.controllers.training_pod import Job
 
 _What = TypeVar("_What", bound=JobObject)
@@ -29,7 +29,7 @@ class JobObjectWrites(Generic[_What]):
     known: JobObjects[_What]
     address: Callable[[_What], ApiObject]
     body: Callable[[_What], JsonObject]
-    read: Callable[[JsonObject], Found[_What]]
+    read: Callable[[JsonObject], FoundObject[_What]]
 
     def make(self, wanted: _What) -> bool:
         """Make an object what it should be; return False if another owner has an object of this name.
@@ -70,7 +70,7 @@ class JobObjectWrites(Generic[_What]):
         self.known.learn(self.read(answer))
         return True
 
-    def _there(self, wanted: _What) -> Found[_What] | None:
+    def _there(self, wanted: _What) -> FoundObject[_What] | None:
         """Read the object that has the name of `wanted`; None if it is another owner's."""
         answer = self.api.send(get(self.address(wanted)))
         try:
@@ -79,7 +79,7 @@ class JobObjectWrites(Generic[_What]):
             return None
         return job_object if job_object.what.job == wanted.job else None
 
-    def _change(self, before: Found[_What], wanted: _What) -> None:
+    def _change(self, before: FoundObject[_What], wanted: _What) -> None:
         body = self.body(wanted)
         precondition = {"uid": before.uid, "resourceVersion": str(before.version)}
         patch = {**body, "metadata": {**body["metadata"], **precondition}}

@@ -32,7 +32,7 @@ _What = TypeVar("_What", bound=JobObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[_What]):
+class FoundObject(Generic[_What]):
     """An object as the API server has it.
 
     Attributes:
@@ -59,15 +59,16 @@ class JobObjects(Generic[_What]):
         """
         self._lock = threading.Lock()
         self._clock, self._changed = clock, changed
-        self._reported: dict[Job, dict[str, Found[_What]]] = {}
-        self._answered: dict[Job, dict[str, tuple[Found[_What], float]]] = {}  # with the time until when it counts
+        self._reported: dict[Job, dict[str, FoundObject[_What]]] = {}
+        # With the time until when it counts.
+        self._answered: dict[Job, dict[str, tuple[FoundObject[_What], float]]] = {}
 
     def __len__(self) -> int:
         """Return how many objects were reported."""
         with self._lock:
             return sum(map(len, self._reported.values()))
 
-    def change(self, before: Found[_What] | None, after: Found[_What] | None) -> None:
+    def change(self, before: FoundObject[_What] | None, after: FoundObject[_What] | None) -> None:
         """Replace an object by its newer state; None where it was or is not. An informer calls this."""
         jobs = {job_object.what.job for job_object in (before, after) if job_object is not None}
         with self._lock:
@@ -80,7 +81,7 @@ class JobObjects(Generic[_What]):
         for job in changed:
             self._changed(job)
 
-    def learn(self, job_object: Found[_What]) -> None:
+    def learn(self, job_object: FoundObject[_What]) -> None:
         """Take over an object as the answer to a request has it."""
         with self._lock:
             self._answered.setdefault(job_object.what.job, {})[job_object.what.name] = (
@@ -88,17 +89,17 @@ class JobObjects(Generic[_What]):
                 self._clock() + REPORTED_SECONDS,
             )
 
-    def forget(self, job_object: Found[_What]) -> None:
+    def forget(self, job_object: FoundObject[_What]) -> None:
         """Drop an object that is gone, as the answer to a request says."""
         with self._lock:
             self._remove(job_object)
 
-    def get(self, job: Job, name: str) -> Found[_What] | None:
+    def get(self, job: Job, name: str) -> FoundObject[_What] | None:
         """Return an object; None if there is none."""
         with self._lock:
             return self._of(job).get(name)
 
-    def of(self, job: Job) -> list[Found[_What]]:
+    def of(self, job: Job) -> list[FoundObject[_What]]:
         """Return a job's objects, sorted by name."""
         with self._lock:
             return sorted(self._of(job).values(), key=lambda job_object: job_object.what.name)
@@ -109,7 +110,7 @@ class JobObjects(Generic[_What]):
             self._of(job)
             return job in self._answered
 
-    def _of(self, job: Job) -> dict[str, Found[_What]]:
+    def _of(self, job: Job) -> dict[str, FoundObject[_What]]:
         """Return what is known by reports, and by answers that are newer."""
         reported, answered = self._reported.get(job, {}), self._answered.get(job, {})
         now = self._clock()
@@ -124,7 +125,7 @@ class JobObjects(Generic[_What]):
             self._answered[job] = newer
         return reported | {name: job_object for name, (job_object, _) in newer.items()}
 
-    def _remove(self, job_object: Found[_What]) -> None:
+    def _remove(self, job_object: FoundObject[_What]) -> None:
         job, name = job_object.what.job, job_object.what.name
         reported, answered = self._reported.get(job, {}), self._answered.get(job, {})
         if name in reported and reported[name].uid == job_object.uid:

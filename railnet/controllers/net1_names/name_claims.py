@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.owners import Owners
-from railnet.controllers.training_pod import Job, Owner, TrainingPod
+from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod
 from railnet.jobs.operators import OPERATORS
 
 _OF_SEVERAL_ROOTS = frozenset(row.name for row in OPERATORS if row.several_roots)
@@ -16,10 +16,10 @@ class Claim(NamedTuple):
     """The pods of one job: those of one operator, and of one root unless their author says by labels what belongs together."""
 
     pods: list[TrainingPod]
-    roots: set[Owner | None]
+    roots: set[OwnerReference | None]
 
     @property
-    def owner(self) -> Owner | None:
+    def owner(self) -> OwnerReference | None:
         """The object that all of them began with; None if there is no such object."""
         return next(iter(self.roots)) if len(self.roots) == 1 else None
 
@@ -36,7 +36,7 @@ def claims(owners: Owners, job: Job, pods: Sequence[TrainingPod]) -> list[Claim]
     Raises:
         RequestFailed: the API server did not answer, so the roots are not known.
     """
-    claims_by_key: dict[tuple[str, Owner | None], Claim] = {}
+    claims_by_key: dict[tuple[str, OwnerReference | None], Claim] = {}
     for pod in pods:
         root = None if pod.owner is None else owners.root(job.namespace, pod.owner)
         key = (pod.operator, None if pod.operator in _OF_SEVERAL_ROOTS else root)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from railnet.apiserver.request import ApiObject, Collection, JsonObject
-from railnet.controllers.net1_names.job_objects import Found
-from railnet.controllers.net1_names.net1_records import Family, Record, Service, Slice
-from railnet.controllers.training_pod import Job, Owner
+from railnet.controllers.net1_names.job_objects import FoundObject
+from railnet.controllers.net1_names.net1_records import EndpointSlice, Family, Net1Record, Service
+from railnet.controllers.training_pod import Job, OwnerReference
 from railnet.jobs import railnet_labels
 from railnet.jobs.name_truncation import shortened
 
@@ -39,7 +39,7 @@ def service_address(service: Service) -> ApiObject:
     return ApiObject("v1", "services", service.name, service.job.namespace)
 
 
-def slice_address(endpoint_slice: Slice, version: str) -> ApiObject:
+def slice_address(endpoint_slice: EndpointSlice, version: str) -> ApiObject:
     """Return the address of an EndpointSlice."""
     return ApiObject(f"{GROUP}/{version}", "endpointslices", endpoint_slice.name, endpoint_slice.job.namespace)
 
@@ -54,7 +54,7 @@ def service_body(service: Service) -> JsonObject:
     }
 
 
-def slice_body(endpoint_slice: Slice, version: str) -> JsonObject:
+def slice_body(endpoint_slice: EndpointSlice, version: str) -> JsonObject:
     """Return an EndpointSlice as it is created; a merge patch of the same content corrects it."""
     return {
         "apiVersion": f"{GROUP}/{version}",
@@ -66,7 +66,7 @@ def slice_body(endpoint_slice: Slice, version: str) -> JsonObject:
     }
 
 
-def service(json_object: JsonObject) -> Found[Service]:
+def service(json_object: JsonObject) -> FoundObject[Service]:
     """Read a Service.
 
     Raises:
@@ -77,12 +77,12 @@ def service(json_object: JsonObject) -> Found[Service]:
         raise ValueError("it is not headless")
     what = Service(_job(metadata), metadata["name"], metadata["labels"][railnet_labels.NAMES], _owner(metadata))
     intact = spec.get("publishNotReadyAddresses") is True and not spec.get("selector")
-    return Found(
+    return FoundObject(
         what, metadata["uid"], int(metadata["resourceVersion"]), intact and _has(metadata, _service_labels(what))
     )
 
 
-def endpoint_slice(json_object: JsonObject) -> Found[Slice]:
+def endpoint_slice(json_object: JsonObject) -> FoundObject[EndpointSlice]:
     """Read an EndpointSlice of either version.
 
     Raises:
@@ -92,10 +92,10 @@ def endpoint_slice(json_object: JsonObject) -> Found[Slice]:
     labels = metadata["labels"]
     of = Service(_job(metadata), labels[_SERVICE_NAME], labels[railnet_labels.NAMES], _owner(metadata))
     endpoints = json_object.get("endpoints") or ()
-    what = Slice(metadata["name"], of, Family(json_object["addressType"]), tuple(map(_record, endpoints)))
+    what = EndpointSlice(metadata["name"], of, Family(json_object["addressType"]), tuple(map(_record, endpoints)))
     ready = all((endpoint.get("conditions") or {}).get("ready") is True for endpoint in endpoints)
     intact = ready and not json_object.get("ports") and _has(metadata, _slice_labels(what))
-    return Found(what, metadata["uid"], int(metadata["resourceVersion"]), intact)
+    return FoundObject(what, metadata["uid"], int(metadata["resourceVersion"]), intact)
 
 
 def _metadata(name: str, service: Service, labels: Mapping[str, str]) -> JsonObject:
@@ -114,11 +114,11 @@ def _service_labels(service: Service) -> dict[str, str]:
     return {railnet_labels.NAMES: service.scope, railnet_labels.JOB: job, **_HEADLESS}
 
 
-def _slice_labels(endpoint_slice: Slice) -> dict[str, str]:
+def _slice_labels(endpoint_slice: EndpointSlice) -> dict[str, str]:
     return {**_service_labels(endpoint_slice.service), _SERVICE_NAME: endpoint_slice.service.name, _MANAGED_BY: _OURS}
 
 
-def _endpoint(record: Record, namespace: str, version: str) -> JsonObject:
+def _endpoint(record: Net1Record, namespace: str, version: str) -> JsonObject:
     # Also while a pod is not ready, or leaves: peers look for it when it starts, and publishNotReadyAddresses is for Kubernetes' own
     # controller. What does not change when a pod becomes ready costs no write then.
     endpoint: JsonObject = {"addresses": [record.address], "conditions": {"ready": True}}
@@ -130,23 +130,23 @@ def _endpoint(record: Record, namespace: str, version: str) -> JsonObject:
     return endpoint
 
 
-def _record(endpoint: JsonObject) -> Record:
+def _record(endpoint: JsonObject) -> Net1Record:
     target = endpoint.get("targetRef") or {}
     address = ",".join(
         endpoint["addresses"]
     )  # of two, which Railnet does not write, no record is made: they are corrected
     topology = endpoint.get("topology") or {}
     node = endpoint.get("nodeName") or topology.get(_NODE_IN_V1BETA1) or ""
-    return Record(endpoint.get("hostname") or "", address, target.get("name") or "", target.get("uid") or "", node)
+    return Net1Record(endpoint.get("hostname") or "", address, target.get("name") or "", target.get("uid") or "", node)
 
 
 def _job(metadata: Mapping[str, Any]) -> Job:
     return Job(metadata["namespace"], metadata["annotations"][railnet_labels.JOB])
 
 
-def _owner(metadata: Mapping[str, Any]) -> Owner | None:
+def _owner(metadata: Mapping[str, Any]) -> OwnerReference | None:
     for reference in metadata.get("ownerReferences") or ():
-        return Owner(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
+        return OwnerReference(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from railnet.controllers.training_pod import Job, Owner, TrainingPod, endpoint_address
+from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod, endpoint_address
 from railnet.jobs import railnet_labels
 from railnet.jobs.net1_names import hostname, service, task_service
 from railnet.vf.errors import Misconfigured
@@ -27,7 +27,7 @@ class Family(StrEnum):
     IPV6 = "IPv6"
 
 
-class Record(NamedTuple):
+class Net1Record(NamedTuple):
     """An endpoint: an address, and the pod that has it.
 
     `hostname` comes before the Service's name; it is empty in the Service of one task, whose own name leads to the address.
@@ -47,17 +47,17 @@ class Service:
     job: Job
     name: str
     scope: str
-    owner: Owner | None
+    owner: OwnerReference | None
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class EndpointSlice:
     """An EndpointSlice of a Service."""
 
     name: str
     service: Service
     family: Family
-    records: tuple[Record, ...]
+    records: tuple[Net1Record, ...]
 
     @property
     def job(self) -> Job:
@@ -70,10 +70,10 @@ class Names:
     """A Service, and all its records by family."""
 
     service: Service
-    records: Mapping[Family, tuple[Record, ...]]
+    records: Mapping[Family, tuple[Net1Record, ...]]
 
 
-class Refused(NamedTuple):
+class NamesRefused(NamedTuple):
     """The reason why there is no name on net1, in words for the job's author; `pod` is None if all pods of the job lack one."""
 
     pod: TrainingPod | None
@@ -86,7 +86,7 @@ def members(pods: Iterable[TrainingPod]) -> list[TrainingPod]:
     return [pod for pod in there if any(_addresses(pod).values())]
 
 
-def wanted(pods: Sequence[TrainingPod], owner: Owner | None) -> tuple[list[Names], list[Refused]]:
+def wanted(pods: Sequence[TrainingPod], owner: OwnerReference | None) -> tuple[list[Names], list[NamesRefused]]:
     """Return the Services that the members of a job should have, the job's own first, and what cannot be.
 
     Args:
@@ -95,19 +95,19 @@ def wanted(pods: Sequence[TrainingPod], owner: Owner | None) -> tuple[list[Names
     """
     job = pods[0].job
     names: list[Names] = []
-    refused: list[Refused] = []
+    refused: list[NamesRefused] = []
     try:
         of_job = Service(job, service(job.name), "job", owner)
         names.append(Names(of_job, _records(pods, of_job)))
     except Misconfigured as error:
-        refused.append(Refused(None, str(error)))
+        refused.append(NamesRefused(None, str(error)))
     for name, task in _tasks(pods, refused).items():
         of_task = Service(job, name, TASK, owner)
         names.append(Names(of_task, _records(task, of_task)))
     return names, refused
 
 
-def slices(names: Names, before: Iterable[Slice]) -> list[Slice]:
+def slices(names: Names, before: Iterable[EndpointSlice]) -> list[EndpointSlice]:
     """Return the slices that a Service should have; `before` are those that it has."""
     of_service = sorted((old_slice for old_slice in before if old_slice.service.name == names.service.name), key=_place)
     return [
@@ -119,7 +119,9 @@ def slices(names: Names, before: Iterable[Slice]) -> list[Slice]:
     ]
 
 
-def _packed(service: Service, family: Family, records: Iterable[Record], before: Iterable[Slice]) -> Iterator[Slice]:
+def _packed(
+    service: Service, family: Family, records: Iterable[Net1Record], before: Iterable[EndpointSlice]
+) -> Iterator[EndpointSlice]:
     left = {record.pod: record for record in records}
     kept = {old_slice.name: _taken(left, old_slice) for old_slice in before}
     for name in _slice_names(service, family, kept):
@@ -130,10 +132,10 @@ def _packed(service: Service, family: Family, records: Iterable[Record], before:
             staying.append(left.pop(pod))
     for name, staying in kept.items():
         if staying:
-            yield Slice(name, service, family, tuple(sorted(staying)))
+            yield EndpointSlice(name, service, family, tuple(sorted(staying)))
 
 
-def _taken(left: dict[str, Record], before: Slice) -> list[Record]:
+def _taken(left: dict[str, Net1Record], before: EndpointSlice) -> list[Net1Record]:
     """Take the newer state of a slice's records out of `left`."""
     pods = [record.pod for record in before.records if record.pod in left][:_MOST_RECORDS]
     return [left.pop(pod) for pod in dict.fromkeys(pods)]
@@ -149,11 +151,11 @@ def _slice_names(service: Service, family: Family, names: Iterable[str]) -> Iter
         number += 1
 
 
-def _place(endpoint_slice: Slice) -> tuple[int, str]:
+def _place(endpoint_slice: EndpointSlice) -> tuple[int, str]:
     return len(endpoint_slice.name), endpoint_slice.name
 
 
-def _tasks(pods: Iterable[TrainingPod], refused: list[Refused]) -> dict[str, list[TrainingPod]]:
+def _tasks(pods: Iterable[TrainingPod], refused: list[NamesRefused]) -> dict[str, list[TrainingPod]]:
     """Return the pods of each task that asks for a name. While a task's pod leaves, its successor alone has the name."""
     tasks: dict[str, list[TrainingPod]] = {}
     for pod in pods:
@@ -163,7 +165,7 @@ def _tasks(pods: Iterable[TrainingPod], refused: list[Refused]) -> dict[str, lis
         try:
             tasks.setdefault(_task(pod, asked), []).append(pod)
         except Misconfigured as error:
-            refused.append(Refused(pod, str(error)))
+            refused.append(NamesRefused(pod, str(error)))
     return {name: [pod for pod in task if not pod.leaving] or task for name, task in sorted(tasks.items())}
 
 
@@ -175,12 +177,12 @@ def _task(pod: TrainingPod, asked: str) -> str:
     return task_service(pod.job.name, pod.role, pod.rank)
 
 
-def _records(pods: Iterable[TrainingPod], service: Service) -> dict[Family, tuple[Record, ...]]:
-    records_by_family: dict[Family, list[Record]] = {}
+def _records(pods: Iterable[TrainingPod], service: Service) -> dict[Family, tuple[Net1Record, ...]]:
+    records_by_family: dict[Family, list[Net1Record]] = {}
     for pod in pods:
         label = "" if service.scope == TASK else hostname(pod.name)
         for family, address in _addresses(pod).items():
-            records_by_family.setdefault(family, []).append(Record(label, address, pod.name, pod.uid, pod.node))
+            records_by_family.setdefault(family, []).append(Net1Record(label, address, pod.name, pod.uid, pod.node))
     return {family: tuple(records) for family, records in records_by_family.items()}
 
 

@@ -15,9 +15,9 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_objects, net1_records
 from railnet.controllers.net1_names.job_object_writes import JobObjectWrites
-from railnet.controllers.net1_names.job_objects import REPORTED_SECONDS, Found, JobObjects
+from railnet.controllers.net1_names.job_objects import REPORTED_SECONDS, FoundObject, JobObjects
 from railnet.controllers.net1_names.name_claims import Claim, claims
-from railnet.controllers.net1_names.net1_records import Names, Service, Slice
+from railnet.controllers.net1_names.net1_records import EndpointSlice, Names, Service
 from railnet.controllers.owners import Owners
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
@@ -53,7 +53,7 @@ class Net1Services:
         self._next: dict[Job, float] = {}  # when each job may be written again
         self.queue: WorkQueue[Job] = WorkQueue()
         self.services: JobObjects[Service] = JobObjects(self._changed, clock)
-        self.slices: JobObjects[Slice] = JobObjects(self._changed, clock)
+        self.slices: JobObjects[EndpointSlice] = JobObjects(self._changed, clock)
         self.informers = (
             Informer(api, net1_objects.services(), net1_objects.service, self.services.change),
             Informer(api, net1_objects.slices(version), net1_objects.endpoint_slice, self.slices.change),
@@ -95,13 +95,13 @@ class Net1Services:
             return _LOOK_AGAIN_SECONDS
         return REPORTED_SECONDS if self.services.unreported(job) or self.slices.unreported(job) else None
 
-    def _write(self, job: Job, names: Sequence[Names], before: Sequence[Slice]) -> list[ApiObject]:
+    def _write(self, job: Job, names: Sequence[Names], before: Sequence[EndpointSlice]) -> list[ApiObject]:
         """Write what differs, and return what has a name that a Service or slice should have, and is another owner's.
 
         Slices are written in order: a leader that dies has a successor that gives the same records to the slices that are left.
         """
         foreign: list[ApiObject] = []
-        wanted: list[Slice] = []
+        wanted: list[EndpointSlice] = []
         for service_names in names:
             if self._service_writes.make(service_names.service):
                 wanted += net1_records.slices(service_names, before)
@@ -128,7 +128,7 @@ class Net1Services:
             )
         return job_claims[0] if job_claims else None
 
-    def _names(self, claim: Claim, services: Sequence[Found[Service]]) -> list[Names]:
+    def _names(self, claim: Claim, services: Sequence[FoundObject[Service]]) -> list[Names]:
         names, refused = net1_records.wanted(claim.pods, claim.owner)
         for refusal in refused:
             about = claim.about if refusal.pod is None else refusal.pod.involved

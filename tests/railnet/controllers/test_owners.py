@@ -10,11 +10,11 @@ from railnet.apiserver.client import Answer, ApiServer, RequestFailed
 from railnet.apiserver.request import Request
 from railnet.controllers import owners as owners_module
 from railnet.controllers.owners import Owners
-from railnet.controllers.training_pod import Owner
+from railnet.controllers.training_pod import OwnerReference
 
-TRAIN_JOB = Owner("trainer.kubeflow.org/v1alpha1", "TrainJob", "mnist", "1")
-JOB_SET = Owner("jobset.x-k8s.io/v1alpha2", "JobSet", "mnist", "2")
-JOB = Owner("batch/v1", "Job", "mnist-node-0", "3")
+TRAIN_JOB = OwnerReference("trainer.kubeflow.org/v1alpha1", "TrainJob", "mnist", "1")
+JOB_SET = OwnerReference("jobset.x-k8s.io/v1alpha2", "JobSet", "mnist", "2")
+JOB = OwnerReference("batch/v1", "Job", "mnist-node-0", "3")
 PATHS = {
     TRAIN_JOB: "/apis/trainer.kubeflow.org/v1alpha1/namespaces/ml/trainjobs/mnist",
     JOB_SET: "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ml/jobsets/mnist",
@@ -37,7 +37,7 @@ class Objects:
         return Answer(status, "application/json", "", json.dumps(body).encode())
 
 
-def owned(owner: Owner, *above: Owner, controller: bool = True) -> dict[str, Any]:
+def owned(owner: OwnerReference, *above: OwnerReference, controller: bool = True) -> dict[str, Any]:
     references = [{**one.reference(), "controller": controller} for one in above]
     return {"metadata": {"name": owner.name, "uid": owner.uid, "ownerReferences": references}}
 
@@ -67,9 +67,9 @@ def test_owner_that_does_not_reconcile_is_not_followed() -> None:
 def test_kind_that_is_not_known_is_a_root_and_is_not_asked_for() -> None:
     owners, api = finder({})
     unknown = [
-        Owner("example.com/v1", "Job", "a", "1"),
-        Owner("v1", "Node", "a", "2"),
-        Owner("batch/v1", "job", "a", "3"),
+        OwnerReference("example.com/v1", "Job", "a", "1"),
+        OwnerReference("v1", "Node", "a", "2"),
+        OwnerReference("batch/v1", "job", "a", "3"),
     ]
 
     assert [owners.root("ml", one) for one in unknown] == unknown
@@ -79,13 +79,13 @@ def test_kind_that_is_not_known_is_a_root_and_is_not_asked_for() -> None:
 @pytest.mark.parametrize(
     "schedule",
     [
-        Owner("batch/v1", "CronJob", "nightly", "9"),
-        Owner("apps.kubedl.io/v1alpha1", "Cron", "nightly", "9"),
-        Owner("ray.io/v1", "RayCronJob", "nightly", "9"),
+        OwnerReference("batch/v1", "CronJob", "nightly", "9"),
+        OwnerReference("apps.kubedl.io/v1alpha1", "Cron", "nightly", "9"),
+        OwnerReference("ray.io/v1", "RayCronJob", "nightly", "9"),
     ],
     ids=lambda one: one.kind,
 )
-def test_schedule_is_no_root(schedule: Owner) -> None:
+def test_schedule_is_no_root(schedule: OwnerReference) -> None:
     """It outlives the job, and all that belongs to the job would stay with it."""
     owners, _ = finder({PATHS[JOB]: owned(JOB, schedule)})
 
@@ -94,7 +94,7 @@ def test_schedule_is_no_root(schedule: Owner) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [404, owned(Owner("", "", "mnist", "another"), TRAIN_JOB), 403],
+    [404, owned(OwnerReference("", "", "mnist", "another"), TRAIN_JOB), 403],
     ids=["absent", "another of its name", "forbidden"],
 )
 def test_owner_that_cannot_be_seen_is_the_root_and_is_asked_for_once(answer: Any) -> None:
@@ -138,20 +138,20 @@ def test_object_that_owns_itself_is_its_root() -> None:
 @pytest.mark.parametrize(
     "owner",
     [
-        Owner("batch/v1", "Job", "../secrets/tls", "1"),
-        Owner("batch/v1", "Job", "a?b", "1"),
-        Owner("batch/v1", "Job", "", "1"),
-        Owner("batch/v1?x=", "Job", "a", "1"),
-        Owner("batch/v1#", "Job", "a", "1"),
-        Owner("batch/..", "Job", "a", "1"),
-        Owner("batch/", "Job", "a", "1"),
-        Owner("batch/v1\r\nX: y", "Job", "a", "1"),
-        Owner("/", "Job", "a", "1"),
-        Owner("", "", "", ""),
+        OwnerReference("batch/v1", "Job", "../secrets/tls", "1"),
+        OwnerReference("batch/v1", "Job", "a?b", "1"),
+        OwnerReference("batch/v1", "Job", "", "1"),
+        OwnerReference("batch/v1?x=", "Job", "a", "1"),
+        OwnerReference("batch/v1#", "Job", "a", "1"),
+        OwnerReference("batch/..", "Job", "a", "1"),
+        OwnerReference("batch/", "Job", "a", "1"),
+        OwnerReference("batch/v1\r\nX: y", "Job", "a", "1"),
+        OwnerReference("/", "Job", "a", "1"),
+        OwnerReference("", "", "", ""),
     ],
     ids=repr,
 )
-def test_reference_that_anyone_may_write_asks_for_nothing_else(owner: Owner) -> None:
+def test_reference_that_anyone_may_write_asks_for_nothing_else(owner: OwnerReference) -> None:
     """The API server accepts any text as the version and the name of an owner."""
     owners, api = finder({})
 
@@ -163,7 +163,7 @@ def test_memory_of_owners_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners_module, "_REMEMBERED", 10)
     owners, _ = finder({})
     for number in range(100):
-        owners.root("ml", Owner("batch/v1", "Job", f"j{number}", str(number)))
+        owners.root("ml", OwnerReference("batch/v1", "Job", f"j{number}", str(number)))
 
     assert len(owners._above) <= 10
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.controllers.training_pod import Job, Owner, TrainingPod, training_pod
+from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod, training_pod
 from railnet.jobs import pod as pods
 from railnet.jobs.operators import OPERATORS, Part
 from railnet.jobs.recogniser import RecognisedPod, recognise
@@ -53,7 +53,7 @@ def test_golden_pod_is_the_pod_of_its_job(golden: Golden) -> None:
     )
     controllers = [one for one in document["metadata"].get("ownerReferences", ()) if one.get("controller")]
     assert found.owner == (
-        Owner(*(controllers[0][key] for key in ("apiVersion", "kind", "name", "uid"))) if controllers else None
+        OwnerReference(*(controllers[0][key] for key in ("apiVersion", "kind", "name", "uid"))) if controllers else None
     )
 
 
@@ -274,7 +274,7 @@ def test_owner_is_the_one_that_makes_the_pod_again() -> None:
     document = a_pod()
     document["metadata"]["ownerReferences"] = references
 
-    assert read(document).owner == Owner("batch/v1", "Job", "train", "3")
+    assert read(document).owner == OwnerReference("batch/v1", "Job", "train", "3")
     assert read(document).owner.reference() == {
         key: references[2][key] for key in ("apiVersion", "kind", "name", "uid")
     }  # type: ignore[union-attr]

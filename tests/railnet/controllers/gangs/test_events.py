@@ -7,10 +7,10 @@ from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.gangs.decision import About, Asked, Said
 from railnet.controllers.gangs.events import GangEvents
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.controllers.training_pod import Owner
+from railnet.controllers.training_pod import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster
 
-JOB = Owner("batch/v1", "Job", "bert", "uid-of-bert")
+JOB = OwnerReference("batch/v1", "Job", "bert", "uid-of-bert")
 ASKED = Asked("ml", JOB)
 
 

@@ -1,6 +1,6 @@
 """A write that was refused is not sent again at once, and after each refusal later."""
 
-from railnet.controllers.gangs.decision import Evict, Outcome
+from railnet.controllers.gangs.decision import Evict, WriteOutcome
 from railnet.controllers.gangs.pending_writes import PendingWrites
 from railnet.controllers.gangs.planning_pass import PlanningPass
 from railnet.controllers.gangs.pod import GangPod, GangPods
@@ -20,7 +20,7 @@ def refused(jitter: float, times: int) -> list[float]:
     """Refuse a write again and again, each time as soon as it is sent; return the pauses."""
     pending, pod, now, pauses = PendingWrites(), a_pod(), 0.0, list[float]()
     for _ in range(times):
-        pending.refused(Outcome(pod.name, Evict(), "a policy refuses it"), now, jitter)
+        pending.refused(WriteOutcome(pod.name, Evict(), "a policy refuses it"), now, jitter)
         current = PlanningPass(now, now, lambda _: None)
         assert not pending.put(pod, Evict(), current)
         assert current.due is not None

@@ -7,7 +7,7 @@ import pytest
 
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.pod import GangPods
-from railnet.controllers.training_pod import Owner
+from railnet.controllers.training_pod import OwnerReference
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, pod_of
 
 JsonObject = dict[str, Any]
@@ -170,7 +170,7 @@ def test_pods_share_what_they_have_in_common() -> None:
     assert first.shape is second.shape
     assert first.request is second.request
     assert first.owner is second.owner
-    assert first.owner == Owner("batch/v1", "Job", "bert", "uid")
+    assert first.owner == OwnerReference("batch/v1", "Job", "bert", "uid")
 
 
 def test_what_is_shared_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

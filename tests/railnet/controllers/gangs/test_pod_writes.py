@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
-from railnet.controllers.gangs.decision import Admit, Evict, Mark, Outcome, Write
+from railnet.controllers.gangs.decision import Admit, Evict, Mark, Write, WriteOutcome
 from railnet.controllers.gangs.gate_removal import Gated
 from railnet.controllers.gangs.placement_annotation import Evicted, Placed
 from railnet.controllers.gangs.pod_writes import PodWrites
@@ -21,7 +21,7 @@ class Writing:
         self.cluster = GangCluster()
         self.cluster.add_job("bert", 1)
         self.cluster.add_pod("bert-0", "bert")
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[WriteOutcome] = []
         if status is not None:
             self.cluster.refuse("create" if isinstance(write, Evict) else "patch", [status])
         api = StreamingApiServer(self.cluster, lambda: "a-token", "test")
@@ -40,7 +40,7 @@ def test_write_that_is_done_is_reported_and_not_done_again(write: Write) -> None
     done = one.cluster.requests.copy()
     one.work()
 
-    assert one.outcomes == [Outcome(one.pod, write)]
+    assert one.outcomes == [WriteOutcome(one.pod, write)]
     assert one.cluster.requests == done
 
 
@@ -54,7 +54,7 @@ def test_write_that_may_succeed_later_is_reported_and_kept(write: Write, status:
     one.work()
 
     assert (outcome.waits, outcome.forbidden) == (True, status == 403)
-    assert one.outcomes[1:] == [Outcome(one.pod, write)]
+    assert one.outcomes[1:] == [WriteOutcome(one.pod, write)]
 
 
 @pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
@@ -76,7 +76,7 @@ def test_pod_that_is_gone_needs_nothing(write: Write) -> None:
     one.cluster.remove(path("bert-0"))
     one.work()
 
-    assert one.outcomes == [Outcome(one.pod, write)]
+    assert one.outcomes == [WriteOutcome(one.pod, write)]
 
 
 @pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])

@@ -7,16 +7,18 @@ import pytest
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.controllers.gangs.decision import Asked, Root
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.controllers.training_pod import Owner
+from railnet.controllers.training_pod import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 
 POD = {"metadata": {}, "spec": {"containers": [{"name": "main"}]}}
-JOB = Owner("batch/v1", "Job", "set-workers-0", "uid-of-job")
-SET = Owner("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "uid-of-set")
+JOB = OwnerReference("batch/v1", "Job", "set-workers-0", "uid-of-job")
+SET = OwnerReference("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "uid-of-set")
 ASKED = Asked("ml", JOB)
 
 
-def put(cluster: Cluster, resource: str, owner: Owner, spec: dict[str, Any], above: Owner | None = None) -> None:
+def put(
+    cluster: Cluster, resource: str, owner: OwnerReference, spec: dict[str, Any], above: OwnerReference | None = None
+) -> None:
     references = [] if above is None else [{**above.reference(), "controller": True}]
     metadata = {"namespace": "ml", "name": owner.name, "uid": owner.uid, "ownerReferences": references}
     path = f"/apis/{owner.api_version}/namespaces/ml/{resource}/{owner.name}"
@@ -110,7 +112,7 @@ def test_owner_of_another_uid_is_not_read(cluster: Cluster) -> None:
 def test_owner_of_an_unknown_kind_has_no_templates() -> None:
     cluster = Cluster()
     roots = GangRoots(StreamingApiServer(cluster, lambda: "a-token", "test"), lambda _: None)
-    asked = Asked("ml", Owner("acme.com/v1", "Flow", "flow", "uid"))
+    asked = Asked("ml", OwnerReference("acme.com/v1", "Flow", "flow", "uid"))
     roots.find(asked)
     roots.reconcile(asked)
 

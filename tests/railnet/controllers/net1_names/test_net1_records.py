@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.controllers.net1_names import net1_records
-from railnet.controllers.net1_names.net1_records import Family, Names, Record, Slice
-from railnet.controllers.training_pod import Job, Owner, TrainingPod
+from railnet.controllers.net1_names.net1_records import EndpointSlice, Family, Names, Net1Record
+from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod
 from tests.railnet.controllers.builders import training
 
 JOB = Job("ml", "mnist")
-OWNER = Owner("batch/v1", "Job", "mnist", "uid-of-mnist")
+OWNER = OwnerReference("batch/v1", "Job", "mnist", "uid-of-mnist")
 TASK = {"annotations": {"railnet.io/names": "task"}}
 
 
-def names(pods: Sequence[TrainingPod], owner: Owner | None = OWNER) -> list[Names]:
+def names(pods: Sequence[TrainingPod], owner: OwnerReference | None = OWNER) -> list[Names]:
     found, refused = net1_records.wanted(net1_records.members(pods), owner)
     assert refused == []
     return found
 
 
-def slices(pods: Sequence[TrainingPod], before: Iterable[Slice] = ()) -> list[Slice]:
+def slices(pods: Sequence[TrainingPod], before: Iterable[EndpointSlice] = ()) -> list[EndpointSlice]:
     return [one for of in names(pods) for one in net1_records.slices(of, before)]
 
 
@@ -37,8 +37,8 @@ def test_each_member_has_a_record_with_its_hostname_and_its_address_on_net1() ->
     assert (job.service.name, job.service.owner) == ("mnist-net1", OWNER)
     assert job.records == {
         Family.IPV4: (
-            Record("mnist-worker-0", "10.56.0.1", "mnist-worker-0", "uid-of-mnist-worker-0", "node-a"),
-            Record("mnist-worker-1", "10.56.0.2", "mnist-worker-1", "uid-of-mnist-worker-1", "node-b"),
+            Net1Record("mnist-worker-0", "10.56.0.1", "mnist-worker-0", "uid-of-mnist-worker-0", "node-a"),
+            Net1Record("mnist-worker-1", "10.56.0.2", "mnist-worker-1", "uid-of-mnist-worker-1", "node-b"),
         )
     }
 
@@ -121,7 +121,7 @@ def test_member_that_is_gone_is_replaced_in_its_slice_by_the_next_new_one() -> N
     assert changed(before, fewer) == changed(fewer, again) == ["mnist-net1-0"]
 
 
-def changed(before: Iterable[Slice], after: Iterable[Slice]) -> list[str]:
+def changed(before: Iterable[EndpointSlice], after: Iterable[EndpointSlice]) -> list[str]:
     there = {one.name: one for one in before}
     return [one.name for one in after if there.get(one.name) != one]
 
@@ -154,7 +154,7 @@ def test_task_that_asks_for_it_has_a_service_of_its_own_without_a_hostname() -> 
 
     assert len(of_job.records[Family.IPV4]) == 2
     assert (of_task.service.name, of_task.service.scope) == ("mnist-worker-3", "task")
-    assert of_task.records == {Family.IPV4: (Record("", "10.56.0.1", "w-x7f", "uid-of-w-x7f", "node-a"),)}
+    assert of_task.records == {Family.IPV4: (Net1Record("", "10.56.0.1", "w-x7f", "uid-of-w-x7f", "node-a"),)}
 
 
 def test_task_has_the_address_of_the_successor_while_a_pod_leaves() -> None:
@@ -183,7 +183,7 @@ def test_task_without_a_possible_name_is_refused_and_its_pod_keeps_the_jobs(fiel
 @pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 30), max_size=20), min_size=1, max_size=6))
 def test_slices_have_each_record_once_and_stay_where_they_are(states: list[set[int]]) -> None:
-    before: list[Slice] = []
+    before: list[EndpointSlice] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(net1_records, "_MOST_RECORDS", 4)
         for state in filter(None, states):
@@ -215,5 +215,5 @@ def test_successor_of_a_leader_that_died_after_some_slices_decides_the_same(
         assert by_name(slices(workers(sorted(new)), partly.values())) == by_name(whole)
 
 
-def by_name(found: Iterable[Slice]) -> dict[str, Slice]:
+def by_name(found: Iterable[EndpointSlice]) -> dict[str, EndpointSlice]:
     return {one.name: one for one in found}
