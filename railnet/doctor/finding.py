@@ -10,7 +10,7 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """One kind of finding. An `error` keeps pods from a rail now; a `warning` may; a `note` needs no action."""
 
     severity: Severity
@@ -27,62 +27,62 @@ class Finding:
     seen: str
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FindingKind:
         """Return what all findings of this name have in common."""
         return KINDS[self.name]
 
 
 OF_A_NODE = {
-    "could-not-be-read": Kind(
+    "could-not-be-read": FindingKind(
         "warning",
         "Other checks of this device or file could not be made.",
         "As the message says. A device that does not answer often has dead firmware: look in dmesg, then reset it.",
     ),
-    "wrong-configuration": Kind(
+    "wrong-configuration": FindingKind(
         "error",
         "The daemon ends with this configuration. This report was made with the default configuration.",
         "Correct the file (the ConfigMap railnet-node); the message names the key.",
     ),
-    "no-rail": Kind(
+    "no-rail": FindingKind(
         "warning",
         "No pod can get a rail on this node. Pods that ask for no rail run as before.",
         "If the node has an InfiniBand card, switch SR-IOV on: in the BIOS, and in the card's firmware "
         "(mlxconfig -d DEVICE set SRIOV_EN=1 NUM_OF_VFS=N, then a cold boot).",
     ),
-    "no-vfs": Kind(
+    "no-vfs": FindingKind(
         "warning",
         "This card gives no pod a rail, since it has no VFs.",
         "Name the PF under `provision` in node.yaml, or write a number to its file sriov_numvfs.",
     ),
-    "pf-without-driver": Kind(
+    "pf-without-driver": FindingKind(
         "error",
         "No driver serves the card, so it has no port and can have no VFs.",
         "Load the driver (modprobe mlx5_core), then bind the PF: echo ADDRESS > /sys/bus/pci/drivers_probe. "
         "If it fails, dmesg says why.",
     ),
-    "pf-without-rdma": Kind(
+    "pf-without-rdma": FindingKind(
         "error",
         "The driver runs, but the PF has no RDMA device in the daemon's network namespace.",
         "Load the driver's RDMA module, such as modprobe mlx5_ib.",
     ),
-    "port-down": Kind(
+    "port-down": FindingKind(
         "error",
         "The port has no link, so no VF of this card reaches the network.",
         "Look at the cable, at both its ends, and at the switch's port. `Polling` means that the port looks for a partner; "
         "`Disabled` means that it was switched off.",
     ),
-    "no-subnet-manager": Kind(
+    "no-subnet-manager": FindingKind(
         "error",
         "The cable has a link, but no subnet manager has made the port ACTIVE.",
         "Start a subnet manager on this fabric (OpenSM, UFM, or the switch's own), and see that it reaches this port. "
         "If one runs, its log names the port's GUID.",
     ),
-    "port-without-lid": Kind(
+    "port-without-lid": FindingKind(
         "error",
         "An ACTIVE InfiniBand port must have a LID; without one no packet can be addressed to it.",
         "Look at the subnet manager's log for this port's GUID; restart the subnet manager if it says nothing.",
     ),
-    "vf-ports-down": Kind(
+    "vf-ports-down": FindingKind(
         "warning",
         "The card's own port is ACTIVE and the ports of these VFs are not. The subnet manager has no virtual ports (upstream "
         "OpenSM has none), does not know the VFs' GUIDs, or the VFs' link state is not `auto`. A pod with such a VF waits for "
@@ -90,72 +90,72 @@ OF_A_NODE = {
         "Switch virtualization on in the subnet manager (NVIDIA's OpenSM: virt_enabled 2; UFM), and let it admit the VFs' GUIDs. "
         "See the VFs' link state with `ip link show` of the PF.",
     ),
-    "guid-zero": Kind(
+    "guid-zero": FindingKind(
         "error",
         "A VF without a GUID gets no LID, and no pod gets the VF.",
         "Name the PF under `provision` in node.yaml: the daemon then derives GUIDs. Otherwise set node_guid and port_guid with "
         "`ip link set PF vf N`, then bind the VF's driver again.",
     ),
-    "guid-twice": Kind(
+    "guid-twice": FindingKind(
         "error",
         "Two functions have the same GUID. The subnet manager serves one of them, or changes between both.",
         "Give each VF its own GUID with `ip link set PF vf N`, then bind its driver again; or let the daemon derive GUIDs by `provision`.",
     ),
-    "no-partition": Kind(
+    "no-partition": FindingKind(
         "warning",
         "The port is ACTIVE and is in no partition, so it may send to no other port.",
         "Add the VF's GUID to a partition of the subnet manager.",
     ),
-    "limited-partition": Kind(
+    "limited-partition": FindingKind(
         "warning",
         "The port is only a limited member of its partitions: two limited members do not reach each other, so two pods with such "
         "VFs do not either.",
         "Make the VF's GUID a full member in the subnet manager's partition (OpenSM's partitions.conf: `=full`).",
     ),
-    "roce-without-gid": Kind(
+    "roce-without-gid": FindingKind(
         "warning",
         "A pod has this VF, and the VF's port has no GID of RoCE v2. RDMA between this pod and others cannot be set up by addresses.",
         "Give the network an address range (`ipam` of the network in node.yaml). If the pod's rail has an address, switch RoCE on in the "
         "driver: `devlink dev param show pci/ADDRESS name enable_roce`.",
     ),
-    "roce-link-local-only": Kind(
+    "roce-link-local-only": FindingKind(
         "warning",
         "A pod has this VF, and the VF's only GIDs are link-local. A program that takes a GID of another index, or a peer in another "
         "subnet, does not reach the pod.",
         "Give the network an address range (`ipam` of the network in node.yaml), so that the rail's address makes a GID.",
     ),
-    "roce-small-mtu": Kind(
+    "roce-small-mtu": FindingKind(
         "warning",
         "RDMA packets over this port are smaller than they could be: with an Ethernet MTU of 1500, a packet carries 1024 bytes, and with "
         "4192 or more, 4096 bytes. Large messages then take more packets, and have less bandwidth.",
         "Set the PF's MTU to 9000, or at least 4192, when every switch and node of the fabric has it. VFs of a network with `mtu: pf` follow.",
     ),
-    "roce-not-lossless": Kind(
+    "roce-not-lossless": FindingKind(
         "note",
         "No priority of this port has priority flow control (PFC). A congested switch then drops RoCE packets, and throughput falls, "
         "unless ECN and the card's congestion control keep queues short.",
         "If the fabric is meant to be lossless, switch PFC on for RoCE's priority, on cards and switches alike (`dcb pfc set dev NETDEV "
         "prio-pfc 3:on`, or `mlnx_qos`), and have DSCP choose the priority.",
     ),
-    "mtus-differ": Kind(
+    "mtus-differ": FindingKind(
         "warning",
         "The rails of this node have different MTUs. A pod with several rails has the slowest rail's packets, and a node whose rails are as they "
         "should be cannot send this node its largest packets.",
         "Give all PFs of the fabric one MTU. On InfiniBand, all must also be in one mode, datagram or connected (`/sys/class/net/NETDEV/mode`).",
     ),
-    "ranges-overlap": Kind(
+    "ranges-overlap": FindingKind(
         "error",
         "A pod with a rail of this network has a route over net1 to these addresses, so it reaches some other pods or Services no more.",
         "Choose another range for the network in node.yaml (`networks.NAME.ipam.range`). Pods that exist keep their addresses until they end.",
     ),
-    "rp-filter-strict": Kind(
+    "rp-filter-strict": FindingKind(
         "warning",
         "New pods get the node's strict filter of the reverse path, and this network leaves several rails of a pod to the kernel. A packet "
         "that comes by one rail from another rail's prefix is dropped without a message, since the main table leads back by another rail.",
         "Give the network `routing: auto` in node.yaml: Railnet then keeps the rails apart. Or set the filter to loose on the node, for "
         "new pods: `sysctl -w net.ipv4.conf.all.rp_filter=2`, and a file in /etc/sysctl.d.",
     ),
-    "arp-ignore-unsuitable": Kind(
+    "arp-ignore-unsuitable": FindingKind(
         "warning",
         "New pods get the node's `arp_ignore`, and with this value a pod's rails do not answer ARP requests as they should: other pods do "
         "not find a rail's address, or find it behind another rail. A smaller value that Railnet gives a rail does not count beside a "
@@ -163,14 +163,14 @@ OF_A_NODE = {
         "Set `net.ipv4.conf.all.arp_ignore` and `net.ipv4.conf.default.arp_ignore` to 0 or 1 on the node, in /etc/sysctl.d, too. Pods that "
         "exist keep what they have.",
     ),
-    "memlock-limited": Kind(
+    "memlock-limited": FindingKind(
         "warning",
         "Containers inherit this limit. RDMA must lock the memory that it registers: beyond the limit ibv_reg_mr fails with ENOMEM, and "
         "NCCL may fall back to TCP without an error. A container of root with IPC_LOCK is not limited; another user is.",
         "Set LimitMEMLOCK=infinity in the runtime's systemd unit (a drop-in), then restart the runtime; or set the limit for containers in "
         "the runtime's own configuration.",
     ),
-    "pod-memlock-limited": Kind(
+    "pod-memlock-limited": FindingKind(
         "warning",
         "The container runtime is not limited, and a process of this pod is. RDMA in this process fails as soon as it registers more "
         "memory than the limit. The pod is older than the runtime's present limit, or the runtime is configured to give containers less, "
@@ -178,18 +178,18 @@ OF_A_NODE = {
         "Make the pod again. If the new pod has the same limit, look at the runtime's configuration for containers (`default_ulimits` of "
         "CRI-O, a base specification of containerd), and for `ulimit -l` in the pod's command.",
     ),
-    "no-gpudirect": Kind(
+    "no-gpudirect": FindingKind(
         "warning",
         "Neither nvidia_peermem is loaded nor the open kernel modules that offer dma-buf. RDMA between the card and GPU memory is "
         "probably not available: data then goes through the host's memory.",
         "modprobe nvidia_peermem (and name it in /etc/modules-load.d), or install NVIDIA's open kernel modules.",
     ),
-    "iommu-translates": Kind(
+    "iommu-translates": FindingKind(
         "warning",
         "The IOMMU translates the addresses that these cards use. RDMA between card and GPU then goes up to the processor and back, or is refused.",
         "Unless virtual machines need it, boot with `iommu=pt` (and `intel_iommu=on`, where it is used).",
     ),
-    "acs-redirects": Kind(
+    "acs-redirects": FindingKind(
         "warning",
         "A PCI bridge between a card and a GPU has Access Control Services (ACS) on, so RDMA between both does not go by the PCI switch: "
         "each packet goes up to the processor and back, at a part of the speed, or is refused. Linux switches ACS on with an IOMMU, also "
@@ -198,137 +198,137 @@ OF_A_NODE = {
         "the next boot: `setpci -s BRIDGE ECAP_ACS+6.w=0:3c`. ACS keeps virtual machines apart that have devices of this node: where there "
         "are some, leave it on.",
     ),
-    "clock-not-synchronised": Kind(
+    "clock-not-synchronised": FindingKind(
         "warning",
         "No program keeps this node's clock. If it goes wrong, the API server refuses the daemon's token, certificates are taken for ended, and logs "
         "of nodes cannot be compared.",
         "Run chronyd or systemd-timesyncd; `timedatectl` shows the state.",
     ),
-    "conflist-missing": Kind(
+    "conflist-missing": FindingKind(
         "error",
         "The container runtime does not call Railnet: new pods get no rail.",
         "The daemon writes the file when it can serve: see the findings about the daemon, and its log.",
     ),
-    "conflist-not-first": Kind(
+    "conflist-not-first": FindingKind(
         "error",
         "The container runtime takes the first file of the folder, which is another network's: new pods get no rail.",
         "Remove or rename the file that comes first; Railnet takes its primary network from the files after its own.",
     ),
-    "bridge-of-another-lease": Kind(
+    "bridge-of-another-lease": FindingKind(
         "warning",
         "The node's flannel lease has changed, and the bridge cni0 has the address of the lease before. The bridge plugin refuses new pods: "
         "`cni0 already has an IP address different from`. If flannel is not the primary network any more, both are leftovers.",
         "Drain the node, then `ip link delete cni0`: the next pod's ADD makes it again.",
     ),
-    "daemon-silent": Kind(
+    "daemon-silent": FindingKind(
         "error",
         "No pod with a rail can start on this node. Running pods keep their rails, and pods without a rail start.",
         "Look at the log of the node's Railnet pod. The findings about cards do not need the daemon.",
     ),
-    "not-served": Kind(
+    "not-served": FindingKind(
         "error",
         "The daemon runs, and says why it does not serve the node.",
         "As the message says.",
     ),
-    "vf-unhealthy": Kind(
+    "vf-unhealthy": FindingKind(
         "warning",
         "kubelet gives these VFs to no new pod.",
         "As the message says.",
     ),
-    "versions-differ": Kind(
+    "versions-differ": FindingKind(
         "warning",
         "The daemon and this command are of different versions: an upgrade is not finished.",
         "Wait for the DaemonSet's rollout, or delete the node's Railnet pod.",
     ),
-    "kubelet-disagrees": Kind(
+    "kubelet-disagrees": FindingKind(
         "warning",
         "The pod has these VFs, and kubelet has not given them to this pod, so it may give them to another one, which then waits. For a moment this is so "
         "while a pod ends. If it stays, the sandbox has had no DEL, or kubelet's state was deleted.",
         "Look again in a minute. If the pod does not exist any more, the runtime has not ended its sandbox: `crictl pods`. Else delete the pod; "
         "its controller makes another.",
     ),
-    "quarantined-record": Kind(
+    "quarantined-record": FindingKind(
         "warning",
         "The daemon does not believe this record of a pod. The VFs stay with the pods that have them.",
         "The daemon's log says what is wrong with it. Look at the file, then delete it.",
     ),
 }
 OF_A_POD = {
-    "pod-without-request": Kind(
+    "pod-without-request": FindingKind(
         "warning",
         "Railnet gives net1 to a pod that requests a rail. This pod requests none, and no review adds the request, for the reason that is shown.",
         "Request a rail in the pod's container (`resources: {limits: {rdma/ib_vf: 1}}`), or label the pod or its namespace "
         '`railnet.io/net1: "true"`. Then make the pod again: requests of a pod that exists do not change.',
     ),
-    "pod-not-reviewed": Kind(
+    "pod-not-reviewed": FindingKind(
         "error",
         "The pod should have a rail, and its request was not added when it was created: the admission helper was not installed, or was away and "
         "the pod was let in, or the labels came later.",
         "Install the helper (`kubectl apply -k overlays/admission`) if its webhook does not exist, then make the pod again. Pods that a review "
         "refuses say so in an event of their controller.",
     ),
-    "pod-on-host-network": Kind(
+    "pod-on-host-network": FindingKind(
         "warning",
         "A pod on the host's network shares the node's interfaces, so it gets no net1.",
         "Remove hostNetwork, or use the host's own cards on purpose (docs/training/host-network.md).",
     ),
-    "pod-gated": Kind(
+    "pod-gated": FindingKind(
         "warning",
         "The pod waits behind a gate until its whole gang has a place. Without an event, the controllers do not run, or not with --gangs.",
         "As the message says. `kubectl -n railnet get pods` shows the controllers; docs/training/gangs.md says what a gang waits for.",
     ),
-    "no-node-with-rails": Kind(
+    "no-node-with-rails": FindingKind(
         "error",
         "No node offers as many rails as the pod requests, so the pod waits for ever.",
         "Run `railnet doctor` on a node that should have them. Request at most as many as one node has.",
     ),
-    "node-with-rail-taint": Kind(
+    "node-with-rail-taint": FindingKind(
         "warning",
         "These nodes have enough rails, and take no new pods while one of their rails is not ACTIVE.",
         "Repair the rail that the condition names. A pod that may run there all the same needs a toleration (docs/operations.md, "
         '"The node\'s condition").',
     ),
-    "rails-in-use": Kind(
+    "rails-in-use": FindingKind(
         "warning",
         "Nodes with enough rails exist, and other pods have them.",
         "Wait, or end other pods. `railnet train top` shows the jobs that hold rails, and what is free.",
     ),
-    "pod-unschedulable": Kind(
+    "pod-unschedulable": FindingKind(
         "warning",
         "The pod has no node yet, for a reason that is not about rails.",
         "As the scheduler says.",
     ),
-    "device-refused": Kind(
+    "device-refused": FindingKind(
         "error",
         "kubelet could not give the pod its VFs: the node's daemon was away, or the topology manager found no VFs and CPUs on one NUMA node.",
         "A controller makes another pod. Make a bare pod again.",
     ),
-    "sandbox-refused": Kind(
+    "sandbox-refused": FindingKind(
         "error",
         "The pod's network was not made. kubelet tries again by itself.",
         'The message says what was wrong. The codes of Railnet are in docs/operations.md, "CNI error codes".',
     ),
-    "node-pod-not-ready": Kind(
+    "node-pod-not-ready": FindingKind(
         "error",
         "Railnet does not serve this node now, so no pod with a rail starts there.",
         "See the log of that pod, and run `railnet doctor` in it.",
     ),
-    "pod-starts": Kind(
+    "pod-starts": FindingKind(
         "note",
         "The pod has a node, and nothing has been refused yet.",
         "Wait some seconds, then look again.",
     ),
-    "container-waits": Kind(
+    "container-waits": FindingKind(
         "warning",
         "A container does not run, for the reason that kubelet reports. The pod's network is made before its containers.",
         "As the message says. If it names Railnet, docs/operations.md has the symptom in its first table.",
     ),
-    "rail-not-active": Kind(
+    "rail-not-active": FindingKind(
         "warning",
         "A rail of this node is not ACTIVE. The traffic of a pod that has a VF of it stands still on this rail.",
         "Run `railnet doctor` on the node: it says whether it is the cable, the switch or the subnet manager.",
     ),
-    "pod-without-net1": Kind(
+    "pod-without-net1": FindingKind(
         "error",
         "The pod runs and requests a rail, and the daemon has not reported its rails. A sandbox that another network made has none. The report "
         "comes some milliseconds after the pod's start, and needs the right to patch the pod's status; with `publish.networkStatus: false` "
@@ -336,33 +336,33 @@ OF_A_POD = {
         "`railnet status` on the node shows whether the pod has a rail. If not, delete the pod; the finding about the CNI configuration "
         "of `railnet doctor` on the node says why another network made it.",
     ),
-    "pod-has-net1": Kind(
+    "pod-has-net1": FindingKind(
         "note",
         "The pod has its rails: net1 is there, with these addresses.",
         "Nothing.",
     ),
-    "pod-ended": Kind(
+    "pod-ended": FindingKind(
         "note",
         "The pod has ended, so it needs no rail any more.",
         "Nothing.",
     ),
 }
 OF_A_CLUSTER = {
-    "guid-of-two-pods": Kind(
+    "guid-of-two-pods": FindingKind(
         "error",
         "Pods have ports with the same GUID or MAC, as the pods' annotations say. The fabric delivers the packets of all of them to one, or to each "
         "in turn. Anyone who may change a pod may have written its annotation.",
         "Compare with `railnet status` on the nodes. If it is true, the GUIDs of two nodes' VFs are equal: let the daemon derive them "
         "(`provision` in node.yaml), or set them with `ip link set PF vf N node_guid …`, then make the pods again.",
     ),
-    "address-of-two-pods": Kind(
+    "address-of-two-pods": FindingKind(
         "error",
         "Pods of one network have the same address on a rail, as the pods' annotations say. Other pods reach one of them. Anyone who may change a "
         "pod may have written its annotation.",
         "Compare with `railnet status` on the nodes. If it is true, give the nodes one configuration of this network (node.yaml), with "
         "an IPAM plugin one range for each node, and each pod its own static address; then make one of the pods again.",
     ),
-    "net1-in-cluster-range": Kind(
+    "net1-in-cluster-range": FindingKind(
         "error",
         "A pod's address on a rail, as its annotation says, is also one of Services or of a node's pods. Pods with a rail of this network "
         "have a route over net1 to these addresses, so they reach some pods or Services no more. Anyone who may change a pod may have "
@@ -370,28 +370,28 @@ OF_A_CLUSTER = {
         "Compare with `railnet status` on the node. If it is true, choose another range for the network in node.yaml "
         "(`networks.NAME.ipam.range`). Pods that exist keep their addresses until they end.",
     ),
-    "no-daemonset": Kind(
+    "no-daemonset": FindingKind(
         "error",
         "The cluster has no DaemonSet of this name, so no node's daemon is kept running: Railnet is not installed, or this is another cluster.",
         "See which cluster the kubeconfig names (`kubectl config current-context`), or install Railnet: `kubectl apply -k daemonset/`.",
     ),
-    "update-unfinished": Kind(
+    "update-unfinished": FindingKind(
         "warning",
         "Pods of one of Railnet's programs have different images: an update goes on, or stands still.",
         "`kubectl -n railnet rollout status` of the DaemonSet or Deployment says what it waits for. It does not go on while too many new pods are "
         "not ready: look at the log of a new pod. A node that does not answer keeps its old pod.",
     ),
-    "programs-differ": Kind(
+    "programs-differ": FindingKind(
         "warning",
         "Railnet's programs have different versions: one was updated without the others.",
         "Apply all manifests that you use, daemonset/ or its overlay and the overlays of the admission helper and the controllers, of one version.",
     ),
-    "node-without-rails": Kind(
+    "node-without-rails": FindingKind(
         "warning",
         "The node has a network card that could have rails, as its label says; Railnet serves the node, and offers no VF to pods.",
         "Run `railnet doctor` in that node's Railnet pod: it says whether VFs, drivers or ports are missing. A card that is not for pods is no fault.",
     ),
-    "taint-remains": Kind(
+    "taint-remains": FindingKind(
         "warning",
         "The node takes no new pods because of Railnet's taint, though its condition names no rail that is not ACTIVE. The daemon removes the taint "
         "a moment after the condition, if it still keeps both.",

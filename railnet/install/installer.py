@@ -29,7 +29,7 @@ main()
 """
 
 
-class DoesNotAnswer(NotReady):
+class ExecutableDoesNotWork(NotReady):
     """The new executable does not work on this host; the older executable stays in place."""
 
 
@@ -41,10 +41,10 @@ def install(configuration: Configuration, try_out: Callable[[Path, str], None] |
 
     Args:
         configuration: of it, `host.root` alone.
-        try_out: raises `DoesNotAnswer` if the executable at the host's path does not work on the host at that root.
+        try_out: raises `ExecutableDoesNotWork` if the executable at the host's path does not work on the host at that root.
 
     Raises:
-        DoesNotAnswer: nothing has changed for the runtime.
+        ExecutableDoesNotWork: nothing has changed for the runtime.
         OSError: the CNI plugins' folder is missing or cannot be written.
     """
     root = configuration.host.root
@@ -81,15 +81,15 @@ def answers(root: Path, executable: str) -> None:
     """Run an executable on the host with VERSION and check its answer.
 
     Raises:
-        DoesNotAnswer: it does not, with what it said.
+        ExecutableDoesNotWork: it does not, with what it said.
     """
     try:
         done = execute(root, executable, {"CNI_COMMAND": "VERSION"}, b"", Terms(_ANSWER_SECONDS), chroot=True)
     except OSError as error:  # TimeoutError included
-        raise DoesNotAnswer(f"the new executable cannot be run on this host: {error}") from None
+        raise ExecutableDoesNotWork(f"the new executable cannot be run on this host: {error}") from None
     if not _is_answer(done.stdout):
         output = (done.stderr or done.stdout)[-2000:].decode(errors="replace").strip()
-        raise DoesNotAnswer(f"the new executable does not answer VERSION on this host: {output!r}")
+        raise ExecutableDoesNotWork(f"the new executable does not answer VERSION on this host: {output!r}")
 
 
 def _is_answer(stdout: bytes) -> bool:

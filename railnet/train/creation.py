@@ -24,11 +24,11 @@ _RUN = "railnet.io/train-run"  # annotation: which run of the command has create
 _TRIES = 3
 
 
-class Refused(TrainFailed):
+class CreationRefused(TrainFailed):
     """The job cannot be created as it stands; the message says why and what to do."""
 
 
-class Outcome(Enum):
+class CreationOutcome(Enum):
     """The work that a run had to do."""
 
     CREATED = "created"
@@ -46,11 +46,11 @@ class Creation:
         self._place = named(CONFIG_MAPS, job.name, job.in_namespace)
         self._mine: list[ApiObject] = []  # objects that this run may have created, and deletes if it is ended
 
-    def run(self) -> Outcome:
+    def run(self) -> CreationOutcome:
         """Create what is missing.
 
         Raises:
-            Refused: another job, or an object of something else, has one of the names.
+            CreationRefused: another job, or an object of something else, has one of the names.
             RequestFailed: the API server refuses an object.
         """
         self._check_priority()
@@ -58,7 +58,7 @@ class Creation:
         self._mine.append(self._place)
         config_map = self._create_owner()
         if is_complete(config_map):
-            return Outcome.UNCHANGED
+            return CreationOutcome.UNCHANGED
         uid, whole = config_map["metadata"]["uid"], list(objects(self._job))
         self._say(f"creating {len(whole)} objects in namespace {self._job.in_namespace}")
         for body in whole:
@@ -67,7 +67,7 @@ class Creation:
         self._api.send(
             merge_patch(self._place, {"metadata": {"uid": uid, "annotations": {COMPLETE: "true", _RUN: None}}})
         )
-        return Outcome.CREATED if self._is_mine(config_map) else Outcome.COMPLETED
+        return CreationOutcome.CREATED if self._is_mine(config_map) else CreationOutcome.COMPLETED
 
     def take_back(self) -> list[str]:
         """Delete what this run has created, unless all of it was; return what cannot be deleted, and why."""
@@ -93,7 +93,7 @@ class Creation:
         try:
             self._api.send(get(ApiObject("scheduling.k8s.io/v1", "priorityclasses", self._job.priority)))
         except Absent:
-            raise Refused(
+            raise CreationRefused(
                 f"priority is {self._job.priority}, and the cluster has no such PriorityClass; apply overlays/priorities, or "
                 "choose another one (kubectl get priorityclasses)"
             ) from None
@@ -142,19 +142,21 @@ class Creation:
                     continue
                 self._check_same(config_map, conflict)
                 return config_map
-        raise Refused(f"{self._place} is created and deleted by something else again and again; try again later")
+        raise CreationRefused(
+            f"{self._place} is created and deleted by something else again and again; try again later"
+        )
 
     def _check_same(self, config_map: JsonObject, conflict: Conflict) -> None:
         namespace, name = self._job.in_namespace, self._job.name
         if not is_owner(config_map, name):
-            raise Refused(
+            raise CreationRefused(
                 f"namespace {namespace} has a ConfigMap {name} that is no job of railnet train ({conflict}); choose another name, "
                 "or another namespace"
             )
         if config_map["metadata"].get("deletionTimestamp"):
-            raise Refused(f"job {name} in namespace {namespace} is being deleted; try again when it is gone")
+            raise CreationRefused(f"job {name} in namespace {namespace} is being deleted; try again when it is gone")
         if not self._is_same(config_map):
-            raise Refused(
+            raise CreationRefused(
                 f"namespace {namespace} has another job {name} already{self._difference(config_map)}; railnet train down {name} "
                 f"-n {namespace} removes it, or choose another name"
             )
@@ -182,7 +184,7 @@ class Creation:
                 return
             owners = document["metadata"].get("ownerReferences") or ()
             if all(reference.get("uid") != uid for reference in owners):
-                raise Refused(
+                raise CreationRefused(
                     f"{body['kind']} {place.name} exists in namespace {place.namespace} and does not belong to this job; delete "
                     "it, or choose another name"
                 ) from None

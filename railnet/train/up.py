@@ -12,7 +12,7 @@ from railnet.jobs.job_templates import TrainingJob
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
 from railnet.train import job_file
-from railnet.train.creation import Creation, Outcome
+from railnet.train.creation import Creation, CreationOutcome
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.live_objects import LiveObjects
@@ -23,9 +23,9 @@ _COLUMNS = (Column("TASK"), Column("STATE"), Column("RESTARTS", number=True), Co
 _ENDINGS = frozenset({"failed", "completed", "running"})
 _MOST_LINES = 8  # of tasks that wait, where the output is no terminal
 _SAYS = {
-    Outcome.CREATED: "job {} is created in namespace {}",
-    Outcome.COMPLETED: "job {} in namespace {} was half made; the rest of it is created",
-    Outcome.UNCHANGED: "job {} is up in namespace {} already: nothing to change",
+    CreationOutcome.CREATED: "job {} is created in namespace {}",
+    CreationOutcome.COMPLETED: "job {} in namespace {} was half made; the rest of it is created",
+    CreationOutcome.UNCHANGED: "job {} is up in namespace {} already: nothing to change",
 }
 
 
@@ -34,7 +34,7 @@ def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
 
     Raises:
         Misconfigured: the file is broken.
-        Refused: there is another job of that name.
+        CreationRefused: there is another job of that name.
         RequestFailed: the API server refuses an object, and nothing is left of the others.
     """
     text = job_file.text_of(file)

@@ -90,15 +90,15 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 def _run(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.cli.connection import connect_with_exec  # noqa: PLC0415
     from railnet.validate.html_report import html  # noqa: PLC0415
-    from railnet.validate.judgement import Limits  # noqa: PLC0415
+    from railnet.validate.judgement import RailLimits  # noqa: PLC0415
     from railnet.validate.probe_objects import Run  # noqa: PLC0415
     from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
-    from railnet.validate.validation import Validation, Wanted  # noqa: PLC0415
+    from railnet.validate.validation import Validation, WantedTests  # noqa: PLC0415
 
     api, execution = connect_with_exec(os.environ, arguments.kubeconfig, arguments.context, "railnet validate")
     name = f"railnet-validate-{uuid.uuid4().hex[:8]}"
     this_run = Run(name, arguments.namespace, arguments.image, arguments.resource, arguments.gpudirect)
-    wanted = Wanted(
+    wanted = WantedTests(
         nodes=frozenset(arguments.node),
         selector=arguments.selector,
         most=arguments.most_nodes,
@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         seconds=arguments.seconds,
         start_seconds=arguments.start_seconds,
         seed=arguments.seed,
-        limits=Limits(
+        limits=RailLimits(
             arguments.least_gbits,
             arguments.most_microseconds,
             arguments.least_rdma_gbits,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
-from railnet.validate.judgement import Finding
+from railnet.validate.judgement import RailFinding
 from railnet.validate.measured import Measured
 from railnet.validate.report import (
     Report,
@@ -64,7 +64,7 @@ def _rail(report: Report, rail: int) -> Iterator[str]:
         yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, wrong)
 
 
-def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[Finding]) -> Iterator[str]:
+def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[RailFinding]) -> Iterator[str]:
     nodes, measurements = nodes_of(measured), by_nodes(measured)
     yield f'<div class="wide"><table><thead><tr><th>{title}</th>'
     yield (
@@ -77,7 +77,7 @@ def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[Find
     yield "</tbody></table></div>"
 
 
-def _cell(measurement: Measured | None, itself: bool, shown: Shown, wrong: list[Finding]) -> str:
+def _cell(measurement: Measured | None, itself: bool, shown: Shown, wrong: list[RailFinding]) -> str:
     if itself or measurement is None:
         return f'<td class="none">{"&ndash;" if itself else "&middot;"}</td>'
     text = shown(measurement)
@@ -85,7 +85,7 @@ def _cell(measurement: Measured | None, itself: bool, shown: Shown, wrong: list[
     return f'<td class="{kind}" title="{escape(_details(measurement))}">{escape(text)}</td>'
 
 
-def _is_about(finding: Finding, measurement: Measured) -> bool:
+def _is_about(finding: RailFinding, measurement: Measured) -> bool:
     return set(finding.nodes) <= {measurement.pair.server, measurement.pair.client}
 
 

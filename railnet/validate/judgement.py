@@ -18,7 +18,7 @@ _Is = Callable[[Measured], bool]
 _Number = Callable[[Measured], float | None]
 
 
-class Limits(NamedTuple):
+class RailLimits(NamedTuple):
     """The limits that a rail must keep to; None for what is not judged."""
 
     least_gbits: float | None = None
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
         return self.least_rdma_gbits is not None or self.most_rdma_microseconds is not None
 
 
-class Finding(NamedTuple):
+class RailFinding(NamedTuple):
     """Something that is wrong with a rail.
 
     Attributes:
@@ -47,10 +47,10 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(measured: Sequence[Measured], mtus: Mtus, limits: Limits) -> tuple[Finding, ...]:
+def findings(measured: Sequence[Measured], mtus: Mtus, limits: RailLimits) -> tuple[RailFinding, ...]:
     """Return what is wrong, by rail."""
     tried = [measurement for measurement in measured if not measurement.untried]
-    all_findings: list[Finding] = []
+    all_findings: list[RailFinding] = []
     for rail in sorted({measurement.pair.rail for measurement in tried}):
         of_rail = [measurement for measurement in tried if measurement.pair.rail == rail]
         all_findings += _cut(rail, of_rail, mtus)
@@ -69,25 +69,25 @@ def usual(numbers: Iterable[int]) -> int:
     return max(counted, key=lambda number: (counted[number], number), default=0)
 
 
-def _cut(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
+def _cut(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[RailFinding]:
     """Name what has no connection. TCP that stands still where large packets are lost is the MTU's finding."""
     for nodes, told in _grouped(
         of_rail, lambda measurement: bool(measurement.failed) and not _is_smaller(measurement, mtus)
     ):
         why = "; ".join(sorted({measurement.failed for measurement in told})[:2])
         where = _where(rail, nodes, len(told))
-        yield Finding("cut", rail, nodes, f"{where}: no connection, or it was lost ({why})")
+        yield RailFinding("cut", rail, nodes, f"{where}: no connection, or it was lost ({why})")
 
 
-def _smaller_netdevs(rail: int, mtu_of: Mapping[str, int]) -> Iterator[Finding]:
+def _smaller_netdevs(rail: int, mtu_of: Mapping[str, int]) -> Iterator[RailFinding]:
     most = usual(mtu_of.values())
     for node, mtu in sorted(mtu_of.items()):
         if mtu != most:
             text = f"rail {rail} of node {node}: its netdev has MTU {mtu}, the usual one of this rail is {most}"
-            yield Finding("mtu", rail, (node,), text)
+            yield RailFinding("mtu", rail, (node,), text)
 
 
-def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[Finding]:
+def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[RailFinding]:
     """Name paths that carry less than both of their netdevs would."""
     for nodes, told in _grouped(
         [measurement for measurement in of_rail if measurement.mtu is not None],
@@ -96,7 +96,7 @@ def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterat
         largest = max(measurement.mtu or 0 for measurement in told)
         netdevs = max(_least_netdev(measurement.pair, mtus) for measurement in told)
         text = f"{_where(rail, nodes, len(told))}: no packet above {largest} bytes arrives, though netdevs have MTU {netdevs}"
-        yield Finding("mtu", rail, nodes, text)
+        yield RailFinding("mtu", rail, nodes, text)
 
 
 def _is_smaller(measurement: Measured, mtus: Mtus) -> bool:
@@ -107,14 +107,16 @@ def _least_netdev(pair: Pair, mtus: Mtus) -> int:
     return min(mtus.get((pair.rail, node), 0) for node in (pair.server, pair.client))
 
 
-def _without_rdma(rail: int, of_rail: Sequence[Measured]) -> Iterator[Finding]:
+def _without_rdma(rail: int, of_rail: Sequence[Measured]) -> Iterator[RailFinding]:
     """Name what TCP reaches and a tool for RDMA does not."""
     for nodes, told in _grouped(of_rail, lambda measurement: bool(measurement.rdma.failed)):
         why = "; ".join(sorted({measurement.rdma.failed for measurement in told})[:2])
-        yield Finding("rdma", rail, nodes, f"{_where(rail, nodes, len(told))}: RDMA fails, and TCP does not ({why})")
+        yield RailFinding(
+            "rdma", rail, nodes, f"{_where(rail, nodes, len(told))}: RDMA fails, and TCP does not ({why})"
+        )
 
 
-def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[Finding]:
+def _beyond(rail: int, of_rail: Sequence[Measured], limits: RailLimits) -> Iterator[RailFinding]:
     """Name what is slower than the user permits."""
     bandwidths: tuple[tuple[_Number, float | None, str], ...] = (
         (lambda measurement: measurement.gbits, limits.least_gbits, ""),
@@ -123,7 +125,9 @@ def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[
     for gbits, least, what in bandwidths:
         for nodes, values in () if least is None else _wrong(of_rail, gbits, partial(gt, least)):
             where = _where(rail, nodes, len(values))
-            yield Finding("slow", rail, nodes, f"{where}: {what}{min(values):.1f} Gbit/s, at least {least:g} wanted")
+            yield RailFinding(
+                "slow", rail, nodes, f"{where}: {what}{min(values):.1f} Gbit/s, at least {least:g} wanted"
+            )
     latencies: tuple[tuple[_Number, float | None, str], ...] = (
         (lambda measurement: measurement.round_trip_us, limits.most_microseconds, "round trip {:.0f} us"),
         (lambda measurement: measurement.rdma.latency_us, limits.most_rdma_microseconds, "latency of RDMA {:.2f} us"),
@@ -131,7 +135,7 @@ def _beyond(rail: int, of_rail: Sequence[Measured], limits: Limits) -> Iterator[
     for latency, most, words in latencies:
         for nodes, values in () if most is None else _wrong(of_rail, latency, partial(lt, most)):
             text = f"{_where(rail, nodes, len(values))}: {words.format(max(values))}, at most {most:g} wanted"
-            yield Finding("late", rail, nodes, text)
+            yield RailFinding("late", rail, nodes, text)
 
 
 def _wrong(

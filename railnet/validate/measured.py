@@ -8,7 +8,7 @@ from railnet.validate import perftest_output
 from railnet.validate.pair_plan import Pair
 
 
-class Rdma(NamedTuple):
+class MeasuredRdma(NamedTuple):
     """The numbers that tools for RDMA have measured of one pair.
 
     Attributes:
@@ -43,7 +43,7 @@ class Measured(NamedTuple):
     gbits: float | None = None
     failed: str = ""
     untried: str = ""
-    rdma: Rdma = Rdma()
+    rdma: MeasuredRdma = MeasuredRdma()
 
 
 _WORDS = {"round_trip_seconds": "round trip", "mtu": "largest packet", "bits_per_second": "bandwidth"}
@@ -75,7 +75,7 @@ def parse(pair: Pair, text: str) -> Measured:
         raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error}") from None
 
 
-def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> Rdma:
+def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> MeasuredRdma:
     """Read the outcome of each tool. A table that is not known counts as not tried: the numbers of TCP are as good as without it."""
     numbers: dict[str, float] = {}
     failed: list[str] = []
@@ -90,4 +90,4 @@ def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> Rdma:
                 numbers[tool] = _TABLES[tool](str(outcome["printed"]))
             except ValueError as error:
                 untried.append((tool, str(error)))
-    return Rdma(numbers.get("ib_write_bw"), numbers.get("ib_write_lat"), "; ".join(failed), tuple(untried))
+    return MeasuredRdma(numbers.get("ib_write_bw"), numbers.get("ib_write_lat"), "; ".join(failed), tuple(untried))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from railnet import VERSION
 from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
-from railnet.validate.judgement import Finding, Limits, usual
+from railnet.validate.judgement import RailFinding, RailLimits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.probe_pods import PodRail
 
@@ -31,9 +31,9 @@ class Report(NamedTuple):
 
     rails_of: dict[str, tuple[PodRail, ...]]
     measured: tuple[Measured, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[RailFinding, ...]
     untested: tuple[str, ...]
-    limits: Limits
+    limits: RailLimits
     gpu: bool = False
 
     @property

@@ -18,7 +18,7 @@ from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete
 from railnet.validate import rail_probe
 from railnet.validate.failure import ValidateFailed
-from railnet.validate.judgement import Limits, findings
+from railnet.validate.judgement import RailLimits, findings
 from railnet.validate.measured import Measured, parse
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
@@ -35,7 +35,7 @@ _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API se
 _MORE_SECONDS = 150.0
 
 
-class Wanted(NamedTuple):
+class WantedTests(NamedTuple):
     """The tests that the user asks for.
 
     Attributes:
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
     seconds: float
     start_seconds: float
     seed: int
-    limits: Limits
+    limits: RailLimits
 
 
 class RunsCommands(Protocol):
@@ -73,7 +73,7 @@ class Validation:
         api: ApiServer,
         execution: RunsCommands,
         run: Run,
-        wanted: Wanted,
+        wanted: WantedTests,
         say: Callable[[str], None],
         look_seconds: float = _LOOK_SECONDS,
     ) -> None:

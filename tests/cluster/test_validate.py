@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from railnet.cli.connection import connect_with_exec
-from railnet.validate.judgement import Limits
+from railnet.validate.judgement import RailLimits
 from railnet.validate.probe_objects import LABEL, Run
 from railnet.validate.report import Report
-from railnet.validate.validation import Validation, Wanted
+from railnet.validate.validation import Validation, WantedTests
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import RESOURCE
 from tests.cluster.railnet_on_node import IMAGE
 
-_WANTED = Wanted(frozenset(), "", None, rails=2, seconds=0.5, start_seconds=120.0, seed=0, limits=Limits())
+_WANTED = WantedTests(frozenset(), "", None, rails=2, seconds=0.5, start_seconds=120.0, seed=0, limits=RailLimits())
 
 
 @pytest.fixture(scope="module", autouse=True)

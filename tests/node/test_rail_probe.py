@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from railnet.validate.measured import Rdma, parse
+from railnet.validate.measured import MeasuredRdma, parse
 from railnet.validate.pair_plan import Pair
 from simnode.linux import netns
 from tests.node.probe_cluster import ip, probe
@@ -121,7 +121,11 @@ def test_sound_rail_has_all_numbers_by_ipv6_and_rdma_is_not_tried(rail: None, im
     options = (f"--netdevs={image}/netdevs", "--tool=ib_write_bw")
     found = parse(Pair(0, "a", "b"), json.dumps(measure(0.2, *options, path=image, ipv6=True)))
 
-    assert (found.mtu, found.failed, found.rdma) == (_MTU, "", Rdma(untried=(("ib_write_bw", "not over IPv6"),)))
+    assert (found.mtu, found.failed, found.rdma) == (
+        _MTU,
+        "",
+        MeasuredRdma(untried=(("ib_write_bw", "not over IPv6"),)),
+    )
     assert found.gbits is not None
     assert found.gbits > 0
     ip("-n", _SWITCH, "link", "set", _SERVER, "mtu", "2044")
@@ -155,7 +159,7 @@ def test_rail_whose_server_is_gone_has_a_reason(rail: None) -> None:
     assert measure()["failed"]["measurement"] == "round_trip_seconds"
 
 
-def with_rdma(image: Path, *tools: str) -> Rdma:
+def with_rdma(image: Path, *tools: str) -> MeasuredRdma:
     """Measure with these tools, with those of the image alone, and return what they found."""
     options = [f"--tool={tool}" for tool in tools]
     found = measure(0.2, f"--netdevs={image}/netdevs", *options, path=image)
@@ -171,7 +175,7 @@ def test_each_tool_of_the_image_meets_its_server_at_the_port_of_this_rail(rail: 
     for tool in _TABLES:
         install(image, tool, fake(tool))
 
-    assert with_rdma(image, *_TABLES) == Rdma(0.14, 31.4)
+    assert with_rdma(image, *_TABLES) == MeasuredRdma(0.14, 31.4)
 
 
 def test_tool_that_the_image_lacks_and_rail_without_an_rdma_device_are_not_tried(rail: None, image: Path) -> None:
@@ -179,7 +183,7 @@ def test_tool_that_the_image_lacks_and_rail_without_an_rdma_device_are_not_tried
     lacking = with_rdma(image, "ib_write_bw", "rping")
     (image / "netdevs/net1/device/infiniband/mlx5_7").rmdir()
 
-    assert lacking == Rdma(0.14, untried=(("rping", "not in the image"),))
+    assert lacking == MeasuredRdma(0.14, untried=(("rping", "not in the image"),))
     assert with_rdma(image, "ib_write_bw").untried == (("ib_write_bw", "net1 has no RDMA device in the pod"),)
 
 
@@ -201,7 +205,7 @@ def test_tool_that_fails_says_why_and_ends_the_others(rail: None, image: Path, s
     install(image, "ib_write_bw", f"#!/bin/sh\n{script}\n")
     install(image, "ib_write_lat", fake("ib_write_lat"))
 
-    assert with_rdma(image, "ib_write_bw", "ib_write_lat") == Rdma(failed=f"ib_write_bw: {why}")
+    assert with_rdma(image, "ib_write_bw", "ib_write_lat") == MeasuredRdma(failed=f"ib_write_bw: {why}")
 
 
 def test_tool_that_hangs_is_ended(rail: None, image: Path) -> None:

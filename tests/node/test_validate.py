@@ -11,15 +11,15 @@ import pytest
 from railnet.apiserver.request import ApiObject
 from railnet.train.interruption import ended_by_sigterm
 from railnet.validate.html_report import html
-from railnet.validate.judgement import Limits
+from railnet.validate.judgement import RailLimits
 from railnet.validate.probe_objects import Run
 from railnet.validate.report import Report, rendered
-from railnet.validate.validation import Validation, Wanted
+from railnet.validate.validation import Validation, WantedTests
 from tests.node.probe_cluster import MTU, ProbeCluster
 
 _NODES = ("gpu-1", "gpu-2", "gpu-3")
 _RUN = Run("railnet-validate-0", "default")
-_WANTED = Wanted(frozenset(), "", None, None, 0.2, 60.0, 0, Limits())
+_WANTED = WantedTests(frozenset(), "", None, None, 0.2, 60.0, 0, RailLimits())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.install import installer as install_module
 from railnet.install import python_bundle as bundle_module
-from railnet.install.installer import DoesNotAnswer
+from railnet.install.installer import ExecutableDoesNotWork
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ def test_version_that_does_not_answer_does_not_replace_the_older_one(
 
     def fails(root: Path, executable: str) -> None:
         assert (root / executable.lstrip("/")).stat().st_mode & 0o777 == 0o755
-        raise DoesNotAnswer("no")
+        raise ExecutableDoesNotWork("no")
 
-    with pytest.raises(DoesNotAnswer):
+    with pytest.raises(ExecutableDoesNotWork):
         install(host, fails)
 
     assert (host / "opt/cni/bin/railnet").read_bytes() == before
@@ -184,7 +184,7 @@ def test_error_has_the_output_of_an_executable_that_does_not_answer(tmp_path: Pa
     (tmp_path / "railnet").write_text(script)
     (tmp_path / "railnet").chmod(0o755)
 
-    with pytest.raises(DoesNotAnswer, match=says):
+    with pytest.raises(ExecutableDoesNotWork, match=says):
         install_module.answers(Path("/"), str(tmp_path / "railnet"))
 
 

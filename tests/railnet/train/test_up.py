@@ -16,7 +16,7 @@ from railnet.jobs.job_templates import objects
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import task_states
 from railnet.train import up as up_module
-from railnet.train.creation import Refused
+from railnet.train.creation import CreationRefused
 from railnet.train.up import shown, up
 from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
@@ -100,7 +100,7 @@ def test_another_job_of_the_same_name_is_refused_with_what_differs(server: Memor
     before = dict(server.objects)
     Path(file).write_text(ON_ETH0.replace("workers: 3", "workers: 4"))
 
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CreationRefused) as caught:
         up(server.api, file, wait=False)
 
     assert str(caught.value) == (
@@ -114,7 +114,7 @@ def test_foreign_config_map_of_the_name_is_refused_and_stays(server: MemoryApiSe
     server.add("namespaces", {"metadata": {"name": "mnist"}})
     server.add("configmaps", {"metadata": {"name": "mnist", "namespace": "mnist"}})
 
-    with pytest.raises(Refused, match="ConfigMap mnist that is no job of railnet train"):
+    with pytest.raises(CreationRefused, match="ConfigMap mnist that is no job of railnet train"):
         up(server.api, file, wait=False)
 
     assert names(server) == {**NOTHING, "namespaces": ["mnist"], "configmaps": ["mnist"]}
@@ -124,7 +124,9 @@ def test_foreign_object_of_a_task_is_refused_and_nothing_else_stays(server: Memo
     server.add("namespaces", {"metadata": {"name": "mnist"}})
     server.add("jobs", {"metadata": {"name": "mnist-worker-1", "namespace": "mnist"}})
 
-    with pytest.raises(Refused, match="Job mnist-worker-1 exists in namespace mnist and does not belong to this job"):
+    with pytest.raises(
+        CreationRefused, match="Job mnist-worker-1 exists in namespace mnist and does not belong to this job"
+    ):
         up(server.api, file, wait=False)
 
     assert names(server) == {**NOTHING, "namespaces": ["mnist"], "jobs": ["mnist-worker-1"]}
@@ -135,14 +137,16 @@ def test_job_that_is_being_deleted_is_refused(server: MemoryApiServer, file: str
     owner = server.objects["configmaps", "mnist", "mnist"]
     owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
-    with pytest.raises(Refused, match="job mnist in namespace mnist is being deleted; try again when it is gone"):
+    with pytest.raises(
+        CreationRefused, match="job mnist in namespace mnist is being deleted; try again when it is gone"
+    ):
         up(server.api, file, wait=False)
 
 
 def test_unknown_priority_is_refused_before_anything_is_created(server: MemoryApiServer, file: str) -> None:
     server.remove(("priorityclasses", "", "iteration"))
 
-    with pytest.raises(Refused, match="priority is iteration, and the cluster has no such PriorityClass"):
+    with pytest.raises(CreationRefused, match="priority is iteration, and the cluster has no such PriorityClass"):
         up(server.api, file, wait=False)
 
     assert names(server) == NOTHING

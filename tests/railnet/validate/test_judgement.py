@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from railnet.validate.judgement import Finding, Limits, findings, usual
-from railnet.validate.measured import Measured, Rdma, parse
+from railnet.validate.judgement import RailFinding, RailLimits, findings, usual
+from railnet.validate.measured import Measured, MeasuredRdma, parse
 from railnet.validate.pair_plan import Pair
 from tests.railnet.validate.measurements import all_pairs, cut, measured, mtus
 from tests.railnet.validate.perftest_tables import BANDWIDTH, LATENCY
 
-NONE = Limits()
+NONE = RailLimits()
 
 
 def with_cut(nodes: str, *broken: tuple[str, str], rail: int = 0) -> list[Measured]:
@@ -21,7 +21,7 @@ def with_cut(nodes: str, *broken: tuple[str, str], rail: int = 0) -> list[Measur
     ]
 
 
-def named(found: tuple[Finding, ...]) -> list[tuple[str, int, tuple[str, ...]]]:
+def named(found: tuple[RailFinding, ...]) -> list[tuple[str, int, tuple[str, ...]]]:
     return [(one.kind, one.rail, one.nodes) for one in found]
 
 
@@ -99,7 +99,7 @@ def test_limits_are_judged_where_they_are_given() -> None:
     ]
 
     assert findings(slow, mtus(0, "abc"), NONE) == ()
-    assert named(findings(slow, mtus(0, "abc"), Limits(least_gbits=80, most_microseconds=50))) == [
+    assert named(findings(slow, mtus(0, "abc"), RailLimits(least_gbits=80, most_microseconds=50))) == [
         ("slow", 0, ("c",)),
         ("late", 0, ("c",)),
     ]
@@ -109,7 +109,7 @@ def test_pair_that_was_not_tried_says_nothing_of_the_rail() -> None:
     tried = all_pairs(0, "abc")
     tried[0] = Measured(tried[0].pair, untried="the API server does not answer")
 
-    assert findings(tried, mtus(0, "abc"), Limits(1.0, 1000.0)) == ()
+    assert findings(tried, mtus(0, "abc"), RailLimits(1.0, 1000.0)) == ()
 
 
 def test_usual_is_the_most_frequent_and_of_several_the_largest() -> None:
@@ -136,7 +136,7 @@ def test_what_is_no_measurement_is_refused(text: str) -> None:
 
 
 def test_tool_for_rdma_that_fails_where_tcp_does_not_is_named() -> None:
-    failed = Rdma(failed="ib_write_bw: status 1: Failed status 12")
+    failed = MeasuredRdma(failed="ib_write_bw: status 1: Failed status 12")
     pairs = [one._replace(rdma=failed) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
     (found,) = findings(pairs, mtus(0, "abc"), NONE)
 
@@ -145,17 +145,19 @@ def test_tool_for_rdma_that_fails_where_tcp_does_not_is_named() -> None:
 
 
 def test_limits_of_rdma_are_judged_where_it_was_measured() -> None:
-    pairs = [one._replace(rdma=Rdma(200.0, 3.0)) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
-    found = findings(pairs, mtus(0, "abc"), Limits(least_rdma_gbits=380, most_rdma_microseconds=2))
+    pairs = [
+        one._replace(rdma=MeasuredRdma(200.0, 3.0)) if one.pair.client == "c" else one for one in all_pairs(0, "abc")
+    ]
+    found = findings(pairs, mtus(0, "abc"), RailLimits(least_rdma_gbits=380, most_rdma_microseconds=2))
 
-    assert findings(pairs, mtus(0, "abc"), Limits(80.0, 50.0)) == ()
+    assert findings(pairs, mtus(0, "abc"), RailLimits(80.0, 50.0)) == ()
     assert [(one.kind, one.nodes, one.text) for one in found] == [
         ("slow", (), "rail 0, all 2 pairs: RDMA has 200.0 Gbit/s, at least 380 wanted"),
         ("late", (), "rail 0, all 2 pairs: latency of RDMA 3.00 us, at most 2 wanted"),
     ]
 
 
-def with_rdma(outcomes: dict[str, Any]) -> Rdma:
+def with_rdma(outcomes: dict[str, Any]) -> MeasuredRdma:
     sound = {"round_trip_seconds": {"median": 2e-05}, "mtu": 4092, "bits_per_second": 9e10}
     return parse(Pair(0, "a", "b"), json.dumps({**sound, "rdma": outcomes})).rdma
 
@@ -167,7 +169,7 @@ def test_outcome_of_each_tool_is_read() -> None:
         "rping": {"untried": "not in the image"},
     }
 
-    assert with_rdma(outcomes) == Rdma(
+    assert with_rdma(outcomes) == MeasuredRdma(
         0.14,
         None,
         "",
@@ -176,4 +178,4 @@ def test_outcome_of_each_tool_is_read() -> None:
     assert (
         with_rdma({"rping": {"failed": "status 1: rdma_resolve_addr"}}).failed == "rping: status 1: rdma_resolve_addr"
     )
-    assert with_rdma({"ib_write_lat": {"printed": LATENCY}, "rping": {"printed": ""}}) == Rdma(latency_us=31.4)
+    assert with_rdma({"ib_write_lat": {"printed": LATENCY}, "rping": {"printed": ""}}) == MeasuredRdma(latency_us=31.4)

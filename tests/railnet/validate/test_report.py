@@ -6,8 +6,8 @@ from typing import Any
 
 from railnet import VERSION
 from railnet.validate.html_report import html
-from railnet.validate.judgement import Limits, findings
-from railnet.validate.measured import Measured, Rdma
+from railnet.validate.judgement import RailLimits, findings
+from railnet.validate.measured import Measured, MeasuredRdma
 from railnet.validate.pair_plan import Pair, plan
 from railnet.validate.probe_pods import PodRail
 from railnet.validate.report import Report, as_json, rendered
@@ -17,8 +17,8 @@ from tests.railnet.validate.measurements import all_pairs, cut, measured
 def report(pairs: list[Measured], untested: tuple[str, ...] = ()) -> Report:
     nodes = {node for one in pairs for node in (one.pair.server, one.pair.client)}
     rails_of = {node: (PodRail(0, "net1", "10.56.0.1", 4092),) for node in nodes}
-    found = findings(pairs, {(0, node): 4092 for node in nodes}, Limits())
-    return Report(rails_of, tuple(pairs), found, untested, Limits())
+    found = findings(pairs, {(0, node): 4092 for node in nodes}, RailLimits())
+    return Report(rails_of, tuple(pairs), found, untested, RailLimits())
 
 
 CUT = report(
@@ -141,16 +141,16 @@ def test_pair_that_was_not_tried_is_marked() -> None:
     assert lines[5].split() == ["2", "b", "90.0", "-", "."]
 
 
-FASTER = Rdma(gbits=380.0, latency_us=0.9)
+FASTER = MeasuredRdma(gbits=380.0, latency_us=0.9)
 WITH_RDMA = report(
     [
         measured(0, "a", "b", rdma=FASTER),
-        measured(0, "a", "c", rdma=Rdma(failed="ib_write_bw: status 1: Unable to init the socket connection")),
+        measured(0, "a", "c", rdma=MeasuredRdma(failed="ib_write_bw: status 1: Unable to init the socket connection")),
         measured(
             0,
             "b",
             "c",
-            rdma=Rdma(
+            rdma=MeasuredRdma(
                 untried=tuple((tool, "net1 has no RDMA device in the pod") for tool in ("ib_write_bw", "ib_write_lat"))
             ),
         ),
@@ -174,7 +174,7 @@ def test_rdma_has_a_matrix_of_its_own() -> None:
 def test_large_rail_lists_the_slowest_pairs_of_rdma_too() -> None:
     nodes = {f"node-{number:02}": (0,) for number in range(20)}
     pairs = [measured(0, *one[1:], rdma=FASTER) for each in plan(nodes, 0) for one in each]
-    pairs[5] = pairs[5]._replace(rdma=Rdma(gbits=1.0))
+    pairs[5] = pairs[5]._replace(rdma=MeasuredRdma(gbits=1.0))
     lines = list(rendered(report(pairs)))
 
     assert lines[18].split() == [*pairs[5].pair[1:], "1.0"]

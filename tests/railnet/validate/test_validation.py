@@ -15,17 +15,17 @@ from railnet.apiserver.network_status import ANNOTATION
 from railnet.apiserver.request import ApiObject, Request
 from railnet.validate import rail_probe, validation
 from railnet.validate.failure import ValidateFailed
-from railnet.validate.judgement import Limits
+from railnet.validate.judgement import RailLimits
 from railnet.validate.probe_objects import LABEL, Run
 from railnet.validate.report import Report, rendered
-from railnet.validate.validation import Validation, Wanted
+from railnet.validate.validation import Validation, WantedTests
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
 RUN = Run("railnet-validate-1", "ml")
 RUNNING = {"phase": "Running", "containerStatuses": [{"name": "probe", "state": {"running": {}}}]}
 SOUND = {"round_trip_seconds": {"median": 2e-5, "p99": 3e-5}, "mtu": 4092, "bits_per_second": 9e10}
 CUT = {"failed": {"measurement": "round_trip_seconds", "why": "No route to host"}}
-WANTED = Wanted(frozenset(), "", None, None, seconds=1.0, start_seconds=60.0, seed=0, limits=Limits())
+WANTED = WantedTests(frozenset(), "", None, None, seconds=1.0, start_seconds=60.0, seed=0, limits=RailLimits())
 
 
 def node(name: str, vfs: int = 8, rails: str = "2", ready: str = "True") -> dict[str, Any]:
@@ -185,7 +185,7 @@ def test_each_measurement_tries_the_tools_for_rdma_and_what_lacks_them_is_no_fin
 
 def test_limit_of_rdma_that_nothing_could_measure_is_said(cluster: Cluster) -> None:
     cluster.answer = lambda source, peer: {**SOUND, "rdma": {"ib_write_bw": {"untried": "not in the image"}}}
-    report = cluster.validate(limits=Limits(least_rdma_gbits=380.0))
+    report = cluster.validate(limits=RailLimits(least_rdma_gbits=380.0))
 
     assert report.untested == ("RDMA: ib_write_bw: not in the image",)
 
