@@ -1,7 +1,8 @@
-"""Names inside functions say what the value is. CONTRIBUTING.md has the rule; here are the names that say nothing of a value."""
+"""Names inside functions say what the value is, and a class name stands for one class. CONTRIBUTING.md has the rules."""
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,15 @@ def sources() -> list[Path]:
     return [path for path in paths if GENERATED not in path.parents]
 
 
+def repeated_classes(modules: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the module-level classes that more than one file defines, with these files; a module is a file's name and its source."""
+    files = defaultdict(list)
+    for file, source in modules:
+        for name in {statement.name for statement in ast.parse(source).body if isinstance(statement, ast.ClassDef)}:
+            files[name].append(file)
+    return {name: defining for name, defining in sorted(files.items()) if len(defining) > 1}
+
+
 def test_no_local_name_of_the_product_says_nothing_of_its_value() -> None:
     banned = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
@@ -46,6 +56,21 @@ def test_no_local_name_of_the_product_says_nothing_of_its_value() -> None:
     ]
 
     assert banned == []
+
+
+def test_class_name_of_the_product_stands_for_one_thing() -> None:
+    repeated = repeated_classes((str(path.relative_to(ROOT)), path.read_text()) for path in sources())
+
+    assert not repeated, "\n".join(f"{name}: {', '.join(files)}" for name, files in repeated.items())
+
+
+def test_class_that_two_modules_define_is_repeated() -> None:
+    modules = [
+        ("a.py", "class Pod: ...\nclass Port:\n    class Rail: ..."),
+        ("b.py", "class Pod: ...\nclass Rail: ..."),
+    ]
+
+    assert repeated_classes(modules) == {"Pod": ["a.py", "b.py"]}
 
 
 def test_field_of_a_class_is_no_local() -> None:
