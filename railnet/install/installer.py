@@ -114,13 +114,13 @@ def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> No
 def _remove_older(root: Path, version: str) -> Iterator[str]:
     """Remove every bundle except one, if no request can still load from it.
 
-    A process that has read an older executable began before the new one took its place: once the processes that are seen now
+    A process that has read an older executable began before the new one took its place: once the requests of this moment
     have ended, no process of an older version is left.
     """
     older = [path for path in below(root, python_bundle.FOLDER).iterdir() if path.name != version]
     if not older:
         return
-    left = running_plugins.await_end(root, running_plugins.requests(root), _END_SECONDS)
+    left = running_plugins.await_end(root, _END_SECONDS)
     if left:
         yield f"{python_bundle.FOLDER}: {len(left)} requests still run, so older versions stay until the next installation"
         return

@@ -4,7 +4,7 @@ Read from /proc: a request knows its environment's CNI_COMMAND and the script th
 In a pod any process may look like that, so a process with a PID namespace of its own is no request.
 """
 
-from collections.abc import Collection
+import time
 from pathlib import Path
 
 from railnet.kernel.files import below
@@ -12,6 +12,7 @@ from railnet.kernel.waiting import block_until
 
 _NAME = b"railnet"
 _LOOK_SECONDS = 0.05
+_EXEC_SECONDS = 1.0  # for one execve(2), on a node with hundreds of processes that can run
 
 
 def requests(root: Path) -> frozenset[int]:
@@ -32,8 +33,14 @@ def describe(root: Path, process: int) -> str:
     return f"{command} of pod {namespace}/{name} (process {process})" if name else f"{command} of process {process}"
 
 
-def await_end(root: Path, processes: Collection[int], seconds: float) -> frozenset[int]:
-    """Wait until they have ended; return those that have not in time."""
+def await_end(root: Path, seconds: float) -> frozenset[int]:
+    """Wait until the requests that run at this moment have ended; return those that have not in time.
+
+    A process looks like a request only at the end of execve(2), after the kernel has read the executable and opened the interpreter
+    that it names. What began before this call is seen a moment later.
+    """
+    time.sleep(_EXEC_SECONDS)
+    processes = requests(root)
     block_until(lambda: requests(root).isdisjoint(processes), seconds, _LOOK_SECONDS)
     return requests(root).intersection(processes)
 

@@ -80,7 +80,7 @@ class Leaving:
     def _remove(self) -> None:
         with installer.locked(self._root):
             below(self._root, installer.EXECUTABLE).unlink(missing_ok=True)
-            running_plugins.await_end(self._root, running_plugins.requests(self._root), _END_SECONDS)
+            running_plugins.await_end(self._root, _END_SECONDS)
             shutil.rmtree(below(self._root, python_bundle.FOLDER))
         # The runtime may have written down an ADD that ended after the last look. No ADD can follow it.
         for why in _give_back(self._root, remembered_configurations.find(self._root)):

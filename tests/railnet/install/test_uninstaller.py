@@ -253,7 +253,7 @@ def test_state_of_the_daemon_is_removed(host: Path) -> None:
 def test_add_that_the_runtime_wrote_down_after_the_last_look_is_given_back(host: Path) -> None:
     leaving, path = Leaving(host), host / "var/lib/cni/results/cbr0-abc-eth0"
 
-    def finish(root: Path, awaited: object, seconds: float) -> frozenset[int]:
+    def finish(root: Path, seconds: float) -> frozenset[int]:
         caches(host, entry())
         return frozenset()
 
