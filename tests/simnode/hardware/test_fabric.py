@@ -8,6 +8,7 @@ from simnode.hardware.fabric import Fabric, Uplink, cable
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
 from simnode.ping import ping
+from tests import waiting
 
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x83, 0, 0), netdev="ibs6"))
 VFS = ("ibs5v0", "ibs6v0")  # one of each PF
@@ -75,7 +76,8 @@ def enable(hca, pf, vfs):
 def test_fabric_carries_a_ping_between_pods(pods, fabric, address):
     before = fabric.counters.bytes
 
-    assert ping(pods[0], address, ifname="net1", seconds=20)
+    # A neighbour that does not answer three questions of a second each is unreachable: a busy machine may need more (RFC 4861, 10).
+    waiting.until(lambda: ping(pods[0], address, ifname="net1", seconds=5), 30, "an answer to a ping")
     assert fabric.counters.bytes - before >= 2 * 84
 
 
