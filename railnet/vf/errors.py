@@ -1,6 +1,6 @@
 """The errors that Railnet raises on purpose. Each class says which party must act.
 
-`OSError` is not wrapped: it passes from `kernel/` with the operation and its operands added as notes.
+`OSError` is not wrapped: it passes from `railnet.kernel` with the operation and its operands added as notes.
 """
 
 
