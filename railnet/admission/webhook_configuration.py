@@ -1,8 +1,7 @@
 """The scope of the webhook: the pods for which the API server sends a review, computed from the table of operators.
 
-`scripts/generate` writes it in two forms to `overlays/`: expressions (`matchConditions`, since Kubernetes 1.28), and selectors for older
-API servers, which see labels only. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither waits nor
-fails when the webhook does not answer.
+`scripts/generate` writes it to `overlays/`. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither
+waits nor fails when the webhook does not answer.
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,6 @@ STICKY_PATH = "/sticky"
 SERVICES, GANGS = "/services", "/gangs"
 
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
-# Kubernetes 1.21 and newer set this label on each namespace.
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 NEVER = ("kube-system", NAMESPACE)  # no pod trains in these namespaces, and their pods must start without the webhook
 
@@ -37,27 +35,29 @@ _LABELS = "object.metadata.labels"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def by_conditions() -> Entry:
-    """Return the webhook configuration for API servers that know `matchConditions`: six entries; at most one applies to a pod."""
+def configuration() -> Entry:
+    """Return the webhook configuration: six entries; at most one applies to a pod."""
     unlabelled = {"matchExpressions": [_lacks(NET1)]}
     recognised = {"name": "recognised", "expression": recognised_expression()}
     asks = {"name": "asks-for-devices", "expression": asks_expression()}
-    return _configuration(
-        *_entries("recognised", _in_namespaces(None), unlabelled, PLAIN, _conditions(recognised, asks)),
-        *_entries("namespace", _in_namespaces("true"), unlabelled, LABELLED, _conditions(recognised)),
-        *_labelled_pods(_conditions()),
-    )
-
-
-def by_selectors() -> Entry:
-    """Return the webhook configuration for older API servers: four entries for each operator, and two for the pods' label."""
-    return _configuration(*_entries_of_operators(), *_labelled_pods({}))
+    # The pod's label overrides its namespace's, and a malformed label must be denied.
+    labelled = {"matchExpressions": [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+        "webhooks": [
+            *_entries("recognised", _in_namespaces(None), unlabelled, PLAIN, _conditions(recognised, asks)),
+            *_entries("namespace", _in_namespaces("true"), unlabelled, LABELLED, _conditions(recognised)),
+            *_entries("label", [], labelled, PLAIN, _conditions()),
+        ],
+    }
 
 
 def services() -> list[Entry]:
     """Return the entries that host-network mode adds: the Services that operators make for one pod each, and those with the label.
 
-    Selectors are enough: operators write the same marks to their Services. So these entries fit every API server.
+    Selectors are enough: operators write the same marks to their Services.
     """
     switched_on = [_has_not(NET1, "false")]
     rows = [row for row in _operators() if row.ports]
@@ -66,23 +66,15 @@ def services() -> list[Entry]:
     return [_entry(name, switched_on, {"matchExpressions": marks}, SERVICES, "services") for name, marks in named]
 
 
-def gangs_by_conditions() -> list[Entry]:
-    """Return the entry that gangs add for API servers that know `matchConditions`: pods that name a gang, and pods with the gate.
+def gangs() -> list[Entry]:
+    """Return the entry that gangs add: pods that name a gang, and pods with the gate.
 
     A pod for another scheduler is left alone, so it is not asked about. Gangs have an entry and a path of their own, so pods without one
-    are asked about as before.
+    are asked about as before. A pod that cannot be reviewed is let in, and does not wait for its gang.
     """
     names = {"name": "names-a-gang", "expression": gang_expression()}
-    return [_gangs("gangs", []) | _conditions(names)]
-
-
-def gangs_by_selectors() -> list[Entry]:
-    """Return the entries that gangs add for older API servers: one for each label that names a gang. Selectors see no annotations."""
-    keys = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
-    return [
-        _gangs(f"{number}.gangs", [*map(_lacks, keys[:number]), {"key": key, "operator": "Exists"}])
-        for number, key in enumerate(keys)
-    ]
+    entry = _entry("gangs", [_has_not(gang_labels.GATE, gang_labels.OFF)], {"matchExpressions": []}, GANGS)
+    return [entry | {"failurePolicy": "Ignore"} | _conditions(names)]
 
 
 def gang_expression() -> str:
@@ -149,15 +141,6 @@ def _conditions(*conditions: Entry) -> Entry:
     return {"matchConditions": [{"name": "not-static", "expression": f"!({static})"}, *conditions]}
 
 
-def _entries_of_operators() -> Iterator[Entry]:
-    for operator in _operators():
-        marked = [*_marks(operator), _lacks(NET1)]
-        yield from _entries(operator.page, _in_namespaces(None), {"matchExpressions": marked}, PLAIN, {})
-        yield from _entries(
-            f"{operator.page}.namespace", _in_namespaces("true"), {"matchExpressions": marked}, LABELLED, {}
-        )
-
-
 def _marks(operator: Operator) -> Iterator[Requirement]:
     for key, values in operator.marks.items():
         if values:
@@ -165,12 +148,6 @@ def _marks(operator: Operator) -> Iterator[Requirement]:
         else:
             yield {"key": key, "operator": "Exists"}
             yield _has_not(key, "")
-
-
-def _labelled_pods(conditions: Entry) -> Iterator[Entry]:
-    """Yield the entries for pods with the label. The pod's label overrides its namespace's, and a malformed label must be denied."""
-    labelled = [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]
-    return _entries("label", [], {"matchExpressions": labelled}, PLAIN, conditions)
 
 
 def _operators() -> Iterator[Operator]:
@@ -222,21 +199,6 @@ def _entry(name: str, namespaces: list[Requirement], objects: Entry, path: str, 
         "sideEffects": "None",
         "timeoutSeconds": _TIMEOUT_SECONDS,
     }
-
-
-def _configuration(*entries: Entry) -> Entry:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
-        "webhooks": list(entries),
-    }
-
-
-def _gangs(name: str, pods: list[Requirement]) -> Entry:
-    """Return an entry for pods of gangs. A pod that cannot be reviewed is let in, and does not wait for its gang."""
-    namespaces = [_has_not(gang_labels.GATE, gang_labels.OFF)]
-    return _entry(name, namespaces, {"matchExpressions": pods}, GANGS) | {"failurePolicy": "Ignore"}
 
 
 def _list(texts: Any) -> str:

@@ -53,7 +53,7 @@ _ANSWER_SECONDS = 60.0  # of a replica that is asked while a load takes both pro
 class Admission:
     """A context manager: installed for as long as it lasts, with namespaces of each kind and a node that says it has GPUs."""
 
-    def __init__(self, node: ClusterNode, base: str = "overlays/admission-1.27") -> None:
+    def __init__(self, node: ClusterNode, base: str = "overlays/admission") -> None:
         """Install a folder of the checkout's."""
         self._node, self._kubectl = node, node.kubectl
         self._overlay = Overlay(base, SYSFS, _PATCH)
@@ -102,7 +102,7 @@ class Admission:
 
     def delete_webhooks(self) -> None:
         """Delete the folder of the webhooks alone, which an uninstall begins with."""
-        self._kubectl.run("delete", "--kustomize", str(ROOT / "overlays/admission-1.27/webhook"))
+        self._kubectl.run("delete", "--kustomize", str(ROOT / "overlays/admission/webhook"))
 
     def delete(self) -> None:
         """Delete the overlay, with the nodes' daemon in it; returns when the API server has forgotten all of it."""

@@ -14,7 +14,7 @@ from railnet.admission import webhook_configuration
 from railnet.admission.certificates.cluster_objects import NAME, ROTATE, SECRET
 from railnet.configuration import parse
 from railnet.webhook.program import _DRAIN_SECONDS, names
-from tests.daemonset.kustomized import FOLDERS, FOR_OLD_KUBECTL, ROOT, kustomized, rendered_by
+from tests.daemonset.kustomized import FOLDERS, ROOT, kustomized
 from tests.railnet.admission.api_server import FakeApiServer
 from tests.railnet.admission.clock import Clock
 from tests.railnet.admission.cluster_in_memory import Replica, in_memory
@@ -23,8 +23,6 @@ JsonObject = dict[str, Any]
 CERT_MANAGER = "overlays/admission-cert-manager"
 DAEMONS = {
     "overlays/admission": "daemonset",
-    "overlays/admission-1.20": "daemonset",
-    "overlays/admission-1.27": "daemonset",
     CERT_MANAGER: "daemonset",
     "overlays/kubernetes-1.30-admission": "overlays/kubernetes-1.30",
     "overlays/own-node-admission": "overlays/own-node",
@@ -63,8 +61,7 @@ def test_these_are_all_overlays_of_the_helper() -> None:
 @pytest.mark.slow
 @EACH
 def test_one_install_contains_the_unchanged_daemon_and_the_helper(folder: str) -> None:
-    kubectl = "kubectl" if folder in FOR_OLD_KUBECTL else os.environ["RAILNET_NEWER_KUBECTL"]
-    documents, alone = (rendered_by(kubectl, one)[0] for one in (folder, DAEMONS[folder]))
+    documents, alone = kustomized(folder), kustomized(DAEMONS[folder])
 
     assert [one for one in alone if one not in documents] == []
     added = [one for one in documents if one not in alone]
@@ -163,19 +160,9 @@ def webhooks(folder: str) -> list[JsonObject]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("folder", "expected"),
-    [
-        ("overlays/admission", webhook_configuration.by_conditions()),
-        ("overlays/admission-1.20", webhook_configuration.by_selectors()),
-        ("overlays/admission-1.27", webhook_configuration.by_selectors()),
-        (CERT_MANAGER, webhook_configuration.by_conditions()),
-        ("overlays/kubernetes-1.30-admission", webhook_configuration.by_conditions()),
-        ("overlays/own-node-admission", webhook_configuration.by_conditions()),
-    ],
-)
-def test_overlays_for_old_api_servers_have_selectors_and_others_expressions(folder: str, expected: JsonObject) -> None:
-    assert webhooks(folder) == expected["webhooks"]
+@EACH
+def test_webhooks_are_those_of_the_code(folder: str) -> None:
+    assert webhooks(folder) == webhook_configuration.configuration()["webhooks"]
 
 
 @EACH
@@ -242,20 +229,11 @@ def test_memory_is_reserved_and_cpu_is_not_limited(folder: str) -> None:
     assert "cpu" not in resources["limits"]
 
 
-def test_disruption_budget_has_a_version_that_the_api_server_has() -> None:
-    versions = {folder: of_kind(folder, "PodDisruptionBudget")["apiVersion"] for folder in WHOLE}
+@EACH
+def test_unready_pods_may_be_evicted(folder: str) -> None:
+    budget = of_kind(folder, "PodDisruptionBudget")
 
-    assert versions.pop("overlays/admission-1.20") == "policy/v1beta1"
-    assert set(versions.values()) == {"policy/v1"}
-
-
-def test_unready_pods_may_be_evicted_if_the_api_server_has_the_field() -> None:
-    policies = {
-        folder: of_kind(folder, "PodDisruptionBudget")["spec"].get("unhealthyPodEvictionPolicy") for folder in WHOLE
-    }
-
-    old = dict.fromkeys(["overlays/admission-1.20", "overlays/admission-1.27"])
-    assert policies == {**dict.fromkeys(WHOLE, "AlwaysAllow"), **old}
+    assert (budget["apiVersion"], budget["spec"]["unhealthyPodEvictionPolicy"]) == ("policy/v1", "AlwaysAllow")
 
 
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -337,13 +315,5 @@ def test_with_cert_manager_the_ca_outlives_the_certificate() -> None:
     assert "duration" not in served  # cert-manager's default: 90 days
 
 
-def test_webhook_folders_contain_only_the_webhook_configuration() -> None:
-    for folder in ("overlays/admission/webhook", "overlays/admission-1.27/webhook"):
-        assert [one["kind"] for one in kustomized(folder)] == ["MutatingWebhookConfiguration"]
-
-
-def test_old_kubectl_deletes_the_webhook_configuration_before_the_server() -> None:
-    """`kubectl delete -k` deletes in this order and waits at the end; newer ones delete the webhooks last, in the same second."""
-    kinds = [one["kind"] for one in kustomized("overlays/admission-1.20")]
-
-    assert kinds.index("MutatingWebhookConfiguration") < min(kinds.index("Service"), kinds.index("Deployment"))
+def test_webhook_folder_contains_only_the_webhook_configuration() -> None:
+    assert [one["kind"] for one in kustomized("overlays/admission/webhook")] == ["MutatingWebhookConfiguration"]

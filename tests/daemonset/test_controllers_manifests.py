@@ -1,12 +1,8 @@
 """The manifests of the controllers: they fit each other and the code, and the account has the rights that the code uses."""
 
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
-
-import pytest
-import yaml
 
 from railnet import VERSION
 from railnet.__main__ import _parser
@@ -15,38 +11,36 @@ from railnet.apiserver.request import ApiGroup, Request
 from railnet.controllers import owners
 from railnet.controllers.training_pod import Job
 from railnet.controllers_process import program
-from tests.daemonset.kustomized import ROOT, kustomized, rendered_by
+from tests.daemonset.kustomized import kustomized
 from tests.railnet.controllers.builders import pod
 from tests.railnet.controllers.cluster_in_memory import Cluster
 from tests.railnet.controllers.net1_names.test_net1_services import Leader, a_job, add
 
 JsonObject = dict[str, Any]
-WHOLE = ["overlays/controllers", "overlays/controllers-1.20"]
+FOLDER = "overlays/controllers"
 NAME = "railnet-controllers"
-EACH = pytest.mark.parametrize("folder", WHOLE)
-PODS = [("Deployment", NAME), ("DaemonSet", "railnet")]
 
 
-def of_kind(folder: str, kind: str) -> JsonObject:
-    (found,) = (one for one in kustomized(folder) if (one["kind"], one["metadata"]["name"]) == (kind, NAME))
+def of_kind(kind: str) -> JsonObject:
+    (found,) = (one for one in kustomized(FOLDER) if (one["kind"], one["metadata"]["name"]) == (kind, NAME))
     return found
 
 
-def spec(folder: str) -> JsonObject:
-    found: JsonObject = of_kind(folder, "Deployment")["spec"]["template"]["spec"]
+def spec() -> JsonObject:
+    found: JsonObject = of_kind("Deployment")["spec"]["template"]["spec"]
     return found
 
 
-def container(folder: str) -> JsonObject:
-    (found,) = spec(folder)["containers"]
+def container() -> JsonObject:
+    (found,) = spec()["containers"]
     return dict(found)
 
 
-def rights(folder: str) -> set[tuple[str, str, str]]:
+def rights() -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
         for kind in ("Role", "ClusterRole")
-        for rule in of_kind(folder, kind)["rules"]
+        for rule in of_kind(kind)["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -91,8 +85,7 @@ def used_for_names() -> set[tuple[str, str, str]]:
     return cluster.rights
 
 
-@EACH
-def test_account_has_exactly_the_rights_that_the_controllers_use(folder: str) -> None:
+def test_account_has_exactly_the_rights_that_the_controllers_use() -> None:
     used = used_for_names()
     roots = {(group, resource, "get") for (group, _), resource in owners._RESOURCES.items()}
     watched = {(group, resource, "watch") for group, resource, verb in used if verb == "list"}
@@ -103,110 +96,70 @@ def test_account_has_exactly_the_rights_that_the_controllers_use(folder: str) ->
     # A slice that another owner has under our slice's name is read as a Service is.
     foreign = {("discovery.k8s.io", "endpointslices", "get")}
 
-    assert rights(folder) == used | roots | watched | events | lease | foreign
+    assert rights() == used | roots | watched | events | lease | foreign
 
 
-@EACH
-def test_only_the_lease_is_written_by_name(folder: str) -> None:
+def test_only_the_lease_is_written_by_name() -> None:
     named = {
         (tuple(rule["resources"]), tuple(rule["resourceNames"]))
-        for rule in of_kind(folder, "Role")["rules"]
+        for rule in of_kind("Role")["rules"]
         if "resourceNames" in rule
     }
 
     assert named == {(("leases",), (program._NAME,))}
 
 
-@EACH
-def test_rights_are_bound_to_the_pods_account(folder: str) -> None:
+def test_rights_are_bound_to_the_pods_account() -> None:
     for kind in ("Role", "ClusterRole"):
-        binding = of_kind(folder, f"{kind}Binding")
+        binding = of_kind(f"{kind}Binding")
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, NAME)
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": "railnet"}]
-    assert spec(folder)["serviceAccountName"] == of_kind(folder, "ServiceAccount")["metadata"]["name"]
+    assert spec()["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
 
 
-@EACH
-def test_selectors_find_the_pods(folder: str) -> None:
-    deployment = of_kind(folder, "Deployment")["spec"]
+def test_selectors_find_the_pods() -> None:
+    deployment = of_kind("Deployment")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
     selecting = [
-        of_kind(folder, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         deployment["selector"]["matchLabels"],
-        *(one["labelSelector"]["matchLabels"] for one in spec(folder)["topologySpreadConstraints"]),
+        *(one["labelSelector"]["matchLabels"] for one in spec()["topologySpreadConstraints"]),
     ]
 
     assert selecting == [labels] * 4
 
 
-@EACH
-def test_containers_arguments_fit_the_command_line(folder: str) -> None:
-    arguments = _parser().parse_args(container(folder)["args"])
-    (port,) = container(folder)["ports"]
-    probes = [container(folder)[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+def test_containers_arguments_fit_the_command_line() -> None:
+    arguments = _parser().parse_args(container()["args"])
+    (port,) = container()["ports"]
+    probes = [container()[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
 
     assert arguments.command == "controllers"
     assert (port["name"], port["containerPort"]) == ("health", arguments.health_port)
     assert probes == [{"path": "/healthz", "port": "health"}, {"path": "/readyz", "port": "health"}]
-    assert container(folder)["image"] == f"railnet.io/railnet-admission:{VERSION}"
-    assert spec(folder)["terminationGracePeriodSeconds"] > program._END_SECONDS
+    assert container()["image"] == f"railnet.io/railnet-admission:{VERSION}"
+    assert spec()["terminationGracePeriodSeconds"] > program._END_SECONDS
 
 
-@EACH
-def test_container_has_no_privilege(folder: str) -> None:
-    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "volumes"} & spec(folder).keys()
-    assert spec(folder)["securityContext"]["runAsNonRoot"] is True
-    assert spec(folder)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container(folder)["securityContext"] == {
+def test_container_has_no_privilege() -> None:
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "volumes"} & spec().keys()
+    assert spec()["securityContext"]["runAsNonRoot"] is True
+    assert spec()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container()["securityContext"] == {
         "readOnlyRootFilesystem": True,
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
 
 
-@EACH
-def test_one_of_two_replicas_is_always_available_and_memory_is_reserved(folder: str) -> None:
-    deployment, resources = of_kind(folder, "Deployment")["spec"], container(folder)["resources"]
+def test_one_of_two_replicas_is_always_available_and_memory_is_reserved() -> None:
+    deployment, resources = of_kind("Deployment")["spec"], container()["resources"]
 
     assert (deployment["replicas"], deployment["strategy"]["rollingUpdate"]) == (
         2,
         {"maxUnavailable": 0, "maxSurge": 1},
     )
-    assert of_kind(folder, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert of_kind("PodDisruptionBudget")["spec"]["minAvailable"] == 1
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
     assert re.fullmatch(r"\d{1,3}m", resources["requests"]["cpu"])
     assert "cpu" not in resources["limits"]
-
-
-def test_disruption_budget_has_a_version_that_the_api_server_has() -> None:
-    versions = [of_kind(folder, "PodDisruptionBudget")["apiVersion"] for folder in WHOLE]
-
-    assert versions == ["policy/v1", "policy/v1beta1"]
-
-
-@pytest.mark.parametrize("nodes", ["daemonset", "overlays/admission-1.20"])
-def test_own_overlay_for_old_kubectl_has_both_extras_and_one_configuration(nodes: str, tmp_path: Any) -> None:
-    """As the comments of the two overlays say it: the bases, and a patch for each extra."""
-    bases = [
-        nodes,
-        "overlays/controllers-1.20",
-        *(f"overlays/controllers-{one}/rights" for one in ("sticky", "clean-up")),
-    ]
-    patches = {name: f"overlays/controllers-{name}-1.20/deployment.yaml" for name in ("sticky", "clean-up")}
-    for name, path in patches.items():
-        (tmp_path / f"{name}.yaml").write_text((ROOT / path).read_text())
-    target = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "railnet", "name": NAME}
-    kustomization = {
-        "bases": [os.path.relpath(ROOT / base, tmp_path) for base in bases],
-        "patchesStrategicMerge": ["sticky.yaml"],
-        "patchesJson6902": [{"target": target, "path": "clean-up.yaml"}],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-
-    documents = {(one["kind"], one["metadata"]["name"]): one for one in rendered_by("kubectl", tmp_path)[0]}
-
-    pods = {kind: documents[kind, name]["spec"]["template"]["spec"] for kind, name in PODS}
-    assert pods["Deployment"]["containers"][0]["args"] == ["controllers", "--clean-up"]
-    names = {one["configMap"]["name"] for spec in pods.values() for one in spec["volumes"] if "configMap" in one}
-    assert len(names) == 1
-    assert {name for kind, name in documents if kind == "ClusterRole"} >= {NAME, f"{NAME}-sticky", f"{NAME}-clean-up"}

@@ -54,19 +54,11 @@ def test_webhook_gets_one_option_and_its_reviews_and_no_right() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("base", "component", "entries"),
-    [
-        ("admission", "gangs/webhook", webhook_configuration.gangs_by_conditions()),
-        ("admission-1.27", "gangs/webhook-1.27", webhook_configuration.gangs_by_selectors()),
-    ],
-)
-def test_reviews_of_gangs_follow_those_of_rails(
-    base: str, component: str, entries: list[JsonObject], tmp_path: Path
-) -> None:
-    found = composed(tmp_path, base, component)["MutatingWebhookConfiguration", NAME]["webhooks"]
+def test_reviews_of_gangs_follow_those_of_rails(tmp_path: Path) -> None:
+    webhooks = composed(tmp_path, "admission", "gangs/webhook")["MutatingWebhookConfiguration", NAME]["webhooks"]
 
-    assert found == [*by_name(f"overlays/{base}")["MutatingWebhookConfiguration", NAME]["webhooks"], *entries]
+    rails = by_name("overlays/admission")["MutatingWebhookConfiguration", NAME]["webhooks"]
+    assert webhooks == [*rails, *webhook_configuration.gangs()]
 
 
 def test_gangs_and_host_network_mode_are_beside_each_other_in_one_overlay(tmp_path: Path) -> None:
@@ -106,15 +98,9 @@ def test_overlay_of_the_page_has_gangs_and_topology_labels(tmp_path: Path) -> No
     assert daemon["securityContext"]["privileged"] is True
 
 
-def test_both_components_change_the_same_but_for_the_reviews() -> None:
-    for file in ("deployment.yaml", "serviceaccount.yaml"):
-        new, old = ((ROOT / "overlays/gangs" / folder / file).read_text() for folder in ("webhook", "webhook-1.27"))
-        assert new == old
-
-
-def test_overlay_has_each_component_of_its_folder_but_the_older_one() -> None:
+def test_overlay_has_each_component_of_its_folder() -> None:
     """The webhook's part without the controllers' would hold pods for ever."""
     folder = ROOT / "overlays/gangs"
-    components = {path.parent.name for path in folder.glob("*/kustomization.yaml")} - {"webhook-1.27"}
+    components = {path.parent.name for path in folder.glob("*/kustomization.yaml")}
 
     assert set(yaml.safe_load((folder / "kustomization.yaml").read_text())["components"]) == components

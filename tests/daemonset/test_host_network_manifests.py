@@ -14,9 +14,8 @@ from railnet.jobs.host_ports import parse
 from tests.daemonset.kustomized import ROOT, kustomized
 
 JsonObject = dict[str, Any]
-BASES = {"overlays/host-network": "overlays/admission", "overlays/host-network-1.20": "overlays/admission-1.20"}
+FOLDER, BASE = "overlays/host-network", "overlays/admission"
 RIGHTS = "railnet-admission-host-ports"
-EACH = pytest.mark.parametrize("folder", list(BASES))
 
 
 def by_name(folder: str) -> dict[tuple[str, str], JsonObject]:
@@ -24,18 +23,16 @@ def by_name(folder: str) -> dict[tuple[str, str], JsonObject]:
 
 
 @pytest.mark.slow
-@EACH
-def test_mode_adds_an_option_a_right_and_reviews_and_nothing_else(folder: str) -> None:
-    mode, base = by_name(folder), by_name(BASES[folder])
+def test_mode_adds_an_option_a_right_and_reviews_and_nothing_else() -> None:
+    mode, base = by_name(FOLDER), by_name(BASE)
 
     assert {name for _, name in mode.keys() - base.keys()} == {RIGHTS}
     changed = {kind for (kind, name), one in base.items() if mode[kind, name] != one}
     assert changed == {"Deployment", "MutatingWebhookConfiguration"}
 
 
-@EACH
-def test_option_is_a_range_and_the_only_change_of_the_server(folder: str) -> None:
-    mode, base = by_name(folder)["Deployment", NAME], by_name(BASES[folder])["Deployment", NAME]
+def test_option_is_a_range_and_the_only_change_of_the_server() -> None:
+    mode, base = by_name(FOLDER)["Deployment", NAME], by_name(BASE)["Deployment", NAME]
     (container,) = mode["spec"]["template"]["spec"]["containers"]
     (before,) = base["spec"]["template"]["spec"]["containers"]
 
@@ -48,21 +45,19 @@ def test_option_is_a_range_and_the_only_change_of_the_server(folder: str) -> Non
     assert {key: value for key, value in container.items() if key != "env"} | {"args": before["args"]} == before
 
 
-@EACH
-def test_reviews_of_services_follow_those_of_pods(folder: str) -> None:
-    entries = by_name(folder)["MutatingWebhookConfiguration", NAME]["webhooks"]
+def test_reviews_of_services_follow_those_of_pods() -> None:
+    entries = by_name(FOLDER)["MutatingWebhookConfiguration", NAME]["webhooks"]
 
     assert entries == [
-        *by_name(BASES[folder])["MutatingWebhookConfiguration", NAME]["webhooks"],
+        *by_name(BASE)["MutatingWebhookConfiguration", NAME]["webhooks"],
         *webhook_configuration.services(),
     ]
     assert {one["clientConfig"]["service"]["path"] for one in webhook_configuration.services()} == {SERVICES}
     assert len({one["name"] for one in entries}) == len(entries)
 
 
-@EACH
-def test_right_is_to_read_pods(folder: str) -> None:
-    documents = by_name(folder)
+def test_right_is_to_read_pods() -> None:
+    documents = by_name(FOLDER)
 
     assert documents["ClusterRole", RIGHTS]["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
@@ -135,12 +130,3 @@ def test_service_that_lacks_one_mark_causes_no_call(labels: dict[str, str]) -> N
 def test_service_in_a_namespace_without_reviews_causes_no_call(labels: dict[str, str]) -> None:
     for namespace in ({"railnet.io/net1": "false"}, {"kubernetes.io/metadata.name": "railnet"}):
         assert asked(labels, namespace) == 0
-
-
-def test_patches_are_the_same_for_both_kinds_of_kubectl() -> None:
-    for file in ("services.yaml", "deployment.yaml"):
-        new, old = (
-            (ROOT / folder / file).read_text()
-            for folder in ("overlays/host-network/mode", "overlays/host-network-1.20")
-        )
-        assert new == old

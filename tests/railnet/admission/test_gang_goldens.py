@@ -1,4 +1,4 @@
-"""Golden pods of gangs: each gets exactly the answer of its file, from both kinds of webhook configuration, and once only.
+"""Golden pods of gangs: each gets exactly the answer of its file, and once only.
 
 The files are under `golden_gangs/`. The pods are as their operator or their author's template makes them, and `facts` is where that stands.
 """
@@ -22,7 +22,7 @@ from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of
 from tests.railnet.admission.test_goldens import defaulted
 from tests.railnet.admission.test_near_misses import a_pod_of_no_operator
-from tests.railnet.admission.test_webhook_configuration import CONDITIONS, calls_for, selected
+from tests.railnet.admission.test_webhook_configuration import CONFIGURATION, calls_for, selected
 
 JsonObject = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,9 +30,7 @@ FOLDER = Path(__file__).parent / "golden_gangs"
 FILES = {path.stem: yaml.load(path.read_text(), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))}
 EACH = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
 KUBERNETES = KubernetesVersion(1, 36)
-BY_CONDITIONS = {"webhooks": webhook_configuration.gangs_by_conditions()}
-BY_SELECTORS = {"webhooks": webhook_configuration.gangs_by_selectors()}
-BOTH = pytest.mark.parametrize("configuration", [BY_CONDITIONS, BY_SELECTORS], ids=["conditions", "selectors"])
+GANGS_ALONE = {"webhooks": webhook_configuration.gangs()}
 
 
 def answered(pod: JsonObject) -> JsonObject:
@@ -84,12 +82,12 @@ def test_two_reviews_in_either_order_and_once_more_each_end_in_one_pod(golden: J
     assert ends[0] == ends[1]
 
 
-def test_files_in_overlays_are_those_generated() -> None:
-    for folder, entries in (("webhook", BY_CONDITIONS), ("webhook-1.27", BY_SELECTORS)):
-        added = yaml.safe_load((ROOT / "overlays/gangs" / folder / "reviews.yaml").read_text())
-        assert added == [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries["webhooks"]], (
-            "run scripts/generate to write them"
-        )
+def test_file_in_overlays_is_the_one_generated() -> None:
+    added = yaml.safe_load((ROOT / "overlays/gangs/webhook/reviews.yaml").read_text())
+
+    assert added == [{"op": "add", "path": "/webhooks/-", "value": entry} for entry in GANGS_ALONE["webhooks"]], (
+        "run scripts/generate to write it"
+    )
 
 
 def changed(golden: JsonObject) -> bool:
@@ -99,37 +97,28 @@ def changed(golden: JsonObject) -> bool:
 @pytest.mark.slow  # thousands of CEL evaluations
 @EACH
 def test_golden_pod_causes_one_call_if_a_review_changes_or_denies_it(golden: JsonObject) -> None:
-    called = calls_for(BY_CONDITIONS, golden["pod"], None)
-
-    assert len(called) == changed(golden)
-    by_label = any(one.name in golden["pod"]["metadata"].get("labels", {}) for one in SPELLINGS if not one.annotated)
-    assert len(calls_for(BY_SELECTORS, golden["pod"], None)) == by_label
+    assert len(calls_for(GANGS_ALONE, golden["pod"], None)) == changed(golden)
 
 
 @pytest.mark.slow
-@BOTH
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda one: one.name)
-def test_each_spelling_causes_one_call_and_selectors_see_no_annotations(
-    configuration: JsonObject, spelling: Any
-) -> None:
+def test_each_spelling_causes_one_call(spelling: Any) -> None:
     kind = "annotations" if spelling.annotated else "labels"
     pod = {"metadata": {"name": "p", kind: {spelling.name: "ring"}}, "spec": {"containers": [{"name": "c"}]}}
 
-    assert len(calls_for(configuration, pod, None)) == (configuration is BY_CONDITIONS or not spelling.annotated)
+    assert len(calls_for(GANGS_ALONE, pod, None)) == 1
 
 
 @pytest.mark.slow
-@BOTH
-def test_pod_with_all_spellings_causes_one_call(configuration: JsonObject) -> None:
+def test_pod_with_all_spellings_causes_one_call() -> None:
     keys = {spelling.name: "ring" for spelling in SPELLINGS}
     pod = {"metadata": {"name": "p", "labels": keys, "annotations": keys}, "spec": {"containers": [{"name": "c"}]}}
 
-    assert len(calls_for(configuration, pod, None)) == 1
+    assert len(calls_for(GANGS_ALONE, pod, None)) == 1
 
 
 @pytest.mark.slow
-@BOTH
-def test_pods_without_a_gang_cause_no_call(configuration: JsonObject) -> None:
+def test_pods_without_a_gang_cause_no_call() -> None:
     random = Random(2)  # noqa: S311 - the same pods in every run
     others = [a_pod_of_no_operator(random) for _ in range(300)]
     goldens = [golden.pod for golden in GOLDENS]
@@ -137,27 +126,26 @@ def test_pods_without_a_gang_cause_no_call(configuration: JsonObject) -> None:
 
     for pod in (*others, *goldens, constraint):
         if not names_gang(parse(pod)):
-            assert calls_for(configuration, pod, None) == [], pod
+            assert calls_for(GANGS_ALONE, pod, None) == [], pod
 
 
 @pytest.mark.slow
 def test_gangs_change_no_call_about_rails() -> None:
-    names = {entry["name"] for entry in CONDITIONS["webhooks"]}
-    added = [*BY_CONDITIONS["webhooks"], *BY_SELECTORS["webhooks"]]
+    names = {entry["name"] for entry in CONFIGURATION["webhooks"]}
+    (added,) = GANGS_ALONE["webhooks"]
 
-    assert names.isdisjoint(entry["name"] for entry in added)
-    assert {entry["clientConfig"]["service"]["path"] for entry in added} == {GANGS}
+    assert added["name"] not in names
+    assert added["clientConfig"]["service"]["path"] == GANGS
 
 
 @pytest.mark.slow
-@BOTH
-def test_namespaces_that_are_off_and_the_systems_own_cause_no_call(configuration: JsonObject) -> None:
+def test_namespaces_that_are_off_and_the_systems_own_cause_no_call() -> None:
     pod = FILES["article-job"]["pod"]
 
-    assert len(calls_for(configuration, pod, False)) == 1
+    assert len(calls_for(GANGS_ALONE, pod, False)) == 1
     for namespace in ("kube-system", "railnet"):
-        assert calls_for(configuration, pod, None, namespace) == []
-    for entry in configuration["webhooks"]:
+        assert calls_for(GANGS_ALONE, pod, None, namespace) == []
+    for entry in GANGS_ALONE["webhooks"]:
         assert not selected(entry["namespaceSelector"], {"railnet.io/gang": "off"})
         assert selected(entry["namespaceSelector"], {"railnet.io/gang": "on", "railnet.io/net1": "false"})
 
@@ -169,12 +157,11 @@ def test_gate_that_an_author_wrote_and_static_pods_are_selected_rightly() -> Non
     static = copy.deepcopy(FILES["article-job"]["pod"])
     static["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
 
-    assert [len(calls_for(BY_CONDITIONS, pod, None)) for pod in (gated, other, static)] == [1, 0, 0]
+    assert [len(calls_for(GANGS_ALONE, pod, None)) for pod in (gated, other, static)] == [1, 0, 0]
 
 
-@BOTH
-def test_pod_is_let_in_without_waiting_where_the_webhook_does_not_answer(configuration: JsonObject) -> None:
-    for entry in configuration["webhooks"]:
+def test_pod_is_let_in_without_waiting_where_the_webhook_does_not_answer() -> None:
+    for entry in GANGS_ALONE["webhooks"]:
         assert entry["failurePolicy"] == "Ignore"
         assert entry["reinvocationPolicy"] == "IfNeeded"
         assert 1 <= entry["timeoutSeconds"] <= 5

@@ -40,14 +40,8 @@ STAYING = Policy(
 NAMESPACE_LABELS = {None: {}, True: {NET1: "true"}, False: {NET1: "false"}}
 
 
-def read(overlay: str) -> JsonObject:
-    document: JsonObject = yaml.safe_load(
-        (ROOT / "overlays" / overlay / "webhook/mutatingwebhookconfiguration.yaml").read_text()
-    )
-    return document
-
-
-CONDITIONS, SELECTORS = read("admission"), read("admission-1.27")
+MANIFEST = ROOT / "overlays/admission/webhook/mutatingwebhookconfiguration.yaml"
+CONFIGURATION: JsonObject = yaml.safe_load(MANIFEST.read_text())
 
 
 def selected(selector: JsonObject, labels: Mapping[str, str]) -> bool:
@@ -100,7 +94,6 @@ def without_nulls(value: Any) -> Any:
 
 
 def assert_calls_fit_the_review(
-    configuration: JsonObject,
     pod: JsonObject,
     net1: bool | None,
     policy: Policy | None = None,
@@ -110,7 +103,7 @@ def assert_calls_fit_the_review(
 ) -> list[JsonObject]:
     """Assert that a pod without a call gets nothing from a review, and that each call gets the answer for the pod's namespace."""
     answer = ask(pod, policy, net1, namespace, sticky=sticky)
-    called = calls_for(configuration, pod, net1, namespace, sticky=sticky)
+    called = calls_for(CONFIGURATION, pod, net1, namespace, sticky=sticky)
     if not called:
         assert answer["allowed"]
         assert "patch" not in answer
@@ -121,36 +114,24 @@ def assert_calls_fit_the_review(
     return called
 
 
-BOTH = pytest.mark.parametrize("configuration", [CONDITIONS, SELECTORS], ids=["conditions", "selectors"])
+def test_manifest_is_the_one_generated_from_the_table():
+    assert webhook_configuration.configuration() == CONFIGURATION, "run scripts/generate to write it"
 
 
-def test_manifests_are_those_generated_from_the_table():
-    assert (webhook_configuration.by_conditions(), webhook_configuration.by_selectors()) == (CONDITIONS, SELECTORS), (
-        "run scripts/generate to write them"
-    )
-
-
-@BOTH
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
-def test_golden_pod_is_in_scope_if_a_review_changes_or_denies_it(configuration: JsonObject, golden: Golden):
-    called = assert_calls_fit_the_review(configuration, golden.pod, golden.net1, golden.policy, golden.namespace)
+def test_golden_pod_is_in_scope_if_a_review_changes_or_denies_it(golden: Golden):
+    called = assert_calls_fit_the_review(golden.pod, golden.net1, golden.policy, golden.namespace)
 
     assert called or not {"patch", "denied"} & golden.expected.keys()
 
 
-@BOTH
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
-def test_label_of_a_sticky_namespace_changes_the_path_and_not_the_scope(configuration: JsonObject, golden: Golden):
-    plain = calls_for(configuration, golden.pod, golden.net1)
-    sticky = assert_calls_fit_the_review(configuration, golden.pod, golden.net1, STAYING, sticky=True)
+def test_label_of_a_sticky_namespace_changes_the_path_and_not_the_scope(golden: Golden):
+    plain = calls_for(CONFIGURATION, golden.pod, golden.net1)
+    sticky = assert_calls_fit_the_review(golden.pod, golden.net1, STAYING, sticky=True)
 
     paths = [[one["clientConfig"]["service"]["path"] for one in called] for called in (plain, sticky)]
     assert paths[1] == [f"{path}/sticky" for path in paths[0]]
-
-
-def marked(operator: Operator, pod: JsonObject) -> bool:
-    labels = pod["metadata"].get("labels") or {}
-    return all(labels.get(key) and (not values or labels[key] in values) for key, values in operator.marks.items())
 
 
 def asks(pod: JsonObject) -> bool:
@@ -179,19 +160,15 @@ def test_pods_that_differ_from_an_operators_in_one_key_cause_no_call(operator: O
     assert len(near) >= 10
     for how, pod in near:
         for net1 in (None, True):
-            assert bool(calls_for(CONDITIONS, pod, net1)) is in_scope(pod, net1), how
-            labelled = pod["metadata"]["labels"].get(NET1) not in (None, "false")
-            known = any(marked(row, pod) for row in OPERATORS)
-            assert bool(calls_for(SELECTORS, pod, net1)) is (labelled or known), how
+            assert bool(calls_for(CONFIGURATION, pod, net1)) is in_scope(pod, net1), how
 
 
-@BOTH
-def test_pods_of_no_operator_cause_no_call(configuration: JsonObject):
+def test_pods_of_no_operator_cause_no_call():
     random = Random(1)  # noqa: S311 - the same pods in every run
     for _ in range(500):
         pod = a_pod_of_no_operator(random)
         labelled = (pod["metadata"]["labels"] or {}).get(NET1) not in (None, "false")
-        assert bool(calls_for(configuration, pod, random.choice((None, True, False)))) is labelled, pod
+        assert bool(calls_for(CONFIGURATION, pod, random.choice((None, True, False)))) is labelled, pod
 
 
 LABELS = (None, None, None, "true", "false", "yes", "")
@@ -240,14 +217,10 @@ def test_each_pod_in_scope_causes_one_call(seed: int):
     for pod in changed_goldens(random):
         net1 = random.choice((None, True, False))
         static = "kubernetes.io/config.mirror" in (pod["metadata"]["annotations"] or {})
-        by_conditions = calls_for(CONDITIONS, pod, net1)
-        by_selectors = calls_for(SELECTORS, pod, net1)
 
-        assert len(by_conditions) == in_scope_or_malformed(pod, net1), pod
-        assert by_selectors or not by_conditions, pod
+        assert len(calls_for(CONFIGURATION, pod, net1)) == in_scope_or_malformed(pod, net1), pod
         if not static:
-            assert_calls_fit_the_review(CONDITIONS, pod, net1)
-            assert_calls_fit_the_review(SELECTORS, pod, net1)
+            assert_calls_fit_the_review(pod, net1)
 
 
 def in_scope_or_malformed(pod: JsonObject, net1: bool | None) -> bool:
@@ -259,53 +232,35 @@ def in_scope_or_malformed(pod: JsonObject, net1: bool | None) -> bool:
 
 
 @pytest.mark.parametrize("net1", [None, True, False])
-@BOTH
-def test_pod_with_the_label_is_in_scope_in_every_namespace(configuration: JsonObject, net1: bool | None):
+def test_pod_with_the_label_is_in_scope_in_every_namespace(net1: bool | None):
     pod = {"metadata": {"name": "p", "labels": {NET1: "true"}}, "spec": {"containers": [{"name": "c"}]}}
 
-    (entry,) = calls_for(configuration, pod, net1)
+    (entry,) = calls_for(CONFIGURATION, pod, net1)
 
     assert entry["name"] == "label.railnet.io"
     assert "patch" in ask(pod, net1=PATHS[entry["clientConfig"]["service"]["path"]].net1)
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "railnet"])
-@BOTH
-def test_pods_that_must_start_without_the_webhook_are_out_of_scope(configuration: JsonObject, namespace: str):
+def test_pods_that_must_start_without_the_webhook_are_out_of_scope(namespace: str):
     for golden in GOLDENS:
         for net1 in (None, True):
-            assert calls_for(configuration, golden.pod, net1, namespace) == []
+            assert calls_for(CONFIGURATION, golden.pod, net1, namespace) == []
 
 
-@BOTH
-def test_webhooks_own_pods_are_out_of_scope_where_namespaces_have_no_name_label(configuration: JsonObject):
-    """Kubernetes 1.20 does not set the label `kubernetes.io/metadata.name` on namespaces."""
-    manifest = yaml.safe_load((ROOT / "overlays/admission/server/deployment.yaml").read_text())
+def test_entries_name_the_service_and_the_paths_of_the_server():
+    services = [entry["clientConfig"]["service"] for entry in CONFIGURATION["webhooks"]]
 
-    assert calls_for(configuration, manifest["spec"]["template"], None, namespace="") == []
-
-
-def test_every_operator_has_its_entries_among_the_selectors():
-    names = {entry["name"] for entry in SELECTORS["webhooks"]}
-
-    assert len(names) == len(SELECTORS["webhooks"])
-    pages = {operator.page for operator in OPERATORS if NET1 not in operator.marks}
-    groups = {"label", *pages, *(f"{page}.namespace" for page in pages)}
-    assert names == {f"{group}{kind}.railnet.io" for group in groups for kind in ("", ".sticky")}
-
-
-@BOTH
-def test_entries_name_the_service_and_the_paths_of_the_server(configuration: JsonObject):
-    services = [entry["clientConfig"]["service"] for entry in configuration["webhooks"]]
-
-    assert configuration["metadata"]["name"] == NAME
+    assert CONFIGURATION["metadata"]["name"] == NAME
     assert {service["name"] for service in services} == {NAME}
     assert {service["path"] for service in services} == PATHS.keys()
 
 
-@BOTH
-def test_entries_have_the_fields_that_the_api_server_needs(configuration: JsonObject):
-    for entry in configuration["webhooks"]:
+def test_entries_have_the_fields_that_the_api_server_needs():
+    names = {entry["name"] for entry in CONFIGURATION["webhooks"]}
+
+    assert len(names) == len(CONFIGURATION["webhooks"])
+    for entry in CONFIGURATION["webhooks"]:
         assert entry["failurePolicy"] == "Fail"
         assert entry["reinvocationPolicy"] == "IfNeeded"
         assert entry["sideEffects"] == "None"
