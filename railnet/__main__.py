@@ -106,12 +106,6 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
     explain.add_argument(
         "-f", dest="file", required=True, help="Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin"
     )
-    explain.add_argument(
-        "--kubernetes",
-        metavar="VERSION",
-        default="1.36",
-        help="the cluster's version, such as 1.26 (1.36); with --gangs before explain",
-    )
     controllers = add_command(
         commands, "controllers", "reconcile what training jobs need beside their pods: serve until SIGTERM"
     )
@@ -314,8 +308,7 @@ def _admission(arguments: argparse.Namespace) -> ExitStatus:
     if arguments.verb == "explain":
         from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
 
-        gangs = arguments.kubernetes if arguments.gangs else None
-        return ExitStatus.of(well=explain.explain(arguments.file, loaded, arguments.host_ports, gangs))
+        return ExitStatus.of(well=explain.explain(arguments.file, loaded, arguments.host_ports, gangs=arguments.gangs))
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN

@@ -10,7 +10,6 @@ from typing import Any
 from railnet.admission import node_affinity
 from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_labels import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
-from railnet.jobs.kubernetes_version import GANGS_SINCE, KubernetesVersion
 from railnet.jobs.operators import Default
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.placement.gang_request import GangRequest
@@ -29,12 +28,10 @@ class LeftAlone:
     Attributes:
         reason: why, a clause.
         gated: whether the pod has the gate, which would hold it for ever, so that it is removed.
-        warns: whether the pod's author should know: the cluster lacks what the gang needs.
     """
 
     reason: str
     gated: bool = False
-    warns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +61,20 @@ def mentions(pod: Pod) -> bool:
     return names_gang(pod) or CONSTRAINT in pod.annotations or GATE in pod.gates
 
 
-def decide(
-    pod: Pod, document: Mapping[str, Any], kubernetes: KubernetesVersion | None, *, off: bool = False
-) -> GangDecision:
+def decide(pod: Pod, document: Mapping[str, Any], *, off: bool = False) -> GangDecision:
     """Decide whether a pod waits for its gang.
 
     Args:
         pod: the pod.
         document: the same pod, as the API server sends it.
-        kubernetes: the API server's version; None while it is not known.
         off: whether the label `railnet.io/gang` of the pod's namespace is "off".
 
     Raises:
         Misconfigured: the pod's labels or annotations about its gang are malformed.
     """
-    left = _left_alone(pod, document, kubernetes, off=off) if names_gang(pod) else None
-    if left is not None:
-        return left
+    others = next(_others(pod, document, off=off), None) if names_gang(pod) else None
+    if others is not None:
+        return LeftAlone(others, gated=GATE in pod.gates)
     request = gang_request(pod)
     if request is None:
         return LeftAlone(_no_gang(pod), gated=GATE in pod.gates)
@@ -91,16 +85,6 @@ def decide(
     nodes = () if request.constraint is None else request.constraint.nodes
     terms = node_affinity.narrowed(document, nodes)
     return Waits(request, GATE in pod.gates, terms, tuple(_unread(pod)), _doubt(pod, request.min_available))
-
-
-def _left_alone(
-    pod: Pod, document: Mapping[str, Any], kubernetes: KubernetesVersion | None, *, off: bool
-) -> LeftAlone | None:
-    reason = next(_others(pod, document, off=off), None)
-    if reason is not None:
-        return LeftAlone(reason, gated=GATE in pod.gates)
-    lacks = _lacks(kubernetes)
-    return LeftAlone(lacks, warns=True) if lacks else None
 
 
 def _no_gang(pod: Pod) -> str:
@@ -116,14 +100,6 @@ def _others(pod: Pod, document: Mapping[str, Any], *, off: bool) -> Iterator[str
     if pod.node and not pod.mirror:
         yield "its author chose its node (spec.nodeName)"
     yield from placed_by_others(pod, document["spec"])
-
-
-def _lacks(kubernetes: KubernetesVersion | None) -> str:
-    if kubernetes is None:
-        return f"the API server has not said its version yet, and gangs need Kubernetes {GANGS_SINCE}"
-    if kubernetes < GANGS_SINCE:
-        return f"this is Kubernetes {kubernetes}, and gangs need {GANGS_SINCE} or newer, where a pod can wait behind a gate and get its nodes afterwards"
-    return ""
 
 
 def _unread(pod: Pod) -> Iterator[str]:

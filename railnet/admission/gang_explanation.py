@@ -19,9 +19,8 @@ def waits(decision: Waits) -> str:
 def warnings(decision: GangDecision) -> tuple[str, ...]:
     """Return what the client that creates the pod should know."""
     if isinstance(decision, LeftAlone):
-        texts = [f"the pod does not wait for its gang: {decision.reason}"] if decision.warns else []
-        if decision.gated:
-            texts.append(f"the scheduling gate {GATE} is removed, because nothing else would: {decision.reason}")
+        removed = f"the scheduling gate {GATE} is removed, because nothing else would: {decision.reason}"
+        texts = [removed] if decision.gated else []
     else:
         texts = [f"{key} has no effect: Railnet does not read it" for key in decision.unread]
         more = len(texts) - _MAX_WARNINGS

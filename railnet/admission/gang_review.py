@@ -5,15 +5,14 @@ from typing import Any
 from railnet.admission import gang_explanation, gang_patch
 from railnet.admission.gang_decision import decide
 from railnet.admission.review import ReviewAnswer, Reviewed, denied, is_new_pod, patched, read, reviewed
-from railnet.jobs.kubernetes_version import KubernetesVersion
 from railnet.jobs.pod import parse
 from railnet.vf.errors import Misconfigured
 
 _OPERATOR = "gangs"  # what reviews of gangs are counted as
 
 
-def review(body: bytes, kubernetes: KubernetesVersion | None) -> Reviewed:
-    """Answer a review of a pod that names a gang. `kubernetes` is the API server's version; None while it is not known.
+def review(body: bytes) -> Reviewed:
+    """Answer a review of a pod that names a gang.
 
     The label that switches gangs off in a namespace is not known here: the webhook configuration sends no review of these pods.
 
@@ -21,15 +20,15 @@ def review(body: bytes, kubernetes: KubernetesVersion | None) -> Reviewed:
         UnreadableReview: as `railnet.admission.review.review`.
     """
     request = read(body)
-    return reviewed(request, _answer(request, kubernetes))
+    return reviewed(request, _answer(request))
 
 
-def _answer(request: dict[str, Any], kubernetes: KubernetesVersion | None) -> ReviewAnswer:
+def _answer(request: dict[str, Any]) -> ReviewAnswer:
     if not is_new_pod(request):
         return ReviewAnswer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
-        decision = decide(parse(document), document, kubernetes)
+        decision = decide(parse(document), document)
     except Misconfigured as error:
         return denied(error)
     response: dict[str, Any] = {"allowed": True}

@@ -12,7 +12,6 @@ from railnet.admission.policy import Namespace, Policy, switch
 from railnet.admission.webhook_configuration import NEVER
 from railnet.jobs.gang_labels import GATE, OFF
 from railnet.jobs.host_ports import parse as host_ports_range
-from railnet.jobs.kubernetes_version import KubernetesVersion, written
 from railnet.jobs.pod import Pod, parse
 from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import is_sticky
@@ -38,35 +37,23 @@ def first_port(host_ports: str) -> FreePort:
     return lambda _: ports.first
 
 
-def gangs(kubernetes: str) -> KubernetesVersion:
-    """Return what switches gangs on in an explanation: the version of the cluster.
-
-    Raises:
-        Misconfigured: the text is no version.
-    """
-    return written(kubernetes)
-
-
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """The cluster of an explanation: `gangs` is the version of a cluster with gangs, None for a cluster without; `off` names namespaces without."""
+    """The cluster of an explanation: `gangs` says whether gangs are on; `off` names namespaces where they are off."""
 
     policy: Policy
     namespaces: Mapping[str, Namespace]
     free_port: FreePort | None
-    gangs: KubernetesVersion | None
+    gangs: bool
     off: frozenset[str]
 
 
 def explain(
-    documents: Iterable[Any],
-    policy: Policy,
-    free_port: FreePort | None = None,
-    kubernetes: KubernetesVersion | None = None,
+    documents: Iterable[Any], policy: Policy, free_port: FreePort | None = None, *, gangs: bool = False
 ) -> Iterator[Explained]:
     """Yield an explanation of each pod of a file; a Namespace in the same file gives the labels of its pods' namespace.
 
-    `kubernetes` is the version of a cluster in which gangs are on; None if they are off.
+    `gangs` says whether gangs are on in the cluster.
 
     Raises:
         Misconfigured: a document is not a Pod, a Namespace, or a List of these.
@@ -81,7 +68,7 @@ def explain(
             namespace, labels = _namespace(document)
             namespaces[namespace.name] = namespace
             off |= {namespace.name} if labels.get(GATE) == OFF else set()
-    cluster = _Cluster(policy, namespaces, free_port, kubernetes, frozenset(off))
+    cluster = _Cluster(policy, namespaces, free_port, gangs, frozenset(off))
     for document in pods:
         yield _explained(document, cluster)
 
@@ -106,10 +93,10 @@ def _gang(pod: Pod, document: Mapping[str, Any], cluster: _Cluster) -> Iterator[
     """Yield lines about the pod's gang; none if the pod says nothing of one."""
     if not gang_decision.mentions(pod):
         return
-    if cluster.gangs is None:
+    if not cluster.gangs:
         yield "  gang:      none, so the pod does not wait: gangs are switched off; `railnet admission --gangs explain` says what they do"
         return
-    decision = gang_decision.decide(pod, document, cluster.gangs, off=(pod.namespace or "default") in cluster.off)
+    decision = gang_decision.decide(pod, document, off=(pod.namespace or "default") in cluster.off)
     yield from gang_explanation.report(decision, gang_patch.operations(document, decision))
 
 
@@ -129,8 +116,7 @@ def _annotated(document: Mapping[str, Any], added: Iterable[Operation]) -> Mappi
 def _no_review(metadata: object) -> Iterator[str]:
     namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
     if namespace in NEVER:
-        newer = f"API servers of Kubernetes 1.21 and newer send none for pods of {namespace}"
-        yield f"  no review: {newer}; an older one sends it, with this result:"
+        yield f"  no review: API servers send none for pods of {namespace}; one would have this result:"
 
 
 def _namespace(document: Mapping[str, Any]) -> tuple[Namespace, Mapping[str, str]]:

@@ -25,7 +25,6 @@ from railnet.admission.host_ports import HostPorts
 from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from railnet.admission.tls import Shown
-from railnet.jobs.kubernetes_version import KubernetesVersion
 
 _log = logging.getLogger(__name__)
 
@@ -72,14 +71,6 @@ class ReviewMeter(Protocol):
         """Count a request: `outcome` is a review's outcome, `unreadable`, or `failed`."""
 
 
-class ApiServerFacts(Protocol):
-    """The known facts about the cluster's API servers."""
-
-    @property
-    def kubernetes(self) -> KubernetesVersion | None:
-        """Their version; None while it is not known."""
-
-
 class RequestRefused(Exception):
     """The request gets no review, but an HTTP error."""
 
@@ -98,19 +89,15 @@ class WebhookServer:
         meter: ReviewMeter,
         shown: Shown,
         host_ports: HostPorts | None = None,
-        cluster: ApiServerFacts | None = None,
+        *,
+        gangs: bool = False,
     ) -> None:
         """Review by a policy, count by a meter, and present the certificate of `shown`.
 
-        `host_ports` is None if host-network mode is switched off: then there are no reviews of Services. `cluster` is None if gangs are.
+        `host_ports` is None if host-network mode is switched off: then there are no reviews of Services. `gangs` says whether there are
+        reviews of gangs.
         """
-        self._policy, self._meter, self._shown, self._host_ports, self._cluster = (
-            policy,
-            meter,
-            shown,
-            host_ports,
-            cluster,
-        )
+        self._policy, self._meter, self._shown, self._host_ports, self._gangs = policy, meter, shown, host_ports, gangs
         self._leaving = False
         self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections with a request that is not answered yet
@@ -234,12 +221,12 @@ class WebhookServer:
 
     def _paths(self) -> tuple[str, ...]:
         services = () if self._host_ports is None else (SERVICES,)
-        return (*PATHS, *services, *(() if self._cluster is None else (GANGS,)))
+        return (*PATHS, *services, *((GANGS,) if self._gangs else ()))
 
     async def _reviewed(self, path: str, body: bytes) -> Reviewed:
-        ports, cluster = self._host_ports, self._cluster
-        if cluster is not None and path == GANGS:
-            return gang_review.review(body, cluster.kubernetes)
+        ports = self._host_ports
+        if path == GANGS:
+            return gang_review.review(body)
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
             return review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)

@@ -16,22 +16,18 @@ from railnet.vf.errors import Misconfigured
 _YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
 
 
-def explain(
-    file: str, configuration: Configuration, host_ports: str | None = None, kubernetes: str | None = None
-) -> bool:
+def explain(file: str, configuration: Configuration, host_ports: str | None = None, *, gangs: bool = False) -> bool:
     """Print an explanation of each pod; return whether every pod would be admitted.
 
-    With a range of host ports, as if host-network mode were on; each pod that asks for it gets the first port. With a version of
-    Kubernetes, as if gangs were on in a cluster of that version.
+    With a range of host ports, as if host-network mode were on; each pod that asks for it gets the first port. With
+    `gangs`, as if gangs were on.
 
     Raises:
-        Misconfigured: the file cannot be read, is not YAML, or has an object other than a Pod or a Namespace; or the range or the version
-            is none.
+        Misconfigured: the file cannot be read, is not YAML, or has an object other than a Pod or a Namespace; or the range is none.
     """
     source = "standard input" if file == "-" else file
     free_port = None if host_ports is None else offline.first_port(host_ports)
-    gangs = None if kubernetes is None else offline.gangs(kubernetes)
-    explained = list(offline.explain(_documents(file, source), policy(configuration), free_port, gangs))
+    explained = list(offline.explain(_documents(file, source), policy(configuration), free_port, gangs=gangs))
     if not explained:
         raise Misconfigured(
             f"{source} has no Pod; give a file with Pods, such as the output of kubectl get pod -o yaml"

@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import signal
-import threading
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ from railnet.admission.certificates.folder import Folder
 from railnet.admission.certificates.keeper import Keeper
 from railnet.admission.certificates.self_managed import Own, utc_now
 from railnet.admission.server import WebhookServer
-from railnet.admission.server_version import AskedVersion
 from railnet.admission.tls import Shown
 from railnet.apiserver import service_account
 from railnet.apiserver.client import StreamingApiServer
@@ -33,7 +31,6 @@ _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _DRAIN_SECONDS = 10.0
 _NAMESPACE = "railnet"
-_VERSION_SECONDS = 5.0  # the first answer comes in milliseconds; without one, reviews begin all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +70,8 @@ async def serve(configuration: Configuration, options: WebhookOptions) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given, or host-network mode or gangs
-            are on; or its range of ports is none.
+        Misconfigured: the program runs outside of a cluster, and no folder of certificates is given, or host-network mode is on; or
+            its range of ports is none.
         OSError: the port is taken.
     """
     ended = asyncio.Event()
@@ -87,8 +84,7 @@ async def serve(configuration: Configuration, options: WebhookOptions) -> None:
     ports = None
     if options.host_ports is not None:
         ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
-    cluster = await _asked(options.account) if options.gangs else None
-    server = WebhookServer(policy(configuration), metrics, shown, ports, cluster)
+    server = WebhookServer(policy(configuration), metrics, shown, ports, gangs=options.gangs)
     health = Health(Pages(lambda: ["it is starting"], metrics.text))
     async with health.serving(options.health_port, host=None):
         await server.listen(options.port)
@@ -116,14 +112,6 @@ def names(namespace: str) -> tuple[str, ...]:
     )
 
 
-async def _asked(account: Path) -> AskedVersion:
-    """Begin to ask for the API server's version, in a thread that ends with the process, and wait for the first answer."""
-    version = AskedVersion(_api(account))
-    threading.Thread(target=version.run, args=(threading.Event(),), name="version", daemon=True).start()
-    await asyncio.to_thread(version.asked.wait, _VERSION_SECONDS)
-    return version
-
-
 async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:
     """Wait for a signal; the task that keeps the certificates ends only by an error, which is raised here."""
     waiting = asyncio.create_task(ended.wait())
@@ -149,7 +137,7 @@ def _api(folder: Path) -> StreamingApiServer:
         account = service_account.find(os.environ, folder)
     except NotInCluster as error:
         raise Misconfigured(
-            f"there is no API server to ask: {error}; outside of a cluster, give --certificates, and neither --host-ports nor --gangs"
+            f"there is no API server to ask: {error}; outside of a cluster, give --certificates, and no --host-ports"
         ) from None
     return StreamingApiServer(KubernetesTransport(account), account.token, NAME)
 

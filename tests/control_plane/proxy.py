@@ -90,15 +90,6 @@ def refused(resources: Collection[str]) -> Fault:
     return fault
 
 
-def older(passed: Passed) -> Answer:
-    """Have the API server say that it is Kubernetes 1.26."""
-    answer = passed.send()
-    if passed.path != "/version":
-        return answer
-    said = json.loads(answer.body) | {"minor": "26", "gitVersion": "v1.26.15"}
-    return answer._replace(body=json.dumps(said).encode())
-
-
 class ApiProxy:
     """A context manager; `host` and `port` are where clients find it.
 

@@ -18,13 +18,11 @@ from tests.control_plane.gang_cluster import (
     gating,
     is_gated,
     leaf,
-    probe,
     required,
     runs,
 )
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import node, some_nodes
-from tests.control_plane.proxy import ApiProxy, older
 from tests.control_plane.server import ApiServer
 
 UNGATED = "ungated"
@@ -70,25 +68,3 @@ def test_namespace_that_is_off_has_no_gates(server: ApiServer, webhook: Cluster)
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
         assert all(PLACEMENT not in one["metadata"].get("annotations", {}) for one in job.pods())
         assert all(LEAF not in one["spec"].get("nodeSelector", {}) for one in job.pods())
-
-
-def test_pod_of_a_gang_on_an_older_kubernetes_is_left_alone_and_a_warning_says_why(
-    server: ApiServer, webhook: Cluster
-) -> None:
-    (replica,) = webhook.replicas
-    webhook.stop()
-    with ApiProxy(server.api) as proxy:
-        proxy.fault = older
-        replica.start(proxy=proxy)
-        try:
-            replica.wait()
-            wait_until(lambda: probe(server.api).warnings != [], SECONDS, "the webhook to be asked")
-            answer = probe(server.api)
-        finally:
-            webhook.stop()
-            webhook.start()
-
-    assert not is_gated(answer.object)
-    assert answer.warnings == [
-        "the pod does not wait for its gang: this is Kubernetes 1.26, and gangs need 1.27 or newer, where a pod can wait behind a gate and get its nodes afterwards"
-    ]

@@ -14,7 +14,6 @@ from railnet.admission.certificates.cluster_objects import NAME
 from tests.daemonset.kustomized import ROOT, kustomized
 
 JsonObject = dict[str, Any]
-OBJECTS = {"Deployment", "MutatingWebhookConfiguration", "ServiceAccount"}
 
 
 def by_name(folder: Path | str) -> dict[tuple[str, str], JsonObject]:
@@ -73,10 +72,10 @@ def test_gangs_and_host_network_mode_are_beside_each_other_in_one_overlay(tmp_pa
 
 
 @pytest.mark.slow
-def test_component_gives_the_server_its_token_with_cert_manager(tmp_path: Path) -> None:
+def test_component_gives_the_server_no_token_with_cert_manager(tmp_path: Path) -> None:
     documents = composed(tmp_path, "admission-cert-manager", "gangs/webhook")
 
-    assert documents["ServiceAccount", NAME]["automountServiceAccountToken"] is True
+    assert documents["ServiceAccount", NAME]["automountServiceAccountToken"] is False
 
 
 def test_overlay_of_the_page_has_gangs_and_topology_labels(tmp_path: Path) -> None:

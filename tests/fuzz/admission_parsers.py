@@ -21,7 +21,6 @@ from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.admission.seen_pod import SeenPod
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_labels import described
-from railnet.jobs.kubernetes_version import KubernetesVersion
 from railnet.jobs.placement.node_terms import Comparison
 from railnet.vf.errors import Misconfigured
 from tests.fuzz.parser import Parser
@@ -53,14 +52,12 @@ def admission_review(data: bytes) -> None:
 
 def gang_reviews(data: bytes) -> None:
     """Judge a review of a gang: the answer has the uid, a patch has the gate, and it leaves alone what it does not know."""
-    for kubernetes in (KubernetesVersion(1, 36), KubernetesVersion(1, 26), None):
-        response = json.loads(gang_review.review(data, kubernetes).body)["response"]
-        assert isinstance(response["uid"], str)
-        steps = json.loads(base64.b64decode(response.get("patch", b"W10=")))
-        assert all(
-            step["path"].startswith(("/spec/schedulingGates", "/spec/affinity", "/metadata/annotations"))
-            for step in steps
-        )
+    response = json.loads(gang_review.review(data).body)["response"]
+    assert isinstance(response["uid"], str)
+    steps = json.loads(base64.b64decode(response.get("patch", b"W10=")))
+    assert all(
+        step["path"].startswith(("/spec/schedulingGates", "/spec/affinity", "/metadata/annotations")) for step in steps
+    )
 
 
 def constraint(data: bytes) -> None:
@@ -138,7 +135,7 @@ PARSERS = (
         (UnreadableReview,),
         {
             "railnet.admission.gang_review": (),
-            "railnet.admission.gang_decision": ("decide", "_left_alone", "_no_gang", "_lacks", "_unread"),
+            "railnet.admission.gang_decision": ("decide", "_others", "_no_gang", "_unread"),
             "railnet.jobs.other_placement": (),
             "railnet.admission.node_affinity": (),
         },

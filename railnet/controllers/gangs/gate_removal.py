@@ -3,7 +3,7 @@
 All of it is in one write, so no leader that dies leaves a pod that is admitted without its selector. The pod's `resourceVersion` is
 tested: a patch that was made from an older state of the pod is refused, and the gang is planned again.
 
-Kubernetes 1.27 lets a gated pod's node selector be added to, and its preferred node affinity be changed freely (KEP-3838).
+Kubernetes lets a gated pod's node selector be added to, and its preferred node affinity be changed freely (KEP-3838).
 """
 
 from collections.abc import Iterator, Mapping

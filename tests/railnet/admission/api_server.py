@@ -45,7 +45,6 @@ class FakeApiServer:
 
     Attributes:
         secret, webhooks: the objects; None if missing.
-        version: the answer for /version; None if it is forbidden.
         requests: all requests so far, as "GET secrets".
         trusted_since: each bundle that the first webhook got, with the monotonic time in seconds.
         interfere: called with each request before it is handled; it may raise Refusal, or change the objects.
@@ -54,7 +53,6 @@ class FakeApiServer:
     def __init__(self) -> None:
         self.secret: JsonObject | None = None
         self.webhooks: JsonObject | None = None
-        self.version: JsonObject | None = {"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
         self.requests: list[str] = []
         self.trusted_since: list[tuple[float, bytes]] = []
         self.interfere: Callable[[str, str], None] = lambda method, kind: None
@@ -129,14 +127,14 @@ class FakeApiServer:
             return refusal.status, {"kind": "Status", "message": str(refusal), "code": refusal.status}
 
     def do(self, method: str, path: str, body: Any) -> JsonObject:
-        kind = {_SECRETS: "secrets", _SECRET: "secrets", _WEBHOOKS: "webhooks", "/version": "version"}.get(path)
+        kind = {_SECRETS: "secrets", _SECRET: "secrets", _WEBHOOKS: "webhooks"}.get(path)
         with self.lock:
             self.requests.append(f"{method} {kind}")
         if kind is None:
             raise Refusal(404, f"{path} does not exist")
         self.interfere(method, kind)
         with self.lock:
-            of_kind = {"secrets": self._of_secret, "webhooks": self._of_webhooks, "version": self._of_version}[kind]
+            of_kind = {"secrets": self._of_secret, "webhooks": self._of_webhooks}[kind]
             found = of_kind(method, body)
             return copy.deepcopy(found)
 
@@ -163,11 +161,6 @@ class FakeApiServer:
             self.webhooks = self._changed(_patched(self.webhooks, body))
             self.trusted_since.append((time.monotonic(), self.pem))
         return self.webhooks
-
-    def _of_version(self, _method: str, _body: Any) -> JsonObject:
-        if self.version is None:
-            raise Refusal(403, "forbidden: cannot get path /version")
-        return self.version
 
     def _changed(self, document: JsonObject) -> JsonObject:
         self._version += 1

@@ -13,7 +13,7 @@ from railnet.admission.certificates import authority
 from railnet.admission.certificates.authority import Authority, ServerCertificate
 from railnet.admission.host_ports import HostPorts
 from railnet.admission.policy import Policy
-from railnet.admission.server import ApiServerFacts, WebhookServer
+from railnet.admission.server import WebhookServer
 from railnet.admission.tls import Shown
 
 NAME = "railnet-admission.railnet.svc"
@@ -57,12 +57,12 @@ class RecordedReviews:
 class Served:
     """A server that listens, with its authority, certificate and meter."""
 
-    def __init__(self, policy: Policy, host_ports: HostPorts | None = None, cluster: ApiServerFacts | None = None):
+    def __init__(self, policy: Policy, host_ports: HostPorts | None = None, *, gangs: bool = False):
         self.authority = an_authority()
         self.connections: list[Connection] = []
         self.shown, self.counted = Shown(), RecordedReviews()
         self.shown.show(a_leaf(self.authority))
-        self.server = WebhookServer(policy, self.counted, self.shown, host_ports, cluster)
+        self.server = WebhookServer(policy, self.counted, self.shown, host_ports, gangs=gangs)
 
     def trust(self, *authorities: Authority) -> ssl.SSLContext:
         pem = authority.certificate_pem([one.certificate for one in authorities or (self.authority,)])
@@ -141,9 +141,9 @@ def request(
 
 @asynccontextmanager
 async def serving(
-    policy: Policy | None = None, host_ports: HostPorts | None = None, cluster: ApiServerFacts | None = None
+    policy: Policy | None = None, host_ports: HostPorts | None = None, *, gangs: bool = False
 ) -> AsyncIterator[Served]:
-    served = Served(policy or Policy(), host_ports, cluster)
+    served = Served(policy or Policy(), host_ports, gangs=gangs)
     await served.server.listen(0, "127.0.0.1")
     try:
         yield served

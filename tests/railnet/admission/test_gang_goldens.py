@@ -16,7 +16,6 @@ import yaml
 from railnet.admission import gang_decision, gang_review, webhook_configuration
 from railnet.admission.server import GANGS
 from railnet.jobs.gang_labels import SPELLINGS, described, names_gang
-from railnet.jobs.kubernetes_version import KubernetesVersion
 from railnet.jobs.pod import parse
 from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of
@@ -29,12 +28,11 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(__file__).parent / "golden_gangs"
 FILES = {path.stem: yaml.load(path.read_text(), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))}
 EACH = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
-KUBERNETES = KubernetesVersion(1, 36)
 GANGS_ALONE = {"webhooks": webhook_configuration.gangs()}
 
 
 def answered(pod: JsonObject) -> JsonObject:
-    response: JsonObject = json.loads(gang_review.review(a_review(pod, "ml"), KUBERNETES).body)["response"]
+    response: JsonObject = json.loads(gang_review.review(a_review(pod, "ml")).body)["response"]
     return response
 
 
@@ -48,7 +46,7 @@ def test_golden_pod_gets_the_answer_of_its_file(golden: JsonObject) -> None:
         return
     assert patch_of(answer) == expected.get("patch", [])
     assert answer.get("warnings", []) == expected.get("warnings", [])
-    decision: Any = gang_decision.decide(parse(golden["pod"]), golden["pod"], KUBERNETES)
+    decision: Any = gang_decision.decide(parse(golden["pod"]), golden["pod"])
     if "left_alone" in expected:
         assert decision.reason == expected["left_alone"]
     else:

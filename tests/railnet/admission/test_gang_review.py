@@ -8,16 +8,13 @@ import pytest
 
 from railnet.admission import gang_decision, gang_review
 from railnet.admission.gang_decision import LeftAlone, Waits
-from railnet.jobs.kubernetes_version import KubernetesVersion, said, written
 from railnet.jobs.pod import parse
-from railnet.vf.errors import Misconfigured
 from tests.railnet.admission.reviewing import a_review, applied, patch_of
 
 JsonObject = dict[str, Any]
 NAME, LEAST = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
 CONSTRAINT = "alibabacloud.com/topology-aware-constraint"
 GATE = {"name": "railnet.io/gang"}
-NEW, OLD = KubernetesVersion(1, 27), KubernetesVersion(1, 26)
 ON_ABC = (
     '{"required":{"topologies":[{"key":"kubernetes.io/hostname"}],"nodeSelectors":[{"matchLabels":{"test":"abc"}}]}}'
 )
@@ -37,13 +34,13 @@ def a_pod(annotations: JsonObject | None = None, labels: JsonObject | None = Non
     }
 
 
-def ask(pod: JsonObject, kubernetes: KubernetesVersion | None = NEW, **changes: Any) -> JsonObject:
-    response: JsonObject = json.loads(gang_review.review(a_review(pod, "ml", **changes), kubernetes).body)["response"]
+def ask(pod: JsonObject, **changes: Any) -> JsonObject:
+    response: JsonObject = json.loads(gang_review.review(a_review(pod, "ml", **changes)).body)["response"]
     return response
 
 
-def decided(pod: JsonObject, kubernetes: KubernetesVersion | None = NEW, *, off: bool = False) -> Any:
-    return gang_decision.decide(parse(pod), pod, kubernetes, off=off)
+def decided(pod: JsonObject, *, off: bool = False) -> Any:
+    return gang_decision.decide(parse(pod), pod, off=off)
 
 
 def reviewed(pod: JsonObject) -> JsonObject:
@@ -170,23 +167,6 @@ def test_namespace_that_is_off_is_left_alone() -> None:
     assert decided(a_pod(), off=True) == LeftAlone('the label railnet.io/gang of its namespace is "off"')
 
 
-def test_older_kubernetes_leaves_gangs_alone_and_warns_why() -> None:
-    answer = ask(a_pod(), OLD)
-
-    assert "patch" not in answer
-    assert answer["warnings"] == [
-        "the pod does not wait for its gang: this is Kubernetes 1.26, and gangs need 1.27 or newer, where a pod can wait behind a gate and get its nodes afterwards"
-    ]
-
-
-def test_unknown_version_leaves_gangs_alone_and_keeps_the_gate_of_an_earlier_review() -> None:
-    answer = ask(reviewed(a_pod()), None)
-
-    assert answer["allowed"]
-    assert "patch" not in answer
-    assert "the API server has not said its version yet" in answer["warnings"][0]
-
-
 def test_annotation_without_labels_is_no_gang_and_the_reason_says_what_is_missing() -> None:
     assert decided(a_pod(labels={})) == LeftAlone(
         f"it has {CONSTRAINT}, but no label names its gang; add {NAME} and {LEAST}"
@@ -241,29 +221,6 @@ def test_waiting_pod_carries_its_gang() -> None:
 
     assert isinstance(decision, Waits)
     assert (decision.request.name, decision.request.min_available, decision.request.constraint) == ("ring", 2, None)
-
-
-@pytest.mark.parametrize(
-    ("answer", "version"),
-    [
-        ({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}, (1, 36)),
-        ({"major": "1", "minor": "27+", "gitVersion": "v1.27.3-gke.100"}, (1, 27)),
-        ({"major": "1"}, None),
-        ({"major": "1", "minor": "x"}, None),
-        ({"major": [], "minor": {}}, None),
-        ({"major": "1", "minor": "9" * 5000}, None),
-    ],
-)
-def test_version_is_read_as_api_servers_say_it(answer: JsonObject, version: tuple[int, int] | None) -> None:
-    assert said(answer) == version
-
-
-def test_version_that_a_person_writes_is_read_or_refused() -> None:
-    assert (written("1.27"), written("v1.36.2"), str(written("1.9-eks"))) == ((1, 27), (1, 36), "1.9")
-    assert KubernetesVersion(1, 9) < NEW
-    for text in ("", "1", "newest", "1.x", "-1.27", "1.99999"):
-        with pytest.raises(Misconfigured, match=r"is no version of Kubernetes; write it like 1\.27"):
-            written(text)
 
 
 TF_CONFIG = '{"cluster":{"ps":["a:1"],"worker":["b:1","c:1"]},"task":{"type":"worker","index":1}}'

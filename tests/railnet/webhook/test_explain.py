@@ -101,10 +101,7 @@ def test_explain_says_that_api_servers_send_no_review_for_pods_of_a_namespace(
     explain(written(tmp_path, pod.replace("namespace: ml", f"namespace: {namespace}")), Configuration())
 
     note = capsys.readouterr().out.splitlines()[1]
-    assert note == (
-        f"  no review: API servers of Kubernetes 1.21 and newer send none for pods of {namespace}; an older one sends it, "
-        "with this result:"
-    )
+    assert note == (f"  no review: API servers send none for pods of {namespace}; one would have this result:")
 
 
 def test_explain_says_nothing_of_that_for_other_namespaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -250,10 +247,8 @@ IN_GANG = POD.replace(
 OFF = NAMESPACE.replace('railnet.io/net1: "true"', 'railnet.io/gang: "off"')
 
 
-def explained(
-    folder: Path, capsys: pytest.CaptureFixture[str], text: str, kubernetes: str | None = "1.36"
-) -> list[str]:
-    assert explain(written(folder, text), Configuration(), kubernetes=kubernetes)
+def explained(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *, gangs: bool = True) -> list[str]:
+    assert explain(written(folder, text), Configuration(), gangs=gangs)
     return [
         line for line in capsys.readouterr().out.splitlines() if line.startswith(("  gang:", "  place:", "  waits:"))
     ]
@@ -272,7 +267,7 @@ def test_explain_says_which_gang_a_pod_waits_for_and_where_it_may_be(
 def test_explain_prints_the_additions_of_both_reviews_in_their_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explain(written(tmp_path, IN_GANG), Configuration(), kubernetes="1.27")
+    explain(written(tmp_path, IN_GANG), Configuration(), gangs=True)
 
     lines = capsys.readouterr().out.splitlines()
     gate = lines.index('  add /spec/schedulingGates: [{"name": "railnet.io/gang"}]')
@@ -284,28 +279,23 @@ def test_explain_prints_the_additions_of_both_reviews_in_their_order(
 
 
 @pytest.mark.parametrize(
-    ("text", "kubernetes", "reason"),
+    ("text", "gangs", "reason"),
     [
-        (IN_GANG, None, "gangs are switched off; `railnet admission --gangs explain` says what they do"),
-        (
-            IN_GANG,
-            "v1.26.4",
-            "this is Kubernetes 1.26, and gangs need 1.27 or newer, where a pod can wait behind a gate and get its nodes afterwards",
-        ),
-        (IN_GANG + OFF, "1.36", 'the label railnet.io/gang of its namespace is "off"'),
-        (IN_GANG + "  schedulerName: volcano\n", "1.36", "the scheduler volcano places it"),
+        (IN_GANG, False, "gangs are switched off; `railnet admission --gangs explain` says what they do"),
+        (IN_GANG + OFF, True, 'the label railnet.io/gang of its namespace is "off"'),
+        (IN_GANG + "  schedulerName: volcano\n", True, "the scheduler volcano places it"),
         (
             IN_GANG + "  schedulingGates: [{name: kueue.x-k8s.io/admission}]\n",
-            "1.36",
+            True,
             "Kueue places it: it has the gate kueue.x-k8s.io/admission",
         ),
     ],
-    ids=["off", "old", "namespace", "scheduler", "Kueue"],
+    ids=["off", "namespace", "scheduler", "Kueue"],
 )
 def test_explain_says_why_a_pod_does_not_wait(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, kubernetes: str | None, reason: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, *, gangs: bool, reason: str
 ) -> None:
-    (line,) = explained(tmp_path, capsys, text, kubernetes)
+    (line,) = explained(tmp_path, capsys, text, gangs=gangs)
 
     assert line == f"  gang:      none, so the pod does not wait: {reason}"
 
@@ -320,7 +310,7 @@ def test_explain_says_that_a_constraint_alone_is_no_gang(tmp_path: Path, capsys:
 
 def test_explain_says_nothing_of_gangs_for_other_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explained(tmp_path, capsys, POD) == []
-    assert explained(tmp_path, capsys, POD, None) == []
+    assert explained(tmp_path, capsys, POD, gangs=False) == []
 
 
 def test_explain_fails_if_a_gang_would_be_denied_and_not_where_gangs_are_off(
@@ -329,17 +319,12 @@ def test_explain_fails_if_a_gang_would_be_denied_and_not_where_gangs_are_off(
     broken = written(tmp_path, IN_GANG.replace("]}}'", "]}'"))
 
     assert explain(broken, Configuration())
-    assert not explain(broken, Configuration(), kubernetes="1.36")
+    assert not explain(broken, Configuration(), gangs=True)
     assert "  denied: alibabacloud.com/topology-aware-constraint is not JSON: Expecting" in capsys.readouterr().out
 
 
-def test_explain_refuses_a_version_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="'newest' is no version of Kubernetes"):
-        explain(written(tmp_path, POD), Configuration(), kubernetes="newest")
-
-
 def test_options_of_the_command_line_reach_the_explanation(tmp_path: Path) -> None:
-    options = ["admission", "--gangs", "explain", "--kubernetes", "1.26", "-f", written(tmp_path, IN_GANG)]
+    options = ["admission", "--gangs", "explain", "-f", written(tmp_path, IN_GANG)]
 
     done = subprocess.run(
         [sys.executable, "-m", "railnet", *options, "--config", tmp_path / "none"],
@@ -349,4 +334,4 @@ def test_options_of_the_command_line_reach_the_explanation(tmp_path: Path) -> No
     )
 
     assert done.returncode == 0, done.stderr
-    assert "this is Kubernetes 1.26, and gangs need 1.27" in done.stdout
+    assert "  gang:      mnist, at least 5 pods" in done.stdout

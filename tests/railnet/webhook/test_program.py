@@ -376,28 +376,3 @@ def test_with_gangs_a_pod_that_names_one_waits_for_it(cluster: FakeApiServer, tm
         assert b'"patch"' in process.review_of_gang(cluster.pem)
         assert b'"patch"' in process.review(cluster.pem)
         assert 'railnet_admission_reviews_total{outcome="patched",operator="gangs"} 1' in process.get("/metrics")[1]
-    assert "the API server is Kubernetes 1.36: pods wait for their gangs" in process.log
-
-
-def test_without_the_version_rails_are_served_and_gangs_begin_when_it_is_known(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    account, said = tmp_path / "account", cluster.version
-    cluster.version = None
-    with (
-        serving(cluster, account) as environment,
-        running(tmp_path, environment, f"--service-account={account}", "--gangs") as process,
-    ):
-        process.wait_until_ready()
-        assert b'"patch"' in process.review(cluster.pem)
-        assert b"the API server has not said its version yet" in process.review_of_gang(cluster.pem)
-        cluster.version = said
-        eventually(lambda: b'"patch"' in process.review_of_gang(cluster.pem))
-
-
-def test_gangs_outside_of_a_cluster_are_refused(tmp_path: Path) -> None:
-    write_leaf(tmp_path / "tls", authority.make(datetime.now(UTC)))
-    environment = {"KUBERNETES_SERVICE_HOST": ""}
-    with running(tmp_path, environment, f"--certificates={tmp_path / 'tls'}", "--gangs") as process:
-        assert process.process.wait(60) == 3
-    assert "give --certificates, and neither --host-ports nor --gangs" in process.log

@@ -1,0 +1,50 @@
+"""The server's path for gangs: there where gangs are on, and the path for rails says nothing of gangs."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.railnet.admission.reviewing import a_review
+from tests.railnet.admission.serving import Served, serving
+from tests.railnet.admission.test_gang_review import a_pod
+
+
+def run(test: Callable[[Served], Any], *, gangs: bool) -> None:
+    async def inside() -> None:
+        async with serving(gangs=gangs) as served:
+            await test(served)
+
+    asyncio.run(inside())
+
+
+def test_server_with_gangs_answers_for_them() -> None:
+    async def test(served: Served) -> None:
+        answer = await (await served.connect()).post(a_review(a_pod()), "/gangs?timeout=5s")
+        response = json.loads(answer.body)["response"]
+
+        (gate, *_) = json.loads(base64.b64decode(response["patch"]))
+        assert response["allowed"] is True
+        assert gate == {"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "railnet.io/gang"}]}
+        assert served.counted.reviews == [("patched", "gangs")]
+
+    run(test, gangs=True)
+
+
+def test_server_without_gangs_has_no_such_path() -> None:
+    async def test(served: Served) -> None:
+        answer = await (await served.connect()).post(a_review(a_pod()), "/gangs")
+
+        assert answer.status == 404
+
+    run(test, gangs=False)
+
+
+def test_review_of_a_rail_says_nothing_of_gangs() -> None:
+    async def test(served: Served) -> None:
+        answer = await (await served.connect()).post(a_review(a_pod()), "/pods")
+
+        assert json.loads(answer.body)["response"] == {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": True}
+
+    run(test, gangs=True)
