@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.apiserver.kubernetes_version import said, too_old
 from railnet.apiserver.outbox import Outbox
-from railnet.apiserver.request import Collection
+from railnet.apiserver.request import Collection, ServerVersion, get
 from railnet.configuration import Configuration
 from railnet.controllers import worker
 from railnet.controllers.clean_up.namespace_clean_up import NamespaceCleanUp
@@ -17,11 +18,9 @@ from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
-from railnet.controllers.net1_names import net1_objects
 from railnet.controllers.net1_names.net1_services import Net1Services
 from railnet.controllers.owners import Owners
 from railnet.controllers.pod_name import PodName
-from railnet.controllers.served_versions import first_served
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import training_pod
 from railnet.controllers.watched_pod import both, each
@@ -32,7 +31,6 @@ _log = logging.getLogger(__name__)
 _DEFAULTS = Configuration()
 _LAST_EVENTS_SECONDS = 1.0
 _MOST_EVENTS = 4096  # that wait: a new leader may find a thousand gangs that wait
-_PAUSE_SECONDS = 5.0  # between two requests for what the API server serves
 _LOOK_SECONDS = 0.5
 
 
@@ -79,17 +77,17 @@ class Leader:
         self._owners = Owners(api)
         self._informers: Mapping[str, Informer[Any]] = {}
         self._controllers: Sequence[Controller] = ()
-        self._trouble = "the API server has not said yet what it serves"
+        self._compose()
 
     def run(self) -> None:
         """List, watch and reconcile; return when `ended` is set."""
         try:
-            self._compose(self._slices_version())
             for kind, informer in self._informers.items():
                 threading.Thread(target=partial(informer.run, self._ended), name=kind, daemon=True).start()
             if self._all_is_listed():
                 for controller in self._controllers:
                     worker.start(controller.queue, controller.reconcile, controller.workers, controller.title)
+                self._warn_of_an_old_version()
                 self._ended.wait()
         finally:
             for controller in self._controllers:
@@ -98,8 +96,6 @@ class Leader:
 
     def reasons(self) -> Iterator[str]:
         """Yield why not everything is reconciled."""
-        if self._trouble:
-            yield self._trouble
         yield from (informer.trouble for informer in self._informers.values() if informer.trouble)
         if self._sticky is not None and self._sticky.trouble:
             yield self._sticky.trouble
@@ -120,8 +116,8 @@ class Leader:
         """Return the figures of the gangs; empty if none are placed."""
         return {} if self._gangs is None else self._gangs.figures()
 
-    def _compose(self, slices_version: str) -> None:
-        names = Net1Services(self._api, slices_version, self._pods, self._owners, self._events)
+    def _compose(self) -> None:
+        names = Net1Services(self._api, self._pods, self._owners, self._events)
         pods = Informer(self._api, Collection("v1", "pods"), training_pod, self._pods.change)
         self._controllers = [
             Controller("names on net1", names.queue, names.reconcile, 4),
@@ -181,18 +177,15 @@ class Leader:
         yield Controller("sticky addresses", sticky.queue, sticky.reconcile, 1)
         yield Controller("annotation of sticky addresses", sticky.patches, sticky.annotate, 8)
 
-    def _slices_version(self) -> str:
-        while not self._ended.is_set():
-            try:
-                version = first_served(self._api, net1_objects.GROUP, net1_objects.VERSIONS)
-            except RequestFailed as error:
-                self._trouble = str(error)
-                _log.warning("%s; trying again in %.0f s", error, _PAUSE_SECONDS)
-                self._ended.wait(_PAUSE_SECONDS)
-            else:
-                self._trouble = ""
-                return version
-        return net1_objects.VERSIONS[0]
+    def _warn_of_an_old_version(self) -> None:
+        """Log that Kubernetes is too old. The leader goes on: some of its work may succeed all the same."""
+        try:
+            version = said(self._api.send(get(ServerVersion())))
+        except RequestFailed as error:
+            _log.warning("%s; Railnet does not know whether this Kubernetes is too old", error)
+            return
+        if version is not None and (warning := too_old(version)):
+            _log.warning("%s", warning)
 
     def _all_is_listed(self) -> bool:
         """Wait until all objects are known: a job with unknown pods would lose its names. Return False if the work ends before."""

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.object_watch import pages
-from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerVersion, get
 from railnet.doctor.facts import Unread
 
 _Read = TypeVar("_Read")
@@ -21,7 +21,7 @@ class Asking:
 
     def __init__(self, api: ApiServer, fatal: Container[int] = ()) -> None:
         """Ask this API server."""
-        self._api, self._fatal, self._failed = api, fatal, dict[ApiObject | Collection, str]()
+        self._api, self._fatal, self._failed = api, fatal, dict[ApiObject | Collection | ServerVersion, str]()
 
     @property
     def unread(self) -> tuple[Unread, ...]:
@@ -32,7 +32,7 @@ class Asking:
         """Return whether the answer is missing, or a part of it."""
         return about in self._failed
 
-    def one(self, about: ApiObject) -> JsonObject | None:
+    def one(self, about: ApiObject | ServerVersion) -> JsonObject | None:
         """Return an object; None if it is absent or cannot be read."""
         try:
             return self._api.send(get(about))
@@ -77,7 +77,7 @@ class Asking:
             self._failed.setdefault(about, f"the API server sent an object in an unknown form: {error!r:.120}")
             return None
 
-    def _fail(self, about: ApiObject | Collection, error: RequestFailed) -> None:
+    def _fail(self, about: ApiObject | Collection | ServerVersion, error: RequestFailed) -> None:
         if error.status in self._fatal:
             raise error
         self._failed[about] = str(error)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_network
 
+from railnet.apiserver.kubernetes_version import too_old
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, PublishedRail, RailnetPod
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.fabric.rails_condition import TAINT, TYPE
@@ -32,6 +33,12 @@ def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
 def unread(facts: ClusterFacts) -> Iterator[Finding]:
     """Find what the API server did not show."""
     return (Finding("could-not-be-read", failure.where, failure.why) for failure in facts.unread)
+
+
+def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find an API server that is older than Railnet needs."""
+    if facts.kubernetes is not None and (seen := too_old(facts.kubernetes)):
+        yield Finding("kubernetes-too-old", "the API server", seen)
 
 
 def guids(facts: ClusterFacts) -> Iterator[Finding]:
@@ -198,6 +205,7 @@ def _some(named: Sequence[str], between: str = ", ") -> str:
 
 
 _CHECKS: tuple[Callable[[ClusterFacts], Iterable[Finding]], ...] = (
+    kubernetes,
     daemon_set,
     daemons,
     guids,

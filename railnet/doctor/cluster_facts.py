@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from railnet.apiserver.kubernetes_version import KubernetesVersion
 from railnet.doctor.facts import Unread
 from railnet.jobs.placement.node import Node
 from railnet.jobs.placement.shape import Shape
@@ -81,6 +82,7 @@ class ClusterFacts:
     """All facts. None is for what could not be read: `unread` says why.
 
     Attributes:
+        kubernetes: the API server's version; None also if its answer has none.
         pods: those that run and have rails.
         programs: Railnet's own pods.
         has_daemon_set: whether the DaemonSet exists.
@@ -88,6 +90,7 @@ class ClusterFacts:
         services: the addresses of Services, by what says it.
     """
 
+    kubernetes: KubernetesVersion | None = None
     nodes: tuple[ClusterNode, ...] | None = None
     pods: tuple[PodRails, ...] | None = None
     programs: tuple[RailnetPod, ...] | None = None

@@ -6,7 +6,8 @@ from functools import partial
 from http import HTTPStatus
 
 from railnet.apiserver.client import ApiServer, RequestFailed
-from railnet.apiserver.request import ApiObject, Collection, JsonObject
+from railnet.apiserver.kubernetes_version import said
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerVersion
 from railnet.doctor.asking import Asking
 from railnet.doctor.cluster_facts import ClusterFacts
 from railnet.doctor.cluster_objects import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
@@ -36,7 +37,9 @@ def gather(api: ApiServer, rails: Names[str]) -> ClusterFacts:
     if nodes is None and pods is None and programs is None:
         raise RequestFailed(asking.unread[0].why)
     document = asking.one(_DAEMON_SET)
+    version = asking.one(ServerVersion())
     return ClusterFacts(
+        kubernetes=None if version is None else said(version),
         nodes=nodes,
         pods=pods,
         programs=None if asking.has_failed(_PROGRAMS) else programs,
@@ -66,4 +69,4 @@ def _service_range(document: JsonObject) -> tuple[str, tuple[IpNetwork, ...]]:
 
 def _cluster_ips(service: JsonObject) -> tuple[IpNetwork, ...]:
     spec = service["spec"]
-    return ranges(spec.get("clusterIPs") or [spec["clusterIP"]])  # Kubernetes before 1.20 has one
+    return ranges(spec["clusterIPs"])

@@ -370,6 +370,11 @@ OF_A_CLUSTER = {
         "Compare with `railnet status` on the node. If it is true, choose another range for the network in node.yaml "
         "(`networks.NAME.ipam.range`). Pods that exist keep their addresses until they end.",
     ),
+    "kubernetes-too-old": FindingKind(
+        "warning",
+        "No version of Railnet since 0.6 was made for this API server: what it lacks does not work, or fails without a message.",
+        "Upgrade Kubernetes, or install Railnet 0.5.x.",
+    ),
     "no-daemonset": FindingKind(
         "error",
         "The cluster has no DaemonSet of this name, so no node's daemon is kept running: Railnet is not installed, or this is another cluster.",

@@ -9,8 +9,7 @@ from railnet.apiserver.request import ApiGroup, Collection, get
 from railnet.controllers.owners import known_kinds
 from railnet.jobs import namespace_lifetime
 
-# By group; the likeliest to go on come first, since the first object that goes on ends the look. CronJobs are of batch/v1 from
-# Kubernetes 1.21 on, of batch/v1beta1 before.
+# By group; the likeliest to go on come first, since the first object that goes on ends the look.
 _OWN: dict[str, dict[str, str]] = {
     "batch": {"jobs": "Job", "cronjobs": "CronJob"},
     "apps": {"deployments": "Deployment", "statefulsets": "StatefulSet", "replicasets": "ReplicaSet"},

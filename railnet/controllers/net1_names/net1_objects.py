@@ -1,6 +1,6 @@
 """The Services and EndpointSlices of names on net1 as the API server has them: built from what should be, and read back.
 
-Source: kubernetes/api, core/v1 Service, discovery/v1 and discovery/v1beta1 EndpointSlice.
+Source: kubernetes/api, core/v1 Service, discovery/v1 EndpointSlice.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,13 @@ from railnet.controllers.training_pod import Job, OwnerReference
 from railnet.jobs import railnet_labels
 from railnet.jobs.name_truncation import shortened
 
-GROUP = "discovery.k8s.io"
-VERSIONS = ("v1", "v1beta1")  # v1 from Kubernetes 1.21 on
+_SLICE_VERSION = "discovery.k8s.io/v1"
 _LABEL_LENGTH = 63
 _SERVICE_NAME = "kubernetes.io/service-name"
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _OURS = "railnet.io"
 # kube-proxy does not watch objects with this label: no node gets a job's names (kubernetes/pkg/proxy, noHeadlessEndpoints).
 _HEADLESS = {"service.kubernetes.io/headless": ""}
-_NODE_IN_V1BETA1 = "kubernetes.io/hostname"
 
 
 def services() -> Collection:
@@ -29,9 +27,9 @@ def services() -> Collection:
     return Collection("v1", "services", labels=railnet_labels.NAMES)
 
 
-def slices(version: str) -> Collection:
-    """Return all EndpointSlices that Railnet made, in one of `VERSIONS`."""
-    return Collection(f"{GROUP}/{version}", "endpointslices", labels=railnet_labels.NAMES)
+def slices() -> Collection:
+    """Return all EndpointSlices that Railnet made."""
+    return Collection(_SLICE_VERSION, "endpointslices", labels=railnet_labels.NAMES)
 
 
 def service_address(service: Service) -> ApiObject:
@@ -39,9 +37,9 @@ def service_address(service: Service) -> ApiObject:
     return ApiObject("v1", "services", service.name, service.job.namespace)
 
 
-def slice_address(endpoint_slice: EndpointSlice, version: str) -> ApiObject:
+def slice_address(endpoint_slice: EndpointSlice) -> ApiObject:
     """Return the address of an EndpointSlice."""
-    return ApiObject(f"{GROUP}/{version}", "endpointslices", endpoint_slice.name, endpoint_slice.job.namespace)
+    return ApiObject(_SLICE_VERSION, "endpointslices", endpoint_slice.name, endpoint_slice.job.namespace)
 
 
 def service_body(service: Service) -> JsonObject:
@@ -54,14 +52,14 @@ def service_body(service: Service) -> JsonObject:
     }
 
 
-def slice_body(endpoint_slice: EndpointSlice, version: str) -> JsonObject:
+def slice_body(endpoint_slice: EndpointSlice) -> JsonObject:
     """Return an EndpointSlice as it is created; a merge patch of the same content corrects it."""
     return {
-        "apiVersion": f"{GROUP}/{version}",
+        "apiVersion": _SLICE_VERSION,
         "kind": "EndpointSlice",
         "metadata": _metadata(endpoint_slice.name, endpoint_slice.service, _slice_labels(endpoint_slice)),
         "addressType": endpoint_slice.family.value,
-        "endpoints": [_endpoint(record, endpoint_slice.job.namespace, version) for record in endpoint_slice.records],
+        "endpoints": [_endpoint(record, endpoint_slice.job.namespace) for record in endpoint_slice.records],
         "ports": [],
     }
 
@@ -83,7 +81,7 @@ def service(json_object: JsonObject) -> FoundObject[Service]:
 
 
 def endpoint_slice(json_object: JsonObject) -> FoundObject[EndpointSlice]:
-    """Read an EndpointSlice of either version.
+    """Read an EndpointSlice.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: Railnet made no such slice.
@@ -118,14 +116,14 @@ def _slice_labels(endpoint_slice: EndpointSlice) -> dict[str, str]:
     return {**_service_labels(endpoint_slice.service), _SERVICE_NAME: endpoint_slice.service.name, _MANAGED_BY: _OURS}
 
 
-def _endpoint(record: Net1Record, namespace: str, version: str) -> JsonObject:
+def _endpoint(record: Net1Record, namespace: str) -> JsonObject:
     # Also while a pod is not ready, or leaves: peers look for it when it starts, and publishNotReadyAddresses is for Kubernetes' own
     # controller. What does not change when a pod becomes ready costs no write then.
     endpoint: JsonObject = {"addresses": [record.address], "conditions": {"ready": True}}
     if record.hostname:
         endpoint["hostname"] = record.hostname
     if record.node:
-        endpoint |= {"nodeName": record.node} if version == "v1" else {"topology": {_NODE_IN_V1BETA1: record.node}}
+        endpoint["nodeName"] = record.node
     endpoint["targetRef"] = {"kind": "Pod", "namespace": namespace, "name": record.pod, "uid": record.uid}
     return endpoint
 
@@ -135,9 +133,8 @@ def _record(endpoint: JsonObject) -> Net1Record:
     address = ",".join(
         endpoint["addresses"]
     )  # of two, which Railnet does not write, no record is made: they are corrected
-    topology = endpoint.get("topology") or {}
-    node = endpoint.get("nodeName") or topology.get(_NODE_IN_V1BETA1) or ""
-    return Net1Record(endpoint.get("hostname") or "", address, target.get("name") or "", target.get("uid") or "", node)
+    hostname, node = endpoint.get("hostname") or "", endpoint.get("nodeName") or ""
+    return Net1Record(hostname, address, target.get("name") or "", target.get("uid") or "", node)
 
 
 def _job(metadata: Mapping[str, Any]) -> Job:

@@ -6,7 +6,6 @@ Service of Railnet would put their records into a Service of another owner.
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import ApiObject
@@ -41,13 +40,12 @@ class Net1Services:
     def __init__(
         self,
         api: StreamingApiServer,
-        version: str,
         pods: JobPods,
         owners: Owners,
         events: JobEvents,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Reconcile by an API server that serves EndpointSlices in `version`; `clock` returns seconds."""
+        """Reconcile by an API server; `clock` returns seconds."""
         self._clock = clock
         self._pods, self._owners, self._events = pods, owners, events
         self._next: dict[Job, float] = {}  # when each job may be written again
@@ -56,7 +54,7 @@ class Net1Services:
         self.slices: JobObjects[EndpointSlice] = JobObjects(self._changed, clock)
         self.informers = (
             Informer(api, net1_objects.services(), net1_objects.service, self.services.change),
-            Informer(api, net1_objects.slices(version), net1_objects.endpoint_slice, self.slices.change),
+            Informer(api, net1_objects.slices(), net1_objects.endpoint_slice, self.slices.change),
         )
         self._service_writes = JobObjectWrites(
             api, self.services, net1_objects.service_address, net1_objects.service_body, net1_objects.service
@@ -64,8 +62,8 @@ class Net1Services:
         self._slice_writes = JobObjectWrites(
             api,
             self.slices,
-            partial(net1_objects.slice_address, version=version),
-            partial(net1_objects.slice_body, version=version),
+            net1_objects.slice_address,
+            net1_objects.slice_body,
             net1_objects.endpoint_slice,
         )
         pods.watch(self._changed)

@@ -45,6 +45,7 @@ class Cluster:
         interfere: called with each request before it is done; it may raise Refusal, or change objects.
         answered: called with each request after it was done and before its answer; it may raise OSError, which loses the answer.
         groups: the versions that each group is served in.
+        minor: of the version of Kubernetes that it says, `1.minor`.
         resources: the resources of a version, by its path: `/apis/apps/v1`.
     """
 
@@ -53,7 +54,8 @@ class Cluster:
         self.requests: Counter[str] = Counter()
         self.interfere: Callable[[Request], None] = lambda request: None
         self.answered: Callable[[Request], None] = lambda request: None
-        self.groups = {"discovery.k8s.io": ["v1", "v1beta1"]}
+        self.groups: dict[str, list[str]] = {}
+        self.minor = "37"
         self.resources: dict[str, list[str]] = {}
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
@@ -132,6 +134,8 @@ class Cluster:
         return Answer(200, "application/json", "", json.dumps(answer).encode())
 
     def _get(self, path: str) -> JsonObject:
+        if path == "/version":
+            return {"major": "1", "minor": self.minor}
         if path.startswith("/apis/") and path.count("/") == 2:
             group = path.rpartition("/")[2]
             if group not in self.groups:

@@ -12,7 +12,6 @@ from railnet.apiserver.request import Request, Verb
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration, parse
 from railnet.controllers import work_queue
-from railnet.controllers_process import leader as leader_module
 from railnet.controllers_process.leader import Leader
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from tests.railnet.controllers.builders import pod
@@ -61,13 +60,28 @@ def test_leader_makes_names_and_takes_them_back(cluster: Cluster) -> None:
         assert leader.lost() == 0
 
 
-def test_old_api_server_is_asked_once_and_gets_its_version(cluster: Cluster) -> None:
-    cluster.groups["discovery.k8s.io"] = ["v1beta1"]
-    with leading(cluster):
-        found = until(lambda: cluster.of("endpointslices"), SECONDS, "the slice")
+@pytest.mark.parametrize(("minor", "warns"), [("29", True), ("30", False), ("29+", True)])
+def test_leader_on_an_old_kubernetes_warns_once_and_works(
+    cluster: Cluster, minor: str, *, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.minor = minor
+    with leading(cluster) as leader:
+        until(lambda: cluster.of("endpointslices"), SECONDS, "the names")
+        until(lambda: cluster.requests["get version"], SECONDS, "the question for the version")
+        assert list(leader.reasons()) == []
 
-    assert found[0]["apiVersion"] == "discovery.k8s.io/v1beta1"
-    assert cluster.requests["get apigroups"] == 1
+    words = "Kubernetes 1.29 is older than 1.30, which Railnet needs; 0.5.x is the last version for it"
+    assert caplog.text.count(words) == warns
+    assert cluster.requests["get version"] == 1
+
+
+def test_leader_that_may_not_ask_for_the_version_works(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    refuse(cluster, lambda request: request.about.resource == "version", 403)
+    with leading(cluster):
+        until(lambda: cluster.of("endpointslices"), SECONDS, "the names")
+        until(lambda: cluster.requests["get version"], SECONDS, "the question for the version")
+
+    assert "does not know whether this Kubernetes is too old" in caplog.text
 
 
 @pytest.mark.slow
@@ -86,22 +100,6 @@ def test_leader_that_cannot_list_deletes_nothing_and_says_why(cluster: Cluster) 
         assert leader.waiting() == {"names on net1": 1}
         assert len(cluster.of("services")) == 1
     assert cluster.requests["delete services"] == 0
-
-
-def test_leader_waits_for_the_api_server_to_say_what_it_serves(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leader_module, "_PAUSE_SECONDS", 0.05)
-    cluster.groups["discovery.k8s.io"] = ["v7"]
-    with leading(cluster) as leader:
-        until(lambda: cluster.requests["get apigroups"] >= 3, SECONDS, "the question to be repeated")
-        reasons = list(leader.reasons())
-        cluster.groups["discovery.k8s.io"] = ["v1"]
-        until(lambda: cluster.of("endpointslices"), SECONDS, "the names")
-
-    assert reasons == [
-        "the API server serves discovery.k8s.io in v7, and Railnet knows v1, v1beta1; Kubernetes 1.20 and newer serve one of them"
-    ]
 
 
 @pytest.mark.parametrize("status", [409, 410, 429, 503])
@@ -166,7 +164,6 @@ def test_each_worker_and_each_watch_can_keep_its_connection(cluster: Cluster) ->
         cleans_up=True,
         places_gangs=True,
     )
-    leader._compose("v1")
 
     assert sum(one.workers for one in leader._controllers) + len(leader._informers) <= kubernetes_transport._CONNECTIONS
     assert len(leader._controllers) == 8

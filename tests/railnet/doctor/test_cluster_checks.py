@@ -22,6 +22,7 @@ NODES, PODS, PROGRAMS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/rai
 DAEMON_SET = "/apis/apps/v1/namespaces/railnet/daemonsets/railnet"
 SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 KUBERNETES = "/api/v1/namespaces/default/services/kubernetes"
+VERSION = "/version"
 CARD = "feature.node.kubernetes.io/pci-0207_15b3.present"
 TAINT = {"key": "railnet.io/rails-not-active", "effect": "NoSchedule"}
 TELLS = "by each pod's annotation network-status"
@@ -104,6 +105,7 @@ SOUND: dict[str, object] = {
     DAEMON_SET: daemon_set(),
     SERVICE_CIDRS: [{"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/12"]}}],
     KUBERNETES: {"spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"]}},
+    VERSION: {"major": "1", "minor": "37"},
 }
 
 
@@ -202,12 +204,19 @@ CASES: dict[str, tuple[dict[str, object], Finding]] = {
         {
             **pods(a_pod("x", "a", element(guid("11"), "10.96.0.1"))),
             SERVICE_CIDRS: 404,
-            KUBERNETES: {"spec": {"clusterIP": "10.96.0.1"}},
         },
         Finding(
             "net1-in-cluster-range",
             "network default",
             "10.96.0.1 (net1 of ml/x) is in 10.96.0.1/32, the address of Service default/kubernetes",
+        ),
+    ),
+    "an old API server": (
+        {VERSION: {"major": "1", "minor": "29"}},
+        Finding(
+            "kubernetes-too-old",
+            "the API server",
+            "Kubernetes 1.29 is older than 1.30, which Railnet needs; 0.5.x is the last version for it",
         ),
     ),
     "no DaemonSet": (
@@ -340,7 +349,7 @@ def test_pods_that_share_much_are_one_finding_and_many_pods_are_not_all_named() 
     assert by_address.seen.startswith("10.56.1.1 of network default, 10.56.1.2 of network default,")
 
 
-@pytest.mark.parametrize("path", [NODES, PODS, PROGRAMS, DAEMON_SET, SERVICE_CIDRS, KUBERNETES])
+@pytest.mark.parametrize("path", [NODES, PODS, PROGRAMS, DAEMON_SET, VERSION, SERVICE_CIDRS, KUBERNETES])
 def test_what_is_refused_is_a_finding_and_no_other_is_guessed(path: str) -> None:
     one = only({path: 403})
 
@@ -418,6 +427,7 @@ def test_requests_are_few_and_none_is_for_a_pod() -> None:
         PODS,
         PROGRAMS,
         DAEMON_SET,
+        VERSION,
         SERVICE_CIDRS,
         KUBERNETES,
     ]

@@ -35,13 +35,13 @@ class Died(Exception):
 class Leader:
     """A leader without threads: `look` brings it up to date, and reconciles each job that has changed."""
 
-    def __init__(self, cluster: Cluster, version: str = "v1") -> None:
+    def __init__(self, cluster: Cluster) -> None:
         api = StreamingApiServer(cluster, lambda: "a-token", "test")
         self.now = 100.0
         self.events: list[Event] = []
         self.pods = JobPods()
         events = JobEvents(self.events.append)  # type: ignore[arg-type]
-        self.names = Net1Services(api, version, self.pods, Owners(api), events, lambda: self.now)
+        self.names = Net1Services(api, self.pods, Owners(api), events, lambda: self.now)
         self._informers: list[Informer[Any]] = [
             Informer(api, Collection("v1", "pods"), training_pod, self.pods.change),
             *self.names.informers,
@@ -139,21 +139,6 @@ def endpoint(number: int, node: str) -> JsonObject:
         "nodeName": node,
         "targetRef": {"kind": "Pod", "namespace": "ml", "name": name, "uid": f"uid-of-{name}"},
     }
-
-
-def test_old_api_server_gets_the_node_where_its_version_has_it(cluster: Cluster) -> None:
-    leader = Leader(cluster, "v1beta1")
-    leader.look()
-    (found,) = cluster.of("endpointslices")
-
-    assert found["apiVersion"] == "discovery.k8s.io/v1beta1"
-    assert [one["topology"] for one in found["endpoints"]] == [
-        {"kubernetes.io/hostname": "node-a"},
-        {"kubernetes.io/hostname": "node-b"},
-    ]
-    before = writes(cluster)
-    leader.look()
-    assert writes(cluster) == before
 
 
 def test_nothing_is_written_while_nothing_changes(cluster: Cluster) -> None:
