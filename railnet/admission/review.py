@@ -25,7 +25,7 @@ _MAX_DIGITS = 64  # Kubernetes has numbers of 64 bits
 _API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _POD = {"group": "", "version": "v1", "kind": "Pod"}
-# For reason "Invalid" kubectl 1.20 prints only that word: it looks for the names of fields, which a webhook's answer does not have.
+# Not the reason "Invalid": kubectl looks for the names of fields in its details, which a webhook's answer does not have.
 _FORBIDDEN, _INVALID, _UNAVAILABLE = (403, "Forbidden"), (400, "BadRequest"), (503, "ServiceUnavailable")
 _STATUS: dict[type[Exception], tuple[int, str]] = {
     NotPermitted: _FORBIDDEN,

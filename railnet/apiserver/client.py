@@ -199,7 +199,7 @@ class UserApiServer(StreamingApiServer):
 
 
 def _conflicts(request: Request, status: int) -> bool:
-    # A patch whose precondition fails is unprocessable (kube-apiserver 1.20 and 1.3x alike): a JSON patch's `test`, a UID.
+    # A patch whose precondition fails is unprocessable (kube-apiserver 1.37): a JSON patch's `test`, a UID.
     return status == HTTPStatus.CONFLICT or (status == HTTPStatus.UNPROCESSABLE_ENTITY and request.verb is Verb.PATCH)
 
 

@@ -1,6 +1,6 @@
 """Events, as `kubectl describe` shows them: one object for each object that they are about and each reason, with a count.
 
-Source: kubernetes/api, core/v1 Event. Every API server from 1.20 on takes this kind; `events.k8s.io/v1` has the same objects.
+Source: kubernetes/api, core/v1 Event. `events.k8s.io/v1` has the same objects.
 """
 
 import hashlib

@@ -55,7 +55,7 @@ class KubeconfigTransport(PooledTransport):
         if not configuration.host.startswith(("https://", "http://")):
             raise NoKubeconfig(f"kubeconfig {names} names the API server {configuration.host!r:.80}, which is no URL")
         if not configuration.api_key.get("BearerToken", _BEARER).startswith(_BEARER):
-            raise NoKubeconfig(f"kubeconfig {names} has a user name and a password; Kubernetes takes none since 1.19")
+            raise NoKubeconfig(f"kubeconfig {names} has a user name and a password; Kubernetes takes none")
         configuration.retries = False  # the caller decides whether a request is sent again
         self._configuration = configuration
         try:

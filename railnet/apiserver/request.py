@@ -244,7 +244,7 @@ def delete(
 def evict(pod: ApiObject, uid: str) -> Request:
     """Delete a pod unless a PodDisruptionBudget forbids it, which is answered by 429; a UID is a precondition.
 
-    The pod gets the condition DisruptionTarget, so that a Job's podFailurePolicy can leave it out (policy/v1: Kubernetes 1.22).
+    The pod gets the condition DisruptionTarget, so that a Job's podFailurePolicy can leave it out (policy/v1).
     """
     about = replace(pod, subresource="eviction")
     body = {

@@ -21,7 +21,7 @@ class Field(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A label, or an annotation of the same name, since some operators and older Kubernetes write only the annotation."""
+    """A label, or an annotation of the same name, since some operators write only the annotation."""
 
     name: str
 

@@ -155,7 +155,7 @@ def parse(document: Any) -> Pod:
 
 def _sidecars(init: Any) -> Iterator[Container]:
     for entry, path in _entries(init, "spec.initContainers"):
-        if _mapping(entry, path).get("restartPolicy") == "Always":  # Kubernetes 1.28 and newer
+        if _mapping(entry, path).get("restartPolicy") == "Always":
             yield _container(entry, path)
 
 

@@ -15,8 +15,7 @@ import grpc.aio
 from railnet.kubelet.api import cri_pb2 as api
 from railnet.vf.errors import NotReady
 
-# containerd up to 1.5 has only v1alpha2, 1.6 and 1.7 have both, 2 has only v1 (containerd, RELEASES.md).
-_SERVICES = ("runtime.v1.RuntimeService", "runtime.v1alpha2.RuntimeService")
+_SERVICE = "runtime.v1.RuntimeService"  # the only version of CRI that kubelet 1.26 and newer speaks
 # The limit that kubelet uses (pkg/kubelet/cri/remote/utils.go).
 _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 
@@ -25,11 +24,11 @@ async def sandboxes(socket: Path, timeout_seconds: float) -> frozenset[str]:
     """Return the ids of all sandboxes of the container runtime.
 
     Raises:
-        NotReady: the container runtime does not answer in time, or has neither version of the API.
+        NotReady: the container runtime does not answer in time, or has not this version of the API.
     """
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
-            _, listed = await _listed(channel, timeout_seconds)
+            listed = await _list(channel, timeout_seconds)
     except grpc.aio.AioRpcError as error:
         raise NotReady(f"the container runtime does not list its sandboxes: {error.details()}") from error
     return frozenset(sandbox.id for sandbox in listed.items)
@@ -41,22 +40,21 @@ async def pods_on_host_network(socket: Path, pod_uids: Collection[str], timeout_
     The runtime knows it from kubelet, which made the sandbox from the pod that the API server admitted. The pod cannot change it.
 
     Raises:
-        NotReady: the container runtime does not answer in time, or has neither version of the API.
+        NotReady: the container runtime does not answer in time, or has not this version of the API.
     """
     try:
         async with (
             asyncio.timeout(timeout_seconds),
             grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel,
         ):
-            service, listed = await _listed(channel, timeout_seconds)
+            listed = await _list(channel, timeout_seconds)
             ready = [
                 sandbox
                 for sandbox in listed.items
                 if sandbox.state == api.SANDBOX_READY and sandbox.metadata.uid in pod_uids
             ]
             modes = [
-                (sandbox.metadata.uid, await _network_mode(channel, service, sandbox.id, timeout_seconds))
-                for sandbox in ready
+                (sandbox.metadata.uid, await _network_mode(channel, sandbox.id, timeout_seconds)) for sandbox in ready
             ]
     except (grpc.aio.AioRpcError, TimeoutError) as error:
         why = error.details() if isinstance(error, grpc.aio.AioRpcError) else f"no answer in {timeout_seconds:g} s"
@@ -65,20 +63,9 @@ async def pods_on_host_network(socket: Path, pod_uids: Collection[str], timeout_
     return frozenset(uid for uid, _ in modes if uid not in elsewhere)
 
 
-async def _listed(channel: grpc.aio.Channel, timeout_seconds: float) -> tuple[str, api.ListPodSandboxResponse]:
-    """Return the sandboxes, and the version of the API that the runtime has."""
-    first, second = _SERVICES
-    try:
-        return first, await _list(channel, first, timeout_seconds)
-    except grpc.aio.AioRpcError as error:
-        if error.code() != grpc.StatusCode.UNIMPLEMENTED:
-            raise
-        return second, await _list(channel, second, timeout_seconds)
-
-
-async def _list(channel: grpc.aio.Channel, service: str, timeout_seconds: float) -> api.ListPodSandboxResponse:
+async def _list(channel: grpc.aio.Channel, timeout_seconds: float) -> api.ListPodSandboxResponse:
     ask = channel.unary_unary(
-        f"/{service}/ListPodSandbox",
+        f"/{_SERVICE}/ListPodSandbox",
         request_serializer=api.ListPodSandboxRequest.SerializeToString,
         response_deserializer=api.ListPodSandboxResponse.FromString,
     )
@@ -86,9 +73,9 @@ async def _list(channel: grpc.aio.Channel, service: str, timeout_seconds: float)
     return answer
 
 
-async def _network_mode(channel: grpc.aio.Channel, service: str, sandbox: str, timeout_seconds: float) -> int:
+async def _network_mode(channel: grpc.aio.Channel, sandbox: str, timeout_seconds: float) -> int:
     ask = channel.unary_unary(
-        f"/{service}/PodSandboxStatus",
+        f"/{_SERVICE}/PodSandboxStatus",
         request_serializer=api.PodSandboxStatusRequest.SerializeToString,
         response_deserializer=api.PodSandboxStatusResponse.FromString,
     )

@@ -27,8 +27,8 @@ from railnet.validate.report import Report, untried_tools
 
 _LOOK_SECONDS = 1.0
 _PROGRESS_SECONDS = 5.0
-# The kubelet of Kubernetes 1.20 reports a pod's end ten seconds late. A busy one took more than a minute: what it misses, it finds when it
-# synchronises the pod anew, after a minute and a half at the latest (pkg/kubelet/pod_workers.go, workerResyncIntervalJitterFactor).
+# A busy kubelet reported a pod's end more than a minute late: what it misses, it finds when it synchronises the pod anew, after a minute and
+# a half at the latest (pkg/kubelet/pod_workers.go, workerResyncIntervalJitterFactor).
 _GONE_SECONDS = 150.0
 _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
 # Of one measurement, beside its bandwidths: the search for the MTU, three tools for RDMA that hang (rail_probe), and a slow API server.

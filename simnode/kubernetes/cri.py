@@ -14,7 +14,6 @@ import grpc
 from railnet.kubelet.api import cri_pb2 as api
 
 SOCKET = Path("/run/containerd/containerd.sock")
-VERSIONS = ("v1", "v1alpha2")
 
 
 class ListedSandbox(NamedTuple):
@@ -27,13 +26,13 @@ class ListedSandbox(NamedTuple):
 
 
 class CriEndpoint:
-    """A context manager that serves both calls at `path`, in the given versions of CRI."""
+    """A context manager that serves both calls at `path`, in one version of CRI."""
 
     def __init__(
         self,
         sandboxes: Callable[[], Iterable[ListedSandbox]],
         path: Path = SOCKET,
-        versions: Iterable[str] = VERSIONS[:1],
+        version: str = "v1",
     ) -> None:
         self._sandboxes, self._path = sandboxes, path
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
@@ -48,10 +47,8 @@ class CriEndpoint:
             response_serializer=api.PodSandboxStatusResponse.SerializeToString,
         )
         calls: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"ListPodSandbox": listing, "PodSandboxStatus": status}
-        services = [f"runtime.{version}.RuntimeService" for version in versions]
-        self._server.add_generic_rpc_handlers(
-            tuple(grpc.method_handlers_generic_handler(service, calls) for service in services)
-        )
+        handler = grpc.method_handlers_generic_handler(f"runtime.{version}.RuntimeService", calls)
+        self._server.add_generic_rpc_handlers((handler,))
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)

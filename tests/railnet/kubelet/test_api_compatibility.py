@@ -1,7 +1,7 @@
 """Railnet's API definitions compared with kubelet's: field numbers as a table, messages as bytes written by hand.
 
 Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}; for
-`cri`, of which Railnet has a part, kubernetes/cri-api v0.22.17, pkg/apis/runtime/v1alpha2, and v0.36.3, pkg/apis/runtime/v1.
+`cri`, of which Railnet has a part, kubernetes/cri-api v0.36.3, pkg/apis/runtime/v1.
 """
 
 import pytest

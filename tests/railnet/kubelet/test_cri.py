@@ -1,4 +1,4 @@
-"""The CRI client with a container runtime's socket, in both versions of the API."""
+"""The CRI client with a container runtime's socket."""
 
 import asyncio
 import threading
@@ -16,9 +16,8 @@ def ask(socket: Path, timeout_seconds: float = 20) -> frozenset[str]:
     return asyncio.run(sandboxes(socket, timeout_seconds))
 
 
-@pytest.mark.parametrize("versions", [("v1",), ("v1alpha2",), ("v1", "v1alpha2")])
-def test_sandboxes_are_listed_by_a_runtime_of_each_version(tmp_path: Path, versions: Iterable[str]) -> None:
-    with CriEndpoint(lambda: (ListedSandbox("c0ffee"), ListedSandbox("beef")), tmp_path / "cri.sock", versions):
+def test_sandboxes_of_the_runtime_are_listed(tmp_path: Path) -> None:
+    with CriEndpoint(lambda: (ListedSandbox("c0ffee"), ListedSandbox("beef")), tmp_path / "cri.sock"):
         assert ask(tmp_path / "cri.sock") == {"c0ffee", "beef"}
 
 
@@ -33,7 +32,7 @@ def test_sandboxes_are_not_ready_without_a_socket(tmp_path: Path) -> None:
 
 
 def test_sandboxes_are_not_ready_if_the_runtime_has_another_version(tmp_path: Path) -> None:
-    with CriEndpoint(tuple, tmp_path / "cri.sock", ("v2",)), pytest.raises(NotReady):
+    with CriEndpoint(tuple, tmp_path / "cri.sock", "v1alpha2"), pytest.raises(NotReady):
         ask(tmp_path / "cri.sock")
 
 
@@ -62,11 +61,10 @@ PODS = (
 )
 
 
-@pytest.mark.parametrize("versions", [("v1",), ("v1alpha2",), ("v1", "v1alpha2")])
-def test_pod_is_on_the_hosts_network_if_each_ready_sandbox_of_it_is(tmp_path: Path, versions: Iterable[str]) -> None:
+def test_pod_is_on_the_hosts_network_if_each_ready_sandbox_of_it_is(tmp_path: Path) -> None:
     asked = {"host", "own", "again", "ended", "both", "missing"}
 
-    with CriEndpoint(lambda: PODS, tmp_path / "cri.sock", versions):
+    with CriEndpoint(lambda: PODS, tmp_path / "cri.sock"):
         assert asyncio.run(pods_on_host_network(tmp_path / "cri.sock", asked, 20)) == {"host"}
 
 
