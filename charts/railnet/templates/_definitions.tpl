@@ -1,0 +1,59 @@
+{{/* The names of images. */}}
+{{- define "railnet.image" -}}
+{{ .Values.image.registry }}/railnet:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- define "railnet.admission-image" -}}
+{{ .Values.image.registry }}/railnet-admission:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Where a distribution has kubelet's folder and the runtime's socket, if not where Railnet looks by itself. */}}
+{{- define "railnet.distribution" -}}
+{{- $hosts := dict "kubeadm" dict
+    "rke2" (dict "cri" "/run/k3s/containerd/containerd.sock")
+    "k0s" (dict "kubelet" "/var/lib/k0s/kubelet" "cri" "/run/k0s/containerd.sock") -}}
+{{ get $hosts .Values.distribution | toJson }}
+{{- end }}
+
+{{/* The keys of node.yaml that features set, as JSON. */}}
+{{- define "railnet.feature-configuration" -}}
+{{- $keys := dict -}}
+{{- $publish := dict -}}
+{{- if .Values.topologyLabels.enabled }}{{ $_ := set $publish "topologyLabels" true }}{{ end -}}
+{{- if .Values.railsCondition.enabled }}{{ $_ := set $publish "railsCondition" true }}{{ end -}}
+{{- if .Values.railsCondition.taint }}{{ $_ := set $publish "railsTaint" true }}{{ end -}}
+{{- if $publish }}{{ $_ := set $keys "publish" $publish }}{{ end -}}
+{{- with .Values.webhook.priorityClass }}{{ $_ := set $keys "admission" (dict "priorityClass" .) }}{{ end -}}
+{{- with .Values.controllers.stickyAddresses }}
+{{- if .enabled }}{{ $_ := set $keys "networks" (dict .network (dict "ipam" (dict "type" "sticky" "range" .range "rails" (int .rails)))) }}{{ end -}}
+{{- end -}}
+{{ $keys | toJson }}
+{{- end }}
+
+{{/* node.yaml of a group of nodes, as JSON without apiVersion and kind. Takes: root, group. */}}
+{{- define "railnet.configuration" -}}
+{{- $host := include "railnet.distribution" .root | fromJson -}}
+{{- $configuration := dict -}}
+{{- if $host }}{{ $_ := set $configuration "host" $host }}{{ end -}}
+{{- $configuration = mergeOverwrite $configuration (deepCopy .root.Values.node.configuration) (deepCopy (.group.configuration | default dict)) -}}
+{{- $configuration = mergeOverwrite $configuration (include "railnet.feature-configuration" .root | fromJson) -}}
+{{ $configuration | toJson }}
+{{- end }}
+
+{{/* The name of a group's DaemonSet and, with -node before the group's name, of its ConfigMap. */}}
+{{- define "railnet.group-suffix" -}}
+{{- if .name }}-{{ .name }}{{ end -}}
+{{- end }}
+
+{{/* The groups of nodes in the order in which they take nodes; the last one, without a name, has the rest. As JSON: groups. */}}
+{{- define "railnet.groups" -}}
+{{ dict "groups" (append .Values.node.groups (dict "name" "")) | toJson }}
+{{- end }}
+
+{{/* Does a process of the controllers run? */}}
+{{- define "railnet.pull-secrets" -}}
+{{- with .Values.image.pullSecrets }}
+      imagePullSecrets: {{ range . }}
+      - name: {{ . }}
+      {{- end }}
+{{- end }}
+{{- end }}
