@@ -49,7 +49,7 @@
 {{ dict "groups" (append .Values.node.groups (dict "name" "")) | toJson }}
 {{- end }}
 
-{{/* Does a process of the controllers run? */}}
+{{/* The field of a pod's specification that names the Secrets of the registry. */}}
 {{- define "railnet.pull-secrets" -}}
 {{- with .Values.image.pullSecrets }}
       imagePullSecrets: {{ range . }}
