@@ -1,4 +1,4 @@
-"""The admission helper in the cluster as its users have it: the image in containerd, an overlay applied by kubectl.
+"""The admission helper in the cluster as its users have it: the image in containerd, the chart applied by kubectl.
 
 It lies between the API server and every pod of a training job, so nothing else may be tested meanwhile.
 """
@@ -20,22 +20,16 @@ from railnet import VERSION
 from tests.cluster import training_pods
 from tests.cluster.admission_load import is_patched
 from tests.cluster.api_requests import ApiRequests
+from tests.cluster.chart import WEBHOOK, Values
 from tests.cluster.ground import NODE
-from tests.cluster.manifests import NAMESPACE, ROOT, Overlay
-from tests.cluster.node import CONFIGURATION, SYSFS, ClusterNode
+from tests.cluster.manifests import NAMESPACE
+from tests.cluster.node import ClusterNode
 from tests.cluster.process import wait_until
 from tests.cluster.training_pods import GPU
 
 NAME = "railnet-admission"
 IMAGE = f"railnet.io/{NAME}:{VERSION}"
 REPLICAS = 2
-# A replica that ends answers until every API server knows that it ends; these replicas are killed.
-_PATCH = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": NAME, "namespace": NAMESPACE},
-    "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}},
-}
 _PORT, _HEALTH_PORT = 8443, 8080
 GPUS, RAILS, OFF = "team-gpus", "team-rails", "team-off"
 """Namespaces: one without the label railnet.io/net1, whose pods ask for GPUs; one where it is "true"; one where it is "false"."""
@@ -53,15 +47,14 @@ _ANSWER_SECONDS = 60.0  # of a replica that is asked while a load takes both pro
 class Admission:
     """A context manager: installed for as long as it lasts, with namespaces of each kind and a node that says it has GPUs."""
 
-    def __init__(self, node: ClusterNode, base: str = "overlays/admission") -> None:
-        """Install a folder of the checkout's."""
+    def __init__(self, node: ClusterNode, values: Values = WEBHOOK) -> None:
+        """Install the chart with these values."""
         self._node, self._kubectl = node, node.kubectl
-        self._overlay = Overlay(base, SYSFS, _PATCH)
+        self._objects = node.railnet.objects(values)
 
     def __enter__(self) -> Self:
         self._node.containerd.load(Path(os.environ["RAILNET_ADMISSION_IMAGE"]))
-        self._overlay.write(CONFIGURATION)
-        self._kubectl.run("apply", "--kustomize", str(self._overlay.folder))
+        self._kubectl.apply(*self._objects)
         self._kubectl.apply(*(_namespace(name, labels) for name, labels in _NAMESPACES.items()))
         with ApiRequests() as api:
             api.merge_status(NODE, {"capacity": {GPU: "8"}})
@@ -101,19 +94,20 @@ class Admission:
             self.wait_until_ready()
 
     def delete_webhooks(self) -> None:
-        """Delete the folder of the webhooks alone, which an uninstall begins with."""
-        self._kubectl.run("delete", "--kustomize", str(ROOT / "overlays/admission/webhook"))
+        """Delete the webhooks alone, which an uninstall begins with."""
+        self._kubectl.run("delete", "mutatingwebhookconfiguration", NAME)
 
     def delete(self) -> None:
-        """Delete the overlay, with the nodes' daemon in it; returns when the API server has forgotten all of it."""
-        self._kubectl.run("delete", "--kustomize", str(self._overlay.folder), "--ignore-not-found")
+        """Delete what the chart rendered, with the nodes' daemon in it; returns when the API server has forgotten all of it."""
+        self._kubectl.delete(*self._objects)
+        self._node.railnet.delete()
 
     def running(self) -> int:
         """Count the replicas that run; without the webhooks they are not ready."""
         return sum(pod["status"]["phase"] == "Running" for pod in self._pods())
 
     def webhooks(self) -> list[str]:
-        """Name the webhooks, which are other ones in each overlay."""
+        """Name the webhooks, which depend on the values."""
         return [one["name"] for one in self._kubectl.get("mutatingwebhookconfiguration", NAME)["webhooks"]]
 
     def wait_until_ready(self) -> None:

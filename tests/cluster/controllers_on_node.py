@@ -1,4 +1,4 @@
-"""The controllers in the cluster as their users have them: overlays/controllers with clean-up and sticky addresses, applied by kubectl.
+"""The controllers in the cluster as their users have them: the chart with clean-up and sticky addresses, applied by kubectl.
 
 Here their rights meet Kubernetes' own authoriser, and its garbage collector deletes what belongs to an object that is gone.
 """
@@ -8,23 +8,18 @@ import urllib.request
 from types import TracebackType
 from typing import Any, Self
 
-from tests.cluster.manifests import NAMESPACE, Overlay
-from tests.cluster.node import CONFIGURATION, SYSFS, ClusterNode
+from tests.cluster.chart import ENABLED
+from tests.cluster.manifests import NAMESPACE
+from tests.cluster.node import STAYING, ClusterNode
 
 NAME = "railnet-controllers"
 TABLE = "railnet-sticky-addresses"
-_PATCH = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": NAME, "namespace": NAMESPACE},
-    "spec": {
-        "template": {
-            "spec": {
-                "terminationGracePeriodSeconds": 1,
-                "containers": [{"name": "controllers", "args": ["controllers", "--clean-up"]}],
-            }
-        }
-    },
+_VALUES = {
+    "controllers": {
+        **ENABLED,
+        "cleanUp": ENABLED,
+        "stickyAddresses": {**ENABLED, "range": STAYING["range"], "rails": STAYING["rails"]},
+    }
 }
 _OURS = f"--selector=app.kubernetes.io/name={NAME}"
 _KINDS = "deployment,poddisruptionbudget,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
@@ -40,14 +35,10 @@ class Controllers:
 
     def __init__(self, node: ClusterNode) -> None:
         self._kubectl = node.kubectl
-        # Sticky addresses and clean-up at once.
-        self._overlay = Overlay(
-            "overlays/controllers-sticky", SYSFS, _PATCH, more=["overlays/controllers-clean-up/rights"]
-        )
+        self._objects = node.railnet.objects(_VALUES)
 
     def __enter__(self) -> Self:
-        self._overlay.write(CONFIGURATION)
-        self._kubectl.run("apply", "--kustomize", str(self._overlay.folder))
+        self._kubectl.apply(*self._objects)
         self._kubectl.run(
             "rollout", "status", f"deployment/{NAME}", f"--namespace={NAMESPACE}", f"--timeout={_SECONDS:g}s"
         )

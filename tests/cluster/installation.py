@@ -50,7 +50,7 @@ def measure(node: ClusterNode) -> list[Step]:
         starts, ends = iter(tasks.times("start")), iter(tasks.times("exit"))
         points = [
             ("", began),
-            ("kubectl has applied the manifests", applied),
+            ("kubectl has applied what the chart renders", applied),
             ("the pod is bound to the node", pods.first(NODE)),
             ("its sandbox has started", next(starts, None)),
             ("its init container has started", next(starts, None)),

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,17 @@ class Kubectl:
         return found["items"] if found["kind"] == "List" else found
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        self.run("apply", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self.run("apply", "--filename=-", stdin=_as_list(objects))
+
+    def delete(self, *objects: dict[str, Any]) -> None:
+        """Delete objects, of which some may be gone already; returns when the API server has forgotten all of them."""
+        self.run("delete", "--filename=-", "--ignore-not-found", stdin=_as_list(objects))
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Give the events about an object of the default namespace."""
         found: list[dict[str, Any]] = self.get("events", f"--field-selector=involvedObject.name={name}")
         return found
+
+
+def _as_list(objects: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

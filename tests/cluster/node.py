@@ -36,22 +36,22 @@ from tests.cluster.worker import SYSFS, VFS, Worker, pfs_of
 PFS = pfs_of(NODE)
 JOURNAL = STATE / "journal"
 _LOCKS = STATE / "lock"
+STAYING = {"type": "sticky", "range": "10.58.0.0/16", "rails": 1}
+"""The address management of the network that sticky addresses are in."""
+
 _SERVICES = {"default/kubernetes"}  # of the namespace `default`, before any test
 
 
 def configuration(cards: int = len(PFS), vfs: int = VFS) -> dict[str, Any]:
-    """Return the node configuration of nodes with so many cards, and so many VFs on each."""
+    """Return the node configuration, without its kind, of nodes with so many cards, and so many VFs on each."""
     return {
-        "apiVersion": "railnet.io/v1alpha1",
-        "kind": "NodeConfiguration",
         "host": {"sysfs": str(SYSFS), "cri": str(SOCKET)},
         "provision": [{"pf": str(pf.address), "vfs": vfs} for pf in pfs_of(NODE, cards)],
-        "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/16"}}},
+        "networks": {"staying": {"ipam": STAYING}},
         "limits": {"ml": {"networks": ["default", "staying"]}},  # the namespace of `train_jobs`
     }
 
 
-CONFIGURATION = configuration()
 # The scheduler may look only once a minute at a pod that it held back, and a busy kubelet may report the end of the pod before it late.
 _RUNNING_SECONDS = 240.0
 _LOOK_SECONDS = 0.1

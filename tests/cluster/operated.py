@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.cluster.admission_on_node import Admission
+from tests.cluster.chart import ENABLED
 from tests.cluster.controllers_on_node import Controllers
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.operators import Operator, installed
@@ -27,7 +28,7 @@ def operated(node: ClusterNode, operator: Operator, folder: Path) -> Iterator[No
     node.wait_for_vfs(VFS * len(PFS))
     with contextlib.ExitStack() as made:
         made.enter_context(node.joined_rails())
-        made.enter_context(Admission(node, "overlays/host-network"))
+        made.enter_context(Admission(node, {"webhook": {**ENABLED, "hostNetwork": ENABLED}}))
         controllers = made.enter_context(Controllers(node))
         made.enter_context(installed(node, operator, folder))
         made.enter_context(node.all_nodes())

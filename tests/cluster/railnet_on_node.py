@@ -1,4 +1,4 @@
-"""Railnet on the node as its users have it: the image in containerd, the manifests applied by kubectl.
+"""Railnet on the node as its users have it: the image in containerd, what the chart renders applied by kubectl.
 
 The node's label says whether the DaemonSet has a pod there; so a daemon can be absent without another revision of it.
 """
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from railnet import VERSION
+from tests.cluster.chart import Values, render
 from tests.cluster.ground import NODE
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.manifests import LABEL, NAMESPACE, Overlay
+from tests.cluster.manifests import LABEL, NAMESPACE, NAMESPACE_FILE, ROOT, on_simulated_cards
 from tests.cluster.process import until_found, wait_until
 from tests.cluster.runtime import Containerd
 
@@ -41,8 +42,7 @@ class Railnet:
     def __init__(self, kubectl: Kubectl, containerd: Containerd, sysfs: Path, configuration: dict[str, Any]) -> None:
         """Use the image at $RAILNET_IMAGE; the tree at `sysfs` stands for the node's cards."""
         self._kubectl, self._containerd = kubectl, containerd
-        self._configuration = configuration
-        self._node, self._leaving = Overlay("daemonset", sysfs), Overlay("overlays/uninstall", sysfs)
+        self._configuration, self._sysfs = configuration, sysfs
 
     def load(self) -> None:
         """Import the image."""
@@ -53,8 +53,13 @@ class Railnet:
         self._containerd.forget(IMAGE)
 
     def apply(self, **changes: Any) -> None:
-        """Apply the manifests, with these keys of the node configuration in place of the node's own; returns at once."""
-        self._apply(self._node, {**self._configuration, **changes})
+        """Apply the chart, with these keys of the node configuration in place of the node's own; returns at once."""
+        self._kubectl.run("apply", f"--filename={NAMESPACE_FILE}")
+        self._kubectl.apply(*self.objects({"node": {"configuration": changes}}))
+
+    def objects(self, *features: Values) -> list[dict[str, Any]]:
+        """Return what the chart renders for the node, with more values."""
+        return on_simulated_cards(render({"node": {"configuration": self._configuration}}, *features), self._sysfs)
 
     def start(self) -> None:
         """Have the daemon run, installed if it is not; returns when it is ready."""
@@ -112,12 +117,14 @@ class Railnet:
         self._kubectl.run("rollout", "restart", DAEMON_SET, f"--namespace={NAMESPACE}")
 
     def uninstall(self) -> None:
-        """Apply overlays/uninstall; returns at once."""
-        self._apply(self._leaving, self._configuration)
+        """Patch the DaemonSet as docs/install.md says; returns at once."""
+        patch = f"--patch-file={ROOT}/daemonset/uninstall.yaml"
+        self._kubectl.run("patch", DAEMON_SET, f"--namespace={NAMESPACE}", patch)
 
     def delete(self) -> None:
-        """`kubectl delete -k`; returns when the API server has forgotten all of it."""
-        self._kubectl.run("delete", "--kustomize", str(self._node.folder))
+        """`kubectl delete -f`, and the namespace; returns when the API server has forgotten all of it."""
+        self._kubectl.delete(*self.objects())
+        self._kubectl.run("delete", f"--filename={NAMESPACE_FILE}", "--ignore-not-found")
 
     def exists(self) -> bool:
         """Tell whether there is anything of it in the cluster."""
@@ -159,10 +166,6 @@ class Railnet:
             f"the daemon to say {words!r}",
         )
         return max(parse_time(fields[0].removesuffix("Z")) for fields in lines)
-
-    def _apply(self, overlay: Overlay, configuration: dict[str, Any]) -> None:
-        overlay.write(configuration)
-        self._kubectl.run("apply", "--kustomize", str(overlay.folder))
 
     def _label(self, value: str | None) -> None:
         wanted = f"{LABEL}-" if value is None else f"{LABEL}={value}"

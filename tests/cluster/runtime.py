@@ -51,6 +51,10 @@ class Containerd:
         """Import an image for kubelet's use."""
         _ctr("images", "import", str(archive))
 
+    def tag(self, image: str, name: str) -> None:
+        """Give an image another name, too."""
+        _ctr("images", "tag", image, name)
+
     def forget(self, image: str) -> None:
         """Delete an image that no container uses."""
         _ctr("images", "remove", "--sync", image)

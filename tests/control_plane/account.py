@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.control_plane.manifests import NAMESPACE
+from tests.cluster.manifests import NAMESPACE
 from tests.control_plane.proxy import ApiProxy
 from tests.control_plane.server import ApiServer
 

@@ -12,9 +12,11 @@ from typing import Self
 
 from railnet.admission.certificates.cluster_objects import SECRET
 from railnet.jobs.railnet_labels import NET1
+from tests.cluster.chart import Values
+from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
-from tests.control_plane.manifests import NAMESPACE, applied
+from tests.control_plane.manifests import applied
 from tests.control_plane.replica import Replica, endpoints
 from tests.control_plane.server import ApiServer
 from tests.railnet.admission.goldens import GOLDENS
@@ -30,10 +32,10 @@ class Cluster:
     """Replicas that the API server reaches by the Service; all are ready inside the `with` block."""
 
     def __init__(
-        self, server: ApiServer, folder: str, files: Path, replicas: int = 1, options: Sequence[str] = ()
+        self, server: ApiServer, values: Values, files: Path, replicas: int = 1, options: Sequence[str] = ()
     ) -> None:
-        """Install a folder of manifests; `files` is the folder for the replicas' files, `options` are theirs."""
-        self.server, self.folder = server, folder
+        """Install the chart with these values; `files` is the folder for the replicas' files, `options` are theirs."""
+        self.server, self._values = server, values
         self.replicas = [Replica(server, files, number, options) for number in range(replicas)]
         self._namespaces: set[str] = set()
         self._accounts: set[tuple[str, str]] = set()
@@ -42,7 +44,7 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as made:
             made.callback(self._wait_until_forgotten)
-            made.enter_context(applied(self.server, self.folder))
+            made.enter_context(applied(self.server, self._values))
             made.callback(self._forget)
             self.server.kubectl("apply", "--filename=-", stdin=json.dumps(endpoints(self.replicas)))
             made.callback(self.stop)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import cycle
 from pathlib import Path
 
+from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import Program, wait_until
 from tests.control_plane.account import Account
 from tests.control_plane.api import Api, JsonObject
-from tests.control_plane.manifests import NAMESPACE
 from tests.control_plane.proxy import ApiProxy, killed, none
 from tests.control_plane.server import ApiServer
 from tests.railnet.controllers.builders import network_status

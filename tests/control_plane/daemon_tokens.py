@@ -4,9 +4,11 @@ import http.client
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.cluster.chart import Values
+from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import until_found, wait_until
 from tests.control_plane.api import JsonObject
-from tests.control_plane.manifests import NAMESPACE, applied
+from tests.control_plane.manifests import applied
 from tests.control_plane.nodes import node, some_nodes
 from tests.control_plane.server import ApiServer
 
@@ -17,9 +19,9 @@ _RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 @contextmanager
-def daemons(server: ApiServer, folder: str) -> Iterator[dict[str, str]]:
-    """Apply a folder, and have its daemons on node-a and node-b; yield the tokens."""
-    with some_nodes(server.api, [node("node-a"), node("node-b")]), applied(server, folder, daemons=True):
+def daemons(server: ApiServer, values: Values) -> Iterator[dict[str, str]]:
+    """Apply the chart with these values, and have its daemons on node-a and node-b; yield the tokens."""
+    with some_nodes(server.api, [node("node-a"), node("node-b")]), applied(server, values, daemons=True):
         own = until_found(lambda: _pod_on(server, NAMESPACE, "node-a"), _SECONDS, "the daemon of node-a")
         with _other_account(server) as other:
             yield {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, ApiAnswer, JsonObject
 from tests.control_plane.cluster import Cluster
@@ -15,7 +16,6 @@ from tests.control_plane.nodes import node
 from tests.control_plane.server import ApiServer
 
 SECONDS = 60.0
-FOLDER = "overlays/gangs"
 GATE, PLACEMENT = "railnet.io/gang", "railnet.io/placement"
 LEAF = "fabric.topograph.run/tier-0"
 CONTAINERS = {"containers": [{"name": "main", "image": "i"}]}
@@ -25,7 +25,7 @@ STRANGERS, _PROBED = "strangers", "gang-probe"
 @contextmanager
 def gating(server: ApiServer, files: Path) -> Iterator[Cluster]:
     """Have the webhook gate gangs, and the rights of the controllers."""
-    with Cluster(server, FOLDER, files, options=["--gangs"]) as found:
+    with Cluster(server, GANGS, files, options=["--gangs"]) as found:
         server.namespace(_PROBED)
         wait_until(lambda: is_gated(probe(server.api).object), SECONDS, "the webhook to gate a gang's pod")
         yield found

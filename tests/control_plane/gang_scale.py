@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import (
-    FOLDER,
     GATE,
     LEAF,
     gating,
@@ -40,7 +40,7 @@ _MOST_MIB = 256
 
 @pytest.fixture
 def replica(server: ApiServer, tmp_path: Path) -> Iterator[Controllers]:
-    with applied(server, FOLDER):
+    with applied(server, GANGS):
         yield Controllers(server, tmp_path, options=["--gangs"])
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import yaml
 
 from tests.cluster.ground import NODE_ADDRESS
+from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import Program
 from tests.control_plane.account import Account
 from tests.control_plane.api import JsonObject
-from tests.control_plane.manifests import NAMESPACE
 from tests.control_plane.proxy import ApiProxy
 from tests.control_plane.server import ApiServer
 

@@ -52,7 +52,7 @@ class ApiServer:
             made.callback(self.api.close)
             made.callback(self.kwok.stop)
             self.kwok.start()
-            self.kubectl("apply", "--filename=daemonset/namespace.yaml")  # most overlays say what goes into it alone
+            self.kubectl("apply", "--filename=daemonset/namespace.yaml")  # the chart does not make it
             self._made = made.pop_all()
         return self
 

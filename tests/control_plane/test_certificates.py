@@ -9,8 +9,9 @@ import pytest
 
 from railnet.admission.certificates.cluster_objects import ROTATE, SECRET
 from railnet.admission.webhook_configuration import configuration
+from tests.cluster.chart import WEBHOOK
+from tests.cluster.manifests import NAMESPACE
 from tests.control_plane.cluster import Cluster
-from tests.control_plane.manifests import NAMESPACE
 from tests.control_plane.replica import NAME
 from tests.control_plane.server import ApiServer
 
@@ -21,7 +22,7 @@ _SECONDS = 90.0
 
 @pytest.fixture(scope="module")
 def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(server, "overlays/admission", tmp_path_factory.mktemp("replicas"), replicas=3) as found:
+    with Cluster(server, WEBHOOK, tmp_path_factory.mktemp("replicas"), replicas=3) as found:
         yield found
 
 

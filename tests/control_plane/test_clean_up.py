@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.cluster.chart import ENABLED
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
@@ -22,7 +23,7 @@ _STAYS_SECONDS = 3.0
 
 @pytest.fixture(scope="module")
 def replica(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
-    with applied(server, "overlays/controllers-clean-up"), some_nodes(server.api, [node("node-a")]):
+    with applied(server, {"controllers": {**ENABLED, "cleanUp": ENABLED}}), some_nodes(server.api, [node("node-a")]):
         yield Controllers(server, tmp_path_factory.mktemp("clean-up"), options=["--clean-up"])
 
 

@@ -1,4 +1,4 @@
-"""overlays/gangs: which pods the API server asks `railnet admission --gangs` about, and what they become.
+"""The webhook of gangs: which pods the API server asks `railnet admission --gangs` about, and what they become.
 
 Pods are created as dry runs: they go through admission, and are not stored. What a gated pod may become is in test_gangs.
 """
@@ -13,6 +13,7 @@ import pytest
 
 from railnet.jobs.gang_labels import names_gang
 from railnet.jobs.pod import parse
+from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.cluster import TRAINING, UNWATCHED, Cluster, essence
 from tests.control_plane.server import ApiServer
@@ -21,7 +22,7 @@ from tests.railnet.admission.reviewing import applied, patch_of
 from tests.railnet.admission.test_gang_goldens import FILES, answered
 
 JsonObject = dict[str, Any]
-FOLDER, NAMESPACE, OFF = "overlays/gangs", "gangs", "gangs-off"
+NAMESPACE, OFF = "gangs", "gangs-off"
 ENTRY = "gangs.railnet.io"
 GATE = {"name": "railnet.io/gang"}
 # Pods that only the review of gangs concerns: a known operator's pod gets a rail, too.
@@ -30,7 +31,7 @@ ALONE = {name: golden for name, golden in FILES.items() if not name.startswith("
 
 @pytest.fixture(scope="module")
 def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(server, FOLDER, tmp_path_factory.mktemp("replica"), options=["--gangs"]) as found:
+    with Cluster(server, GANGS, tmp_path_factory.mktemp("replica"), options=["--gangs"]) as found:
         found.namespace(NAMESPACE, None)
         server.namespace(OFF, {"railnet.io/gang": "off"})
         yield found

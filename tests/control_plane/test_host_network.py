@@ -1,4 +1,4 @@
-"""overlays/host-network with two replicas of the webhook: pods and Services as the API server stores them.
+"""Host-network mode with two replicas of the webhook: pods and Services as the API server stores them.
 
 `scripts/bench host-ports` measures the webhook with ten thousand pods by these tests.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.chart import ENABLED
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, ApiAnswer
 from tests.control_plane.cluster import Cluster
@@ -23,7 +24,8 @@ from tests.railnet.admission.reviewing import a_review, patch_of
 from tests.railnet.admission.test_service_review import KUBEFLOW, a_service
 
 JsonObject = dict[str, Any]
-FOLDER, NAMESPACE = "overlays/host-network", "host-network"
+VALUES = {"webhook": {**ENABLED, "hostNetwork": ENABLED}}
+NAMESPACE = "host-network"
 LAST = 29999
 POD_BYTES = 7 << 10  # as pods of real jobs have, by their variables
 IN_MODE = [golden for golden in GOLDENS if golden.host_port and not golden.configuration and golden.net1 is None]
@@ -32,14 +34,14 @@ HOST = {"railnet.io/network-mode": "host"}
 
 @pytest.fixture(scope="module")
 def ports(host_pods: int) -> range:
-    """The range of the overlay; a wider one where more pods than half of it are made, since the ports of ended pods rest."""
+    """The range of the chart; a wider one where more pods than half of it are made, since the ports of ended pods rest."""
     return range(min(20000, LAST + 1 - 2 * host_pods), LAST + 1)
 
 
 @pytest.fixture(scope="module")
 def cluster(server: ApiServer, ports: range, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     options = [f"--host-ports={ports[0]}-{ports[-1]}"]
-    with Cluster(server, FOLDER, tmp_path_factory.mktemp("replicas"), 2, options) as found:
+    with Cluster(server, VALUES, tmp_path_factory.mktemp("replicas"), 2, options) as found:
         found.namespace(NAMESPACE, None)
         for replica in found.replicas:
             assert made(server.api.create("/api/v1/namespaces/railnet/pods", own_pod(replica.pod)))

@@ -1,28 +1,52 @@
-"""kubectl and the API server accept every manifest unchanged, and what they warn about is known."""
+"""A new kubectl and a new API server accept all that the chart renders, and daemonset/, unchanged and without a warning."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.cluster.chart import CONTROLLERS, ENABLED, EXAMPLES, GANGS, WEBHOOK, Values, render
 from tests.cluster.process import until_found
 from tests.control_plane.api import JsonObject
+from tests.control_plane.manifests import as_list, delete
 from tests.control_plane.server import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-POLICY = ROOT / "overlays/own-node/policy.yaml"
+POLICY = ROOT / "daemonset/own-node-policy.yaml"
 PLATFORM = ROOT / "docs/training/platform"
-ALL = [
-    "daemonset",
-    *sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("overlays/*/kustomization.yaml")),
-]
-FOREIGN = {"overlays/admission-cert-manager": "cert-manager.io", "overlays/monitoring": "monitoring.coreos.com"}
-"""Folders with kinds of another project, and the group of these kinds."""
-FOLDERS = [folder for folder in ALL if folder not in FOREIGN]
-ADMISSION = "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,validatingwebhookconfigurations"
+FOREIGN = ("cert-manager.io", "monitoring.coreos.com")
+"""Groups of kinds of other projects, which this API server does not have."""
+
+NODE_FEATURES = {"topologyLabels": ENABLED, "railsCondition": {**ENABLED, "taint": True}}
+EVERYTHING = {
+    **NODE_FEATURES,
+    "image": {"registry": "registry.example.com/hpc", "tag": "1.0", "pullSecrets": ["registry"]},
+    "distribution": "k0s",
+    "node": {
+        "nodeSelector": {"example.com/card": "true"},
+        "groups": [{"name": "old", "nodeSelector": {"example.com/old": "true"}, "configuration": {"rails": "auto"}}],
+    },
+    "webhook": {**ENABLED, "priorityClass": "iteration", "hostNetwork": ENABLED},
+    "controllers": {**ENABLED, "stickyAddresses": {**ENABLED, "range": "10.58.0.0/16"}, "cleanUp": ENABLED},
+    "gangs": ENABLED,
+    "monitoring": ENABLED,
+    "priorityClasses": ENABLED,
+    "dnsAutoscaler": ENABLED,
+}
+CERT_MANAGER = {"webhook": {**EVERYTHING["webhook"], "certManager": ENABLED}}
+RENDERED: dict[str, tuple[Values, ...]] = {
+    "defaults": (),
+    "webhook": (WEBHOOK,),
+    "controllers": (CONTROLLERS,),
+    "gangs": (GANGS,),
+    "everything": (EVERYTHING,),
+    "everything with cert-manager": (EVERYTHING, CERT_MANAGER),
+    # An example is beside the ones before it.
+    **{path.stem: EXAMPLES[: number + 1] for number, path in enumerate(EXAMPLES)},
+}
 HOW = pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])
 
 
@@ -31,13 +55,10 @@ def manifests_end(server: ApiServer) -> Iterator[None]:
     """After these tests nothing of the manifests is there: no policy refuses, and no controller makes pods of them."""
     before = namespaces(server)
     yield
-    for what in (
-        (ADMISSION, "--all"),
-        ("clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/name"),
-        ("cronjobs,jobs,daemonsets,deployments,services", "--all", "--namespace=railnet"),
-        ("deployments", "--selector=app.kubernetes.io/name", "--namespace=kube-system"),  # overlays/dns-autoscaler
-    ):
-        done = server.kubectl("delete", "--ignore-not-found", *what)
+    objects = [one for values in RENDERED.values() for one in render(*values)]
+    delete(server, known({name_of(one): one for one in objects}.values()))
+    for kinds in ("configmaps,cronjobs,jobs,daemonsets,deployments,services", "roles,rolebindings,serviceaccounts"):
+        done = server.kubectl("delete", kinds, "--all", "--namespace=railnet")
         assert done.returncode == 0, done.stderr
     for name in namespaces(server) - before:
         server.api.delete(f"/api/v1/namespaces/{name}")
@@ -47,63 +68,65 @@ def namespaces(server: ApiServer) -> set[str]:
     return {one["metadata"]["name"] for one in server.api.items("/api/v1/namespaces")}
 
 
-APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+def name_of(document: JsonObject) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-def rendered(server: ApiServer, folder: str) -> list[JsonObject]:
-    return list(yaml.safe_load_all(server.kubectl("kustomize", folder).stdout))
-
-
-def of_apparmor(documents: list[JsonObject]) -> list[str]:
-    """Return what Kubernetes 1.30 and newer say of annotations of `daemonset/`; overlays/kubernetes-1.30 replaces them."""
-    templates = [one["spec"]["template"]["metadata"] for one in documents if one["kind"] in ("DaemonSet", "Deployment")]
-    keys = [key for one in templates for key in one.get("annotations", {}) if key.startswith(APPARMOR)]
-    words = 'deprecated since v1.30; use the "appArmorProfile" field instead'
-    return [f"Warning: spec.template.metadata.annotations[{key}]: {words}" for key in keys]
+def known(documents: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the documents whose kinds the API server has."""
+    return [one for one in documents if not one["apiVersion"].startswith(FOREIGN)]
 
 
 @HOW
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_folder_applies_strictly_and_warns_of_deprecated_annotations_alone(
-    server: ApiServer, folder: str, how: tuple[str, ...]
+@pytest.mark.parametrize("values", RENDERED.values(), ids=RENDERED.keys())
+def test_chart_applies_strictly_without_a_warning(
+    server: ApiServer, values: tuple[Values, ...], how: tuple[str, ...]
 ) -> None:
-    expected = of_apparmor(rendered(server, folder))
-    done = server.kubectl("apply", "--kustomize", folder, "--validate=strict", *how)
+    documents = known(render(*values))
+    done = server.kubectl("apply", "--filename=-", "--validate=strict", *how, stdin=as_list(documents))
 
-    assert done.returncode == 0, done.stderr
-    assert set(done.stderr.splitlines()) <= set(expected)
-
-
-def test_new_object_causes_exactly_these_warnings(server: ApiServer) -> None:
-    """What is applied again without a change causes none."""
-    documents = rendered(server, "daemonset")
-    (daemons,) = (one for one in documents if one["kind"] == "DaemonSet")
-    daemons["metadata"]["name"] = "another"
-    done = server.kubectl("create", "--dry-run=server", "--filename=-", stdin=yaml.safe_dump(daemons))
-
-    assert sorted(done.stderr.splitlines()) == sorted(of_apparmor(documents))
-    assert len(of_apparmor(documents)) == 2
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(documents)
 
 
-def test_folders_for_kubernetes_1_30_have_none_of_these_annotations(server: ApiServer) -> None:
-    without = [folder for folder in FOLDERS if not of_apparmor(rendered(server, folder))]
+@pytest.mark.parametrize("values", RENDERED.values(), ids=RENDERED.keys())
+def test_new_objects_of_the_chart_cause_no_warning(server: ApiServer, values: tuple[Values, ...]) -> None:
+    """What is applied again without a change would cause none."""
+    documents = known(render(*values))
+    for one in documents:
+        one["metadata"]["name"] += "-another"
+    done = server.kubectl("create", "--dry-run=server", "--validate=strict", "--filename=-", stdin=as_list(documents))
 
-    assert {"overlays/kubernetes-1.30", "overlays/own-node", "overlays/topology-labels"} <= set(without)
-    assert "daemonset" not in without
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(documents)
 
 
 @HOW
-@pytest.mark.parametrize(("folder", "group"), FOREIGN.items())
-def test_folder_applies_strictly_except_for_the_kinds_of_another_project(
-    server: ApiServer, folder: str, group: str, how: tuple[str, ...]
-) -> None:
-    documents = rendered(server, folder)
-    known = [document for document in documents if not document["apiVersion"].startswith(f"{group}/")]
-    done = server.kubectl("apply", "--filename=-", "--validate=strict", *how, stdin=yaml.safe_dump_all(known))
+def test_folder_of_the_node_applies_strictly_without_a_warning(server: ApiServer, how: tuple[str, ...]) -> None:
+    done = server.kubectl("apply", "--kustomize", "daemonset", "--validate=strict", *how)
 
-    assert done.returncode == 0, done.stderr
-    assert set(done.stderr.splitlines()) <= set(of_apparmor(known))
-    assert len(known) < len(documents)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_uninstall_patch_applies_strictly_without_a_warning(server: ApiServer) -> None:
+    server.kubectl("apply", "--kustomize", "daemonset")
+    patch = ("--patch-file=daemonset/uninstall.yaml", "--dry-run=server", "--output=json")
+    done = server.kubectl("patch", "daemonset/railnet", "--namespace=railnet", *patch)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    spec = json.loads(done.stdout)["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["args"] == ["uninstall", "--stay"]
+    assert "initContainers" not in spec["template"]["spec"]
+    assert spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
+
+
+def test_kinds_of_other_projects_are_those_of_cert_manager_and_the_prometheus_operator() -> None:
+    groups = {one["apiVersion"].partition("/")[0] for one in render(EVERYTHING, CERT_MANAGER)}
+
+    assert {one for one in groups if one.startswith(FOREIGN)} == set(FOREIGN)
+    assert [one for one in known(render(EVERYTHING)) if one["kind"] == "PodMonitor"] == []
 
 
 def test_unknown_field_is_refused_by_its_name(server: ApiServer) -> None:
@@ -124,7 +147,7 @@ def test_policy_for_events_fits_a_kind_without_an_involved_object(server: ApiSer
     done = server.kubectl("apply", "--filename=-", "--validate=strict", stdin=yaml.safe_dump(policy))
     server.kubectl("delete", "validatingadmissionpolicy", "other-kind")
 
-    assert (done.returncode, done.stderr.splitlines()) == (0, [])
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def checked(server: ApiServer) -> dict[str, str]:
@@ -147,14 +170,13 @@ def test_expressions_of_all_policies_fit_the_types_and_a_wrong_one_is_named(serv
     policy = next(yaml.safe_load_all(POLICY.read_text()))
     policy["metadata"]["name"] = "wrong"
     policy["spec"]["validations"][0]["expression"] = "oldObject.spec.nodename != ''"
-    for folder in ("overlays/own-node", "overlays/topology-labels", "overlays/rails-condition-taint"):
-        assert server.kubectl("apply", "--kustomize", folder).returncode == 0
+    assert server.kubectl("apply", "--filename=-", stdin=as_list(render(NODE_FEATURES))).returncode == 0
     server.kubectl("apply", "--filename=-", "--validate=strict", stdin=yaml.safe_dump(policy))
     found = checked(server)
     server.kubectl("delete", "validatingadmissionpolicy", "wrong")
 
     assert "undefined field 'nodename'" in found.pop("wrong")
-    assert len(found) >= 4
+    assert len(found) >= 3
     assert set(found.values()) == {"{}"}
 
 
@@ -169,7 +191,7 @@ def test_manifests_of_a_platform_apply_strictly_without_a_warning(server: ApiSer
     for step in steps:
         done = server.kubectl("apply", *step, "--validate=strict", *how)
         assert (step, done.returncode) == (step, 0), done.stderr
-        assert [line for line in done.stderr.splitlines() if APPARMOR not in line] == []
+        assert done.stderr == ""
 
     documents = [one for path in PLATFORM.glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
     assert len(documents) > 30

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.cluster.chart import CONTROLLERS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api
 from tests.control_plane.controllers import NODES, Controllers, Job, die_until
@@ -23,7 +24,7 @@ TASK = {"railnet.io/names": "task"}
 
 @pytest.fixture(scope="module")
 def replica(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
-    with applied(server, "overlays/controllers"), some_nodes(server.api, [node(name, pods="1000") for name in NODES]):
+    with applied(server, CONTROLLERS), some_nodes(server.api, [node(name, pods="1000") for name in NODES]):
         yield Controllers(server, tmp_path_factory.mktemp("controllers"))
 
 

@@ -1,4 +1,4 @@
-"""overlays/own-node: the daemon's requests for pods of its own node pass, and all other requests are refused.
+"""The policies of ownNode: the daemon's requests for pods of its own node pass, and all other requests are refused.
 
 What passes, passes with the rights of the manifest. What is refused, the policies refuse to an account with every right.
 """
@@ -66,7 +66,7 @@ class Pods:
 def pods(server: ApiServer) -> Iterator[Pods]:
     """Yield pods of an API server after its admission plugin has the policy, which it gets by watch."""
     server.namespace("ml")
-    with daemons(server, "overlays/own-node") as tokens:
+    with daemons(server, {}) as tokens:
         found = Pods(server, tokens)
         probe = found.make("probe", "node-b")
         wait_until(lambda: found.annotate(probe).status == 422, _SECONDS, "the policy for pods to be in force")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.chart import ENABLED, WEBHOOK
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster
@@ -17,9 +18,7 @@ PLAIN = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main", "
 
 @pytest.fixture(scope="module")
 def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    applied = server.kubectl("apply", "--kustomize", "overlays/priorities", "--validate=strict")
-    assert applied.returncode == 0, applied.stderr
-    with Cluster(server, "overlays/admission", tmp_path_factory.mktemp("replica")) as found:
+    with Cluster(server, {**WEBHOOK, "priorityClasses": ENABLED}, tmp_path_factory.mktemp("replica")) as found:
         yield found
 
 

@@ -1,4 +1,4 @@
-"""overlays/rails-condition-taint: the daemon changes one condition and one taint of its own node, and nothing else.
+"""The policy of railsCondition: the daemon changes one condition and one taint of its own node, and nothing else.
 
 What passes, passes with the rights of the manifest. What is refused, the policy refuses to an account with every right.
 """
@@ -15,13 +15,14 @@ from railnet.apiserver.request import Request
 from railnet.fabric import rails_condition
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.fabric.topology_labels import RAILS
+from tests.cluster.chart import ENABLED
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
 from tests.control_plane.nodes import own_part
 from tests.control_plane.server import ApiServer
 
-REFUSED = "ValidatingAdmissionPolicy 'railnet-rails-condition' with binding 'railnet-rails-condition' denied request: "
+REFUSED = "ValidatingAdmissionPolicy 'railnet-own-node-nodes' with binding 'railnet-own-node-nodes' denied request: "
 SPEC = "nothing of the specification but the taint railnet.io/rails-not-active, with NoSchedule, may be changed"
 STATUS = "nothing of the status but the condition RailnetRails may be changed"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -80,7 +81,7 @@ class Nodes:
 @pytest.fixture(scope="module")
 def policy(server: ApiServer) -> Iterator[Nodes]:
     """Yield nodes of an API server after its admission plugin has the policy, which it gets by watch."""
-    with daemons(server, "overlays/rails-condition-taint") as tokens:
+    with daemons(server, {"railsCondition": {**ENABLED, "taint": True}}) as tokens:
         found = Nodes(server, tokens)
         wait_until(lambda: REFUSED in found.say("node-b").message, _SECONDS, "the policy to be in force")
         yield found
@@ -188,25 +189,6 @@ def test_another_taint_or_effect_is_refused(nodes: Nodes, taints: list[JsonObjec
 
     assert answer.message.endswith(f"{REFUSED}{SPEC}")
     assert nodes.read("node-a")["spec"]["taints"] == [FOREIGN]
-
-
-def test_policy_of_the_topology_labels_lets_the_daemon_keep_its_condition(nodes: Nodes, server: ApiServer) -> None:
-    """The API server asks each policy: one that knew its own part alone would refuse the other's."""
-    own, topology = "overlays/rails-condition/condition/policy.yaml", "overlays/topology-labels/labels/policy.yaml"
-    server.kubectl("apply", "--filename", topology)
-    server.kubectl("delete", "--filename", own)
-    other = "ValidatingAdmissionPolicy 'railnet-topology-labels'"
-    wait_until(lambda: other in nodes.say("node-b").message, _SECONDS, "the other policy to be in force")
-    answers = [
-        nodes.say("node-a"),
-        nodes.taint("node-a", FOREIGN, OURS),
-        nodes.patch("node-a", {"metadata": {"labels": {RAILS: "1"}}}),
-    ]
-    server.kubectl("apply", "--filename", own)
-    server.kubectl("delete", "--filename", topology)
-    wait_until(lambda: REFUSED in nodes.say("node-b").message, _SECONDS, "the own policy to be in force again")
-
-    assert [(one.status, one.message) for one in answers] == [(200, "")] * 3
 
 
 def test_policy_lets_the_daemon_label_its_node(nodes: Nodes) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.cluster.chart import ENABLED
 from tests.cluster.process import wait_until
 from tests.control_plane.controllers import NODES, Controllers, Job
 from tests.control_plane.manifests import applied
@@ -12,6 +13,7 @@ from tests.control_plane.nodes import node, some_nodes
 from tests.control_plane.server import ApiServer
 
 _SECONDS = 60.0
+VALUES = {"controllers": {**ENABLED, "stickyAddresses": {**ENABLED, "range": "10.58.0.0/16"}}}
 STICKY = {"railnet.io/sticky": "true"}
 TABLE = "/api/v1/namespaces/railnet/configmaps/railnet-sticky-addresses"
 CONFIGURATION = {
@@ -23,7 +25,7 @@ CONFIGURATION = {
 @pytest.fixture(scope="module", autouse=True)
 def manifests(server: ApiServer) -> Iterator[None]:
     made = [node(name, rdma_ib_vf="1000", pods="1000") for name in NODES]
-    with applied(server, "overlays/controllers-sticky"), some_nodes(server.api, made):
+    with applied(server, VALUES), some_nodes(server.api, made):
         yield
 
 

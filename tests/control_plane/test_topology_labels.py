@@ -1,4 +1,4 @@
-"""overlays/topology-labels: the daemon changes the topology labels of its own node, and nothing else of any node.
+"""The policy of topologyLabels: the daemon changes the topology labels of its own node, and nothing else of any node.
 
 What passes, passes with the rights of the manifest. What is refused, the policy refuses to an account with every right.
 """
@@ -10,13 +10,14 @@ import pytest
 
 from railnet.apiserver import node_labels
 from railnet.fabric.topology_labels import LEAF, RAILS, RATE, leaf_of_rail
+from tests.cluster.chart import ENABLED
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
 from tests.control_plane.nodes import own_part
 from tests.control_plane.server import ApiServer
 
-REFUSED = "ValidatingAdmissionPolicy 'railnet-topology-labels' with binding 'railnet-topology-labels' denied request: "
+REFUSED = "ValidatingAdmissionPolicy 'railnet-own-node-nodes' with binding 'railnet-own-node-nodes' denied request: "
 OTHER_LABELS = "only the labels railnet.io/leaf, rails, rate and rail<number>-leaf may be changed"
 METADATA = "neither annotations nor finalizers nor owners may be changed"
 SPEC = "nothing of the specification but the taint railnet.io/rails-not-active, with NoSchedule, may be changed"
@@ -69,7 +70,7 @@ class Nodes:
 @pytest.fixture(scope="module")
 def policy(server: ApiServer) -> Iterator[Nodes]:
     """Yield nodes of an API server after its admission plugin has the policy, which it gets by watch."""
-    with daemons(server, "overlays/topology-labels") as tokens:
+    with daemons(server, {"topologyLabels": ENABLED}) as tokens:
         found = Nodes(server, tokens)
         wait_until(lambda: REFUSED in found.label("node-b", {}).message, _SECONDS, "the policy to be in force")
         yield found

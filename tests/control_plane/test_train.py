@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.chart import WEBHOOK
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import Cluster
@@ -222,7 +223,7 @@ def test_top_shows_requested_and_free_and_who_waits_for_what(
     server = train.server
     server.remove_namespaces()  # pods of other tests would be shown, too
     with (
-        Cluster(server, "overlays/admission", tmp_path_factory.mktemp("webhook")),
+        Cluster(server, WEBHOOK, tmp_path_factory.mktemp("webhook")),
         some_nodes(server.api, [node(name, **room) for name in ("node-a", "node-b")]),
     ):
         absent = node("node-c", **room)

@@ -1,4 +1,4 @@
-"""overlays/admission: which pods the API server asks `railnet admission` about, and what they become.
+"""The webhook: which pods the API server asks `railnet admission` about, and what they become.
 
 Pods are created as dry runs: they go through admission, and are not stored.
 """
@@ -12,6 +12,7 @@ from railnet.jobs.operators import OPERATORS
 from railnet.jobs.pod import parse
 from railnet.jobs.railnet_labels import NET1
 from railnet.jobs.recogniser import recognise
+from tests.cluster.chart import ENABLED, WEBHOOK
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster, essence
 from tests.control_plane.server import ApiServer
@@ -22,8 +23,8 @@ from tests.railnet.admission.test_near_misses import near_misses_of_goldens
 
 @pytest.fixture(scope="module")
 def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    server.kubectl("apply", "--kustomize", "overlays/priorities")  # classes that golden pods name
-    with Cluster(server, "overlays/admission", tmp_path_factory.mktemp("replica")) as found:
+    values = {**WEBHOOK, "priorityClasses": ENABLED}  # golden pods name these classes
+    with Cluster(server, values, tmp_path_factory.mktemp("replica")) as found:
         yield found
 
 
