@@ -1,6 +1,7 @@
 """The railnet command: which commands there are, and what each runs."""
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -91,7 +92,7 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
         "uninstall",
         "give the runtime back to its primary network, and remove the executable when no sandbox needs it",
     )
-    uninstall.add_argument("--stay", action="store_true", help="when all is removed, wait for SIGTERM")
+    _uninstalling(uninstall)
     admission = add_command(
         commands,
         "admission",
@@ -159,6 +160,36 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
     return parser
 
 
+def _uninstalling(uninstall: argparse.ArgumentParser) -> None:
+    where = uninstall.add_mutually_exclusive_group()
+    where.add_argument("--stay", action="store_true", help="when all is removed, wait for SIGTERM")
+    where.add_argument(
+        "--cluster",
+        action="store_true",
+        help="not this node: from a pod of the cluster, have the DaemonSets uninstall all nodes, and wait for them",
+    )
+    uninstall.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=3600.0,
+        metavar="SECONDS",
+        help="with --cluster: how long to wait for the nodes, whose pods with rails must end (3600)",
+    )
+    uninstall.add_argument(
+        "--gangs",
+        action="store_true",
+        help="with --cluster: delete the webhook configuration first, and let the pods go that wait for their gang",
+    )
+    _add_service_account(uninstall)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)  # a ValueError is argparse's to say
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above zero")
+    return seconds
+
+
 def _serving(admission: argparse.ArgumentParser) -> None:
     admission.add_argument("--port", type=int, default=8443, help="answer reviews here, by HTTPS (8443)")
     _in_cluster(admission)
@@ -191,6 +222,10 @@ def _in_cluster(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--health-port", type=int, default=8080, help="answer /healthz, /readyz and /metrics here, by HTTP (8080)"
     )
+    _add_service_account(command)
+
+
+def _add_service_account(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--service-account",
         type=Path,
@@ -224,6 +259,8 @@ def _install(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _uninstall(arguments: argparse.Namespace) -> ExitStatus:
+    if arguments.cluster:
+        return _uninstall_cluster(arguments)
     if _is_supervisor(arguments):
         _supervise()
     from railnet import configuration  # noqa: PLC0415 - see _RUN
@@ -234,6 +271,15 @@ def _uninstall(arguments: argparse.Namespace) -> ExitStatus:
     loaded = configuration.load(arguments.config)
     main = composition.uninstall(loaded, arguments.health_port, arguments.restarts, stay=arguments.stay)
     return ExitStatus.of(well=heartbeat.run(main, arguments.beats))
+
+
+def _uninstall_cluster(arguments: argparse.Namespace) -> ExitStatus:
+    from railnet.cluster_uninstall import program  # noqa: PLC0415 - see _RUN
+    from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415 - see _RUN
+
+    with ended_by_sigterm():  # the first process of a container does not end by it otherwise
+        print(program.run(program.UninstallOptions(arguments.service_account, arguments.timeout, arguments.gangs)))
+    return ExitStatus.OK
 
 
 def _is_supervisor(arguments: argparse.Namespace) -> bool:

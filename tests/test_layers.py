@@ -76,6 +76,7 @@ PLANTED = [
     ("railnet.controllers", "railnet.apiserver.kubeconfig", TRANSPORT),
     ("railnet.admission.certificates.renewal", "ssl", "What is decided about certificates is pure"),
     ("railnet.daemon.composition", "railnet.admission", "The node runs nothing of the webhook"),
+    ("railnet.install", "railnet.cluster_uninstall", "The node runs nothing of the webhook"),
     ("railnet.daemon.composition", "railnet.webhook", "The node runs nothing of the webhook"),
     ("cni.host", "dataclasses", HOST),
     ("cni.host", "railnet.vf", HOST),

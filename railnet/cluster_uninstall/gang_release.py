@@ -1,0 +1,71 @@
+"""Ends the wait of pods for their gang: when Railnet is gone, no program would remove their gate.
+
+The webhook goes first, because it adds gates. API servers learn by a watch that it is gone, and may add some until then.
+"""
+
+from collections.abc import Callable
+
+from railnet.admission import webhook_configuration
+from railnet.apiserver.client import Absent, ApiServer, Conflict
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete, get, json_patch
+from railnet.cluster_uninstall.failure import NotUninstalled
+from railnet.controllers.gangs import gate_removal
+from railnet.controllers.gangs.gate_removal import Gated
+
+_WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", webhook_configuration.NAME)
+_UNBOUND = Collection("v1", "pods", fields="spec.nodeName=")  # a pod with a gate is on no node
+_LEARN_SECONDS = 5.0
+
+
+def release_all(api: ApiServer, rest: Callable[[float], bool]) -> int:
+    """Delete the webhook configuration, and remove the gate from each pod; return how many gates were removed.
+
+    Args:
+        api: the API server.
+        rest: waits for some seconds; returns False at once if there is no time for them.
+
+    Raises:
+        NotUninstalled: gates were still added at the end of the time.
+        RequestFailed: as `ApiServer.send`.
+    """
+    _delete_webhook(api)
+    removed = 0
+    while True:
+        waiting = _waiting(api)
+        removed += sum(_release(api, pod, gated) for pod, gated in waiting)
+        if not rest(_LEARN_SECONDS):
+            raise NotUninstalled(
+                "pods may still wait for their gang, and the time is over: run this again, with a longer --timeout"
+            )
+        if not _waiting(api):
+            return removed
+
+
+def _delete_webhook(api: ApiServer) -> None:
+    try:
+        api.send(delete(_WEBHOOK, api.send(get(_WEBHOOK))["metadata"]["uid"]))
+    except Absent:  # no webhook was installed, or an earlier run has deleted it
+        return
+
+
+def _waiting(api: ApiServer) -> list[tuple[ApiObject, Gated]]:
+    return [
+        (_address(pod), gated)
+        for page in pages(api, _UNBOUND)
+        for pod in page.found
+        if (gated := gate_removal.gated(pod)) is not None
+    ]
+
+
+def _address(pod: JsonObject) -> ApiObject:
+    return ApiObject("v1", "pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+
+def _release(api: ApiServer, pod: ApiObject, gated: Gated) -> bool:
+    """Remove the gate; return False if the pod has changed since it was listed, or is gone."""
+    try:
+        api.send(json_patch(pod, gate_removal.steps(gated, None)))
+    except (Absent, Conflict):
+        return False
+    return True

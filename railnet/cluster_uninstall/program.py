@@ -1,0 +1,53 @@
+"""Builds `railnet uninstall --cluster` from its parts, with the rights of its pod's service account.
+
+The rights: in its own namespace `get`, `list` and `patch` on daemonsets and `list` on pods; with `gangs`, in the cluster `list` and `patch`
+on pods, and `get` and `delete` on the mutatingwebhookconfiguration railnet-admission.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from railnet.apiserver import service_account
+from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.service_account import NotInCluster
+from railnet.cluster_uninstall.cluster_uninstall import ClusterUninstall
+from railnet.cluster_uninstall.deadline import Deadline, RetryingApiServer
+from railnet.vf.errors import Misconfigured
+
+_NAME = "railnet-uninstall"
+
+
+@dataclass(frozen=True, slots=True)
+class UninstallOptions:
+    """The options of the command line.
+
+    Attributes:
+        account: the folder of the service account's token.
+        seconds: how long the command may take.
+        gangs: whether pods that wait for their gang are let go first.
+    """
+
+    account: Path
+    seconds: float
+    gangs: bool
+
+
+def run(options: UninstallOptions) -> str:
+    """Uninstall all nodes, and return what was done.
+
+    Raises:
+        Misconfigured: the program runs outside of a cluster, or a DaemonSet is not Railnet's.
+        NotUninstalled: the API server refused, or the time is over.
+    """
+    try:
+        account = service_account.find(os.environ, options.account)
+    except NotInCluster as error:
+        raise Misconfigured(
+            f"there is no API server to ask: {error}; `railnet uninstall --cluster` runs in a pod of the cluster, and docs/install.md "
+            "says how to uninstall without it"
+        ) from None
+    namespace = (options.account / "namespace").read_text().strip()
+    deadline = Deadline(options.seconds)
+    api = RetryingApiServer(KubernetesTransport(account), account.token, _NAME, deadline)
+    return ClusterUninstall(api, namespace, deadline, gangs=options.gangs).run()
