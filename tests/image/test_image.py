@@ -152,7 +152,11 @@ def test_command_reports_its_version(image: Image) -> None:
     ("which", "modules", "least"),
     [
         ("node", "railnet.daemon.composition, railnet.install.installer", 300),
-        ("admission", "railnet.webhook.program, railnet.controllers_process.program", 600),
+        (
+            "admission",
+            "railnet.webhook.program, railnet.controllers_process.program, railnet.cluster_uninstall.program",
+            600,
+        ),
     ],
 )
 def test_every_imported_module_exists_and_is_compiled(
