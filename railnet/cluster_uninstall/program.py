@@ -1,5 +1,7 @@
 """Builds `railnet uninstall --cluster` from its parts, with the rights of its pod's service account.
 
+It needs what is in the node's image alone, which each cluster with Railnet has.
+
 The rights: in its own namespace `get`, `list` and `patch` on daemonsets and `list` on pods; with `gangs`, in the cluster `list` and `patch`
 on pods, and `get` and `delete` on the mutatingwebhookconfiguration railnet-admission.
 """
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railnet.apiserver import service_account
-from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.cluster_uninstall.cluster_uninstall import ClusterUninstall
 from railnet.cluster_uninstall.deadline import Deadline, RetryingApiServer
@@ -49,5 +51,5 @@ def run(options: UninstallOptions) -> str:
         ) from None
     namespace = (options.account / "namespace").read_text().strip()
     deadline = Deadline(options.seconds)
-    api = RetryingApiServer(KubernetesTransport(account), account.token, _NAME, deadline)
+    api = RetryingApiServer(NodeTransport(account), account.token, _NAME, deadline)
     return ClusterUninstall(api, namespace, deadline, gangs=options.gangs).run()

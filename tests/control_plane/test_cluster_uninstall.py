@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import wait_until
 from tests.control_plane.account import Account
 from tests.control_plane.api import JsonObject
-from tests.control_plane.manifests import NAMESPACE, applied
+from tests.control_plane.manifests import applied
 from tests.control_plane.nodes import node, some_nodes, without_kubelets
 from tests.control_plane.server import ApiServer
 
@@ -133,7 +134,7 @@ def test_wait_ends_when_each_node_has_a_ready_pod_in_the_uninstall_mode(server: 
         kubelets.end_old()
         return len(kubelets.pods(uninstalling=True)) == len(nodes)
 
-    with some_nodes(server.api, nodes), applied(server, "daemonset", daemons=True):
+    with some_nodes(server.api, nodes), applied(server, {}, daemons=True):
         wait_until(lambda: len(kubelets.pods(uninstalling=False)) == len(nodes), _SECONDS, "the daemons' pods")
         with command(account, "--timeout=120") as process:
             wait_until(replaced, _SECONDS, "pods in the uninstall mode")
@@ -155,7 +156,7 @@ def test_wait_ends_when_each_node_has_a_ready_pod_in_the_uninstall_mode(server: 
 
 def test_end_of_the_time_names_the_nodes_and_a_second_run_changes_nothing(server: ApiServer, account: Account) -> None:
     kubelets = Kubelets(server)
-    with some_nodes(server.api, without_kubelets([node("node-a")])), applied(server, "daemonset", daemons=True):
+    with some_nodes(server.api, without_kubelets([node("node-a")])), applied(server, {}, daemons=True):
         wait_until(lambda: kubelets.pods(uninstalling=False), _SECONDS, "the daemon's pod")
         errors, generations = [], []
         for _ in range(2):

@@ -151,12 +151,8 @@ def test_command_reports_its_version(image: Image) -> None:
 @pytest.mark.parametrize(
     ("which", "modules", "least"),
     [
-        ("node", "railnet.daemon.composition, railnet.install.installer", 300),
-        (
-            "admission",
-            "railnet.webhook.program, railnet.controllers_process.program, railnet.cluster_uninstall.program",
-            600,
-        ),
+        ("node", "railnet.daemon.composition, railnet.install.installer, railnet.cluster_uninstall.program", 300),
+        ("admission", "railnet.webhook.program, railnet.controllers_process.program", 600),
     ],
 )
 def test_every_imported_module_exists_and_is_compiled(
