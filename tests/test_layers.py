@@ -18,10 +18,11 @@ CONTRACTS = [contract["name"] for contract in CONTRACTS_AS_WRITTEN]
 
 LAYERS = "Imports point down only, and siblings are strangers"
 HOST = "What runs on the host is light"
-PURE = "vf, backoff and fabric are pure"
+PURE = "vf, backoff, fabric and objects are pure"
 NETLINK = "Only kernel and simnode speak netlink"
 GRPC = "Only kubelet, deviceplugin and simnode speak gRPC"
 TLS = "Only apiserver, the webhook and simnode speak TLS"
+OBJECTS = "Kubernetes' objects know nothing of Railnet but its errors"
 TRAINING = "Only admission, the controllers and commands of users ask what a training job is"
 REVIEW = "What a review decides is pure"
 WEBHOOK = "Only the webhook serves and signs"
@@ -33,6 +34,9 @@ PLANTED = [
     ("railnet.vf", "railnet.fabric", LAYERS),
     ("railnet.vf", "railnet.backoff", LAYERS),
     ("railnet.backoff", "railnet.fabric", LAYERS),
+    ("railnet.objects", "railnet.fabric", LAYERS),
+    ("railnet.objects", "railnet.apiserver", LAYERS),
+    ("railnet.objects", "railnet.vf.record", OBJECTS),
     ("railnet.kernel", "railnet.kubelet", LAYERS),
     ("railnet.kubelet", "deviceplugin", LAYERS),
     ("railnet.apiserver", "railnet.kernel", LAYERS),
@@ -58,6 +62,7 @@ PLANTED = [
     ("railnet.vf", "os", PURE),
     ("railnet.vf", "time", PURE),
     ("railnet.fabric", "os", PURE),
+    ("railnet.objects", "time", PURE),
     ("railnet.backoff", "random", PURE),
     ("railnet.backoff", "time", PURE),
     ("cni.recovery.rules", "time", "What recovery decides is pure"),
@@ -81,6 +86,7 @@ PLANTED = [
     ("cni.host", "dataclasses", HOST),
     ("cni.host", "railnet.vf", HOST),
     ("cni.host", "railnet.fabric", HOST),
+    ("cni.host", "railnet.objects", HOST),
     ("cni.host", "railnet.kubelet.api", HOST),
 ]
 

@@ -15,11 +15,13 @@ from railnet.admission import host_network, railnet_annotations, tf_config
 from railnet.admission.environment import Variable, wanted
 from railnet.admission.host_network import HostNetwork
 from railnet.admission.policy import Namespace, Policy, switch
+from railnet.jobs.gpus import gpu_count
 from railnet.jobs.name_truncation import shortened
 from railnet.jobs.operators import Default, Part
-from railnet.jobs.pod import Container, Pod, count
 from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
 from railnet.jobs.recogniser import RecognisedPod, recognise
+from railnet.objects.pod import Container, Pod
+from railnet.objects.quantity import count
 from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import ADDRESS_ANNOTATION, DEFAULT, NETWORK_ANNOTATION, STICKY_ANNOTATION, NoIpam, is_sticky
 
@@ -240,7 +242,7 @@ def _by_role(member: RecognisedPod, container: Container, namespace: Namespace) 
 
 
 def _by_default(member: RecognisedPod, container: Container) -> tuple[Part, str]:
-    default, gpus = member.operator.default, container.gpus
+    default, gpus = member.operator.default, gpu_count(container)
     unless = f'label it, or its namespace, {NET1}: "true" if it needs a rail'
     if default is Default.NONE:
         return Part.APART, f"pods of {member.operator.name} get a rail only by label; {unless}"
@@ -277,7 +279,7 @@ def _annotated(text: str, pod: Pod, policy: Policy) -> int:
             f"{railnet_annotations.VF} is auto, but the configuration does not say how many rails a node has: give a number, "
             "or have the administrator list the PFs under 'rails' in node.yaml"
         )
-    return max(1, min(policy.rails, sum(container.gpus for container in pod.containers)))
+    return max(1, min(policy.rails, sum(map(gpu_count, pod.containers))))
 
 
 def _number(text: str) -> int:

@@ -8,7 +8,7 @@ from railnet.admission import railnet_annotations, tf_config
 from railnet.admission.decision import Additions, Decision, Untouched
 from railnet.admission.host_network import HostNetwork
 from railnet.jobs.net1_names import service
-from railnet.jobs.pod import Pod
+from railnet.objects.pod import Pod
 
 MAX_ANNOTATION = 1024  # Kubernetes permits 256 KiB for all annotations of a pod together
 _MAX_WARNINGS = 16  # the API server sends 4 KiB of warnings at most

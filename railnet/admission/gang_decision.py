@@ -13,8 +13,8 @@ from railnet.jobs.gang_labels import GATE, OFF, PLACEMENT, SPELLINGS, gang_reque
 from railnet.jobs.operators import Default
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.placement.gang_request import GangRequest
-from railnet.jobs.pod import Pod
 from railnet.jobs.recogniser import recognise
+from railnet.objects.pod import Pod
 from railnet.vf.errors import Misconfigured
 
 # What other schedulers read of a gang, and Railnet does not.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from railnet.admission.seen_pod import Identity, SeenPod
 from railnet.jobs.host_ports import PortRange, PortShare, choose, parse
-from railnet.jobs.pod import Pod
+from railnet.objects.pod import Pod
 from railnet.vf.errors import NotReady
 
 # A pod is stored at the latest when its request ends (kube-apiserver --request-timeout: 60 s), and seen within seconds of that.

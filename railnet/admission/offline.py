@@ -12,7 +12,7 @@ from railnet.admission.policy import Namespace, Policy, switch
 from railnet.admission.webhook_configuration import NEVER
 from railnet.jobs.gang_labels import GATE, OFF
 from railnet.jobs.host_ports import parse as host_ports_range
-from railnet.jobs.pod import Pod, parse
+from railnet.objects.pod import Pod, parse
 from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import is_sticky
 

@@ -74,7 +74,7 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
     else:
         yield from (add(f"{path}/env/-", variable) for variable in variables)
     for variable in replaced:
-        # If a name occurs twice, kubelet takes the last entry, and so does railnet.jobs.pod.
+        # If a name occurs twice, kubelet takes the last entry, and so does railnet.objects.pod.
         place = max(number for number, entry in enumerate(container["env"]) if entry["name"] == variable.name)
         yield {"op": "replace", "path": f"{path}/env/{place}/value", "value": variable.value}
 

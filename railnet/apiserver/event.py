@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from railnet.apiserver.request import ApiObject, JsonObject, Request, create, merge_patch
+from railnet.objects.involved_object import InvolvedObject
 from railnet.vf.record import SandboxPod
 
 _COMPONENT = "railnet"
@@ -17,26 +18,6 @@ _MAX_TEXT = 1024  # what events.k8s.io/v1 allows in `note`, in bytes
 _MAX_NAME = 253  # DNS subdomain, RFC 1123
 _REMEMBERED = 1024
 _DEFAULT = "default"  # the namespace of events about objects that have none: client-go, tools/record/event.go
-
-
-@dataclass(frozen=True, slots=True)
-class InvolvedObject:
-    """The object that an event is about; `namespace` is None for an object of the whole cluster."""
-
-    api_version: str
-    kind: str
-    namespace: str | None
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        """Name the object in the log."""
-        return f"{self.kind} {'/'.join(filter(None, (self.namespace, self.name)))}"
-
-    def reference(self) -> JsonObject:
-        """Return the object as an event names it."""
-        namespace = {} if self.namespace is None else {"namespace": self.namespace}
-        return {"apiVersion": self.api_version, "kind": self.kind, **namespace, "name": self.name, "uid": self.uid}
 
 
 def involved_pod(pod: SandboxPod) -> InvolvedObject:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
-from railnet.apiserver.event import Event, InvolvedObject
+from railnet.apiserver.event import Event
 from railnet.apiserver.outbox import Message
+from railnet.objects.involved_object import InvolvedObject
 
 _COMPONENT = "railnet-controllers"
 # An API server keeps an event for an hour (kube-apiserver --event-ttl). What is still true is said again when it is seen again.

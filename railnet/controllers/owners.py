@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, get
-from railnet.controllers.training_pod import OwnerReference, controller
+from railnet.objects.owner_reference import OwnerReference, controller
 
 _log = logging.getLogger(__name__)
 DEEPEST = 6  # TrainJob, JobSet, Job, pod are four

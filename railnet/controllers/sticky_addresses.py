@@ -13,17 +13,17 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict
-from railnet.apiserver.event import InvolvedObject
 from railnet.apiserver.request import ApiObject, create, get, merge_patch, update
 from railnet.controllers import sticky_table
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Life, Owners
-from railnet.controllers.pod_name import PodName
 from railnet.controllers.sticky_table import Holder, Numbers, Table
 from railnet.controllers.training_pod import TrainingPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs.sticky_addresses import Assignment, StickyPod, addresses, assign, number_of, numbers
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.pod_name import PodName
 from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import ADDRESS_ANNOTATION, STICKY_ANNOTATION, Network, Networks, StickyIpam, is_sticky
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from railnet.apiserver.request import ApiObject, JsonObject
-from railnet.controllers.training_pod import OwnerReference
+from railnet.objects.owner_reference import OwnerReference
 
 NAME = "railnet-sticky-addresses"
 MOST_BYTES = 1_000_000  # kube-apiserver takes 1 MiB of data in a ConfigMap: k8s.io/kubernetes/pkg/apis/core/validation, MaxSecretSize

@@ -6,36 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.apiserver.network_status import ANNOTATION as NETWORK_STATUS
 from railnet.apiserver.request import JsonObject
-from railnet.jobs import pod as pods
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.operators import Part
 from railnet.jobs.recogniser import recognise
+from railnet.objects import pod as pods
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.quantity import count
 from railnet.vf.errors import Misconfigured
 
 _OURS = "railnet.io/"
 _KUBEDL = "kubedl.io/"
 _RAIL = "railnet/"  # the names of networks in network-status begin so: `railnet.apiserver.network_status`
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerReference:
-    """An object that owns another one, as in `metadata.ownerReferences`."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-
-    def reference(self) -> JsonObject:
-        """Return the reference that an object has which goes when this one is gone."""
-        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
-
-    def involved(self, namespace: str) -> InvolvedObject:
-        """Return this object as what an event is about."""
-        return InvolvedObject(self.api_version, self.kind, namespace, self.name, self.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +127,12 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
     )
 
 
-def controller(json_object: JsonObject) -> OwnerReference | None:
-    """Return the owner of an object that makes it again; None if it has none."""
-    for reference in json_object["metadata"].get("ownerReferences") or ():
-        if reference.get("controller") is True:
-            return OwnerReference(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
-    return None
-
-
 def _devices(pod: pods.Pod) -> Mapping[str, int]:
     devices: Counter[str] = Counter()
     for container in (*pod.containers, *pod.sidecars):
         for resource, quantity in container.resources.items():
             if "/" in resource:  # only extended resources have a slash in their names
-                devices[resource] += pods.count(quantity)
+                devices[resource] += count(quantity)
     return devices
 
 

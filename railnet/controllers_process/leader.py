@@ -20,11 +20,11 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names.net1_services import Net1Services
 from railnet.controllers.owners import Owners
-from railnet.controllers.pod_name import PodName
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import training_pod
 from railnet.controllers.watched_pod import both, each
 from railnet.controllers.work_queue import WorkQueue
+from railnet.objects.pod_name import PodName
 from railnet.vf.network import StickyIpam
 
 _log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.gang_usage import gang_part, gang_wait
-from railnet.jobs.pod import Pod, parse
 from railnet.jobs.pod_progress import Stage, progress
-from railnet.jobs.pod_requests import pod_requests
-from railnet.jobs.quantity import parsed
+from railnet.objects.pod import Pod, parse
+from railnet.objects.pod_requests import pod_requests
+from railnet.objects.quantity import parsed
 from railnet.vf.errors import Misconfigured, NotPermitted
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers

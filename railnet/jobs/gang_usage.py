@@ -7,7 +7,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from railnet.jobs.gang_labels import GATE, PLACEMENT, gang_request
-from railnet.jobs.pod import Pod
+from railnet.objects.owner_reference import controlling, references
+from railnet.objects.pod import Pod
 from railnet.vf.errors import Misconfigured
 
 WAITING = "GangWaiting"  # the reason of the events that the controllers write
@@ -81,9 +82,8 @@ def gang_part(pod: Pod, metadata: Mapping[str, Any], job: str) -> GangPart | Non
         return None
     if request is None:
         return None
-    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller") is True]
-    uids = {reference.get("uid") for reference in (metadata, *owners)}
-    names = {request.name, job, *(owner.get("name") for owner in owners)}
+    owner = controlling(references(metadata)) or {}
+    uids, names = {metadata.get("uid"), owner.get("uid")}, {request.name, job, owner.get("name")}
     return GangPart(
         name=request.name,
         least=request.min_available,

@@ -6,8 +6,9 @@ pkg/job_controller/api/v1/types.go (JobConditionType); kubernetes batch/v1 (Job)
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
+
+from railnet.objects.times import moment
 
 _SUCCEEDED = frozenset({"Succeeded", "Complete", "Completed"})
 _FAILED = frozenset({"Failed"})
@@ -53,11 +54,3 @@ def removes_pods(document: Mapping[str, Any]) -> bool:
     spec = document.get("spec") or {}
     policy = (spec.get("runPolicy") or {}).get("cleanPodPolicy") or spec.get("cleanPodPolicy")
     return policy in ("Running", "All")
-
-
-def moment(text: Any) -> float | None:
-    """Return a metav1.Time in seconds since 1970; None if it is none."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError):
-        return None

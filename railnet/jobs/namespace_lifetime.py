@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.jobs.deletion import Action, Verdict
-from railnet.jobs.job_status import JobEnd, ended, moment
+from railnet.jobs.job_status import JobEnd, ended
+from railnet.objects.times import moment
 from railnet.vf.errors import Misconfigured
 
 LABEL = "railnet.io/training-namespace"  # of a namespace: "true"

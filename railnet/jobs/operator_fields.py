@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Protocol
 
-from railnet.jobs.pod import Container, Pod
+from railnet.objects.pod import Container, Pod
 
 _MAX_LENGTH = 32 << 12  # execve(2), MAX_ARG_STRLEN: no process starts with a longer variable
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from railnet.jobs.pod import Pod
+from railnet.objects.pod import Pod
 
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")
 _KUEUE = "kueue.x-k8s.io/"

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from railnet.jobs import railnet_labels
+from railnet.jobs.gpus import gpu_count
 from railnet.jobs.operator_fields import Field
 from railnet.jobs.operators import OPERATORS, Operator, Part
-from railnet.jobs.pod import Container, Pod
+from railnet.objects.pod import Container, Pod
 from railnet.vf.errors import Misconfigured
 
 # The container that kubectl uses by default; a service mesh sets the annotation when it puts its own container first.
@@ -100,7 +101,7 @@ def _training_container(
     candidates = (
         _first(pod, has_additions),
         _named_container(operator, pod),
-        _first(pod, lambda container: container.gpus > 0),
+        _first(pod, lambda container: gpu_count(container) > 0),
         _first(pod, lambda container: container.name == main),
         _first(pod, sets_variables),
     )
@@ -133,7 +134,7 @@ def _part(operator: Operator, role: str, pod: Pod, container: Container) -> Part
     part = operator.roles.get(role, Part.TRAINS)
     if part is Part.LAUNCHES and operator.also_trains and operator.also_trains.read(pod, container):
         return Part.TRAINS
-    if part in (Part.LAUNCHES, Part.WITH_GPUS) and container.gpus:
+    if part in (Part.LAUNCHES, Part.WITH_GPUS) and gpu_count(container):
         return Part.TRAINS
     return Part.APART if part is Part.WITH_GPUS else part
 

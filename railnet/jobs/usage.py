@@ -10,14 +10,15 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from railnet.jobs import pod as pods
 from railnet.jobs.gang_usage import GangPart, GangUse, GangWait, MemberUse, gang_part, gangs
+from railnet.jobs.gpus import is_gpu
 from railnet.jobs.operators import Operator
-from railnet.jobs.pod import Pod, is_gpu
 from railnet.jobs.pod_progress import Stage, progress
-from railnet.jobs.pod_requests import Amounts, pod_requests
-from railnet.jobs.quantity import parsed
 from railnet.jobs.recogniser import recognise
+from railnet.objects import pod as pods
+from railnet.objects.pod import Pod
+from railnet.objects.pod_requests import Amounts, pod_requests
+from railnet.objects.quantity import parsed
 from railnet.vf.errors import Misconfigured
 
 _ENDED = (Stage.SUCCEEDED, Stage.FAILED)

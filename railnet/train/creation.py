@@ -15,6 +15,7 @@ from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
 from railnet.jobs.job_templates import COMPLETE, FILE, TrainingJob, objects, owned, owner
 from railnet.jobs.railnet_labels import TRAIN
+from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
 from railnet.train.job_objects import CONFIG_MAPS, address, is_complete, is_owner, named
@@ -182,8 +183,7 @@ class Creation:
             except Absent:
                 self._api.send(create(place, body))
                 return
-            owners = document["metadata"].get("ownerReferences") or ()
-            if all(reference.get("uid") != uid for reference in owners):
+            if all(reference.get("uid") != uid for reference in references(document["metadata"])):
                 raise CreationRefused(
                     f"{body['kind']} {place.name} exists in namespace {place.namespace} and does not belong to this job; delete "
                     "it, or choose another name"

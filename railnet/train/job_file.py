@@ -9,7 +9,7 @@ import yaml
 
 from railnet import strict_yaml
 from railnet.jobs.job_templates import TrainingJob
-from railnet.jobs.quantity import parsed
+from railnet.objects.quantity import parsed
 from railnet.value_readers import (
     BOOLEAN,
     NETWORK_NAME,

@@ -6,8 +6,8 @@ from typing import Any
 
 from railnet.cli.table import Column, aligned
 from railnet.jobs.gang_usage import GangUse
-from railnet.jobs.quantity import bytes_text, count_text
 from railnet.jobs.usage import JobUse, Share, Usage
+from railnet.objects.quantity import bytes_text, count_text
 
 _SHARES = (
     Column("CPU", number=True),

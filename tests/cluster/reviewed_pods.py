@@ -6,9 +6,9 @@ from http import HTTPStatus
 from typing import Any
 
 from railnet.jobs.operators import OPERATORS
-from railnet.jobs.pod import parse
 from railnet.jobs.railnet_labels import NET1
 from railnet.jobs.recogniser import recognise
+from railnet.objects.pod import parse
 from tests.cluster.admission_on_node import GPUS, OFF, RAILS
 from tests.cluster.api_requests import ApiRequests
 from tests.railnet.admission.goldens import GOLDENS, Golden

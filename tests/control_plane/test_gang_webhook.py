@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from railnet.jobs.gang_labels import names_gang
-from railnet.jobs.pod import parse
+from railnet.objects.pod import parse
 from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.cluster import TRAINING, UNWATCHED, Cluster, essence

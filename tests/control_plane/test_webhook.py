@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from railnet.jobs.operators import OPERATORS
-from railnet.jobs.pod import parse
 from railnet.jobs.railnet_labels import NET1
 from railnet.jobs.recogniser import recognise
+from railnet.objects.pod import parse
 from tests.cluster.chart import ENABLED, WEBHOOK
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import EXPLAINED, TRAINING, UNWATCHED, Cluster, essence

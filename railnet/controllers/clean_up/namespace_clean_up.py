@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
-from railnet.apiserver.event import InvolvedObject
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete
 from railnet.controllers.clean_up import namespace_contents
 from railnet.controllers.informer import Informer
@@ -14,9 +13,11 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import Job
 from railnet.controllers.work_queue import WorkQueue
-from railnet.jobs import job_status, namespace_lifetime
+from railnet.jobs import namespace_lifetime
 from railnet.jobs.deletion import Action, Verdict
 from railnet.jobs.namespace_lifetime import FinishedNamespace
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.times import moment
 from railnet.vf.errors import Misconfigured
 
 _GATHER_SECONDS = 5.0  # after a training pod's change: the other pods of its job change at about the same time
@@ -51,7 +52,7 @@ def training_namespace(namespace: JsonObject) -> TrainingNamespace:
         name=metadata["name"],
         uid=metadata["uid"],
         version=str(metadata.get("resourceVersion") or ""),
-        created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
+        created=moment(metadata.get("creationTimestamp")) or 0.0,
         leaving=bool(metadata.get("deletionTimestamp")),
         annotations={
             key: text

@@ -19,12 +19,13 @@ from railnet.controllers.informer import Informer
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobMembers, JobPods
 from railnet.controllers.owners import Owners, address
-from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod, controller
+from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs import clean_up, job_status
 from railnet.jobs.clean_up import Group, State, TaskPosition
 from railnet.jobs.deletion import Action, Verdict
 from railnet.jobs.railnet_labels import PS_CLEANUP
+from railnet.objects.owner_reference import OwnerReference, controller
 
 # Kubernetes' own kinds that make a pod again.
 _MAKERS = frozenset(

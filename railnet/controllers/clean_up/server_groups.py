@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.clean_up.worker_jobs import WorkerJob
-from railnet.controllers.training_pod import OwnerReference, TrainingPod
-from railnet.jobs import clean_up, job_status
+from railnet.controllers.training_pod import TrainingPod
+from railnet.jobs import clean_up
 from railnet.jobs.clean_up import Group, State, TaskPosition, Worker
 from railnet.jobs.operators import OPERATORS, Operator, Servers
 from railnet.jobs.railnet_labels import PS_CLEANUP
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference
+from railnet.objects.times import moment
 
 _OPERATORS = {row.name: row for row in OPERATORS}
 _JOB = ("batch/v1", "Job")
@@ -56,7 +58,7 @@ class ServerGroup:
         sizes = [pod.size for pod in members] + [job.size for job in self.jobs]
         switches = {pod.annotations.get(PS_CLEANUP) for pod in members} | {job.switch for job in self.jobs}
         created = [
-            *(job_status.moment(pod.created) or 0.0 for pod in self.workers),
+            *(moment(pod.created) or 0.0 for pod in self.workers),
             *(job.created for job in self.jobs),
         ]
         return Group(

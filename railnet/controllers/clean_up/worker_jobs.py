@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.apiserver.request import JsonObject
-from railnet.controllers.training_pod import Job, OwnerReference, controller
+from railnet.controllers.training_pod import Job
 from railnet.jobs import clean_up, job_status
-from railnet.jobs import pod as pods
 from railnet.jobs.clean_up import State, TaskPosition
 from railnet.jobs.operators import Operator, Servers
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.jobs.recogniser import RecognisedPod, recognise
+from railnet.objects import pod as pods
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.times import moment
 from railnet.vf.errors import Misconfigured
 
 _INDEXED = "Indexed"
@@ -75,7 +77,7 @@ def worker_job(job: JsonObject) -> WorkerJob | None:
         state=_state(job),
         size=member.size,
         owner=controller(job),
-        created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
+        created=moment(metadata.get("creationTimestamp")) or 0.0,
         switch=pod.annotations.get(PS_CLEANUP),
     )
 

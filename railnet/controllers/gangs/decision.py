@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.gangs.gate_removal import Gated
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.pod_templates import PodTemplate
-from railnet.controllers.pod_name import PodName
-from railnet.controllers.training_pod import OwnerReference
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference
+from railnet.objects.pod_name import PodName
 
 
 class Asked(NamedTuple):

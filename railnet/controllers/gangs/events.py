@@ -3,10 +3,10 @@
 import threading
 from collections import defaultdict
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.gangs.decision import Asked, Said
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.controllers.job_events import JobEvents
+from railnet.objects.involved_object import InvolvedObject
 
 
 class GangEvents:

@@ -15,8 +15,8 @@ from railnet.controllers.gangs.pending_writes import PendingWrites
 from railnet.controllers.gangs.placement_annotation import Evicted, Placed
 from railnet.controllers.gangs.planning_pass import PlanningPass
 from railnet.controllers.gangs.pod import GangPod
-from railnet.controllers.pod_name import PodName
 from railnet.jobs.placement.gang import Domain, Gang, GangKey
+from railnet.objects.pod_name import PodName
 
 # That a placed member may be unschedulable: kube-scheduler tries again within seconds when something changes.
 STUCK_SECONDS = 30.0

@@ -9,12 +9,12 @@ from railnet.controllers.gangs.decision import Root
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.pod import GangPod
 from railnet.controllers.gangs.pod_templates import PodTemplate
-from railnet.controllers.pod_name import PodName
-from railnet.jobs import pod as pods
 from railnet.jobs.gang_labels import gang_request
 from railnet.jobs.placement.gang import Domain, Gang, Member
 from railnet.jobs.placement.gang_request import Constraint, GangRequest
 from railnet.jobs.placement.shape import Shape, shape
+from railnet.objects import pod as pods
+from railnet.objects.pod_name import PodName
 from railnet.vf.errors import Misconfigured
 
 _ANYWHERE = Constraint()

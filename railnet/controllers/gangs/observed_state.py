@@ -6,10 +6,10 @@ One thread uses it.
 from collections.abc import Collection, Iterable
 
 from railnet.controllers.gangs.pod import GangPod
-from railnet.controllers.pod_name import PodName
 from railnet.jobs.placement.cluster import Cluster
 from railnet.jobs.placement.gang import GangKey
 from railnet.jobs.placement.node import Node
+from railnet.objects.pod_name import PodName
 
 
 class ObservedState:

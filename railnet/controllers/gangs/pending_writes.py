@@ -8,7 +8,7 @@ from railnet.controllers.gangs.decision import Admit, Evict, Mark, Write, WriteO
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.planning_pass import PlanningPass
 from railnet.controllers.gangs.pod import GangPod
-from railnet.controllers.pod_name import PodName
+from railnet.objects.pod_name import PodName
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=30.0)
 

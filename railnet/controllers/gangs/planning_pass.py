@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from railnet.controllers.gangs.decision import About, Asked, Root, Said, Write
 from railnet.controllers.gangs.members import Members
 from railnet.controllers.gangs.pod import GangPod
-from railnet.controllers.pod_name import PodName
 from railnet.jobs.placement.gang import Gang, GangKey
+from railnet.objects.pod_name import PodName
 
 Find = Callable[[Asked], Root | None]
 

@@ -6,21 +6,21 @@ Ten thousand pods have few different shapes, requests and owners, so these are s
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.gangs import placement_annotation
 from railnet.controllers.gangs.gate_removal import Gated, gated
 from railnet.controllers.gangs.placement_annotation import Placed
-from railnet.controllers.pod_name import PodName
-from railnet.controllers.training_pod import OwnerReference, controller
-from railnet.jobs import job_status
-from railnet.jobs import pod as pods
 from railnet.jobs.gang_labels import PLACEMENT, gang_request
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.placement.gang_request import GangRequest
 from railnet.jobs.placement.shape import Shape, shape
 from railnet.jobs.railnet_labels import SIZE
 from railnet.jobs.recogniser import recognise
+from railnet.objects import pod as pods
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.pod_name import PodName
+from railnet.objects.times import moment
 from railnet.vf.errors import Misconfigured
 
 _SUCCEEDED, _FAILED = "Succeeded", "Failed"
@@ -109,7 +109,7 @@ class GangPods:
             shape=self._share(shape(spec)),
             priority=int(spec.get("priority") or 0),
             preempts=spec.get("preemptionPolicy") != _NEVER,
-            created=job_status.moment(metadata.get("creationTimestamp")) or 0.0,
+            created=moment(metadata.get("creationTimestamp")) or 0.0,
             stays=owner is not None and owner.kind in _STAYING,
         )
         if not (behind or request or fault):

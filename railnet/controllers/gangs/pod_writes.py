@@ -12,9 +12,9 @@ from railnet.apiserver.request import ApiObject, Request, evict, json_patch, mer
 from railnet.controllers.gangs import placement_annotation
 from railnet.controllers.gangs.decision import Evict, Mark, Write, WriteOutcome
 from railnet.controllers.gangs.gate_removal import steps
-from railnet.controllers.pod_name import PodName
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs.gang_labels import PLACEMENT
+from railnet.objects.pod_name import PodName
 
 Address = Callable[[PodName], str | None]
 

@@ -11,8 +11,8 @@ from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.controllers.gangs.decision import Asked, Root
 from railnet.controllers.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
-from railnet.controllers.training_pod import OwnerReference, controller
 from railnet.controllers.work_queue import WorkQueue
+from railnet.objects.owner_reference import OwnerReference, controller
 
 _REMEMBERED = 10_000
 # A kind that the API server cannot read now, such as one whose conversion webhook is down, must not hold a gang for ever.

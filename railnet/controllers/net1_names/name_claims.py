@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.owners import Owners
-from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod
+from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.jobs.operators import OPERATORS
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference
 
 _OF_SEVERAL_ROOTS = frozenset(row.name for row in OPERATORS if row.several_roots)
 _UNKNOWN = "~"  # sorts after every time

@@ -9,9 +9,10 @@ from typing import Any
 from railnet.apiserver.request import ApiObject, Collection, JsonObject
 from railnet.controllers.net1_names.job_objects import FoundObject
 from railnet.controllers.net1_names.net1_records import EndpointSlice, Family, Net1Record, Service
-from railnet.controllers.training_pod import Job, OwnerReference
+from railnet.controllers.training_pod import Job
 from railnet.jobs import railnet_labels
 from railnet.jobs.name_truncation import shortened
+from railnet.objects.owner_reference import OwnerReference, references
 
 _SLICE_VERSION = "discovery.k8s.io/v1"
 _LABEL_LENGTH = 63
@@ -142,12 +143,11 @@ def _job(metadata: Mapping[str, Any]) -> Job:
 
 
 def _owner(metadata: Mapping[str, Any]) -> OwnerReference | None:
-    for reference in metadata.get("ownerReferences") or ():
-        return OwnerReference(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
-    return None
+    owners = references(metadata)
+    return OwnerReference.read(owners[0]) if owners else None
 
 
 def _has(metadata: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     object_labels = metadata["labels"]
-    one_owner = len(metadata.get("ownerReferences") or ()) <= 1
+    one_owner = len(references(metadata)) <= 1
     return one_owner and all(object_labels.get(key) == value for key, value in labels.items())

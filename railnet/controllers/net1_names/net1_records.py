@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod, endpoint_address
+from railnet.controllers.training_pod import Job, TrainingPod, endpoint_address
 from railnet.jobs import railnet_labels
 from railnet.jobs.net1_names import hostname, service, task_service
+from railnet.objects.owner_reference import OwnerReference
 from railnet.vf.errors import Misconfigured
 from railnet.vf.network import ADDRESS_ANNOTATION
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-from railnet.jobs import quantity
-from railnet.jobs.pod_requests import pod_requests
+from railnet.objects import quantity
+from railnet.objects.pod_requests import pod_requests
 
 Amounts = Mapping[str, int]
 

@@ -16,7 +16,7 @@ import yaml
 from railnet.admission import gang_decision, gang_review, webhook_configuration
 from railnet.admission.server import GANGS
 from railnet.jobs.gang_labels import SPELLINGS, described, names_gang
-from railnet.jobs.pod import parse
+from railnet.objects.pod import parse
 from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of
 from tests.railnet.admission.test_goldens import defaulted

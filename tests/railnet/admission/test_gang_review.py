@@ -8,7 +8,7 @@ import pytest
 
 from railnet.admission import gang_decision, gang_review
 from railnet.admission.gang_decision import LeftAlone, Waits
-from railnet.jobs.pod import parse
+from railnet.objects.pod import parse
 from tests.railnet.admission.reviewing import a_review, applied, patch_of
 
 JsonObject = dict[str, Any]

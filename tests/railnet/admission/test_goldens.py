@@ -10,8 +10,8 @@ import pytest
 from railnet.admission.decision import Untouched, decide
 from railnet.admission.policy import Namespace
 from railnet.jobs.operators import OPERATORS
-from railnet.jobs.pod import parse
 from railnet.jobs.recogniser import recognise
+from railnet.objects.pod import parse
 from tests.railnet.admission.goldens import GOLDENS, Golden
 from tests.railnet.admission.reviewing import applied, ask, patch_of
 

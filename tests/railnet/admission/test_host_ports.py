@@ -10,7 +10,7 @@ import pytest
 from railnet.admission.host_ports import HostPorts
 from railnet.admission.seen_pod import Identity, SeenPod
 from railnet.jobs.host_ports import PortRange
-from railnet.jobs.pod import Container, ContainerPort, Pod
+from railnet.objects.pod import Container, ContainerPort, Pod
 from railnet.vf.errors import NotReady
 
 RANGE = PortRange(20000, 29999)

@@ -9,8 +9,8 @@ import pytest
 
 from railnet.jobs import railnet_labels
 from railnet.jobs.operators import OPERATORS, Operator
-from railnet.jobs.pod import parse
 from railnet.jobs.recogniser import recognise
+from railnet.objects.pod import parse
 from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import ask
 

@@ -19,9 +19,9 @@ from railnet.admission.certificates.cluster_objects import NAME
 from railnet.admission.policy import Policy
 from railnet.admission.server import PATHS
 from railnet.jobs.operators import OPERATORS, Operator
-from railnet.jobs.pod import parse
 from railnet.jobs.railnet_labels import NET1
 from railnet.jobs.recogniser import recognise
+from railnet.objects.pod import parse
 from railnet.vf.network import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
 from tests.railnet.admission.goldens import GOLDENS, Golden
 from tests.railnet.admission.reviewing import ask

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from railnet.apiserver import event as event_module
-from railnet.apiserver.event import Event, InvolvedObject, Series, involved_node
+from railnet.apiserver.event import Event, Series, involved_node
 from railnet.apiserver.request import Request
+from railnet.objects.involved_object import InvolvedObject
 from railnet.vf.record import SandboxPod
 
 POD = SandboxPod("ml", "train-0", "uid-1")

@@ -10,7 +10,7 @@ from railnet.apiserver.client import Answer, ApiServer, RequestFailed
 from railnet.apiserver.request import Request
 from railnet.controllers import owners as owners_module
 from railnet.controllers.owners import Owners
-from railnet.controllers.training_pod import OwnerReference
+from railnet.objects.owner_reference import OwnerReference
 
 TRAIN_JOB = OwnerReference("trainer.kubeflow.org/v1alpha1", "TrainJob", "mnist", "1")
 JOB_SET = OwnerReference("jobset.x-k8s.io/v1alpha2", "JobSet", "mnist", "2")

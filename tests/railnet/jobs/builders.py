@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from railnet.jobs.pod import Container, Pod
+from railnet.objects.pod import Container, Pod
 
 
 def a_container(**changes: Any) -> Container:

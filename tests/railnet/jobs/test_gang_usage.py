@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from railnet.jobs import pod as pods
 from railnet.jobs.gang_usage import GangUse, GangWait, MemberUse, gang_part, gang_wait, gangs
+from railnet.objects import pod as pods
 
 JsonObject = dict[str, Any]
 LABELS = {"pod-group.scheduling.sigs.k8s.io/name": "ring", "pod-group.scheduling.sigs.k8s.io/min-available": "3"}

@@ -68,8 +68,3 @@ def test_replicas_are_those_of_all_roles() -> None:
 )
 def test_clean_pod_policy(spec: dict[str, Any], removes: bool) -> None:
     assert job_status.removes_pods({"spec": spec}) is removes
-
-
-@pytest.mark.parametrize("text", [None, "", "yesterday", 5])
-def test_what_is_no_time_is_none(text: object) -> None:
-    assert job_status.moment(text) is None

@@ -3,11 +3,11 @@
 from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
-from railnet.apiserver.event import InvolvedObject
 from railnet.controllers.gangs.decision import About, Asked, Said
 from railnet.controllers.gangs.events import GangEvents
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.controllers.training_pod import OwnerReference
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster
 
 JOB = OwnerReference("batch/v1", "Job", "bert", "uid-of-bert")

@@ -10,8 +10,8 @@ from railnet.controllers.gangs.decision import Root
 from railnet.controllers.gangs.members import Members, members, needed, needs_root, planned, to_come, victims
 from railnet.controllers.gangs.pod import GangPod, GangPods
 from railnet.controllers.gangs.pod_templates import PodTemplate
-from railnet.controllers.training_pod import OwnerReference
 from railnet.jobs.placement.gang_request import GangRequest
+from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.gangs.gang_cluster import NAME, pod_of
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "uid-of-bert", "controller": True}

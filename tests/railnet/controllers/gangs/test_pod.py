@@ -7,7 +7,7 @@ import pytest
 
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.pod import GangPods
-from railnet.controllers.training_pod import OwnerReference
+from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, pod_of
 
 JsonObject = dict[str, Any]

@@ -9,7 +9,7 @@ from railnet.controllers.gangs.decision import Admit, Evict, Mark, Write, WriteO
 from railnet.controllers.gangs.gate_removal import Gated
 from railnet.controllers.gangs.placement_annotation import Evicted, Placed
 from railnet.controllers.gangs.pod_writes import PodWrites
-from railnet.controllers.pod_name import PodName
+from railnet.objects.pod_name import PodName
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
 
 ADMIT = Admit(Gated("2", 0, selects=False, annotated=True), Placed((("railnet.io/leaf", "a"),), 1))

@@ -7,7 +7,7 @@ import pytest
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.controllers.gangs.decision import Asked, Root
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.controllers.training_pod import OwnerReference
+from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 
 POD = {"metadata": {}, "spec": {"containers": [{"name": "main"}]}}

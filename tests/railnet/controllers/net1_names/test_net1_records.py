@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from railnet.controllers.net1_names import net1_records
 from railnet.controllers.net1_names.net1_records import EndpointSlice, Family, Names, Net1Record
-from railnet.controllers.training_pod import Job, OwnerReference, TrainingPod
+from railnet.controllers.training_pod import Job, TrainingPod
+from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.builders import training
 
 JOB = Job("ml", "mnist")

@@ -1,28 +1,15 @@
-"""A pod with the fields that matter for training, parsed once from the API server's JSON or from the YAML of a file."""
+"""A pod, parsed once from the API server's JSON or from the YAML of a file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from railnet.objects.owner_reference import controlling
 from railnet.vf.errors import Misconfigured
 
 # This annotation marks the API server's mirror of a static pod: kubelet runs the pod from its file, so changing the mirror has no effect.
 _MIRROR = "kubernetes.io/config.mirror"
 _OS = "kubernetes.io/os"
-
-# The domain nvidia.com also has network devices (hostdev, resources of its RDMA plugin), so not all of its resources are GPUs.
-_NVIDIA = "nvidia.com"
-_NVIDIA_SHARED = ("gpu.shared", "mig-")
-# GPUs by their kernel driver. Other resources of this domain count thousandths, tiles or memory, or give a monitor access to all GPUs.
-_INTEL = ("gpu.intel.com/i915", "gpu.intel.com/xe")
-# Whole devices of domains that also have resources for memory and cores: volcano-sh/volcano, VolcanoGPUNumber in
-# devices/nvidia/gpushare/type.go and docs/user-guide/how_to_use_volcano_vgpu.md; docs.habana.ai, "Intel Gaudi Device Plugin for Kubernetes".
-_BY_NAME = (*_INTEL, "volcano.sh/gpu-number", "volcano.sh/vgpu-number", "habana.ai/gaudi")
-# Each chip has a resource, and each fixed part of a chip (Ascend910-8c): volcano-sh/volcano, docs/user-guide/how_to_use_vnpu.md
-_ASCEND = "huawei.com/Ascend"
-_ASCEND_SHARES = ("-memory", "-core")
-
-_MAX_DIGITS = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +22,7 @@ class ContainerPort:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container of `spec.containers`, or an init container that is a sidecar; other init containers do not keep VFs.
+    """A container of `spec.containers`, or an init container that is a sidecar; other init containers end before the pod does.
 
     Attributes:
         env: the variables of `env` by name; None for a value that comes from another object (`valueFrom`).
@@ -50,11 +37,6 @@ class Container:
     resources: Mapping[str, str]
     ports: tuple[ContainerPort, ...] = ()
 
-    @property
-    def gpus(self) -> int:
-        """The number of GPUs that the container asks for."""
-        return sum(count(quantity) for resource, quantity in self.resources.items() if is_gpu(resource))
-
 
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -64,8 +46,8 @@ class Pod:
         name: its name, or its `generateName` if it has no name yet.
         owner: the name of its controller; None if it has none.
         subdomain: its headless Service; None if it has none.
-        windows: whether it is for Windows, where no node has a rail.
-        sidecars: the init containers that live as long as the pod, and so keep their VFs. None of them trains.
+        windows: whether it is for Windows.
+        sidecars: the init containers that live as long as the pod, and so keep their devices.
         priority_class: its PriorityClass; None if it has none.
         dns_policy: its `dnsPolicy`; empty if it has none yet.
         owner_kind: the kind of its controller; empty if it has none.
@@ -101,25 +83,6 @@ class Pod:
         return self.labels.get(key, self.annotations.get(key))
 
 
-def is_gpu(resource: str) -> bool:
-    """Return whether an extended resource is a GPU, another accelerator for training, or a part of one.
-
-    These are `<vendor>/gpu`, NVIDIA's MIG and shared GPUs, Intel's, Volcano's, Gaudi, Ascend; not resources that count memory or cores.
-    """
-    domain, _, name = resource.partition("/")
-    if resource.startswith(_ASCEND):
-        return not resource.endswith(_ASCEND_SHARES)
-    return name == "gpu" or (domain == _NVIDIA and name.startswith(_NVIDIA_SHARED)) or resource in _BY_NAME
-
-
-def count(quantity: str) -> int:
-    """Return the quantity of an extended resource as a number; Kubernetes permits whole numbers only.
-
-    A quantity with a suffix (`1k`), or beyond Kubernetes' maximum, is more than any node has: it counts as 1.
-    """
-    return int(quantity) if quantity.isdecimal() and len(quantity) <= _MAX_DIGITS else 1
-
-
 def parse(document: Any) -> Pod:
     """Read a pod.
 
@@ -132,7 +95,8 @@ def parse(document: Any) -> Pod:
     containers = tuple(_container(entry, path) for entry, path in _entries(spec.get("containers"), "spec.containers"))
     if not containers:
         raise Misconfigured("spec.containers is empty; it should have at least one container")
-    controller = _controller(metadata.get("ownerReferences"))
+    owners = _entries(metadata.get("ownerReferences"), "metadata.ownerReferences")
+    controller = controlling(_mapping(*owner) for owner in owners)
     return Pod(
         name=_text(metadata.get("name") or metadata.get("generateName") or "", "metadata.name"),
         namespace=_text(metadata.get("namespace") or "", "metadata.namespace"),
@@ -196,12 +160,6 @@ def _value(variable: dict[str, Any], path: str) -> str | None:
     if variable.get("valueFrom") is not None:
         return None
     return _text(variable.get("value") or "", f"{path}.env")
-
-
-def _controller(references: Any) -> dict[str, Any] | None:
-    """Return the reference to the object that makes the pod again; None if there is none."""
-    entries = (_mapping(*reference) for reference in _entries(references, "metadata.ownerReferences"))
-    return next((reference for reference in entries if reference.get("controller") is True), None)
 
 
 def _gates(gates: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.jobs.pod_requests import pod_requests
+from railnet.objects.pod_requests import pod_requests
 
 
 def container(cpu: str, restarts: str | None = None) -> dict[str, Any]:

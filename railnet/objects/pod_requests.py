@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from railnet.jobs import quantity
+from railnet.objects import quantity
 
 Amounts = Mapping[str, Fraction]
 

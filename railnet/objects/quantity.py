@@ -17,6 +17,7 @@ _FACTORS = {
     **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)},
     **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)},
 }
+_MAX_DIGITS = len(str(2**63 - 1))  # k8s.io/apimachinery/pkg/api/resource: maxAllowed
 _WHOLE = 100  # from here on, a quantity is written without decimals
 
 
@@ -28,6 +29,14 @@ def parsed(text: str) -> Fraction | None:
         return None
     number, exponent, suffix = match.groups()
     return Fraction(number) * (Fraction(f"1{exponent}") if exponent else 1) * _FACTORS.get(suffix, 1)
+
+
+def count(quantity: str) -> int:
+    """Return the quantity of an extended resource as a number; Kubernetes permits whole numbers only.
+
+    A quantity with a suffix (`1k`), or beyond Kubernetes' maximum, is more than any node has: it counts as 1.
+    """
+    return int(quantity) if quantity.isdecimal() and len(quantity) <= _MAX_DIGITS else 1
 
 
 def count_text(number: Fraction) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.jobs.quantity import bytes_text, count_text, parsed
+from railnet.objects.quantity import bytes_text, count, count_text, parsed
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,12 @@ def test_written_bytes_are_at_most_one_twentieth_off(number: int) -> None:
 
     assert found is not None
     assert abs(found - number) * 20 <= number
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [("0", 0), ("1", 1), ("16", 16), ("1k", 1), ("9223372036854775807", 2**63 - 1), ("9" * 5000, 1)],
+    ids=lambda value: f"{value:.20}" if isinstance(value, str) else None,
+)
+def test_quantity_of_devices_is_a_whole_number(quantity: str, expected: int):
+    assert count(quantity) == expected
