@@ -11,8 +11,9 @@ from railnet.jobs.operator_fields import Key
 from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import HOST_PORT
 from railnet.jobs.recogniser import marked
+from railnet.objects.metadata import is_deleted
+from railnet.objects.pod_phase import ENDED, phase
 
-_ENDED = ("Succeeded", "Failed")
 _NAME_LABEL = "app.kubernetes.io/name"
 
 
@@ -45,12 +46,12 @@ def seen_pod(document: Mapping[str, Any], webhook: tuple[str, str]) -> SeenPod |
     """Reduce a pod; None if nothing of it is read. `webhook` is the namespace and the name label of the webhook's own pods."""
     metadata, spec = document["metadata"], document["spec"]
     labels, namespace = metadata.get("labels") or {}, metadata.get("namespace") or ""
-    ended = (document.get("status") or {}).get("phase") in _ENDED
+    ended = phase(document) in ENDED
     pod = SeenPod(
         name=metadata["name"],
         ports=() if ended else tuple(_host_ports(spec)),
         # A pod that is being deleted has its ports, but its operator makes another one: that one decides about a new Service.
-        identity=None if ended or "deletionTimestamp" in metadata else identity(namespace, labels),
+        identity=None if ended or is_deleted(metadata) else identity(namespace, labels),
         port_names=tuple(_port_names(spec)) if HOST_PORT in (metadata.get("annotations") or {}) else None,
         replica=not ended and (namespace, labels.get(_NAME_LABEL)) == webhook,
     )

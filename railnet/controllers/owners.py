@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, get
+from railnet.objects.metadata import created_text, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
 
 _log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class Owners:
         metadata = owner_object["metadata"]
         if metadata["uid"] != owner.uid:
             return Life.GONE
-        return Life.LEAVING if metadata.get("deletionTimestamp") else Life.THERE
+        return Life.LEAVING if is_deleted(metadata) else Life.THERE
 
     def above(self, namespace: str, owner: OwnerReference) -> OwnerReference | None:
         """Return the owner of an object; None if it has none, or is of a kind that is not known.
@@ -167,4 +168,4 @@ class Owners:
             if error.temporary:
                 raise
             return ""
-        return str(owner_object["metadata"].get("creationTimestamp") or "")
+        return created_text(owner_object["metadata"])

@@ -12,8 +12,11 @@ from railnet.jobs.gang_labels import GATE
 from railnet.jobs.operators import Part
 from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pods
+from railnet.objects.conditions import is_ready
 from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.metadata import created_text, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.pod_phase import ENDED, phase
 from railnet.objects.quantity import count
 from railnet.vf.errors import Misconfigured
 
@@ -85,7 +88,7 @@ class TrainingPod:
     @property
     def ended(self) -> bool:
         """True if all its containers have ended and none starts again."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in ENDED
 
 
 def training_pod(pod_object: JsonObject) -> TrainingPod | None:
@@ -102,6 +105,7 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
     if member is None:
         return None
     metadata, spec, status = pod_object["metadata"], pod_object["spec"], pod_object.get("status") or {}
+    leaving = is_deleted(metadata)
     return TrainingPod(
         job=Job(pod.namespace, member.job),
         name=metadata["name"],
@@ -113,16 +117,16 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
         size=member.size,
         owner=controller(pod_object),
         node=spec.get("nodeName") or "",
-        phase=status.get("phase") or "Pending",
-        ready=_is_ready(status),
-        leaving=bool(metadata.get("deletionTimestamp")),
+        phase=phase(pod_object),
+        ready=is_ready(pod_object),
+        leaving=leaving,
         host_network=pod.host_network,
         addresses=tuple(_addresses(pod.annotations.get(NETWORK_STATUS, ""))),
         annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
         labels=dict(pod.labels),
-        created=metadata.get("creationTimestamp") or "",
+        created=created_text(metadata),
         devices=_devices(pod),
-        stopped=bool(metadata.get("deletionTimestamp")) and _has_stopped(status),
+        stopped=leaving and _has_stopped(status),
         gated=any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ()),
     )
 
@@ -134,11 +138,6 @@ def _devices(pod: pods.Pod) -> Mapping[str, int]:
             if "/" in resource:  # only extended resources have a slash in their names
                 devices[resource] += count(quantity)
     return devices
-
-
-def _is_ready(status: JsonObject) -> bool:
-    conditions = status.get("conditions") or ()
-    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def _has_stopped(status: JsonObject) -> bool:

@@ -15,6 +15,9 @@ from railnet.doctor.cluster_facts import ClusterNode, PodRails, PublishedRail, R
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.placement.node import node
 from railnet.jobs.pod_progress import progress
+from railnet.objects.conditions import condition, is_ready
+from railnet.objects.metadata import is_deleted
+from railnet.objects.pod_phase import ENDED, RUNNING, phase
 from railnet.vf.address_slice import IpAddress, IpNetwork
 from railnet.vf.guid import Guid
 
@@ -34,7 +37,7 @@ _ZERO_MAC = "00:00:00:00:00:00"
 def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
     """Read a node; `rails` are resources of rails beside those that begin with `rdma/`."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    condition = next((condition for condition in status.get("conditions") or () if condition["type"] == TYPE), None)
+    rails_condition = condition(document, TYPE)
     allocatable = status.get("allocatable") or {}
     return ClusterNode(
         node=node(document),
@@ -42,8 +45,8 @@ def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
             str(amount) != "0" and (name in rails or name.startswith(_RDMA)) for name, amount in allocatable.items()
         ),
         condition=None
-        if condition is None
-        else (str(condition["status"]), " ".join(str(condition.get("message") or condition.get("reason")).split())),
+        if rails_condition is None
+        else (rails_condition.status, " ".join((rails_condition.message or rails_condition.reason).split())),
         is_tainted=any(taint.get("key") == TAINT for taint in spec.get("taints") or ()),
         pods_ranges=ranges(spec.get("podCIDRs") or ()),
     )
@@ -57,7 +60,7 @@ def ranges(written: Collection[str]) -> tuple[IpNetwork, ...]:
 def pod_rails(document: JsonObject) -> PodRails | None:
     """Read the rails of a pod; None if it does not run, is being deleted, or names no rail."""
     metadata, spec = document["metadata"], document.get("spec") or {}
-    if metadata.get("deletionTimestamp") or (document.get("status") or {}).get("phase") != "Running":
+    if is_deleted(metadata) or phase(document) != RUNNING:
         return None
     published = network_status.rails(document)[:_MOST_RAILS]
     rails = tuple(rail for network in published if (rail := _rail(network)) is not None)
@@ -96,7 +99,7 @@ def _addresses(ips: list[Any]) -> Iterator[IpAddress]:
 
 def railnet_pod(document: JsonObject) -> RailnetPod:
     """Read a pod of one of Railnet's programs."""
-    metadata, spec, status = document["metadata"], document["spec"], document.get("status") or {}
+    metadata, spec = document["metadata"], document["spec"]
     program = metadata["labels"][PROGRAM]
     containers = spec["containers"]
     # Another program may have added a container, such as a service mesh.
@@ -105,9 +108,6 @@ def railnet_pod(document: JsonObject) -> RailnetPod:
     )
     image = str(ours["image"])
     tag = _TAG.search(image.rpartition("/")[2])
-    ready = any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in status.get("conditions") or ()
-    )
     stage, why = progress(document)
     return RailnetPod(
         name=f"{metadata['namespace']}/{metadata['name']}",
@@ -115,6 +115,6 @@ def railnet_pod(document: JsonObject) -> RailnetPod:
         node=str(spec.get("nodeName") or ""),
         image=image,
         version=str(metadata["labels"].get(_VERSION) or (tag[1] if tag else "")),
-        is_current=not metadata.get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"),
-        not_ready="" if ready else f"{stage} and not ready{': ' if why else ''}{why}",
+        is_current=not is_deleted(metadata) and phase(document) not in ENDED,
+        not_ready="" if is_ready(document) else f"{stage} and not ready{': ' if why else ''}{why}",
     )

@@ -17,6 +17,7 @@ from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.gang_usage import gang_part, gang_wait
 from railnet.jobs.pod_progress import Stage, progress
+from railnet.objects.conditions import condition, is_ready
 from railnet.objects.pod import Pod, parse
 from railnet.objects.pod_requests import pod_requests
 from railnet.objects.quantity import parsed
@@ -103,14 +104,14 @@ def _on_node(facts: PodFacts, stage: Stage, why: str) -> Iterator[Finding]:
     yield from _starting(facts, node, why) if stage is Stage.STARTING else _running(facts)
     if why:
         yield _of_pod(facts, "container-waits", why)
-    if facts.node is not None and _condition(facts.node).get("status") == "False":
+    if facts.node is not None and _has_inactive_rail(facts.node):
         yield Finding("rail-not-active", node, _condition_of(facts.node))
 
 
 def _starting(facts: PodFacts, node: str, why: str) -> Iterator[Finding]:
     # An event outlives its cause by an hour. A pod with an address, or with a container that waits for something else, has its network.
     refused = None if why or _status(facts).get("podIP") else _refused(facts)
-    served = facts.daemons is None or any(map(_is_ready, facts.daemons))
+    served = facts.daemons is None or any(map(is_ready, facts.daemons))
     if refused is not None:
         yield _of_pod(facts, "sandbox-refused", refused)
     if not served:
@@ -198,18 +199,14 @@ def _tolerates(facts: PodFacts) -> bool:
     )
 
 
-def _condition(node: JsonObject, kind: str = TYPE) -> Mapping[str, Any]:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == kind), {})
+def _has_inactive_rail(node: JsonObject) -> bool:
+    rails = condition(node, TYPE)
+    return rails is not None and rails.status == "False"
 
 
 def _condition_of(node: JsonObject) -> str:
-    condition = _condition(node)
-    return (
-        f"{TYPE} is {condition['status']}: {condition.get('message') or condition.get('reason')}"
-        if condition
-        else f"no condition {TYPE}"
-    )
+    rails = condition(node, TYPE)
+    return f"no condition {TYPE}" if rails is None else f"{TYPE} is {rails.status}: {rails.message or rails.reason}"
 
 
 def _rails_of(pod: JsonObject) -> list[str]:
@@ -230,10 +227,6 @@ def _refused(facts: PodFacts) -> str | None:
         if messages:
             return messages[-1]
     return None
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    return _condition(pod, "Ready").get("status") == "True"
 
 
 def _daemon_words(daemons: Sequence[JsonObject]) -> str:

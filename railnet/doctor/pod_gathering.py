@@ -8,6 +8,7 @@ from railnet.apiserver.request import ApiObject, Collection, get
 from railnet.doctor.asking import Asking
 from railnet.doctor.pod_facts import PodFacts
 from railnet.jobs.gang_usage import WAITING
+from railnet.objects.metadata import created_text
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
 _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "railnet-admission")
@@ -45,4 +46,4 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
 
 def _time(event: Mapping[str, Any]) -> str:
     """Return when an event was last seen, as text that sorts: kubelet's have `lastTimestamp`, the scheduler's `eventTime`."""
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
+    return str(event.get("lastTimestamp") or event.get("eventTime") or created_text(event["metadata"]))

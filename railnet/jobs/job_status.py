@@ -8,6 +8,7 @@ pkg/job_controller/api/v1/types.go (JobConditionType); kubernetes batch/v1 (Job)
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from railnet.objects.conditions import conditions
 from railnet.objects.times import moment
 
 _SUCCEEDED = frozenset({"Succeeded", "Complete", "Completed"})
@@ -26,11 +27,9 @@ def ended(document: Mapping[str, Any]) -> JobEnd | None:
     """Return an object's end; None if it goes on, or its kind has no end."""
     status = document.get("status") or {}
     at = moment(status.get("completionTime") or status.get("endTime"))
-    for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") in _SUCCEEDED | _FAILED:
-            return JobEnd(
-                condition["type"] in _SUCCEEDED, moment(condition.get("lastTransitionTime")) if at is None else at
-            )
+    for condition in conditions(document):
+        if condition.is_true and condition.kind in _SUCCEEDED | _FAILED:
+            return JobEnd(condition.kind in _SUCCEEDED, condition.since if at is None else at)
     state = status.get("state")
     phase = status.get("jobDeploymentStatus") or (state.get("phase") if isinstance(state, dict) else None)
     if phase in _SUCCEEDED:

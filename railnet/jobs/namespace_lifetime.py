@@ -7,6 +7,7 @@ from typing import Any
 
 from railnet.jobs.deletion import Action, Verdict
 from railnet.jobs.job_status import JobEnd, ended
+from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 from railnet.objects.times import moment
 from railnet.vf.errors import Misconfigured
 
@@ -79,11 +80,11 @@ def verdict(annotations: Mapping[str, str], contents: FinishedNamespace, now: fl
 def pod_end(pod: Mapping[str, Any]) -> JobEnd | None:
     """Return a pod's end; None if it goes on."""
     status = pod.get("status") or {}
-    if status.get("phase") not in ("Succeeded", "Failed"):
+    if phase(pod) not in ENDED:
         return None
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     times = (moment(((container.get("state") or {}).get("terminated") or {}).get("finishedAt")) for container in states)
-    return JobEnd(status["phase"] == "Succeeded", max((time for time in times if time is not None), default=None))
+    return JobEnd(phase(pod) == SUCCEEDED, max((time for time in times if time is not None), default=None))
 
 
 def end(kind: str, document: Mapping[str, Any]) -> JobEnd | None:

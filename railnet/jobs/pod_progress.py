@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from railnet.jobs.gang_labels import GATE
+from railnet.objects.conditions import unscheduled
+from railnet.objects.pod_phase import FAILED, RUNNING, SUCCEEDED, phase
 
 _LONGEST = 160
 # The scheduler's second sentence, about pods that it could evict, repeats the first one. In some versions, such as 1.34, that of
@@ -35,15 +37,15 @@ class Progress(NamedTuple):
 def progress(pod: Mapping[str, Any]) -> Progress:
     """Return how far a pod has come."""
     status = pod.get("status") or {}
-    phase = status.get("phase")
-    if phase == "Succeeded":
+    pod_phase = phase(pod)
+    if pod_phase == SUCCEEDED:
         return Progress(Stage.SUCCEEDED)
-    if phase == "Failed":
+    if pod_phase == FAILED:
         return Progress(Stage.FAILED, said(status.get("reason") or "", status.get("message") or _exit(status)))
     if not (pod.get("spec") or {}).get("nodeName"):
-        return Progress(Stage.UNSCHEDULED, _gated(pod.get("spec") or {}) or _unscheduled(status))
+        return Progress(Stage.UNSCHEDULED, _gated(pod.get("spec") or {}) or _unscheduled(pod))
     waiting = next(_waiting(status), None)
-    if phase == "Running":
+    if pod_phase == RUNNING:
         return Progress(Stage.RESTARTING, waiting) if waiting else Progress(Stage.RUNNING)
     return Progress(Stage.STARTING, waiting or "")
 
@@ -61,11 +63,9 @@ def _gated(spec: Mapping[str, Any]) -> str:
     return "behind a gate until its whole gang has a place" if any(gate.get("name") == GATE for gate in gates) else ""
 
 
-def _unscheduled(status: Mapping[str, Any]) -> str:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return said(condition.get("reason") or "", condition.get("message") or "")
-    return ""
+def _unscheduled(pod: Mapping[str, Any]) -> str:
+    scheduled = unscheduled(pod)
+    return "" if scheduled is None else said(scheduled.reason, scheduled.message)
 
 
 def _waiting(status: Mapping[str, Any]) -> Iterator[str]:

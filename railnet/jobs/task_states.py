@@ -6,6 +6,8 @@ from typing import Any
 
 from railnet.jobs.job_templates import PS, WORKER
 from railnet.jobs.pod_progress import Stage, progress, said
+from railnet.objects.conditions import conditions
+from railnet.objects.metadata import created_text, is_deleted
 
 _ORDER = {PS: 0, WORKER: 1}
 _DONE = frozenset({Stage.RUNNING, Stage.SUCCEEDED})
@@ -89,22 +91,16 @@ def refusals_of(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _state(
     key: tuple[str, int], maker: Mapping[str, Any], pod: Mapping[str, Any] | None, refusals: Mapping[str, str]
 ) -> TaskState:
-    conditions = {
-        str(condition.get("type")): condition
-        for condition in (maker.get("status") or {}).get("conditions") or ()
-        if condition.get("status") == "True"
-    }
-    if "Complete" in conditions:
+    true_conditions = {condition.kind: condition for condition in conditions(maker) if condition.is_true}
+    if "Complete" in true_conditions:
         return TaskState(*key, Stage.SUCCEEDED, pod=_name(pod) if pod else "", ended=True)
-    if "Failed" in conditions:
-        failed = conditions["Failed"]
-        why = said(failed.get("reason") or "", failed.get("message") or "")
+    if (failed := true_conditions.get("Failed")) is not None:
+        why = said(failed.reason, failed.message)
         return TaskState(*key, Stage.FAILED, why, _name(pod) if pod else "", ended=True)
     if pod is not None:
         return _of_pod(key, pod, ended=False)
-    refused = refusals.get(maker["metadata"]["name"]) or said(
-        "", (conditions.get("ReplicaFailure") or {}).get("message") or ""
-    )
+    failure = true_conditions.get("ReplicaFailure")
+    refused = refusals.get(maker["metadata"]["name"]) or ("" if failure is None else said("", failure.message))
     return TaskState(*key, Stage.UNSCHEDULED, refused or "no pod yet")
 
 
@@ -124,7 +120,7 @@ def _task(document: Mapping[str, Any]) -> tuple[str, int] | None:
 def _age(pod: Mapping[str, Any]) -> tuple[bool, str, str]:
     """Sort pods that are being deleted first, then by their age: the last one is the task's."""
     metadata = pod["metadata"]
-    return not metadata.get("deletionTimestamp"), str(metadata.get("creationTimestamp") or ""), _name(pod)
+    return not is_deleted(metadata), created_text(metadata), _name(pod)
 
 
 def _name(pod: Mapping[str, Any]) -> str:

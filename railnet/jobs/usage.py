@@ -16,6 +16,7 @@ from railnet.jobs.operators import Operator
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pods
+from railnet.objects.conditions import is_ready
 from railnet.objects.pod import Pod
 from railnet.objects.pod_requests import Amounts, pod_requests
 from railnet.objects.quantity import parsed
@@ -137,13 +138,9 @@ class Usage:
 def node_room(node: Mapping[str, Any], rails: frozenset[str]) -> NodeRoom:
     """Reduce a node; `rails` are the resources that are VFs."""
     status, spec = node.get("status") or {}, node.get("spec") or {}
-    ready = any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
     written = {resource: parsed(str(text)) for resource, text in (status.get("allocatable") or {}).items()}
     amounts = {resource: amount for resource, amount in written.items() if amount is not None}
-    return NodeRoom(node["metadata"]["name"], ready and not spec.get("unschedulable"), _share(amounts, rails))
+    return NodeRoom(node["metadata"]["name"], is_ready(node) and not spec.get("unschedulable"), _share(amounts, rails))
 
 
 def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:

@@ -11,5 +11,5 @@ def moment(text: Any) -> float | None:
     """Return a metav1.Time in seconds since 1970; None if it is none."""
     try:
         return datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -15,6 +15,7 @@ from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
 from railnet.jobs.job_templates import COMPLETE, FILE, TrainingJob, objects, owned, owner
 from railnet.jobs.railnet_labels import TRAIN
+from railnet.objects.metadata import is_deleted
 from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
@@ -154,7 +155,7 @@ class Creation:
                 f"namespace {namespace} has a ConfigMap {name} that is no job of railnet train ({conflict}); choose another name, "
                 "or another namespace"
             )
-        if config_map["metadata"].get("deletionTimestamp"):
+        if is_deleted(config_map["metadata"]):
             raise CreationRefused(f"job {name} in namespace {namespace} is being deleted; try again when it is gone")
         if not self._is_same(config_map):
             raise CreationRefused(

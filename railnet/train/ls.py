@@ -13,6 +13,7 @@ from railnet.cli.table import Column, aligned
 from railnet.jobs.job_templates import PS, WORKER
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.task_states import summary, task_states
+from railnet.objects.metadata import created_text
 from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, is_complete, is_owner, listed
 
 _COLUMNS = (
@@ -57,7 +58,7 @@ def described(
             "namespace": key[0],
             "name": key[1],
             "state": summary(tasks) if is_complete(owner) else _HALF_MADE,
-            "created": owner["metadata"].get("creationTimestamp"),
+            "created": created_text(owner["metadata"]) or None,
             "tasks": [{"name": task.name, **asdict(task)} for task in tasks],
         }
 

@@ -3,13 +3,14 @@
 The ConfigMap is the owner of the pods: when it is deleted, they are. All of them have one label with the run's name.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from railnet.apiserver.request import ApiObject, JsonObject
 from railnet.apiserver.request import Collection as Objects
 from railnet.fabric.topology_labels import RAILS
 from railnet.jobs.railnet_labels import NET1
+from railnet.objects.conditions import condition, is_ready
 from railnet.validate.rail_probe import TOOLS
 
 LABEL = "railnet.io/validate"
@@ -180,13 +181,10 @@ def _why_not(node: JsonObject, resource: str, available: int, asked: int) -> str
         return f"it has no {resource}"
     if available < asked:
         return f"it has {available} {resource}, and {asked} rails are to be tested"
-    ready = next(_conditions(node, "Ready"), {"status": "Unknown"})
-    return "" if ready["status"] == "True" else f"it is not ready: {ready.get('message') or 'no condition says why'}"
-
-
-def _conditions(node: JsonObject, kind: str) -> Iterator[JsonObject]:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return (condition for condition in conditions if condition["type"] == kind)
+    if is_ready(node):
+        return ""
+    ready = condition(node, "Ready")
+    return f"it is not ready: {(ready and ready.message) or 'no condition says why'}"
 
 
 def _amount(node: JsonObject, resource: str) -> int:

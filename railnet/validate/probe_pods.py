@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from railnet.apiserver import network_status
 from railnet.apiserver.request import JsonObject
+from railnet.objects.conditions import unscheduled
+from railnet.objects.pod_phase import FAILED, phase
 
 _NETDEV = "net"
 
@@ -49,15 +51,15 @@ def waits_for(pod: JsonObject, events: Iterable[JsonObject]) -> str:
     if runs(pod):
         return "its node has not published the pod's rails (annotation network-status)"
     status = _status(pod)
-    parts = [*_of_conditions(status), *_of_containers(status), *_of_events(pod, events)]
+    parts = [*_of_conditions(pod), *_of_containers(status), *_of_events(pod, events)]
     return "; ".join(dict.fromkeys(parts)) or f"it is {status.get('phase') or 'not seen by a node yet'}"
 
 
-def _of_conditions(status: JsonObject) -> Iterator[str]:
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            yield f"{condition.get('reason', 'not scheduled')}: {condition.get('message', '')}"
-    if status.get("phase") == "Failed":
+def _of_conditions(pod: JsonObject) -> Iterator[str]:
+    status, scheduled = _status(pod), unscheduled(pod)
+    if scheduled is not None:
+        yield f"{scheduled.reason or 'not scheduled'}: {scheduled.message}"
+    if phase(pod) == FAILED:
         yield f"{status.get('reason', 'it failed')}: {status.get('message', 'its container ended')}"
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete
+from railnet.objects.metadata import is_deleted
 from railnet.validate import rail_probe
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, findings
@@ -268,7 +269,7 @@ class Validation:
                 (self._run.pod(probe_pod["metadata"]["name"]), probe_pod) for probe_pod in self._listed(self._run.pods)
             ]
             for place, document in objects:
-                if not document["metadata"].get("deletionTimestamp"):
+                if not is_deleted(document["metadata"]):
                     with suppress(Absent, Conflict):
                         self._api.send(delete(place, document["metadata"]["uid"]))
             empty = 0 if objects else empty + 1

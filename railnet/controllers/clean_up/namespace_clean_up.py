@@ -17,7 +17,7 @@ from railnet.jobs import namespace_lifetime
 from railnet.jobs.deletion import Action, Verdict
 from railnet.jobs.namespace_lifetime import FinishedNamespace
 from railnet.objects.involved_object import InvolvedObject
-from railnet.objects.times import moment
+from railnet.objects.metadata import created, is_deleted
 from railnet.vf.errors import Misconfigured
 
 _GATHER_SECONDS = 5.0  # after a training pod's change: the other pods of its job change at about the same time
@@ -52,8 +52,8 @@ def training_namespace(namespace: JsonObject) -> TrainingNamespace:
         name=metadata["name"],
         uid=metadata["uid"],
         version=str(metadata.get("resourceVersion") or ""),
-        created=moment(metadata.get("creationTimestamp")) or 0.0,
-        leaving=bool(metadata.get("deletionTimestamp")),
+        created=created(metadata),
+        leaving=is_deleted(metadata),
         annotations={
             key: text
             for key, text in (metadata.get("annotations") or {}).items()

@@ -11,8 +11,8 @@ from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects import pod as pods
 from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.metadata import created
 from railnet.objects.owner_reference import OwnerReference, controller
-from railnet.objects.times import moment
 from railnet.vf.errors import Misconfigured
 
 _INDEXED = "Indexed"
@@ -77,7 +77,7 @@ def worker_job(job: JsonObject) -> WorkerJob | None:
         state=_state(job),
         size=member.size,
         owner=controller(job),
-        created=moment(metadata.get("creationTimestamp")) or 0.0,
+        created=created(metadata),
         switch=pod.annotations.get(PS_CLEANUP),
     )
 

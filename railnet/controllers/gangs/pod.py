@@ -17,13 +17,14 @@ from railnet.jobs.placement.shape import Shape, shape
 from railnet.jobs.railnet_labels import SIZE
 from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pods
+from railnet.objects.conditions import unscheduled
 from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.metadata import created, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod_name import PodName
-from railnet.objects.times import moment
+from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 from railnet.vf.errors import Misconfigured
 
-_SUCCEEDED, _FAILED = "Succeeded", "Failed"
 _NEVER = "Never"
 _STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods
 _MOST_SHARED = 50_000
@@ -93,23 +94,23 @@ class GangPods:
         Raises:
             KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
         """
-        spec, metadata, status = pod["spec"], pod["metadata"], pod.get("status") or {}
-        ended = status.get("phase") in (_SUCCEEDED, _FAILED)
+        spec, metadata = pod["spec"], pod["metadata"]
+        ended = phase(pod) in ENDED
         node, behind = "" if ended else spec.get("nodeName") or "", gated(pod)
         request, fault = _request(metadata)
         if (request or fault) and not behind and _is_others(pod):
             request, fault = None, ""
-        if not (node or behind or request or fault) or (ended and not _counts(status, request)):
+        if not (node or behind or request or fault) or (ended and not _counts(pod, request)):
             return None
         owner = controller(pod)
         common = GangPod(
             name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
             node=self._share(node),
-            leaving=bool(metadata.get("deletionTimestamp")),
+            leaving=is_deleted(metadata),
             shape=self._share(shape(spec)),
             priority=int(spec.get("priority") or 0),
             preempts=spec.get("preemptionPolicy") != _NEVER,
-            created=moment(metadata.get("creationTimestamp")) or 0.0,
+            created=created(metadata),
             stays=owner is not None and owner.kind in _STAYING,
         )
         if not (behind or request or fault):
@@ -125,7 +126,7 @@ class GangPods:
             size=_size(metadata),
             gated=behind,
             placed=self._share(_placed(metadata)),
-            unschedulable=not node and _is_unschedulable(status),
+            unschedulable=not node and _is_unschedulable(pod),
             succeeded=ended,
         )
 
@@ -136,9 +137,9 @@ class GangPods:
         return first
 
 
-def _counts(status: JsonObject, request: GangRequest | None) -> bool:
+def _counts(pod: JsonObject, request: GangRequest | None) -> bool:
     """Return whether a pod that has ended counts as a member that came: one that has failed is made again."""
-    return request is not None and status.get("phase") == _SUCCEEDED
+    return request is not None and phase(pod) == SUCCEEDED
 
 
 def _request(metadata: JsonObject) -> tuple[GangRequest | None, str]:
@@ -191,10 +192,6 @@ def _placed(metadata: JsonObject) -> Placed | None:
     return None if text is None else placement_annotation.parse(text)
 
 
-def _is_unschedulable(status: JsonObject) -> bool:
-    return any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") == "Unschedulable"
-        for condition in status.get("conditions") or ()
-    )
+def _is_unschedulable(pod: JsonObject) -> bool:
+    scheduled = unscheduled(pod)
+    return scheduled is not None and scheduled.reason == "Unschedulable"

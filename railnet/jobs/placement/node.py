@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from railnet.jobs.placement.resources import Amounts, available, is_extended
 from railnet.jobs.placement.shape import Toleration
+from railnet.objects.conditions import is_ready
 
 _KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
 
@@ -56,10 +57,7 @@ def node(document: Mapping[str, Any]) -> Node:
         labels=dict(metadata.get("labels") or {}),
         allocatable=allocatable,
         taints=tuple(sorted(taints | ({_UNSCHEDULABLE} if spec.get("unschedulable") else set()))),
-        ready=any(
-            condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in status.get("conditions") or ()
-        ),
+        ready=is_ready(document),
         at_best=allocatable
         | {
             resource: max(amount, allocatable.get(resource, 0))
