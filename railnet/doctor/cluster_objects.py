@@ -18,6 +18,8 @@ from railnet.jobs.pod_progress import progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.metadata import is_deleted
 from railnet.objects.pod_phase import ENDED, RUNNING, phase
+from railnet.objects.resources import allocatable
+from railnet.objects.taints import has_taint
 from railnet.vf.address_slice import IpAddress, IpNetwork
 from railnet.vf.guid import Guid
 
@@ -36,18 +38,18 @@ _ZERO_MAC = "00:00:00:00:00:00"
 
 def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
     """Read a node; `rails` are resources of rails beside those that begin with `rdma/`."""
-    spec, status = document.get("spec") or {}, document.get("status") or {}
+    spec = document.get("spec") or {}
     rails_condition = condition(document, TYPE)
-    allocatable = status.get("allocatable") or {}
     return ClusterNode(
         node=node(document),
         has_rails=any(
-            str(amount) != "0" and (name in rails or name.startswith(_RDMA)) for name, amount in allocatable.items()
+            amount > 0 and (resource in rails or resource.startswith(_RDMA))
+            for resource, amount in allocatable(document).items()
         ),
         condition=None
         if rails_condition is None
         else (rails_condition.status, " ".join((rails_condition.message or rails_condition.reason).split())),
-        is_tainted=any(taint.get("key") == TAINT for taint in spec.get("taints") or ()),
+        is_tainted=has_taint(document, TAINT),
         pods_ranges=ranges(spec.get("podCIDRs") or ()),
     )
 

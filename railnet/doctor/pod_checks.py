@@ -4,7 +4,6 @@ A pod is at one stage of its life, and each stage has its own checks: without a 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from railnet.admission.decision import Additions, decide
@@ -19,8 +18,8 @@ from railnet.jobs.gang_usage import gang_part, gang_wait
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.pod import Pod, parse
-from railnet.objects.pod_requests import pod_requests
-from railnet.objects.quantity import parsed
+from railnet.objects.resources import allocatable, requested
+from railnet.objects.taints import has_taint
 from railnet.vf.errors import Misconfigured, NotPermitted
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
@@ -91,7 +90,7 @@ def _missing_rails(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
         if not large:
             yield _of_pod(facts, "no-node-with-rails", "; ".join(_most(facts.nodes, wanted)))
             return
-        tainted = [node for node in large if _is_tainted(node) and not _tolerates(facts)]
+        tainted = [node for node in large if has_taint(node, TAINT) and not _tolerates(facts)]
         if tainted:
             yield Finding("node-with-rail-taint", _names(tainted), f"taint {TAINT}; {_condition_of(tainted[0])}")
     lacking = [resource for resource in wanted if f"Insufficient {resource}" in scheduler]
@@ -141,12 +140,8 @@ def _status(facts: PodFacts) -> Mapping[str, Any]:
     return facts.pod.get("status") or {}
 
 
-def _requested(facts: PodFacts) -> dict[str, Fraction]:
-    return {
-        resource: amount
-        for resource, amount in pod_requests(_spec(facts)).items()
-        if resource in facts.rails and amount > 0
-    }
+def _requested(facts: PodFacts) -> dict[str, int]:
+    return {resource: amount for resource, amount in requested(_spec(facts)).items() if resource in facts.rails}
 
 
 def _namespace(facts: PodFacts) -> Namespace:
@@ -166,16 +161,13 @@ def _gang_words(facts: PodFacts) -> str:
     return max(of_gang, key=lambda wait: wait.last).said
 
 
-def _has(node: JsonObject, resource: str) -> Fraction:
-    written = ((node.get("status") or {}).get("allocatable") or {}).get(resource)
-    return (None if written is None else parsed(str(written))) or Fraction()
+def _has(node: JsonObject, resource: str) -> int:
+    return allocatable(node).get(resource, 0)
 
 
-def _most(nodes: Sequence[JsonObject], wanted: Mapping[str, Fraction]) -> Iterator[str]:
+def _most(nodes: Sequence[JsonObject], wanted: Mapping[str, int]) -> Iterator[str]:
     for resource, amount in wanted.items():
-        most, name = max(
-            ((_has(node, resource), str(node["metadata"]["name"])) for node in nodes), default=(Fraction(), "")
-        )
+        most, name = max(((_has(node, resource), str(node["metadata"]["name"])) for node in nodes), default=(0, ""))
         best = f"the most that a node has is {most} ({name})" if most else "no node has any"
         yield f"{resource}: {amount} requested; {best}"
 
@@ -184,10 +176,6 @@ def _names(nodes: Sequence[JsonObject]) -> str:
     names = [str(node["metadata"]["name"]) for node in nodes]
     more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
     return ", ".join(names[:_MOST_NODES]) + more
-
-
-def _is_tainted(node: JsonObject) -> bool:
-    return any(taint.get("key") == TAINT for taint in (node.get("spec") or {}).get("taints") or ())
 
 
 def _tolerates(facts: PodFacts) -> bool:

@@ -6,7 +6,6 @@ Pure: nodes and pods are reduced one by one to a few numbers, and added up.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,21 +17,19 @@ from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pods
 from railnet.objects.conditions import is_ready
 from railnet.objects.pod import Pod
-from railnet.objects.pod_requests import Amounts, pod_requests
-from railnet.objects.quantity import parsed
+from railnet.objects.resources import CPU, MEMORY, Amounts, allocatable, requested
 from railnet.vf.errors import Misconfigured
 
 _ENDED = (Stage.SUCCEEDED, Stage.FAILED)
-_NONE = Fraction()
 
 
 class Share(NamedTuple):
-    """Cores, bytes of memory, GPUs and rails."""
+    """Thousandths of cores, bytes of memory, GPUs and rails."""
 
-    cpu: Fraction = _NONE
-    memory: Fraction = _NONE
-    gpus: Fraction = _NONE
-    rails: Fraction = _NONE
+    cpu: int = 0
+    memory: int = 0
+    gpus: int = 0
+    rails: int = 0
 
     def plus(self, other: "Share") -> "Share":
         """Return both together."""
@@ -137,10 +134,9 @@ class Usage:
 
 def node_room(node: Mapping[str, Any], rails: frozenset[str]) -> NodeRoom:
     """Reduce a node; `rails` are the resources that are VFs."""
-    status, spec = node.get("status") or {}, node.get("spec") or {}
-    written = {resource: parsed(str(text)) for resource, text in (status.get("allocatable") or {}).items()}
-    amounts = {resource: amount for resource, amount in written.items() if amount is not None}
-    return NodeRoom(node["metadata"]["name"], is_ready(node) and not spec.get("unschedulable"), _share(amounts, rails))
+    spec = node.get("spec") or {}
+    usable = is_ready(node) and not spec.get("unschedulable")
+    return NodeRoom(node["metadata"]["name"], usable, _share(allocatable(node), rails))
 
 
 def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
@@ -157,7 +153,7 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
         job=job,
         operator=operator.name if operator else "",
         node=spec.get("nodeName") or "",
-        held=_share(pod_requests(spec), rails),
+        held=_share(requested(spec), rails),
         runs=stage is Stage.RUNNING,
         why=why,
         gang=None if known is None else gang_part(known, metadata, job),
@@ -213,12 +209,10 @@ def _job(pod: Pod) -> tuple[Operator | None, str]:
 
 
 def _share(amounts: Amounts, rails: frozenset[str]) -> Share:
-    def of(counts: Callable[[str], bool]) -> Fraction:
-        return sum((amount for resource, amount in amounts.items() if counts(resource)), _NONE)
+    def of(counts: Callable[[str], bool]) -> int:
+        return sum(amount for resource, amount in amounts.items() if counts(resource))
 
-    return Share(
-        amounts.get("cpu", _NONE), amounts.get("memory", _NONE), of(is_gpu), of(lambda resource: resource in rails)
-    )
+    return Share(amounts.get(CPU, 0), amounts.get(MEMORY, 0), of(is_gpu), of(lambda resource: resource in rails))
 
 
 def _total(shares: Iterable[Share]) -> Share:

@@ -10,13 +10,13 @@ from typing import Any
 
 from railnet.objects import quantity
 
-Amounts = Mapping[str, Fraction]
+_Sums = Mapping[str, Fraction]  # exact until all are added: `railnet.objects.resources` rounds
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Return what a pod's `spec` requests, by resource; what is no quantity counts as nothing."""
-    sidecars: Amounts = {}
-    moments: list[Amounts] = []  # while an init container runs, the sidecars before it run, too
+    """Return what a pod's `spec` requests, by resource, in cores, bytes and devices; what is no quantity counts as nothing."""
+    sidecars: _Sums = {}
+    moments: list[_Sums] = []  # while an init container runs, the sidecars before it run, too
     for container in spec.get("initContainers") or ():
         own = _requests(container.get("resources"))
         if container.get("restartPolicy") == "Always":
@@ -32,7 +32,7 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     return _sum(({**peak, **_requests(spec.get("resources"))}, _amounts(spec.get("overhead"))))
 
 
-def _requests(resources: Any) -> Amounts:
+def _requests(resources: Any) -> _Sums:
     """Return the requests; the API server writes a limit as the request where there is none."""
     resources = resources or {}
     return {**_amounts(resources.get("limits")), **_amounts(resources.get("requests"))}
@@ -43,7 +43,7 @@ def _amounts(written: Any) -> dict[str, Fraction]:
     return {resource: amount for resource, amount in read.items() if amount is not None}
 
 
-def _sum(parts: Iterable[Amounts]) -> dict[str, Fraction]:
+def _sum(parts: Iterable[_Sums]) -> dict[str, Fraction]:
     total: dict[str, Fraction] = {}
     for part in parts:
         for resource, amount in part.items():

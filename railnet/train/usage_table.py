@@ -1,13 +1,12 @@
 """The view of the cluster's resources as text, and as JSON. Pure."""
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 from railnet.cli.table import Column, aligned
 from railnet.jobs.gang_usage import GangUse
 from railnet.jobs.usage import JobUse, Share, Usage
-from railnet.objects.quantity import bytes_text, count_text
+from railnet.objects.resources import CPU, MILLI, amount_text
 
 _SHARES = (
     Column("CPU", number=True),
@@ -126,10 +125,9 @@ def _waiting(job: JobUse) -> Iterator[str]:
 def _cells(held: Share, wanted: Share | None = None) -> tuple[str, ...]:
     """Return a share's cells; what is requested and not yet given follows a plus."""
     more = wanted or Share()
-    texts = (count_text, bytes_text, count_text, count_text)
     return tuple(
-        f"{text(mine)}{f'+{text(others)}' if others else ''}"
-        for text, mine, others in zip(texts, held, more, strict=True)
+        f"{amount_text(resource, mine)}{f'+{amount_text(resource, others)}' if others else ''}"
+        for resource, mine, others in zip(Share._fields, held, more, strict=True)
     )
 
 
@@ -147,8 +145,6 @@ def _job(job: JobUse) -> dict[str, Any]:
 
 
 def _numbers(share: Share) -> dict[str, float]:
-    return {name: _number(amount) for name, amount in share._asdict().items()}
-
-
-def _number(amount: Fraction) -> float:
-    return int(amount) if amount.denominator == 1 else round(float(amount), 3)
+    """Return a share as JSON has it: whole cores as whole numbers."""
+    cores, thousandths = divmod(share.cpu, MILLI)
+    return {**share._asdict(), CPU: share.cpu / MILLI if thousandths else cores}

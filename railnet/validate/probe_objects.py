@@ -11,6 +11,7 @@ from railnet.apiserver.request import Collection as Objects
 from railnet.fabric.topology_labels import RAILS
 from railnet.jobs.railnet_labels import NET1
 from railnet.objects.conditions import condition, is_ready
+from railnet.objects.resources import allocatable
 from railnet.validate.rail_probe import TOOLS
 
 LABEL = "railnet.io/validate"
@@ -91,7 +92,7 @@ def choose(
     for name, node in sorted(by_name.items()):
         if wanted and name not in wanted:
             continue
-        available = _amount(node, run.resource)
+        available = allocatable(node).get(run.resource, 0)
         asked = rails or _labelled_rails(node)
         if not available and not wanted:
             continue
@@ -185,11 +186,6 @@ def _why_not(node: JsonObject, resource: str, available: int, asked: int) -> str
         return ""
     ready = condition(node, "Ready")
     return f"it is not ready: {(ready and ready.message) or 'no condition says why'}"
-
-
-def _amount(node: JsonObject, resource: str) -> int:
-    text = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
-    return int(text) if text.isdecimal() else 0  # devices are counted in whole numbers
 
 
 def _labelled_rails(node: JsonObject) -> int:

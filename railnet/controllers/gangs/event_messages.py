@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from railnet.jobs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
 from railnet.jobs.placement.preemption import Preemption
-from railnet.jobs.placement.resources import amount_text
 from railnet.jobs.placement.shape import Shape
+from railnet.objects.resources import amount_text
 
 _MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
 _HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for

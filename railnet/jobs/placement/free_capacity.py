@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from railnet.jobs.placement.resources import Amounts
 from railnet.jobs.placement.shape import HostPort, Shape
+from railnet.objects.resources import Amounts
 
 _UNLIMITED = 1 << 62
 

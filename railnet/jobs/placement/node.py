@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from railnet.jobs.placement.resources import Amounts, available, is_extended
 from railnet.jobs.placement.shape import Toleration
 from railnet.objects.conditions import is_ready
+from railnet.objects.resources import Amounts, allocatable, capacity, is_extended
 
 _KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
 
@@ -45,8 +45,8 @@ class Node:
 
 def node(document: Mapping[str, Any]) -> Node:
     """Read a node from the API server's JSON."""
-    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
-    allocatable, capacity = available(status.get("allocatable")), available(status.get("capacity"))
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    room = allocatable(document)
     taints = {
         Taint(taint.get("key") or "", taint.get("value") or "", taint.get("effect") or "")
         for taint in spec.get("taints") or ()
@@ -55,13 +55,13 @@ def node(document: Mapping[str, Any]) -> Node:
     return Node(
         name=metadata["name"],
         labels=dict(metadata.get("labels") or {}),
-        allocatable=allocatable,
+        allocatable=room,
         taints=tuple(sorted(taints | ({_UNSCHEDULABLE} if spec.get("unschedulable") else set()))),
         ready=is_ready(document),
-        at_best=allocatable
+        at_best=room
         | {
-            resource: max(amount, allocatable.get(resource, 0))
-            for resource, amount in capacity.items()
+            resource: max(amount, room.get(resource, 0))
+            for resource, amount in capacity(document).items()
             if is_extended(resource)
         },
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from railnet.jobs.placement.node_terms import Comparison, NodeTerm, Requirement
-from railnet.jobs.placement.resources import is_extended, requested
+from railnet.objects.resources import is_extended, requested
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
 

@@ -1,4 +1,3 @@
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -31,9 +30,7 @@ def pod(**changes: Any) -> dict[str, Any]:
 
 
 def test_node_has_room_only_if_it_is_ready_and_not_cordoned() -> None:
-    assert node_room(node(), RAILS) == NodeRoom(
-        "a", usable=True, room=Share(Fraction(8), Fraction(64 << 30), Fraction(4), Fraction(8))
-    )
+    assert node_room(node(), RAILS) == NodeRoom("a", usable=True, room=Share(8000, 64 << 30, 4, 8))
     assert not node_room(node("Unknown"), RAILS).usable
     assert not node_room(node(unschedulable=True), RAILS).usable
 
@@ -43,7 +40,7 @@ def test_pod_of_a_job_is_recognised_with_what_it_holds() -> None:
 
     assert found is not None
     assert (found.namespace, found.job, found.operator) == ("ml", "mnist", "TensorFlow on Kubernetes, plain templates")
-    assert (found.held, found.runs) == (Share(Fraction(1, 2), Fraction(4 << 30), Fraction(1), Fraction(1)), True)
+    assert (found.held, found.runs) == (Share(500, 4 << 30, 1, 1), True)
 
 
 def test_another_resource_may_be_the_rails() -> None:
@@ -84,7 +81,7 @@ def test_pod_that_cannot_be_read_is_counted_without_a_job() -> None:
     assert (found.job, found.held.gpus) == ("", 1)
 
 
-_SHARES = st.builds(Share, *[st.integers(0, 9).map(Fraction)] * 4)
+_SHARES = st.builds(Share, *[st.integers(0, 9)] * 4)
 _NAMES = st.sampled_from("abc")
 _NODES = st.lists(st.builds(NodeRoom, _NAMES, st.booleans(), _SHARES), unique_by=lambda one: one.name, max_size=3)
 _PODS = st.lists(
@@ -104,7 +101,7 @@ _PODS = st.lists(
 
 
 def total(shares: list[Share]) -> Share:
-    return Share(*(sum(column, Fraction()) for column in zip(*shares, strict=True))) if shares else Share()
+    return Share(*(sum(column) for column in zip(*shares, strict=True))) if shares else Share()
 
 
 @pytest.mark.slow

@@ -5,24 +5,11 @@ from typing import Any
 import pytest
 
 from railnet.jobs.placement.node import Node, Taint, node, tolerated
-from railnet.jobs.placement.resources import amount_text, requested
 from railnet.jobs.placement.shape import AffinityTerm, HostPort, Shape, Toleration, shape
 
 
 def a_spec(**fields: Any) -> dict[str, Any]:
     return {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m", "rdma/ib_vf": "2"}}}], **fields}
-
-
-def test_requests_are_rounded_up_and_a_pod_counts_as_one() -> None:
-    spec = {"containers": [{"resources": {"requests": {"cpu": "1500500u", "memory": "0.5", "x.io/zero": "0"}}}]}
-
-    assert requested(spec) == {"cpu": 1501, "memory": 1, "pods": 1}
-
-
-def test_what_a_node_has_is_rounded_down() -> None:
-    found = node({"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "1500500u", "memory": "1.5", "x": "?"}}})
-
-    assert found.allocatable == {"cpu": 1500, "memory": 1}
 
 
 def test_init_containers_sidecars_and_overhead_count_as_the_scheduler_counts_them() -> None:
@@ -184,19 +171,6 @@ def test_node_is_read_with_its_conditions_taints_and_devices() -> None:
 
 def test_an_affinity_term_of_labels_and_fields_needs_both() -> None:
     assert not AffinityTerm().holds("n", {})
-
-
-@pytest.mark.parametrize(
-    ("resource", "amount", "text"),
-    [
-        ("cpu", 1500, "1.5"),
-        ("memory", 1 << 30, "1Gi"),
-        ("ephemeral-storage", 512 << 20, "512Mi"),
-        ("nvidia.com/gpu", 24, "24"),
-    ],
-)
-def test_amounts_are_written_for_people(resource: str, amount: int, text: str) -> None:
-    assert amount_text(resource, amount) == text
 
 
 def test_shapes_do_not_compare_by_what_is_derived_of_them() -> None:
