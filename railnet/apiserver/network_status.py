@@ -1,4 +1,4 @@
-"""A pod's networks in the form of the Network Plumbing Working Group, as a patch of the pod.
+"""A pod's networks in the form of the Network Plumbing Working Group, as a patch of the pod; `railnet.objects.network_status` reads it.
 
 Source: k8snetworkplumbingwg/multi-net-spec v1.3, and its types in k8snetworkplumbingwg/network-attachment-definition-client,
 pkg/apis/k8s.cni.cncf.io/v1/types.go.
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.apiserver.request import ApiObject, Request, json_patch, merge_patch
+from railnet.objects.network_status import ANNOTATION, OF_RAILNET
 from railnet.vf.record import Attachment, Record, SandboxPod
 
-ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
-_OF_RAILNET = "railnet/"  # begins the names of our networks
 _MIRROR = "kubernetes.io/config.mirror"
 _DEVICE_INFO_VERSION = "1.1.0"
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -67,7 +66,7 @@ def _rail(network: str, attachment: Attachment, macs: Mapping[str, str]) -> dict
     pci = {"pci-address": str(attachment.vf), **({} if attachment.rdma is None else {"rdma-device": attachment.rdma})}
     mac = macs.get(attachment.ifname)
     return {
-        "name": f"{_OF_RAILNET}{network}",
+        "name": f"{OF_RAILNET}{network}",
         "interface": attachment.ifname,
         "ips": [str(address.ip) for address in attachment.addresses],
         **({} if mac is None else {"mac": mac}),
@@ -76,18 +75,6 @@ def _rail(network: str, attachment: Attachment, macs: Mapping[str, str]) -> dict
         "device-info": {"type": "pci", "version": _DEVICE_INFO_VERSION, "pci": pci},
         "rail": attachment.rail,  # Railnet's own key: netN is the N-th rail that the pod has, not rail N-1 of the node
     }
-
-
-def rails(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the elements of a pod's annotation that are of Railnet's networks; none if it is absent, or no list of elements.
-
-    Anyone who may change the pod may have written it: each key but `name` may be absent, or of another type.
-    """
-    try:
-        text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or "[]"
-        return [network for network in json.loads(text) if str(network["name"]).startswith(_OF_RAILNET)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,14 @@
 """A pod of a training job, reduced to what the controllers read of it."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
 
-from railnet.apiserver.network_status import ANNOTATION as NETWORK_STATUS
 from railnet.apiserver.request import JsonObject
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.operators import Part
 from railnet.jobs.recogniser import recognise
+from railnet.objects import network_status
 from railnet.objects import pod as pods
 from railnet.objects.conditions import is_ready
 from railnet.objects.involved_object import InvolvedObject
@@ -22,7 +20,6 @@ from railnet.vf.errors import Misconfigured
 
 _OURS = "railnet.io/"
 _KUBEDL = "kubedl.io/"
-_RAIL = "railnet/"  # the names of networks in network-status begin so: `railnet.apiserver.network_status`
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
         ready=is_ready(pod_object),
         leaving=leaving,
         host_network=pod.host_network,
-        addresses=tuple(_addresses(pod.annotations.get(NETWORK_STATUS, ""))),
+        addresses=tuple(_addresses(pod)),
         annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
         labels=dict(pod.labels),
         created=created_text(metadata),
@@ -129,6 +126,11 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
         stopped=leaving and _has_stopped(status),
         gated=any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ()),
     )
+
+
+def _addresses(pod: pods.Pod) -> Iterator[str]:
+    for rail in network_status.rails(pod.annotations.get(network_status.ANNOTATION, "")):
+        yield from map(str, rail.addresses)
 
 
 def _devices(pod: pods.Pod) -> Mapping[str, int]:
@@ -149,32 +151,3 @@ def _has_stopped(status: JsonObject) -> bool:
     """
     containers = status.get("containerStatuses") or ()
     return bool(containers) and not any((container.get("state") or {}).get("running") for container in containers)
-
-
-def _addresses(network_status: str) -> Iterator[str]:
-    """Yield the addresses of each rail, in the order of net1, net2 and so on. The annotation may have been written by anyone."""
-    try:
-        networks = json.loads(network_status or "[]")
-        rails = [network for network in networks if network["name"].startswith(_RAIL)]
-        for rail in sorted(rails, key=lambda rail: (len(rail["interface"]), rail["interface"])):
-            yield from filter(None, map(endpoint_address, rail.get("ips") or ()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return
-
-
-def endpoint_address(text: str) -> str:
-    """Return an address in its usual form; empty if it is none that an endpoint may have.
-
-    Kubernetes refuses the others in an EndpointSlice, and with them the whole slice (kubernetes/pkg/apis/core/validation,
-    ValidateEndpointIP).
-
-    Raises:
-        ValueError, TypeError: the text is no address.
-    """
-    if not isinstance(text, str):
-        raise TypeError("an address is a string")
-    ip = ip_address(text)
-    strange = ip.is_unspecified or ip.is_loopback or ip.is_link_local or ip.is_multicast
-    if isinstance(ip, IPv6Address):  # Go reads ::ffff:10.0.0.1 as an IPv4 address, and knows no scopes here
-        strange = strange or ip.ipv4_mapped is not None or ip.scope_id is not None
-    return "" if strange else str(ip)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_network
 
 from railnet.apiserver.kubernetes_version import too_old
-from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, PublishedRail, RailnetPod
+from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, RailnetPod
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.placement.node import tolerated
+from railnet.objects.network_status import PublishedRail
 from railnet.vf.address_slice import IpAddress, IpNetwork
+from railnet.vf.guid import Guid
 
 _MOST_NAMED = 4
 _LONGEST = 200  # characters of a condition's message
@@ -22,6 +24,10 @@ _OF_KUBERNETES = "node.kubernetes.io/"
 _CARD = re.compile(
     r"feature\.node\.kubernetes\.io/pci-(?:02[0-9a-f]{2}_)?15b3(?:_[0-9a-f_]+)?\.(?:present|sriov\.capable)"
 )
+# IPoIB's hardware address ends with the port's GUID (RFC 4391, 9.1.1).
+_IPOIB = re.compile(r"(?:[0-9a-f]{2}:){12}((?:[0-9a-f]{2}:){7}[0-9a-f]{2})")
+_MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
+_ZERO_MAC = "00:00:00:00:00:00"
 
 
 def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
@@ -43,7 +49,15 @@ def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
 
 def guids(facts: ClusterFacts) -> Iterator[Finding]:
     """Find pods that have ports with one GUID, or one MAC."""
-    return _of_several(facts, "guid-of-two-pods", lambda rail: (rail.port,) if rail.port else ())
+    return _of_several(facts, "guid-of-two-pods", lambda rail: filter(None, (_port(rail.mac),)))
+
+
+def _port(mac: str) -> str:
+    """Return the GUID of a port, or its MAC on Ethernet, in words; empty if the hardware address is neither."""
+    if (ipoib := _IPOIB.fullmatch(mac)) is not None:
+        guid = Guid.parse(ipoib[1])
+        return f"GUID {guid.quads}" if guid.usable else ""
+    return f"MAC {mac}" if _MAC.fullmatch(mac) and mac != _ZERO_MAC else ""
 
 
 def addresses(facts: ClusterFacts) -> Iterator[Finding]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from railnet.apiserver.kubernetes_version import KubernetesVersion
 from railnet.doctor.facts import Unread
 from railnet.jobs.placement.node import Node
 from railnet.jobs.placement.shape import Shape
-from railnet.vf.address_slice import IpAddress, IpNetwork
+from railnet.objects.network_status import PublishedRail
+from railnet.vf.address_slice import IpNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,6 @@ class ClusterNode:
     condition: tuple[str, str] | None
     is_tainted: bool
     pods_ranges: tuple[IpNetwork, ...]
-
-
-class PublishedRail(NamedTuple):
-    """A rail as a pod's annotation network-status tells it.
-
-    Attributes:
-        network: the name of its network, with `railnet/`.
-        interface: its name in the pod.
-        port: its GUID, or its MAC on Ethernet, in words; empty if the annotation does not say.
-        addresses: those that name one interface in the whole network.
-    """
-
-    network: str
-    interface: str
-    port: str
-    addresses: tuple[IpAddress, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,30 @@
 """Objects of the API server, reduced to what `railnet doctor --cluster` looks at. Pure.
 
 Each function raises KeyError, TypeError, AttributeError or ValueError for an object of another form than the documented one. An
-annotation of a pod is different: each user that may change the pod may have written it, so what it does not tell in our form is left out.
+annotation of a pod is different: each user that may change the pod may have written it (`railnet.objects.network_status`).
 """
 
 import re
-from collections.abc import Collection, Iterator
-from ipaddress import IPv6Address, ip_address, ip_network
-from typing import Any
+from collections.abc import Collection
+from ipaddress import ip_network
 
-from railnet.apiserver import network_status
 from railnet.apiserver.request import JsonObject
-from railnet.doctor.cluster_facts import ClusterNode, PodRails, PublishedRail, RailnetPod
+from railnet.doctor.cluster_facts import ClusterNode, PodRails, RailnetPod
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.placement.node import node
 from railnet.jobs.pod_progress import progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.metadata import is_deleted
+from railnet.objects.network_status import rails_of_pod
 from railnet.objects.pod_phase import ENDED, RUNNING, phase
 from railnet.objects.resources import allocatable
 from railnet.objects.taints import has_taint
-from railnet.vf.address_slice import IpAddress, IpNetwork
-from railnet.vf.guid import Guid
+from railnet.vf.address_slice import IpNetwork
 
 PROGRAM = "app.kubernetes.io/name"
 _VERSION = "app.kubernetes.io/version"
 _TAG = re.compile(r":v?([0-9]+\.[0-9]+\.[0-9]+[-.\w]*)(?:@.*)?")
 _RDMA = "rdma/"  # begins the names of the resources of our pools, if the configuration names none of its own
-_MOST_RAILS = 64  # of one pod; a hostile annotation has room for thousands
-_NETWORK = re.compile(r"railnet/[a-z0-9][-.a-z0-9]{0,62}")
-_INTERFACE = re.compile(r"net[1-9][0-9]{0,2}")
-# IPoIB's hardware address ends with the port's GUID (RFC 4391, 9.1.1).
-_IPOIB = re.compile(r"(?:[0-9a-f]{2}:){12}((?:[0-9a-f]{2}:){7}[0-9a-f]{2})")
-_MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
-_ZERO_MAC = "00:00:00:00:00:00"
 
 
 def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
@@ -64,39 +55,8 @@ def pod_rails(document: JsonObject) -> PodRails | None:
     metadata, spec = document["metadata"], document.get("spec") or {}
     if is_deleted(metadata) or phase(document) != RUNNING:
         return None
-    published = network_status.rails(document)[:_MOST_RAILS]
-    rails = tuple(rail for network in published if (rail := _rail(network)) is not None)
+    rails = rails_of_pod(document)
     return PodRails(f"{metadata['namespace']}/{metadata['name']}", str(spec.get("nodeName")), rails) if rails else None
-
-
-def _rail(element: dict[str, Any]) -> PublishedRail | None:
-    network, interface, mac, ips = (element.get(key) for key in ("name", "interface", "mac", "ips"))
-    if not (isinstance(network, str) and _NETWORK.fullmatch(network)):
-        return None
-    if not (isinstance(interface, str) and _INTERFACE.fullmatch(interface)):
-        return None
-    port = _port(mac) if isinstance(mac, str) else ""
-    return PublishedRail(network, interface, port, tuple(_addresses(ips)) if isinstance(ips, list) else ())
-
-
-def _port(mac: str) -> str:
-    if (ipoib := _IPOIB.fullmatch(mac)) is not None:
-        guid = Guid.parse(ipoib[1])
-        return f"GUID {guid.quads}" if guid.usable else ""
-    return f"MAC {mac}" if _MAC.fullmatch(mac) and mac != _ZERO_MAC else ""
-
-
-def _addresses(ips: list[Any]) -> Iterator[IpAddress]:
-    for text in ips:
-        if not isinstance(text, str):
-            continue
-        try:
-            ip = ip_address(text)
-        except ValueError:
-            continue
-        scoped = isinstance(ip, IPv6Address) and ip.scope_id is not None
-        if not (scoped or ip.is_link_local or ip.is_loopback or ip.is_unspecified or ip.is_multicast):
-            yield ip
 
 
 def railnet_pod(document: JsonObject) -> RailnetPod:

@@ -8,8 +8,6 @@ from typing import Any
 
 from railnet.admission.decision import Additions, decide
 from railnet.admission.policy import Namespace, Policy, switch
-from railnet.apiserver import network_status
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.fabric.rails_condition import TAINT, TYPE
@@ -17,6 +15,7 @@ from railnet.jobs.gang_labels import GATE
 from railnet.jobs.gang_usage import gang_part, gang_wait
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
+from railnet.objects.network_status import ANNOTATION, rails_of_pod
 from railnet.objects.pod import Pod, parse
 from railnet.objects.resources import allocatable, requested
 from railnet.objects.taints import has_taint
@@ -199,13 +198,11 @@ def _condition_of(node: JsonObject) -> str:
 
 def _rails_of(pod: JsonObject) -> list[str]:
     """Return the pod's rails in words, as the daemon has written them; none if the annotation is absent or not readable."""
-    try:
-        return [
-            f"{rail['interface']} {', '.join(rail['ips'])} on {rail['device-info']['pci']['pci-address']}, rail {rail.get('rail', 'not said')}"
-            for rail in network_status.rails(pod)
-        ]
-    except (KeyError, TypeError, AttributeError):
-        return []
+    return [
+        f"{rail.interface} {', '.join(map(str, rail.addresses))} on {rail.vf or 'an unknown VF'}, "
+        f"rail {'not said' if rail.rail is None else rail.rail}"
+        for rail in rails_of_pod(pod)
+    ]
 
 
 def _refused(facts: PodFacts) -> str | None:

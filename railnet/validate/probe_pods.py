@@ -1,12 +1,12 @@
 """Reads what a pod of a run says of itself: its rails, or what it waits for. Pure."""
 
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, NamedTuple
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
 
-from railnet.apiserver import network_status
 from railnet.apiserver.request import JsonObject
 from railnet.objects.conditions import unscheduled
+from railnet.objects.network_status import PublishedRail, rails_of_pod
 from railnet.objects.pod_phase import FAILED, phase
 
 _NETDEV = "net"
@@ -34,10 +34,7 @@ def rails(pod: JsonObject) -> tuple[PodRail, ...]:
     A daemon before 0.5.0 does not publish the number of a rail. Then netN counts as rail N-1, which is right if the pod has all of its
     node's rails.
     """
-    try:
-        pod_rails = [_rail(network) for network in network_status.rails(pod)]
-    except (ValueError, TypeError, AttributeError, KeyError):
-        return ()
+    pod_rails = map(_rail, rails_of_pod(pod))
     return tuple({rail.rail: rail for rail in sorted(pod_rails, reverse=True)}.values())[::-1]
 
 
@@ -80,11 +77,10 @@ def _of_events(pod: JsonObject, events: Iterable[JsonObject]) -> Iterator[str]:
     return (f"{event.get('reason')}: {event.get('message')}" for event in newest)
 
 
-def _rail(element: dict[str, Any]) -> PodRail:
-    netdev = str(element["interface"])
-    rail = element.get("rail", int(netdev.removeprefix(_NETDEV)) - 1)
-    addresses = sorted(map(ip_address, element.get("ips") or ()), key=_version)  # the order of one version stays
-    return PodRail(int(rail), netdev, str(addresses[0]) if addresses else "", int(element.get("mtu") or 0))
+def _rail(published: PublishedRail) -> PodRail:
+    rail = int(published.interface.removeprefix(_NETDEV)) - 1 if published.rail is None else published.rail
+    addresses = sorted(published.addresses, key=_version)  # the order of one version stays
+    return PodRail(rail, published.interface, str(addresses[0]) if addresses else "", published.mtu)
 
 
 def _version(address: IPv4Address | IPv6Address) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.fabric.rails_condition import TAINT
+from railnet.objects.network_status import ANNOTATION
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode

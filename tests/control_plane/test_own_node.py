@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.event import Series, involved_node
-from railnet.apiserver.network_status import ANNOTATION, NetworkStatus
+from railnet.apiserver.network_status import NetworkStatus
 from railnet.apiserver.request import Request
+from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from railnet.apiserver.event import Series
-from railnet.apiserver.network_status import ANNOTATION, NetworkStatus
+from railnet.apiserver.network_status import NetworkStatus
+from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 
 ROOT = Path(__file__).resolve().parents[2]

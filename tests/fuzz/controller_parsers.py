@@ -3,16 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
 
 from railnet.apiserver import client, node_labels, node_status
 from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
 from railnet.apiserver.object_watch import changes, pages
 from railnet.apiserver.request import Collection, Request
-from railnet.controllers import training_pod
 from railnet.controllers.gangs import placement_annotation
 from railnet.fabric import rails_condition, topology_labels
 from railnet.fabric.topology_labels import Leaf, RailPlace
+from railnet.objects import network_status
 from railnet.vf.guid import Guid
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
@@ -105,11 +104,10 @@ def listing(data: bytes) -> None:
 
 def rail_addresses(data: bytes) -> None:
     """Judge network-status: each address is in the form in which an EndpointSlice has it."""
-    for text in training_pod._addresses(data.decode(errors="replace")):
-        found = ip_address(text)
-        assert str(found) == text
-        assert "%" not in text
-        assert not (found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast)
+    for rail in network_status.rails(data.decode(errors="replace")):
+        for found in rail.addresses:
+            assert "%" not in str(found)
+            assert not (found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast)
 
 
 def placement(data: bytes) -> None:
@@ -148,7 +146,10 @@ PARSERS = (
         },
     ),
     Parser(
-        "rail-addresses", rail_addresses, (), {"railnet.controllers.training_pod": ("_addresses", "endpoint_address")}
+        "rail-addresses",
+        rail_addresses,
+        (),
+        {"railnet.objects.network_status": ("rails", "_rails", "_rail", "_field", "usable_address")},
     ),
     Parser("placement", placement, (), {"railnet.controllers.gangs.placement_annotation": ("parse", "_domain")}),
 )

@@ -24,18 +24,19 @@ from cni.primary_gc.state_files import StateFolder
 from railnet import configuration
 from railnet.apiserver import client, network_status, node_transport
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import ApiObject, get, merge_patch
 from railnet.apiserver.service_account import ServiceAccount
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
+from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_objects import pod_rails
 from railnet.health import Health, Pages
 from railnet.install import elf_relocation, remembered_configurations
 from railnet.kernel.host_state_files import Entry
 from railnet.kubelet import allocate_responses, checkpoint, podresources
 from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
+from railnet.objects.network_status import ANNOTATION
 from railnet.vf import rail_memory
 from railnet.vf.address_slice import ip_network
 from railnet.vf.errors import Misconfigured, NotPermitted
@@ -249,7 +250,7 @@ def published_rails(data: bytes) -> None:
     for rail in () if pod is None else pod.rails:
         assert rail.network.startswith("railnet/")
         assert rail.interface.startswith("net")
-        assert rail.port.isprintable()
+        assert cluster_checks._port(rail.mac).isprintable()
         assert not any(ip.is_loopback or ip.is_link_local or ip.is_multicast for ip in rail.addresses)
 
 
@@ -436,8 +437,8 @@ PARSERS = (
         published_rails,
         (),
         {
-            "railnet.apiserver.network_status": ("rails",),
-            "railnet.doctor.cluster_objects": ("_rail", "_port", "_addresses"),
+            "railnet.objects.network_status": ("rails", "_rails", "_rail", "_field"),
+            "railnet.doctor.cluster_checks": ("_port",),
         },
     ),
     Parser(

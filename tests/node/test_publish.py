@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.apiserver.service_account import FOLDER
 from railnet.kernel.netlink.sandbox_link_state import hardware_addresses
+from railnet.objects.network_status import ANNOTATION
 from railnet.vf.pci_address import PciAddress
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from simnode.kubernetes.kubelet import PodIdentity

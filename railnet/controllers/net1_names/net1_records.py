@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from railnet.controllers.training_pod import Job, TrainingPod, endpoint_address
+from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.jobs import railnet_labels
 from railnet.jobs.net1_names import hostname, service, task_service
+from railnet.objects.network_status import usable_address
 from railnet.objects.owner_reference import OwnerReference
 from railnet.vf.errors import Misconfigured
 from railnet.vf.network import ADDRESS_ANNOTATION
@@ -200,8 +201,8 @@ def _addresses(pod: TrainingPod) -> dict[Family, str]:
 
 def _annotated(annotation: str) -> Iterator[str]:
     try:
-        address = endpoint_address(annotation.partition(",")[0].partition("/")[0].strip())
+        address = usable_address(annotation.partition(",")[0].partition("/")[0].strip())
     except ValueError:
         return
-    if address:
-        yield address
+    if address is not None:
+        yield str(address)

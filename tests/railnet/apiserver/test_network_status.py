@@ -5,7 +5,8 @@ from ipaddress import ip_interface
 
 import pytest
 
-from railnet.apiserver.network_status import ANNOTATION, NetworkStatus, of_pod, rails
+from railnet.apiserver.network_status import NetworkStatus, of_pod
+from railnet.objects.network_status import ANNOTATION
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import SandboxPod
 from tests.railnet.vf.builders import a_record, an_attachment
@@ -137,20 +138,3 @@ def test_newer_status_replaces_the_older_one_of_the_same_pod_only() -> None:
 
     assert one.key == again.key != other.key
     assert ANNOTATION in str(one.requests()[0].body)
-
-
-def test_rails_are_the_elements_of_our_networks() -> None:
-    ours = {"name": "railnet/default", "interface": "net1"}
-    told = json.dumps([{"name": "cbr0", "interface": "eth0"}, ours])
-
-    assert rails({"metadata": {"annotations": {ANNOTATION: told}}}) == [ours]
-
-
-@pytest.mark.parametrize("told", ["", "null", "5", "{", '["railnet/x"]', '[{"interface": "net1"}]', "[" * 100_000])
-def test_annotation_of_another_form_tells_no_rails(told: str) -> None:
-    assert rails({"metadata": {"annotations": {ANNOTATION: told}}}) == []
-
-
-@pytest.mark.parametrize("metadata", [{}, {"annotations": None}, {"annotations": {}}])
-def test_pod_without_the_annotation_tells_no_rails(metadata: dict[str, object]) -> None:
-    assert rails({"metadata": metadata}) == []

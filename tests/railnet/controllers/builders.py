@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.controllers.training_pod import TrainingPod, training_pod
+from railnet.objects.network_status import ANNOTATION
 
 JsonObject = dict[str, Any]
 ROOT = {"apiVersion": "batch/v1", "kind": "Job", "name": "mnist", "uid": "uid-of-mnist", "controller": True}

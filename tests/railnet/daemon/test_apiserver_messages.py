@@ -13,11 +13,11 @@ import pytest
 from cni.events import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from cni.host.errors import CniError
 from railnet.apiserver import service_account
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.apiserver.outbox import Message, Outbox
 from railnet.configuration import Configuration, HostConfiguration, Publish
 from railnet.daemon import apiserver_messages as publish_module
 from railnet.daemon.apiserver_messages import Publisher, publishing
+from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.railnet.vf.builders import a_record, an_attachment

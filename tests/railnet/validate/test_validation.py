@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import Answer, RequestFailed
-from railnet.apiserver.network_status import ANNOTATION
 from railnet.apiserver.request import ApiObject, Request
+from railnet.objects.network_status import ANNOTATION
 from railnet.validate import rail_probe, validation
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits
