@@ -5,18 +5,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from railnet.apiserver.request import JsonObject
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.operators import Part
-from railnet.jobs.recogniser import recognise
 from railnet.objects import network_status
-from railnet.objects import pod as pods
 from railnet.objects.conditions import is_ready
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata import created_text, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.pod import Pod
 from railnet.objects.pod_phase import ENDED, phase
 from railnet.objects.quantity import count
-from railnet.vf.errors import Misconfigured
 
 _OURS = "railnet.io/"
 _KUBEDL = "kubedl.io/"
@@ -88,20 +87,16 @@ class TrainingPod:
         return self.phase in ENDED
 
 
-def training_pod(pod_object: JsonObject) -> TrainingPod | None:
+def training_pod(reported: ReportedPod) -> TrainingPod | None:
     """Reduce a pod as the API server reports it; None if it is no pod of a training job, or its annotations are malformed.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
     """
-    try:
-        pod = pods.parse(pod_object)
-        member = recognise(pod, lambda _: False)
-    except Misconfigured:  # the webhook refuses such a pod; it was created without the webhook
+    pod, member, document = reported.pod, reported.member, reported.document
+    if pod is None or member is None:
         return None
-    if member is None:
-        return None
-    metadata, spec, status = pod_object["metadata"], pod_object["spec"], pod_object.get("status") or {}
+    metadata, status = document["metadata"], document.get("status") or {}
     leaving = is_deleted(metadata)
     return TrainingPod(
         job=Job(pod.namespace, member.job),
@@ -112,10 +107,10 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
         rank=member.rank,
         part=member.part,
         size=member.size,
-        owner=controller(pod_object),
-        node=spec.get("nodeName") or "",
-        phase=phase(pod_object),
-        ready=is_ready(pod_object),
+        owner=controller(document),
+        node=pod.node,
+        phase=phase(document),
+        ready=is_ready(document),
         leaving=leaving,
         host_network=pod.host_network,
         addresses=tuple(_addresses(pod)),
@@ -124,16 +119,16 @@ def training_pod(pod_object: JsonObject) -> TrainingPod | None:
         created=created_text(metadata),
         devices=_devices(pod),
         stopped=leaving and _has_stopped(status),
-        gated=any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ()),
+        gated=GATE in pod.gates,
     )
 
 
-def _addresses(pod: pods.Pod) -> Iterator[str]:
+def _addresses(pod: Pod) -> Iterator[str]:
     for rail in network_status.rails(pod.annotations.get(network_status.ANNOTATION, "")):
         yield from map(str, rail.addresses)
 
 
-def _devices(pod: pods.Pod) -> Mapping[str, int]:
+def _devices(pod: Pod) -> Mapping[str, int]:
     devices: Counter[str] = Counter()
     for container in (*pod.containers, *pod.sidecars):
         for resource, quantity in container.resources.items():

@@ -1,6 +1,6 @@
 """A pod as several controllers see it: one list and one watch for all of them, and each has its own reduction of the pod.
 
-A second watch of all pods would double what the API server sends.
+A second watch of all pods would double what the API server sends, and a second parse of each pod what an event costs.
 """
 
 import logging
@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from railnet.apiserver.request import JsonObject
+from railnet.controllers.reported_pod import ReportedPod
 
 _log = logging.getLogger(__name__)
 _One = TypeVar("_One")
 _Other = TypeVar("_Other")
 _Kept = TypeVar("_Kept")
 Changed = Callable[[_Kept | None, _Kept | None], None]
+Reduction = Callable[[ReportedPod], _Kept | None]
 
 
 class WatchedPod(NamedTuple, Generic[_One, _Other]):
@@ -23,12 +25,18 @@ class WatchedPod(NamedTuple, Generic[_One, _Other]):
     other: _Other | None
 
 
+def alone(reduction: Reduction[_One]) -> Callable[[JsonObject], _One | None]:
+    """Return a reduction for the one controller that watches pods."""
+    return lambda document: reduction(ReportedPod(document))
+
+
 def both(
-    reduction: Callable[[JsonObject], _One | None], other_reduction: Callable[[JsonObject], _Other | None]
+    reduction: Reduction[_One], other_reduction: Reduction[_Other]
 ) -> Callable[[JsonObject], WatchedPod[_One, _Other] | None]:
     """Return a reduction that keeps what either of two reductions keeps. A pod that one cannot read is still the other's."""
 
-    def keep(pod: JsonObject) -> WatchedPod[_One, _Other] | None:
+    def keep(document: JsonObject) -> WatchedPod[_One, _Other] | None:
+        pod = ReportedPod(document)
         kept = WatchedPod(_kept(reduction, pod), _kept(other_reduction, pod))
         return None if kept == (None, None) else kept
 
@@ -53,9 +61,10 @@ def each(tell: Changed[_One], tell_other: Changed[_Other]) -> Callable[..., None
     return changed
 
 
-def _kept(keep: Callable[[JsonObject], _Kept | None], pod: JsonObject) -> _Kept | None:
+def _kept(keep: Reduction[_Kept], pod: ReportedPod) -> _Kept | None:
     try:
         return keep(pod)
     except Exception as error:  # noqa: BLE001 - the other controllers can read it
-        _log.warning("pod %s cannot be read, and is left out: %r", (pod.get("metadata") or {}).get("name"), error)
+        name = (pod.document.get("metadata") or {}).get("name")
+        _log.warning("pod %s cannot be read, and is left out: %r", name, error)
         return None

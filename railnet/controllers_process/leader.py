@@ -22,7 +22,7 @@ from railnet.controllers.net1_names.net1_services import Net1Services
 from railnet.controllers.owners import Owners
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import training_pod
-from railnet.controllers.watched_pod import both, each
+from railnet.controllers.watched_pod import alone, both, each
 from railnet.controllers.work_queue import WorkQueue
 from railnet.objects.pod_name import PodName
 from railnet.vf.network import StickyIpam
@@ -118,7 +118,7 @@ class Leader:
 
     def _compose(self) -> None:
         names = Net1Services(self._api, self._pods, self._owners, self._events)
-        pods = Informer(self._api, Collection("v1", "pods"), training_pod, self._pods.change)
+        pods = Informer(self._api, Collection("v1", "pods"), alone(training_pod), self._pods.change)
         self._controllers = [
             Controller("names on net1", names.queue, names.reconcile, 4),
             *self._sticky_addresses(),

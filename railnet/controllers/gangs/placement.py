@@ -22,6 +22,7 @@ from railnet.controllers.gangs.pod_writes import Address, PodWrites
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_events import JobEvents
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs.gang_labels import GATE, OFF
 from railnet.jobs.placement.node import Node, node
@@ -81,7 +82,7 @@ class GangPlacement:
         }
         self.queue.add(_ALL)
 
-    def reduce(self, pod: JsonObject) -> GangPod | None:
+    def reduce(self, pod: ReportedPod) -> GangPod | None:
         """Reduce a pod as the API server reports it."""
         return self._pods.reduce(pod)
 

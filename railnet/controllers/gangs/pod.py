@@ -10,17 +10,18 @@ from railnet.apiserver.request import JsonObject
 from railnet.controllers.gangs import placement_annotation
 from railnet.controllers.gangs.gate_removal import Gated, gated
 from railnet.controllers.gangs.placement_annotation import Placed
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.jobs.gang_labels import PLACEMENT, gang_request
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.placement.gang_request import GangRequest
 from railnet.jobs.placement.shape import Shape, shape
 from railnet.jobs.railnet_labels import SIZE
-from railnet.jobs.recogniser import recognise
-from railnet.objects import pod as pods
+from railnet.jobs.recogniser import RecognisedPod
 from railnet.objects.conditions import unscheduled
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata import created, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.pod import Pod
 from railnet.objects.pod_name import PodName
 from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 from railnet.vf.errors import Misconfigured
@@ -88,17 +89,18 @@ class GangPods:
         """Begin without anything to share."""
         self._shared: dict[object, object] = {}
 
-    def reduce(self, pod: JsonObject) -> GangPod | None:
+    def reduce(self, reported: ReportedPod) -> GangPod | None:
         """Reduce a pod as the API server reports it; None if it holds nothing and waits for no gang.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
         """
+        pod = reported.document
         spec, metadata = pod["spec"], pod["metadata"]
         ended = phase(pod) in ENDED
         node, behind = "" if ended else spec.get("nodeName") or "", gated(pod)
-        request, fault = _request(metadata)
-        if (request or fault) and not behind and _is_others(pod):
+        request, fault = _request(reported)
+        if (request or fault) and not behind and _is_others(reported):
             request, fault = None, ""
         if not (node or behind or request or fault) or (ended and not _counts(pod, request)):
             return None
@@ -115,7 +117,7 @@ class GangPods:
         )
         if not (behind or request or fault):
             return common
-        role, rank = _place(pod)
+        role, rank = _place(reported.member)
         return replace(
             common,
             request=self._share(request),
@@ -142,37 +144,35 @@ def _counts(pod: JsonObject, request: GangRequest | None) -> bool:
     return request is not None and phase(pod) == SUCCEEDED
 
 
-def _request(metadata: JsonObject) -> tuple[GangRequest | None, str]:
+def _request(reported: ReportedPod) -> tuple[GangRequest | None, str]:
     """Return what a pod says of its gang, and why that cannot be read."""
-    pod = pods.Pod(
+    try:
+        return gang_request(reported.pod or _with_labels(reported.document["metadata"])), ""
+    except Misconfigured as error:  # the webhook refuses such a pod; its labels were changed since
+        return None, str(error)
+
+
+def _with_labels(metadata: JsonObject) -> Pod:
+    """Return a pod that cannot be parsed, as far as `gang_request` reads it: its node has to be counted."""
+    return Pod(
         name=metadata["name"],
         namespace=metadata["namespace"],
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         containers=(),
     )
-    try:
-        return gang_request(pod), ""
-    except Misconfigured as error:  # the webhook refuses such a pod; its labels were changed since
-        return None, str(error)
 
 
-def _is_others(pod: JsonObject) -> bool:
+def _is_others(reported: ReportedPod) -> bool:
     """Return whether another scheduler places a pod: then it holds what it holds, and is of no gang of Railnet's."""
-    if PLACEMENT in (pod["metadata"].get("annotations") or {}):
-        return False
-    try:
-        return any(placed_by_others(pods.parse(pod), pod["spec"]))
-    except Misconfigured:
-        return False
+    pod = reported.pod
+    return (
+        pod is not None and PLACEMENT not in pod.annotations and any(placed_by_others(pod, reported.document["spec"]))
+    )
 
 
-def _place(pod: JsonObject) -> tuple[str, int]:
+def _place(member: RecognisedPod | None) -> tuple[str, int]:
     """Return a pod's role and rank in its job, as far as its labels say them."""
-    try:
-        member = recognise(pods.parse(pod), lambda _: False)
-    except Misconfigured:
-        member = None
     if member is None:
         return "", 0
     rank = 0

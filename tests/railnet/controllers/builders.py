@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import TrainingPod, training_pod
 from railnet.objects.network_status import ANNOTATION
 
@@ -46,6 +47,6 @@ def pod(
 
 
 def training(*arguments: Any, **fields: Any) -> TrainingPod:
-    found = training_pod(pod(*arguments, **fields))
+    found = training_pod(ReportedPod(pod(*arguments, **fields)))
     assert found is not None
     return found

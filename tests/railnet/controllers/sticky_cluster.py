@@ -12,6 +12,7 @@ from railnet.apiserver.request import JsonObject, Request
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import TrainingPod, training_pod
 from railnet.vf.network import Networks
@@ -68,7 +69,7 @@ class Cluster:
         )
 
     def pods(self) -> list[TrainingPod]:
-        found = [training_pod(one) for path, one in sorted(self.objects.items()) if "/pods/" in path]
+        found = [training_pod(ReportedPod(one)) for path, one in sorted(self.objects.items()) if "/pods/" in path]
         return [one for one in found if one is not None]
 
     def net1(self) -> dict[str, str | None]:

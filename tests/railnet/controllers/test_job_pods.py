@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from railnet.controllers.job_pods import JobPods
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import Job, TrainingPod, training_pod
 
 A, B = Job("ml", "a"), Job("ml", "b")
@@ -11,7 +12,7 @@ A, B = Job("ml", "a"), Job("ml", "b")
 def a_pod(name: str, job: Job = A) -> TrainingPod:
     labels = {"batch.kubernetes.io/job-name": job.name, "batch.kubernetes.io/job-completion-index": "0"}
     metadata = {"name": name, "namespace": job.namespace, "uid": name, "labels": labels}
-    found = training_pod({"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
+    found = training_pod(ReportedPod({"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}))
     assert found is not None
     return found
 

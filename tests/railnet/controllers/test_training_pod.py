@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import Job, TrainingPod, training_pod
 from railnet.jobs.operators import OPERATORS, Part
 from railnet.jobs.recogniser import RecognisedPod, recognise
@@ -36,7 +37,7 @@ def member_of(document: dict[str, Any]) -> RecognisedPod | None:
 def test_golden_pod_is_the_pod_of_its_job(golden: Golden) -> None:
     document = created(golden)
 
-    found, member = training_pod(document), member_of(document)
+    found, member = training_pod(ReportedPod(document)), member_of(document)
 
     if member is None:
         assert found is None
@@ -59,7 +60,7 @@ def test_golden_pod_is_the_pod_of_its_job(golden: Golden) -> None:
 
 
 def test_every_operator_has_a_golden_pod_that_is_a_training_pod() -> None:
-    found = [training_pod(created(golden)) for golden in GOLDENS]
+    found = [training_pod(ReportedPod(created(golden))) for golden in GOLDENS]
 
     assert {pod.operator for pod in found if pod is not None} == {operator.name for operator in OPERATORS}
 
@@ -112,7 +113,7 @@ def a_pod(annotations: dict[str, str] | None = None, **status: Any) -> dict[str,
 
 
 def read(document: dict[str, Any]) -> TrainingPod:
-    found = training_pod(document)
+    found = training_pod(ReportedPod(document))
     assert found is not None
     return found
 
@@ -227,14 +228,14 @@ def test_any_network_status_gives_addresses_or_none(status: object) -> None:
     )
 )
 def test_any_annotations_give_a_pod_or_none(annotations: dict[str, str]) -> None:
-    found = training_pod(a_pod(annotations))
+    found = training_pod(ReportedPod(a_pod(annotations)))
 
     if found is not None:
         assert dict(found.annotations) == {key: text for key, text in annotations.items() if key != NETWORK_STATUS}
 
 
 def test_pod_with_a_malformed_annotation_is_left_out() -> None:
-    assert training_pod(a_pod({"railnet.io/size": "many"})) is None
+    assert training_pod(ReportedPod(a_pod({"railnet.io/size": "many"}))) is None
 
 
 def test_state_of_a_pod_is_read() -> None:

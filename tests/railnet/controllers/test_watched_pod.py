@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.request import JsonObject
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.watched_pod import both, each
 
 Change = tuple[Any, Any]
 
 
-def label(found: JsonObject) -> str | None:
-    value: str | None = found["metadata"].get("label")
+def label(found: ReportedPod) -> str | None:
+    value: str | None = found.document["metadata"].get("label")
     return value
 
 
-def node(found: JsonObject) -> str | None:
-    value: str | None = found["spec"].get("node")
+def node(found: ReportedPod) -> str | None:
+    value: str | None = found.document["spec"].get("node")
     return value
 
 

@@ -12,6 +12,7 @@ from railnet.controllers.informer import Informer
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import training_pod
+from railnet.controllers.watched_pod import alone
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.template_job import NOW, JsonObject, TemplateJob, path
 
@@ -30,7 +31,7 @@ class Leader:
         self.pods = JobPods()
         events = JobEvents(self.events.append)  # type: ignore[arg-type]
         self.namespaces = NamespaceCleanUp(api, self.pods, events, lambda: self.now)
-        pods = Informer(api, Collection("v1", "pods"), training_pod, self.pods.change)
+        pods = Informer(api, Collection("v1", "pods"), alone(training_pod), self.pods.change)
         self._informers: list[Informer[Any]] = [pods, self.namespaces.informer]
 
     def look(self, name: str = "ml") -> float | None:

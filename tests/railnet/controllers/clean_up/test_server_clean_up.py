@@ -16,6 +16,7 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
 from railnet.controllers.training_pod import Job, training_pod
+from railnet.controllers.watched_pod import alone
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.template_job import JUST_NOW, LONG_AGO, NOW, TemplateJob, owned_by, path
 
@@ -38,7 +39,7 @@ class Leader:
         self.events: list[Event] = []
         self.pods = JobPods()
         self.clean_up = CleanUp(api, self.pods, Owners(api), JobEvents(self.events.append), lambda: self.now)  # type: ignore[arg-type]
-        pods = Informer(api, Collection("v1", "pods"), training_pod, self.pods.change)
+        pods = Informer(api, Collection("v1", "pods"), alone(training_pod), self.pods.change)
         self._informers: list[Informer[Any]] = [pods, self.clean_up.informer]
 
     def look(self) -> float | None:

@@ -13,6 +13,7 @@ from railnet.apiserver.request import Request
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.gangs.pod import GangPod
 from railnet.controllers.job_events import JobEvents
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.jobs.placement.free_capacity import FreeCapacity
 from railnet.jobs.placement.node import Node, node
@@ -197,7 +198,7 @@ class Leader:
         for name in sorted(self._nodes.keys() | nodes.keys()):
             if self._nodes.get(name) != nodes.get(name):
                 self.gangs._node_changed(self._nodes.get(name), nodes.get(name))
-        reduced = [self.gangs.reduce(one) for one in self.cluster.of("pods")]
+        reduced = [self.gangs.reduce(ReportedPod(one)) for one in self.cluster.of("pods")]
         pods = {one.name[:2]: one for one in reduced if one is not None}
         for key in sorted(self._pods.keys() | pods.keys()):
             if self._pods.get(key) != pods.get(key):

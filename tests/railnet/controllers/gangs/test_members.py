@@ -10,6 +10,7 @@ from railnet.controllers.gangs.decision import Root
 from railnet.controllers.gangs.members import Members, members, needed, needs_root, planned, to_come, victims
 from railnet.controllers.gangs.pod import GangPod, GangPods
 from railnet.controllers.gangs.pod_templates import PodTemplate
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.jobs.placement.gang_request import GangRequest
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.gangs.gang_cluster import NAME, pod_of
@@ -30,7 +31,7 @@ def a_pod(name: str, **fields: Any) -> GangPod:
     if "placed" in fields:
         found["metadata"]["annotations"]["railnet.io/placement"] = fields["placed"]
         found["spec"]["schedulingGates"] = []
-    kept = _PODS.reduce(found)
+    kept = _PODS.reduce(ReportedPod(found))
     assert kept is not None
     return kept
 

@@ -4,6 +4,7 @@ from railnet.controllers.gangs.decision import Evict, WriteOutcome
 from railnet.controllers.gangs.pending_writes import PendingWrites
 from railnet.controllers.gangs.planning_pass import PlanningPass
 from railnet.controllers.gangs.pod import GangPod, GangPods
+from railnet.controllers.reported_pod import ReportedPod
 from tests.jittered import jittered
 from tests.railnet.controllers.gangs.gang_cluster import pod_of
 
@@ -11,7 +12,7 @@ from tests.railnet.controllers.gangs.gang_cluster import pod_of
 def a_pod() -> GangPod:
     found = pod_of("bert", "bert-0")
     found["metadata"] |= {"uid": "uid-1", "resourceVersion": "7"}
-    pod = GangPods().reduce(found)
+    pod = GangPods().reduce(ReportedPod(found))
     assert pod is not None
     return pod
 

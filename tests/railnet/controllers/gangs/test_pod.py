@@ -7,6 +7,7 @@ import pytest
 
 from railnet.controllers.gangs.placement_annotation import Placed
 from railnet.controllers.gangs.pod import GangPods
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, pod_of
 
@@ -27,7 +28,7 @@ def plain(**spec: Any) -> JsonObject:
 
 
 def test_gated_pod_is_kept_with_its_gang() -> None:
-    found = GangPods().reduce(a_pod(least=4, priority=7, gates=[{"name": "others.io/quota"}]))
+    found = GangPods().reduce(ReportedPod(a_pod(least=4, priority=7, gates=[{"name": "others.io/quota"}])))
 
     assert found is not None
     assert found.request is not None
@@ -39,7 +40,7 @@ def test_gated_pod_is_kept_with_its_gang() -> None:
 
 
 def test_bound_pod_of_no_gang_is_kept_with_what_it_holds_alone() -> None:
-    found = GangPods().reduce(plain(nodeName="a-0"))
+    found = GangPods().reduce(ReportedPod(plain(nodeName="a-0")))
 
     assert found is not None
     assert (found.node, found.request, found.owner, found.gated) == ("a-0", None, None, None)
@@ -51,7 +52,7 @@ def test_pod_of_a_daemonset_or_of_a_nodes_file_stays(kind: str, stays: bool) -> 
     pod["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": kind, "name": "x", "uid": "u", "controller": True}
     ]
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
 
     assert found is not None
     assert (found.stays, found.owner) == (stays, None)
@@ -67,22 +68,22 @@ def test_pod_of_a_daemonset_or_of_a_nodes_file_stays(kind: str, stays: bool) -> 
 )
 def test_pod_that_another_scheduler_places_is_of_no_gang_once_it_has_no_gate(fields: dict[str, Any]) -> None:
     pod = a_pod(**fields)
-    gated = GangPods().reduce(pod)
+    gated = GangPods().reduce(ReportedPod(pod))
     assert gated is not None
     assert gated.request is not None
     pod["spec"] |= {"schedulingGates": [], "nodeName": "a-0"}
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
     assert found is not None
     assert (found.request, found.fault, found.node) == (None, "", "a-0")
     pod["metadata"]["annotations"]["railnet.io/placement"] = '{"domain":{},"attempt":1}'
-    placed = GangPods().reduce(pod)
+    placed = GangPods().reduce(ReportedPod(pod))
 
     assert placed is not None
     assert placed.request is not None
 
 
 def test_pod_that_holds_nothing_and_waits_for_no_gang_is_not_kept() -> None:
-    assert GangPods().reduce(plain()) is None
+    assert GangPods().reduce(ReportedPod(plain())) is None
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -90,25 +91,25 @@ def test_pod_that_has_ended_holds_nothing(phase: str) -> None:
     ended = plain(nodeName="a-0")
     ended["status"]["phase"] = phase
 
-    assert GangPods().reduce(ended) is None
+    assert GangPods().reduce(ReportedPod(ended)) is None
 
 
 def test_member_that_is_complete_is_kept_and_one_that_failed_is_not() -> None:
     pod = a_pod()
     pod["spec"] |= {"nodeName": "a-0", "schedulingGates": []}
     pod["status"]["phase"] = "Succeeded"
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
     pod["status"]["phase"] = "Failed"
 
     assert found is not None
     assert (found.succeeded, found.node) == (True, "")
-    assert GangPods().reduce(pod) is None
+    assert GangPods().reduce(ReportedPod(pod)) is None
 
 
 def test_gang_that_cannot_be_read_is_a_fault_of_the_pod() -> None:
     pod = a_pod()
     pod["metadata"]["annotations"][CONSTRAINT] = "{"
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
 
     assert found is not None
     assert found.request is None
@@ -120,7 +121,7 @@ def test_placement_and_trouble_of_a_pod_are_read() -> None:
     del pod["spec"]["schedulingGates"]
     pod["metadata"]["annotations"]["railnet.io/placement"] = '{"domain":{},"attempt":2}'
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
 
     assert found is not None
     assert (found.gated, found.placed, found.unschedulable) == (None, Placed((), 2), True)
@@ -130,7 +131,7 @@ def test_placement_and_trouble_of_a_pod_are_read() -> None:
 def test_size_that_the_author_says_is_read(text: str, size: int | None) -> None:
     pod = a_pod()
     pod["metadata"]["annotations"]["railnet.io/size"] = text
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
 
     assert found is not None
     assert found.size == size or found.fault
@@ -142,7 +143,7 @@ def test_place_in_the_job_is_that_of_the_operators_labels() -> None:
         "jobset.sigs.k8s.io/replicatedjob-name": "Workers",
         "jobset.sigs.k8s.io/job-index": "2",
     }
-    found = GangPods().reduce(a_pod(labels={**labels, "batch.kubernetes.io/job-completion-index": "3"}))
+    found = GangPods().reduce(ReportedPod(a_pod(labels={**labels, "batch.kubernetes.io/job-completion-index": "3"})))
 
     assert found is not None
     assert (found.role, found.rank) == ("workers", 2_000_003)
@@ -151,7 +152,7 @@ def test_place_in_the_job_is_that_of_the_operators_labels() -> None:
 def test_pod_with_a_malformed_place_is_still_a_member() -> None:
     pod = a_pod(labels={"railnet.io/net1": "true", "railnet.io/job": "bert"})
     pod["metadata"]["annotations"]["railnet.io/container"] = "other"
-    found = GangPods().reduce(pod)
+    found = GangPods().reduce(ReportedPod(pod))
 
     assert found is not None
     assert (found.role, found.rank) == ("", 0)
@@ -161,7 +162,9 @@ def test_pods_share_what_they_have_in_common() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "uid", "controller": True}
     pods = GangPods()
     first, second = (
-        pods.reduce({**a_pod(), "metadata": {**a_pod()["metadata"], "name": name, "ownerReferences": [owner]}})
+        pods.reduce(
+            ReportedPod({**a_pod(), "metadata": {**a_pod()["metadata"], "name": name, "ownerReferences": [owner]}})
+        )
         for name in "ab"
     )
 
@@ -177,6 +180,6 @@ def test_what_is_shared_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("railnet.controllers.gangs.pod._MOST_SHARED", 10)
     pods = GangPods()
     for number in range(100):
-        pods.reduce(plain(nodeName=f"node-{number}"))
+        pods.reduce(ReportedPod(plain(nodeName=f"node-{number}")))
 
     assert len(pods._shared) <= 11

@@ -18,7 +18,9 @@ from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_records
 from railnet.controllers.net1_names.net1_services import Net1Services
 from railnet.controllers.owners import Owners
+from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import Job, training_pod
+from railnet.controllers.watched_pod import alone
 from tests.railnet.controllers.builders import ROOT, JsonObject, pod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.waiting import until
@@ -43,7 +45,7 @@ class Leader:
         events = JobEvents(self.events.append)  # type: ignore[arg-type]
         self.names = Net1Services(api, self.pods, Owners(api), events, lambda: self.now)
         self._informers: list[Informer[Any]] = [
-            Informer(api, Collection("v1", "pods"), training_pod, self.pods.change),
+            Informer(api, Collection("v1", "pods"), alone(training_pod), self.pods.change),
             *self.names.informers,
         ]
 
@@ -460,7 +462,7 @@ def test_slice_that_changed_since_it_was_read_is_not_overwritten(cluster: Cluste
     leader.look()
     path = next(path for path in cluster.objects if "/endpointslices/" in path)
     cluster.put(path, {**cluster.objects[path], "endpoints": []})
-    leader.pods.change(None, training_pod(pod("mnist-worker-2", "10.56.0.3")))
+    leader.pods.change(None, training_pod(ReportedPod(pod("mnist-worker-2", "10.56.0.3"))))
     with pytest.raises(Conflict):
         leader.names.reconcile(JOB)
     assert cluster.of("endpointslices")[0]["endpoints"] == []
@@ -476,9 +478,9 @@ def test_changes_that_come_close_together_are_one_write(cluster: Cluster, monkey
     leader.look()
     asked.clear()
     leader.now += 0.05
-    leader.pods.change(None, training_pod(pod("mnist-worker-2", "10.56.0.3")))
+    leader.pods.change(None, training_pod(ReportedPod(pod("mnist-worker-2", "10.56.0.3"))))
     leader.now += 10.0
-    leader.pods.change(None, training_pod(pod("mnist-worker-3", "10.56.0.4")))
+    leader.pods.change(None, training_pod(ReportedPod(pod("mnist-worker-3", "10.56.0.4"))))
 
     assert asked == [(JOB, pytest.approx(0.45)), (JOB, pytest.approx(0.1))]
 
