@@ -35,18 +35,17 @@ from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.metrics import Gauges, Metrics
+from railnet.daemon.node_object import NodeObject
 from railnet.daemon.pod_networks import pods_on_host_network
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_keeper import waking
-from railnet.daemon.rails_condition import RailsCondition, keeping
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
-from railnet.daemon.topology_labels import Topology, labelling
 from railnet.health import Health, Pages
 from railnet.install.uninstaller import Leaving
 from railnet.kernel import vf_netdev
@@ -64,7 +63,6 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 # Executables wait a second for HELLO, while hundreds that start at the same moment use the processors, too. In a container the
 # kernel refuses this, and the share of its control group has the same effect.
 _NICE = -10
-_UNMARK_SECONDS = 5.0
 
 
 class Presence(Protocol):
@@ -209,26 +207,23 @@ async def _serve(  # noqa: PLR0913 - composed once
     limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     registrations = [Registration(service, kubelet) for service in services]
-    topology = Topology(configuration, node.table, node.sysfs)
-    condition = RailsCondition(configuration, node.table, observe, node.journal.records)
+    node_object = NodeObject(configuration, node.table, node.sysfs, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     gauges = Gauges(
         vfs=partial(_vfs, node.table, services),
         registrations=lambda: {registration.resource: registration.registrations for registration in registrations},
         queue=lambda: slots.waiting,
-        hung_reads=lambda: node.sysfs.reads.hung + topology.hung + counters.hung,
+        hung_reads=lambda: node.sysfs.reads.hung + node_object.hung + counters.hung,
         hung_writes=lambda: node.sysfs.writes.hung,
         rails=partial(_active_rails, configuration, node.table),
         counters=lambda: counters.text,
     )
     reasons = partial(_reasons, services, registrations, presence, node, tasks)
     health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
-    told = _ReportParts(slots, health, topology, condition, RoceStatus(node.table, node.sysfs))
+    told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs))
     answer = partial(_answer_to_query, node, gauges, told)
     server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
-    changed, port_changed = (
-        waking(topology.changed, partial(_stream_again, services, at_once=at_once)) for at_once in (False, True)
-    )
+    changed, port_changed = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -240,14 +235,14 @@ async def _serve(  # noqa: PLR0913 - composed once
         async def present() -> None:
             await listening.wait()
             await presence.serve(changed)
-            await _unmarked(configuration, topology, condition)
+            await node_object.removed()
             end()
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
         work: dict[str, Callable[[], Awaitable[None]]] = {
             **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
             **_work(configuration, node, changed, port_changed),
-            **_node_object_work(configuration, topology, condition, presence),
+            **node_object.work(leaving=presence.leaves),
             "the counters of new pods": counters.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
@@ -276,30 +271,6 @@ def _work(
         "the release of addresses": partial(releasing_ipam, node.recovery, looked),
         "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
     }
-
-
-def _node_object_work(
-    configuration: Configuration, topology: Topology, condition: RailsCondition, presence: Presence
-) -> dict[str, Callable[[], Awaitable[None]]]:
-    """Return what writes to the node's object in the API server, by title."""
-    publish, leaving = configuration.publish, presence.leaves
-    work: dict[str, Callable[[], Awaitable[None]]] = {}
-    if publish.topology_labels:
-        work["the topology labels"] = partial(labelling, topology, leaving=leaving)
-    if publish.rails_condition:
-        work["the condition of the rails"] = partial(keeping, condition, leaving=leaving)
-    return work
-
-
-async def _unmarked(configuration: Configuration, topology: Topology, condition: RailsCondition) -> None:
-    """Wait until labels, condition and taint of a node that Railnet leaves are gone, for a few seconds: the API server may not answer."""
-    publish = configuration.publish
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_UNMARK_SECONDS):
-            if publish.topology_labels:
-                await topology.labelled.wait()
-            if publish.rails_condition:
-                await condition.gone.wait()
 
 
 def _active_rails(configuration: Configuration, table: VfTable) -> dict[int, bool]:
@@ -340,8 +311,7 @@ class _ReportParts(NamedTuple):
 
     slots: DelegateSlots
     health: Health
-    topology: Topology
-    condition: RailsCondition
+    node_object: NodeObject
     roce: RoceStatus
 
 
@@ -350,7 +320,8 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
     quarantined = map(str, node.journal.quarantined())
     reasons = parts.health.reasons()
     told = report(node.table.inventory, gauges.vfs(), records, parts.slots.waiting, reasons, quarantined)
-    told = with_condition(with_topology(told, parts.topology.places, parts.topology.trouble), parts.condition.trouble)
+    told = with_topology(told, parts.node_object.places, parts.node_object.trouble_of_labels)
+    told = with_condition(told, parts.node_object.trouble_of_condition)
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 
 

@@ -1,7 +1,7 @@
-"""Label this node with the leaf switches of its rails, if `publish.topologyLabels` asks for it.
+"""The labels of this node with the leaf switches of its rails, if `publish.topologyLabels` asks for it.
 
-Each port is asked for its neighbour (`railnet.kernel.umad`), the node's labels are looked at, and what differs is changed
-(`railnet.fabric.topology_labels` decides). Nothing of a pod waits for this, and no failure of it makes the node unready.
+Each port is asked for its neighbour (`railnet.kernel.umad`), the node's labels are looked at, and what differs is changed:
+`railnet.fabric.topology_labels` decides that, and `railnet.daemon.node_object_loop` when it is done.
 """
 
 import asyncio
@@ -9,24 +9,19 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from errno import EACCES, ENOENT, EPERM, ETIMEDOUT
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
 from deviceplugin.pools import assign
 from railnet.apiserver import node_labels
-from railnet.apiserver.client import RequestFailed
-from railnet.apiserver.request import JsonObject, Request
-from railnet.apiserver.service_account import NotInCluster
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration
-from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
+from railnet.daemon.node_object_loop import ApiServerOfNode, PartPauses, moment
 from railnet.fabric import topology_labels
 from railnet.fabric.neighbour import Neighbour
+from railnet.fabric.rails_condition import Moment
 from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import BoundedReads, DoesNotAnswer
@@ -37,7 +32,8 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
-_OVERLAY = "apply overlays/topology-labels"
+_OVERLAY = "overlays/topology-labels"
+_NEVER = float("inf")
 # More than the kernel and `railnet.kernel.umad.query` take to give up: what takes longer hangs.
 _HANGS_SECONDS = 10.0
 _Ask = Callable[[Path, DeviceNode], Neighbour]
@@ -54,72 +50,77 @@ class LookPauses(NamedTuple):
 _PAUSES = LookPauses()
 
 
-@dataclass(frozen=True, slots=True)
-class ApiServerOfNode:
-    """The API server, and the node's name in it. `send` blocks, and raises RequestFailed."""
+class TopologyLabels:
+    """Knows the node's place in the fabric. It is a `NodePart`.
 
-    send: Callable[[Request], JsonObject]
-    node: str
-
-
-class Topology:
-    """Knows the node's place in the fabric.
+    A port is asked at once, after its rail's card or port has changed, and every ten minutes. If nothing of the rails is different, no
+    port is asked.
 
     Attributes:
         places: what is known of each rail, by its number.
-        trouble: why the node does not have its labels; None if it has them, or none were written yet.
-        changed: to be set after each look at the node's VFs.
-        labelled: set when the node has had the labels that it should have.
     """
 
-    def __init__(self, configuration: Configuration, table: VfTable, sysfs: Sysfs, ask: _Ask = query.neighbour) -> None:
+    name, overlay = "topology labels", _OVERLAY
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        table: VfTable,
+        sysfs: Sysfs,
+        ask: _Ask = query.neighbour,
+        pauses: LookPauses = _PAUSES,
+        clock: Callable[[], Moment] = moment,
+    ) -> None:
         """Know nothing yet; `ask` asks the neighbour of a PF's port, and may block."""
-        self._configuration, self._table, self._sysfs, self._ask = configuration, table, sysfs, ask
-        self.changed, self.labelled = asyncio.Event(), asyncio.Event()
+        self._configuration, self._table, self._sysfs = configuration, table, sysfs
+        self._ask, self._clock, self._resync = ask, clock, pauses.resync
+        self._backoff = Backoff(pauses.again, pauses.resync)
+        self.pauses = PartPauses(pauses.quiet, self._backoff)
         # Of its own: a port that does not answer here takes no VF from kubelet.
         self._reads = BoundedReads(_HANGS_SECONDS)
+        self._rails: Mapping[int, Rail] | None = None
+        self._labelled: object = None
+        self._again = _NEVER
+        self._failures = 0
         self._said: frozenset[str] = frozenset()
-        self._retry_after = 0.0
         self.places: Mapping[int, RailPlace] = {}
-        self.trouble: str | None = None
 
     @property
     def hung(self) -> Counter[str]:
         """The number of threads that wait for a question that does not return, by card; at most one for each."""
         return self._reads.hung
 
-    async def serve(self, cluster: ApiServerOfNode, *, leaving: bool = False, pauses: LookPauses = _PAUSES) -> None:
-        """Label the node at once, after a rail's card or port has changed, and every ten minutes, until cancelled.
+    def look(self) -> None:
+        """Note the rails."""
+        self._rails = labelled_rails(self._configuration, self._table.inventory)
 
-        If nothing of the rails is different after `changed`, no port is asked. If Railnet is `leaving` the node, the labels are removed.
-        """
-        loop = asyncio.get_running_loop()
-        backoff = Backoff(pauses.again, pauses.resync)
-        seen, due, failures = None, loop.time(), 0
-        while True:
-            rails = {} if leaving else labelled_rails(self._configuration, self._table.inventory)
-            ports = None if rails is None else {number: _port(rail) for number, rail in rails.items()}
-            if rails is not None and (ports != seen or loop.time() >= due):
-                failures = 0 if ports != seen else failures
-                seen = ports
-                await self._look(rails)
-                well = await self._label(cluster) and self._known
-                if well:
-                    failures, pause = 0, pauses.resync
-                else:
-                    failures += 1
-                    pause = max(backoff.pause(failures, random.random()), self._retry_after)  # noqa: S311 - no secret
-                due = loop.time() + pause
-                await asyncio.sleep(pauses.quiet)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.changed.wait(), max(pauses.quiet, due - loop.time()))
-            self.changed.clear()
+    def next_look(self) -> float:
+        """Return infinity: rails differ only if the table does."""
+        return _NEVER
 
-    @property
-    def _known(self) -> bool:
-        return all(place.reason is None or place.lasting for place in self.places.values())
+    def due(self) -> float:
+        """Return 0 if a port is another than when the node was labelled, else the second of the next question."""
+        if self._rails is None:
+            return _NEVER
+        return self._again if _ports(self._rails) == self._labelled else 0.0
 
-    async def _look(self, rails: Mapping[int, Rail]) -> None:
+    async def write(self, cluster: ApiServerOfNode) -> None:
+        """Ask the ports, look at the labels, and change those that differ."""
+        rails, now = self._rails or {}, self._clock().seconds
+        await self._ask_ports(rails)
+        await self._change(cluster, self.places)
+        ports = _ports(rails)
+        is_known = all(place.reason is None or place.lasting for place in self.places.values())
+        self._failures = 0 if is_known else 1 + (self._failures if ports == self._labelled else 0)
+        jitter = random.random()  # noqa: S311 - no secret
+        self._labelled = ports
+        self._again = now + (self._resync if is_known else self._backoff.pause(self._failures, jitter))
+
+    async def remove(self, cluster: ApiServerOfNode) -> None:
+        """Remove the labels; no port is asked."""
+        await self._change(cluster, {})
+
+    async def _ask_ports(self, rails: Mapping[int, Rail]) -> None:
         places = await asyncio.gather(*map(self._place, rails.values()))
         self.places = dict(zip(rails, places, strict=True))
         reasons = {f"rail {number}: {place.reason}" for number, place in self.places.items() if place.reason}
@@ -127,27 +128,11 @@ class Topology:
             _log.warning("the leaf switch is not known: %s", reason)
         self._said = frozenset(reasons)
 
-    async def _label(self, cluster: ApiServerOfNode) -> bool:
-        try:
-            look = node_labels.look(cluster.node)
-            present_labels = node_labels.parse(await asyncio.to_thread(cluster.send, look))
-            if labels := topology_labels.changes(present_labels, self.places):
-                await asyncio.to_thread(cluster.send, node_labels.change(cluster.node, labels))
-                _log.info("labels of this node: %s", _words(labels))
-        except (RequestFailed, OSError, ValueError) as error:
-            self._fail(error)
-            return False
-        self.trouble, self._retry_after = None, 0.0
-        self.labelled.set()
-        return True
-
-    def _fail(self, error: Exception) -> None:
-        forbidden = isinstance(error, RequestFailed) and error.status == HTTPStatus.FORBIDDEN
-        trouble = f"topology labels: {error}{f'; {_OVERLAY}' if forbidden else ''}; it is tried again"
-        if trouble != self.trouble:
-            _log.warning("%s", trouble)
-        self.trouble = trouble
-        self._retry_after = error.retry_after if isinstance(error, RequestFailed) else 0.0
+    async def _change(self, cluster: ApiServerOfNode, places: Mapping[int, RailPlace]) -> None:
+        present_labels = node_labels.parse(await cluster.answer(node_labels.look(cluster.node)))
+        if labels := topology_labels.changes(present_labels, places):
+            await cluster.answer(node_labels.change(cluster.node, labels))
+            _log.info("labels of this node: %s", _words(labels))
 
     async def _place(self, rail: Rail) -> RailPlace:
         pf = rail.pf
@@ -177,17 +162,6 @@ class Topology:
         return RailPlace(rate=rate, reason=reason)
 
 
-async def labelling(topology: Topology, *, leaving: bool) -> None:
-    """Label the node, or remove the labels, until cancelled; return if the daemon is not in a cluster."""
-    try:
-        api_server = api_server_of_daemon()
-    except NotInCluster as error:
-        _log.info("the node gets no topology labels: %s", error)
-        topology.labelled.set()
-        return
-    await topology.serve(ApiServerOfNode(api_server.send, name_of_node()), leaving=leaving)
-
-
 def labelled_rails(configuration: Configuration, inventory: Inventory) -> dict[int, Rail] | None:
     """Return the rails that pods can have, by number; None while the numbers are not known.
 
@@ -208,8 +182,8 @@ def _is_absent(rail: Rail) -> bool:
     return rail.pf is None and not rail.vfs
 
 
-def _port(rail: Rail) -> tuple[PciAddress, RdmaDevice | None]:
-    return rail.address, None if rail.pf is None else rail.pf.rdma
+def _ports(rails: Mapping[int, Rail]) -> dict[int, tuple[PciAddress, RdmaDevice | None]]:
+    return {number: (rail.address, None if rail.pf is None else rail.pf.rdma) for number, rail in rails.items()}
 
 
 def _without_pf(rail: Rail) -> RailPlace:
@@ -247,7 +221,7 @@ def _of_neighbour(neighbour: Neighbour) -> RailPlace:
 def _why_not(device: DeviceNode, error: OSError) -> str:
     match error.errno:
         case number if number in (EPERM, EACCES):
-            why = f"this container may not use the device: {_OVERLAY}"
+            why = f"this container may not use the device: apply {_OVERLAY}"
         case number if number == ENOENT:
             why = "the host has no such device node: load the kernel's module ib_umad"
         case number if number == ETIMEDOUT:

@@ -20,9 +20,8 @@ from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.service_account import NotInCluster, ServiceAccount
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration, Publish
-from railnet.daemon import rails_condition
-from railnet.daemon.rails_condition import RailsCondition, keeping, reasons
-from railnet.daemon.topology_labels import ApiServerOfNode
+from railnet.daemon.node_object_loop import ApiServerOfNode, NodeObjectLoop, PartPauses
+from railnet.daemon.rails_condition import RailsCondition, RailsTaint, reasons
 from railnet.fabric.rails_condition import TAINT, TYPE, Moment
 from railnet.vf.inventory import Inventory, Port
 from railnet.vf.pci_address import PciAddress
@@ -59,9 +58,10 @@ class Node:
         self.restart()
 
     def restart(self) -> None:
-        self.condition = RailsCondition(
-            self.configuration, self.table, self.events.append, lambda: self.records, self.clock
-        )
+        condition = RailsCondition(self.configuration, self.table, self.events.append, lambda: self.records, self.clock)
+        taint = RailsTaint(condition, on=self.configuration.publish.rails_taint)
+        self.taint = NodeObjectLoop(taint, self.table, clock=self.clock)
+        self.condition = NodeObjectLoop(condition, self.table, self.taint, self.clock)
 
     def clock(self) -> Moment:
         return Moment(self.second, NOON + timedelta(seconds=self.second))
@@ -73,7 +73,12 @@ class Node:
     def at(self, second: float) -> float:
         """Do what the daemon does at a second, and return the second that it would wait for."""
         self.second = second
-        return asyncio.run(self.condition.step(self.cluster))
+        return min(asyncio.run(loop.step(self.cluster)) for loop in (self.condition, self.taint))
+
+    def leave(self) -> None:
+        """Do what a daemon of a node that Railnet leaves does."""
+        for loop in (self.condition, self.taint):
+            asyncio.run(loop.leave(self.cluster))
 
     @property
     def object(self) -> Any:
@@ -300,7 +305,7 @@ def test_taint_of_another_program_that_comes_at_the_same_moment_is_kept(node: No
     node.at(10)
 
     assert node.object["spec"]["taints"] == [meanwhile, FOREIGN, OURS]
-    assert node.condition.trouble is None
+    assert node.taint.trouble is None
 
 
 @pytest.mark.slow
@@ -403,6 +408,40 @@ def test_api_server_that_hangs_delays_no_look_and_no_event(node: Node) -> None:
     assert node.own["message"].startswith("rail 1 flaps: lost 3 times")
 
 
+def test_taint_whose_request_hangs_holds_the_condition_up_by_nothing(node: Node) -> None:
+    answer = threading.Event()
+
+    def hang(received: Received) -> Reply | None:
+        assert not received.path.endswith("/nodes/node-a") or answer.wait(20)
+        return None
+
+    node.port(0, DOWN)
+    node.at(0)
+    node.server.interfere = hang
+
+    async def whole() -> None:
+        node.second = 10
+        serving = [asyncio.create_task(loop.serve(node.cluster)) for loop in (node.condition, node.taint)]
+        await asyncio.to_thread(node.server.wait_until, lambda: node.server.received[-1].path.endswith("/nodes/node-a"))
+        node.second = 1000
+        node.port(0, ACTIVE)
+        node.second = 1060
+        node.condition.wake()
+        await asyncio.to_thread(node.server.wait_until, lambda: node.own["status"] == "True")
+        hung = node.object["spec"]["taints"]
+        answer.set()
+        await asyncio.to_thread(node.server.wait_until, lambda: OURS not in node.object["spec"]["taints"])
+        assert hung == [FOREIGN]
+        for task in serving:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    asyncio.run(whole())
+
+    assert (node.condition.trouble, node.taint.trouble) == (None, None)
+
+
 def test_numbers_that_are_not_known_make_the_condition_unknown_and_leave_the_taint(node: Node) -> None:
     node.port(0, DOWN)
     node.at(0)
@@ -423,14 +462,14 @@ def test_railnet_that_leaves_the_node_takes_condition_and_taint_with_it(node: No
     node.at(0)
     node.at(10)
     node.restart()
-    asyncio.run(node.condition.leave(node.cluster))
+    node.leave()
 
-    assert node.condition.gone.is_set()
+    assert (node.condition.gone.is_set(), node.taint.gone.is_set()) == (True, True)
     assert (node.object["status"]["conditions"], node.object["spec"]["taints"]) == ([READY], [FOREIGN])
 
 
 def test_leaving_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rails_condition, "_BACKOFF", Backoff(0.01, 300.0))
+    monkeypatch.setattr(RailsCondition, "pauses", PartPauses(0.0, Backoff(0.01, 300.0)))
     replies = iter([Reply(503, "no leader"), None])
     node.at(0)
     node.server.interfere = lambda _: next(replies, None)
@@ -459,7 +498,7 @@ def test_daemon_outside_a_cluster_has_nothing_to_keep(node: Node, monkeypatch: p
         raise NotInCluster("there is no token")
 
     monkeypatch.setattr(service_account, "find", absent)
-    asyncio.run(keeping(node.condition, leaving=False))
+    asyncio.run(node.condition.run(leaving=False))
 
     assert node.condition.gone.is_set()
 

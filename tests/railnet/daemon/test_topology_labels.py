@@ -1,9 +1,10 @@
 """The daemon labels its node: which ports it asks, what it does with each answer, and what it writes when."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from errno import EACCES, EINVAL, ENOENT, EPERM, ETIMEDOUT
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import pytest
 from deviceplugin.pools import Pool, Selector
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import Request
-from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.daemon import topology_labels
-from railnet.daemon.topology_labels import ApiServerOfNode, LookPauses, Topology, labelled_rails, labelling
+from railnet.daemon.node_object_loop import ApiServerOfNode, NodeObjectLoop, moment
+from railnet.daemon.topology_labels import LookPauses, TopologyLabels, labelled_rails
 from railnet.fabric.neighbour import Neighbour
+from railnet.fabric.rails_condition import Moment
 from railnet.fabric.topology_labels import LEAF, RAILS, RATE, Leaf, leaf_of_rail
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import BoundedReads
@@ -36,6 +38,7 @@ LEAF_1, LEAF_2 = Guid(0xA1), Guid(0xB2)
 SWITCH = Neighbour("switch", LEAF_1, 3)
 HEX_1, HEX_2 = "00000000000000a1", "00000000000000b2"
 QUICK = LookPauses(quiet=0.001, again=0.01, resync=60.0)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 INIT = Port(state="2: INIT", phys_state="5: LinkUp", link_layer="InfiniBand")
 POLLING = Port(state="1: DOWN", phys_state="2: Polling", link_layer="InfiniBand")
 
@@ -105,23 +108,46 @@ def both_on(first: Neighbour | Exception = SWITCH, second: Neighbour | Exception
     return Fabric({"umad8": first, "umad9": second})
 
 
+class Served(TopologyLabels):
+    """The labels with their loop. `labelled` is set when the node has had them, or has lost them because Railnet leaves."""
+
+    def __init__(
+        self,
+        table: VfTable,
+        fabric: Fabric,
+        configuration: Configuration | None = None,
+        pauses: LookPauses = QUICK,
+        clock: Callable[[], Moment] = moment,
+    ) -> None:
+        super().__init__(configuration or Configuration(), table, Rates(), fabric.ask, pauses, clock)
+        self.loop = NodeObjectLoop(self, table, clock=clock)
+        self.labelled = asyncio.Event()
+
+    async def write(self, cluster: ApiServerOfNode) -> None:
+        await super().write(cluster)
+        self.labelled.set()
+
+    async def remove(self, cluster: ApiServerOfNode) -> None:
+        await super().remove(cluster)
+        self.labelled.set()
+
+
 def labelled(
     node: Node,
     fabric: Fabric,
     inventory: Inventory,
-    then: Callable[[Topology, VfTable], Awaitable[object]] | None = None,
+    then: Callable[[Served, VfTable], Awaitable[object]] | None = None,
     *,
     leaving: bool = False,
     configuration: Configuration | None = None,
-) -> Topology:
+) -> Served:
     """Serve until the node is labelled and `then` has returned."""
 
-    async def whole() -> Topology:
+    async def whole() -> Served:
         table = VfTable(inventory)
-        topology = Topology(configuration or Configuration(), table, Rates(), fabric.ask)
-        serving = asyncio.create_task(
-            topology.serve(ApiServerOfNode(node.send, "gpu-7"), leaving=leaving, pauses=QUICK)
-        )
+        topology = Served(table, fabric, configuration)
+        cluster = ApiServerOfNode(node.send, "gpu-7")
+        serving = asyncio.create_task((topology.loop.leave if leaving else topology.loop.serve)(cluster))
         await asyncio.wait_for(topology.labelled.wait(), 30)
         if then is not None:
             await then(topology, table)
@@ -175,10 +201,9 @@ def test_port_is_asked_before_the_subnet_manager_has_made_it_active_and_its_rate
 def test_port_that_becomes_active_is_asked_at_once() -> None:
     node, fabric = Node(), both_on()
 
-    async def come_up(topology: Topology, table: VfTable) -> None:
+    async def come_up(topology: Served, table: VfTable) -> None:
         assert (LEAF in node.labels, fabric.asked) == (False, ["umad8"])
         table.refresh(two_ports(), table.generation)
-        topology.changed.set()
         await until(lambda: LEAF in node.labels)
 
     topology = labelled(node, fabric, two_ports(second=POLLING), come_up)
@@ -190,10 +215,9 @@ def test_port_that_becomes_active_is_asked_at_once() -> None:
 def test_look_at_the_vfs_that_finds_nothing_new_asks_no_port() -> None:
     node, fabric = Node(), both_on()
 
-    async def look(topology: Topology, _table: VfTable) -> None:
+    async def look(topology: Served, _table: VfTable) -> None:
         for _ in range(5):
-            topology.changed.set()
-            await until(lambda: not topology.changed.is_set())
+            topology.loop.wake()
             await asyncio.sleep(0.01)  # for what would be asked
 
     labelled(node, fabric, two_ports(), look)
@@ -204,13 +228,11 @@ def test_look_at_the_vfs_that_finds_nothing_new_asks_no_port() -> None:
 def test_cable_that_was_moved_changes_the_labels() -> None:
     node, fabric = Node(), both_on()
 
-    async def move(topology: Topology, table: VfTable) -> None:
+    async def move(topology: Served, table: VfTable) -> None:
         table.refresh(two_ports(POLLING), table.generation)
-        topology.changed.set()
-        await until(lambda: not topology.changed.is_set() and topology.places[0].leaf is None)
+        await until(lambda: topology.places[0].leaf is None)
         fabric.neighbours["umad8"] = SWITCH._replace(node_guid=LEAF_2)
         table.refresh(two_ports(), table.generation)
-        topology.changed.set()
         await until(lambda: node.labels[leaf_of_rail(0)] == HEX_2)
 
     labelled(node, fabric, two_ports(), move)
@@ -252,7 +274,7 @@ FAULTS: dict[str, tuple[Exception, str]] = {
 def test_port_that_cannot_be_asked_costs_itself_alone_and_is_asked_again(fault: Exception, reason: str) -> None:
     node, fabric, seen = Node(), both_on(fault), list[str | None]()
 
-    async def mend(topology: Topology, _table: VfTable) -> None:
+    async def mend(topology: Served, _table: VfTable) -> None:
         seen.append(topology.places[0].reason)
         assert node.labels == {leaf_of_rail(1): HEX_1, RAILS: "2", RATE: "400"}
         fabric.neighbours["umad8"] = SWITCH
@@ -287,7 +309,7 @@ def test_card_that_hangs_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
     hung: list[int] = []
 
-    async def look(topology: Topology, _table: VfTable) -> None:
+    async def look(topology: Served, _table: VfTable) -> None:
         hung.append(topology.hung.total())
         assert node.labels == {leaf_of_rail(1): HEX_1, RAILS: "2", RATE: "400"}
         for _ in range(3):  # it is not asked by one more thread each time
@@ -306,7 +328,7 @@ def test_card_that_hangs_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> 
 def test_hung_question_takes_no_vf_away() -> None:
     """The threads of `Sysfs.reads` are for what kubelet is told: a PF that is asked has other ones."""
     sysfs = Rates()
-    topology = Topology(Configuration(), VfTable(two_ports()), sysfs)
+    topology = TopologyLabels(Configuration(), VfTable(two_ports()), sysfs)
 
     assert isinstance(topology._reads, BoundedReads)
     assert topology._reads is not sysfs.reads
@@ -342,50 +364,57 @@ def test_request_that_fails_is_tried_again_and_status_says_why(
     topology = labelled(node, both_on(), two_ports())
 
     assert node.labels[LEAF] == HEX_1
-    assert topology.trouble is None
+    assert topology.loop.trouble is None
     assert [record.message for record in caplog.records if "topology labels" in record.message] == [trouble]
 
 
-def test_pauses_double_while_looks_fail_begin_again_after_a_success_and_respect_retry_after(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pauses_double_while_looks_fail_begin_again_after_a_success_and_respect_retry_after() -> None:
     node, pauses, now = Node(), list[float](), [0.0]
     node.failures = [RequestFailed("no leader") for _ in range(8)]
 
-    async def wait_for(changed: Coroutine[Any, Any, object], seconds: float) -> None:
-        changed.close()
-        pauses.append(seconds)
-        now[0] += seconds
-        if len(pauses) == 9:
-            node.failures = [RequestFailed("no leader"), RequestFailed("slow down", 429, 45.0)]
-        if len(pauses) == 11:
-            raise asyncio.CancelledError
-        raise TimeoutError
-
     async def whole() -> None:
-        topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
-        monkeypatch.setattr(asyncio, "wait_for", wait_for)
-        await topology.serve(ApiServerOfNode(node.send, "gpu-7"), pauses=LookPauses(quiet=0.0))
+        table = VfTable(two_ports())
+        topology = Served(table, both_on(), pauses=LookPauses(quiet=0.0), clock=lambda: Moment(now[0], NOON))
+        while len(pauses) < 11:
+            due = await topology.loop.step(ApiServerOfNode(node.send, "gpu-7"))
+            pauses.append(due - now[0])
+            now[0] = due
+            if len(pauses) == 9:
+                node.failures = [RequestFailed("no leader"), RequestFailed("slow down", 429, 45.0)]
 
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(whole())
+    asyncio.run(whole())
 
     # A pause is the difference of two times of the clock, so it is not exact.
     growing = [jittered(whole) for whole in (15, 30, 60, 120, 240, 480, 600, 600)]
     assert pauses == [*growing, pytest.approx(600.0), jittered(15), pytest.approx(45.0)]
 
 
+def test_leaf_that_stays_unknown_is_asked_for_ever_more_seldom_and_at_once_when_a_port_changes() -> None:
+    node, fabric, pauses, now = Node(), both_on(), list[float](), [0.0]
+    table = VfTable(two_ports(second=POLLING))
+    topology = Served(table, fabric, pauses=LookPauses(quiet=0.0), clock=lambda: Moment(now[0], NOON))
+    for _ in range(3):
+        due = asyncio.run(topology.loop.step(ApiServerOfNode(node.send, "gpu-7")))
+        pauses.append(due - now[0])
+        now[0] = due
+    now[0] -= 1
+    table.refresh(two_ports(), table.generation)
+    asyncio.run(topology.loop.step(ApiServerOfNode(node.send, "gpu-7")))
+
+    assert pauses == [jittered(15), jittered(30), jittered(60)]
+    assert LEAF in node.labels
+
+
 def test_name_that_no_node_can_have_is_reported_and_the_daemon_goes_on() -> None:
     async def whole() -> str | None:
-        topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
-        serving = asyncio.create_task(topology.serve(ApiServerOfNode(Node().send, "GPU_7"), pauses=QUICK))
-        await until(lambda: topology.trouble)
+        topology = Served(VfTable(two_ports()), both_on())
+        serving = asyncio.create_task(topology.loop.serve(ApiServerOfNode(Node().send, "GPU_7")))
+        await until(lambda: topology.loop.trouble)
         assert not serving.done()
         serving.cancel()
         with suppress(asyncio.CancelledError):
             await serving
-        return topology.trouble
+        return topology.loop.trouble
 
     assert "'GPU_7' cannot be the name of an API object" in (asyncio.run(whole()) or "")
 
@@ -394,9 +423,8 @@ def test_node_object_that_was_made_again_is_labelled_again() -> None:
     node = Node()
 
     async def whole() -> None:
-        topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
-        pauses = QUICK._replace(resync=0.05)
-        serving = asyncio.create_task(topology.serve(ApiServerOfNode(node.send, "gpu-7"), pauses=pauses))
+        topology = Served(VfTable(two_ports()), both_on(), pauses=QUICK._replace(resync=0.05))
+        serving = asyncio.create_task(topology.loop.serve(ApiServerOfNode(node.send, "gpu-7")))
         await until(lambda: LEAF in node.labels)
         node.labels = {"zone": "z1"}
         await until(lambda: LEAF in node.labels)
@@ -415,20 +443,6 @@ def test_labels_are_removed_when_railnet_leaves_the_node_and_no_port_is_asked() 
     labelled(node, fabric, two_ports(), leaving=True)
 
     assert (node.labels, fabric.asked) == ({"zone": "z1"}, [])
-
-
-def test_daemon_outside_a_cluster_labels_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> object:
-        raise NotInCluster("no API server")
-
-    monkeypatch.setattr(topology_labels, "api_server_of_daemon", absent)
-
-    async def whole() -> bool:
-        topology = Topology(Configuration(), VfTable(two_ports()), Rates(), both_on().ask)
-        await labelling(topology, leaving=True)
-        return topology.labelled.is_set()  # an uninstall does not wait for it
-
-    assert asyncio.run(whole())
 
 
 def addresses(inventory: Inventory, configuration: Configuration | None = None) -> Sequence[str] | None:
