@@ -180,3 +180,17 @@ def test_no_two_modules_import_each_other():
         if module in graph.find_modules_directly_imported_by(imported)
     }
     assert circles == set()
+
+
+def test_product_does_not_know_its_simulator() -> None:
+    """The simulated node must be taken for a node by the rules that hold for every node."""
+    lines = [
+        f"{file.relative_to(ROOT)}:{number}: {line}"
+        for package in (*(set(PACKAGES) - {"simnode"}), "proto")
+        for file in (ROOT / package).rglob("*")
+        if file.suffix in (".py", ".pyi", ".proto", ".c")
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if re.search("simulat|simnode", line, re.IGNORECASE)
+    ]
+
+    assert lines == []

@@ -48,7 +48,6 @@ from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.health import Health, Pages
 from railnet.install.uninstaller import Leaving
-from railnet.kernel import vf_netdev
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma
 from railnet.kernel.sysfs.functions import Sysfs
@@ -148,8 +147,6 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
     """
     _check_rdma_netns_mode()
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
-    if sysfs.simulated:
-        vf_netdev.accept_tuns()
     table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
     node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)

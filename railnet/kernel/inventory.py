@@ -1,4 +1,4 @@
-"""The node's PFs and VFs from sysfs, with the carriers of Ethernet PFs from netlink.
+"""The node's PFs and VFs from sysfs, with the carriers of Ethernet PFs from netlink, and the kinds of PFs' netdevs (`vf_netdev`).
 
 The carrier of an InfiniBand PF is not read: it belongs to the IPoIB interface, and the RDMA port's state is more exact.
 """
@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from railnet.kernel.netlink import pf_link_state
 from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.rtnetlink import links
 from railnet.kernel.sysfs.functions import CardFunctions, CardReading, PciIds, Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer, card_by_card
 from railnet.kernel.threads.bounded_threads import BoundedThreads
+from railnet.kernel.vf_netdev import learn_kinds, unknown_pfs
 from railnet.vf.changed_functions import ChangedFunctions
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress
@@ -198,10 +200,23 @@ async def _read_card(reading: CardReading, before: Inventory) -> None:
 async def _with_carriers(
     sysfs: Sysfs, pfs: Sequence[PhysicalFunction], known: Mapping[int, PfLink | None] = MappingProxyType({})
 ) -> dict[PciAddress, PhysicalFunction]:
-    links: dict[int, PfLink | OSError] = {ifindex: link for ifindex, link in known.items() if link is not None}
-    if wanted := {_ethernet_ifindex(pf) for pf in pfs} - links.keys() - {0}:
-        links |= await _links_in_time(sysfs, wanted)
-    return {pf.address: _with_carrier(pf, links.get(_ethernet_ifindex(pf))) for pf in pfs}
+    await _learn_kinds(sysfs, pfs)
+    by_ifindex: dict[int, PfLink | OSError] = {ifindex: link for ifindex, link in known.items() if link is not None}
+    if wanted := {_ethernet_ifindex(pf) for pf in pfs} - by_ifindex.keys() - {0}:
+        by_ifindex |= await _links_in_time(sysfs, wanted)
+    return {pf.address: _with_carrier(pf, by_ifindex.get(_ethernet_ifindex(pf))) for pf in pfs}
+
+
+async def _learn_kinds(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
+    """Look at the PFs' netdevs that are new, before a pod can have one of their VFs. What is not read now is read the next time."""
+    if unknown_pfs(pfs):
+        with suppress(OSError):
+            await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _look_at_netdevs(sysfs, pfs))
+
+
+def _look_at_netdevs(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
+    with links() as node:
+        learn_kinds(pfs, node, sysfs.netdev)
 
 
 async def _links_in_time(sysfs: Sysfs, ifindexes: set[int]) -> Mapping[int, PfLink | OSError]:

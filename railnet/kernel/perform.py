@@ -103,8 +103,8 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> tuple[MoveLinkO
 def take_back(steps: Iterable[DetachStep], netns_fd: int, sysfs: Sysfs) -> dict[PciAddress, Netdev]:
     """Do what `detach` does, and give the netdevs that it moved under their own names their settings back, as `reset` does.
 
-    Return those of them that have all settings, by their VFs, when sysfs shows them, too: a kernel's does at once, a simulated one some
-    milliseconds later. The caller looks up what became of the others.
+    Return those of them that have all settings, by their VFs, when sysfs shows them, too; a kernel's does at once. The caller
+    looks up what became of the others.
 
     Raises:
         OSError: as `detach` and `reset`.

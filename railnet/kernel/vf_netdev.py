@@ -6,9 +6,11 @@ docs/decisions/0009 says why names are never used, and docs/decisions/0042 what 
 import os
 import re
 from collections.abc import Callable, Iterable
+from errno import ENODEV
 from typing import Final
 
 from railnet.kernel.netlink.rtnetlink import Link, Links
+from railnet.vf.inventory import Netdev, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
 
 _MARK = "railnet"
@@ -30,12 +32,43 @@ def kinds_without_device(release: str) -> tuple[str | None, ...]:
 
 
 _kinds: list[str | None] = [*kinds_without_device(os.uname().release)]
+_netdevs_of_pfs: dict[PciAddress, tuple[str, int]] = {}  # by PF, the name and ifindex of the netdev that was looked at
 
 
-def accept_tuns() -> None:
-    """Accept a marked TUN netdev as a VF's, in this process. Only simulated hardware has such netdevs (`Sysfs.simulated`)."""
-    if "tun" not in _kinds:
-        _kinds.append("tun")
+def learn_kinds(pfs: Iterable[PhysicalFunction], node: Links, now: Callable[[PciAddress], Netdev | None]) -> None:
+    """Accept, in this process, the kinds of PFs' netdevs for which the kernel names no PCI device: those of their VFs are the same.
+
+    A PCI function's netdev that sysfs shows has a device since 5.14 (SET_NETDEV_DEV of its driver, rtnl_fill_ifinfo()), so that a
+    card teaches nothing there. No pod can change which netdev sysfs shows for a PF.
+
+    Args:
+        pfs: the PFs; a netdev that was looked at before is not read again.
+        node: the links of the node.
+        now: returns the netdev that sysfs shows for a PF. It is asked again after the link was read: another link may have got
+            the name or the index meanwhile.
+
+    Raises:
+        OSError: what the kernel refused. Unreadable: as `Sysfs.netdev`.
+    """
+    for pf in unknown_pfs(pfs):
+        netdev = pf.netdev
+        if netdev is None or (link := _own_link(netdev, node)) is None:
+            continue
+        if link.parent is None and link.kind not in _kinds:
+            same = now(pf.address)
+            if same is None or (same.name, same.ifindex) != (netdev.name, netdev.ifindex):
+                continue
+            _kinds.append(link.kind)
+        _netdevs_of_pfs[pf.address] = netdev.name, netdev.ifindex
+
+
+def unknown_pfs(pfs: Iterable[PhysicalFunction]) -> list[PhysicalFunction]:
+    """Return the PFs with a netdev that `learn_kinds` has not looked at."""
+    return [
+        pf
+        for pf in pfs
+        if pf.netdev is not None and _netdevs_of_pfs.get(pf.address) != (pf.netdev.name, pf.netdev.ifindex)
+    ]
 
 
 def accepted_kinds() -> tuple[str | None, ...]:
@@ -84,6 +117,17 @@ def host_ifname(link: Link, vf: PciAddress) -> str | None:
 def mark(vf: PciAddress, ifname: str) -> str:
     """Return the alias that ADD gives a netdev: from it the VF, and the netdev's name on the node, are known in the sandbox."""
     return f"{_MARK} {vf} {ifname}"
+
+
+def _own_link(netdev: Netdev, node: Links) -> Link | None:
+    """Return the link of a netdev; None if it is gone, or the index is another link's."""
+    try:
+        link = node.link(netdev.ifindex)
+    except OSError as error:
+        if error.errno != ENODEV:
+            raise
+        return None
+    return link if link.ifname == netdev.name else None
 
 
 def _may_be(link: Link, vf: PciAddress, kinds: tuple[str | None, ...]) -> bool:

@@ -19,7 +19,6 @@ class SysfsTree:
         self._staging = root / ".simnode"  # rename(2) needs the same mount
         self._serial = itertools.count()
         self._staging.mkdir(parents=True)
-        (root / "simulated").touch()  # the product takes TUN netdevs for VFs' only where this file is
 
     def path(self, inside: str) -> Path:
         """Return the path on disk."""

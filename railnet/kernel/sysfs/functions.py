@@ -63,8 +63,6 @@ class Sysfs:
     def __init__(
         self, root: Path, rails: tuple[PciAddress, ...] | None = None, link_layers: frozenset[LinkLayer] = LINK_LAYERS
     ) -> None:
-        # No program can make a file at the root of the kernel's sysfs; the simulated tree has this one.
-        self.simulated = (root / "simulated").exists()
         self._buses = f"{root}/bus"
         self._devices = f"{root}/bus/pci/devices"
         self._drivers = f"{root}/bus/pci/drivers"

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class RegistrationStub:
     """Served by kubelet for plugins that register themselves. Railnet registers through pluginregistration.proto; the
-    simulated node's kubelet serves this one too.
+    tests' kubelet serves this one too.
     """
 
     def __init__(self, channel):
@@ -45,7 +45,7 @@ class RegistrationStub:
 
 class RegistrationServicer:
     """Served by kubelet for plugins that register themselves. Railnet registers through pluginregistration.proto; the
-    simulated node's kubelet serves this one too.
+    tests' kubelet serves this one too.
     """
 
     def Register(self, request, context):
@@ -72,7 +72,7 @@ def add_RegistrationServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Registration:
     """Served by kubelet for plugins that register themselves. Railnet registers through pluginregistration.proto; the
-    simulated node's kubelet serves this one too.
+    tests' kubelet serves this one too.
     """
 
     @staticmethod

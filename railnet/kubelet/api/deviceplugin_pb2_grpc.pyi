@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class RegistrationStub:
     """Served by kubelet for plugins that register themselves. Railnet registers through pluginregistration.proto; the
-    simulated node's kubelet serves this one too.
+    tests' kubelet serves this one too.
     """
 
     @_typing.overload
@@ -40,7 +40,7 @@ class RegistrationStub:
 @_typing.type_check_only
 class RegistrationAsyncStub(RegistrationStub):
     """Served by kubelet for plugins that register themselves. Railnet registers through pluginregistration.proto; the
-    simulated node's kubelet serves this one too.
+    tests' kubelet serves this one too.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -48,7 +48,7 @@ class RegistrationAsyncStub(RegistrationStub):
 
 class RegistrationServicer(metaclass=_abc_1.ABCMeta):
     """Served by kubelet for plugins that register themselves. Railnet registers through pluginregistration.proto; the
-    simulated node's kubelet serves this one too.
+    tests' kubelet serves this one too.
     """
 
     @_abc_1.abstractmethod

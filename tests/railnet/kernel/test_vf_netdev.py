@@ -1,10 +1,16 @@
 """Which link is a VF's netdev, and which only says so."""
 
+from dataclasses import replace
+from errno import ENODEV
+
 import pytest
 
+from railnet.kernel import vf_netdev
 from railnet.kernel.netlink.rtnetlink import Link
 from railnet.kernel.vf_netdev import find, host_ifname, kinds_without_device
+from railnet.vf.inventory import Netdev, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
+from tests.deviceplugin.builders import a_pf, a_vf
 
 VF = PciAddress.parse("0000:03:00.1")
 OURS, MARK = str(VF), f"railnet {VF} ibs5v0"
@@ -76,7 +82,81 @@ def test_mark_is_not_believed_where_the_kernel_names_devices(release: str, kind:
     assert find((a_link(2, "net1", MARK, kind=kind),), VF, kinds_without_device(release)) is None
 
 
-def test_marked_tun_is_accepted_for_simulated_hardware_only() -> None:
-    tun = a_link(2, "net1", MARK, kind="tun")
+NETDEV = Netdev("ibs5", 7, 4092)
+PF = a_pf(a_vf(), netdev=NETDEV)
+TUN = a_link(2, "net1", MARK, kind="tun")
 
-    assert find((tun,), VF, (*kinds_without_device("6.12"), "tun")) == tun
+
+class Node:
+    """The links of the node, and the netdev that sysfs shows for the PF now."""
+
+    def __init__(self, *links: Link, shown: Netdev | None = NETDEV) -> None:
+        self.by_ifindex = {link.ifindex: link for link in links}
+        self.shown = shown
+        self.read: list[int] = []
+
+    def link(self, ifindex: int) -> Link:
+        self.read.append(ifindex)
+        if ifindex not in self.by_ifindex:
+            raise OSError(ENODEV, "No such device")
+        return self.by_ifindex[ifindex]
+
+    def learn(self, *pfs: PhysicalFunction) -> None:
+        vf_netdev.learn_kinds(pfs, self, lambda _: self.shown)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def new_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vf_netdev, "_kinds", [*kinds_without_device("6.12")])
+    monkeypatch.setattr(vf_netdev, "_netdevs_of_pfs", {})
+
+
+@pytest.mark.usefixtures("new_kernel")
+def test_kind_of_a_pfs_netdev_that_names_no_device_is_accepted_and_no_other() -> None:
+    before = find((TUN,), VF)
+    Node(a_link(7, "ibs5", kind="tun")).learn(PF)
+
+    assert before is None
+    assert find((TUN,), VF) == TUN
+    assert find((a_link(2, "net1", MARK, kind="veth"),), VF) is None
+    assert find((a_link(2, "net1", MARK),), VF) is None
+
+
+STRANGE_NODES = {
+    "the PF's netdev names its device": Node(a_link(7, "ibs5", parent="0000:03:00.0", kind="tun")),
+    "the index is another link's": Node(a_link(7, "tap0", kind="tun")),
+    "it is gone": Node(),
+    "it went while its link was read": Node(a_link(7, "ibs5", kind="tun"), shown=None),
+    "it is another one since its link was read": Node(a_link(7, "ibs5", kind="tun"), shown=replace(NETDEV, ifindex=8)),
+}
+
+
+@pytest.mark.usefixtures("new_kernel")
+@pytest.mark.parametrize("node", STRANGE_NODES.values(), ids=STRANGE_NODES.keys())
+def test_mark_on_a_link_without_a_device_is_not_believed_if(node: Node) -> None:
+    node.learn(PF)
+
+    assert node.read == [7]
+    assert find((TUN,), VF) is None
+
+
+@pytest.mark.usefixtures("new_kernel")
+def test_pf_without_a_netdev_teaches_nothing_until_it_has_one() -> None:
+    node = Node(a_link(7, "ibs5", kind="tun"))
+    node.learn(replace(PF, netdev=None))
+    before = find((TUN,), VF)
+    node.learn(PF)
+
+    assert (before, find((TUN,), VF)) == (None, TUN)
+
+
+@pytest.mark.usefixtures("new_kernel")
+def test_netdev_of_a_pf_is_read_once_and_a_new_one_is_read_too() -> None:
+    again = Netdev("ibs5", 9, 4092)
+    node = Node(a_link(7, "ibs5", parent="0000:03:00.0"), a_link(9, "ibs5", parent="0000:03:00.0"))
+    for _ in range(2):
+        node.learn(PF)
+    for _ in range(2):
+        node.learn(replace(PF, netdev=again))
+
+    assert node.read == [7, 9]
