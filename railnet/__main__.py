@@ -176,9 +176,14 @@ def _uninstalling(uninstall: argparse.ArgumentParser) -> None:
         help="with --cluster: how long to wait for the nodes, whose pods with rails must end (3600)",
     )
     uninstall.add_argument(
+        "--webhook",
+        action="store_true",
+        help="with --cluster: delete the webhook configuration first, so that no new pod gets a request for a rail",
+    )
+    uninstall.add_argument(
         "--gangs",
         action="store_true",
-        help="with --cluster: delete the webhook configuration first, and let the pods go that wait for their gang",
+        help="with --cluster: as --webhook, and let the pods go that wait for their gang",
     )
     _add_service_account(uninstall)
 
@@ -278,7 +283,10 @@ def _uninstall_cluster(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415 - see _RUN
 
     with ended_by_sigterm():  # the first process of a container does not end by it otherwise
-        print(program.run(program.UninstallOptions(arguments.service_account, arguments.timeout, arguments.gangs)))
+        options = program.UninstallOptions(
+            arguments.service_account, arguments.timeout, webhook=arguments.webhook, gangs=arguments.gangs
+        )
+        print(program.run(options))
     return ExitStatus.OK
 
 

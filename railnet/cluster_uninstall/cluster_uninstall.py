@@ -14,6 +14,7 @@ from railnet.cluster_uninstall import gang_release, uninstall_mode
 from railnet.cluster_uninstall.deadline import Deadline
 from railnet.cluster_uninstall.failure import NotUninstalled
 from railnet.cluster_uninstall.progress import UninstallProgress, progress
+from railnet.cluster_uninstall.webhook_deletion import delete_webhook
 
 _LABEL = "app.kubernetes.io/name=railnet"  # of each DaemonSet of Railnet's
 _LOOK_SECONDS = 3.0
@@ -36,6 +37,7 @@ class ClusterUninstall:
         namespace: str,
         deadline: Deadline,
         *,
+        webhook: bool = False,
         gangs: bool = False,
         now: Callable[[], datetime] = _now,
     ) -> None:
@@ -45,10 +47,12 @@ class ClusterUninstall:
             api: the API server; it tries again what fails for a time.
             namespace: of the DaemonSets.
             deadline: when the command gives up.
+            webhook: whether the webhook configuration is deleted first; so it is with `gangs`.
             gangs: whether pods that wait for their gang are let go first.
             now: the time that timestamps are compared with.
         """
-        self._api, self._namespace, self._deadline, self._gangs, self._now = api, namespace, deadline, gangs, now
+        self._api, self._namespace, self._deadline, self._now = api, namespace, deadline, now
+        self._webhook, self._gangs = webhook or gangs, gangs
         self._daemon_sets = Collection("apps/v1", "daemonsets", namespace, labels=_LABEL)
         self._pods = Collection("v1", "pods", namespace)
         self._state: UninstallProgress | None = None
@@ -61,6 +65,8 @@ class ClusterUninstall:
             Misconfigured: a DaemonSet is not Railnet's.
         """
         try:
+            if self._webhook and delete_webhook(self._api):
+                say("the webhook configuration is deleted: new training pods get no rail")
             if self._gangs:
                 removed = gang_release.release_all(self._api, self._deadline.rest)
                 say(f"pods that do not wait for their gang any more: {removed}")

@@ -1,25 +1,23 @@
 """Ends the wait of pods for their gang: when Railnet is gone, no program would remove their gate.
 
-The webhook goes first, because it adds gates. API servers learn by a watch that it is gone, and may add some until then.
+The webhook, which adds gates, must be gone. API servers learn that by a watch, and may add some gates until then.
 """
 
 from collections.abc import Callable
 
-from railnet.admission import webhook_configuration
 from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.object_watch import pages
-from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete, get, json_patch
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, json_patch
 from railnet.cluster_uninstall.failure import NotUninstalled
 from railnet.controllers.gangs import gate_removal
 from railnet.controllers.gangs.gate_removal import Gated
 
-_WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", webhook_configuration.NAME)
 _UNBOUND = Collection("v1", "pods", fields="spec.nodeName=")  # a pod with a gate is on no node
 _LEARN_SECONDS = 5.0
 
 
 def release_all(api: ApiServer, rest: Callable[[float], bool]) -> int:
-    """Delete the webhook configuration, and remove the gate from each pod; return how many gates were removed.
+    """Remove the gate from each pod, and return how many gates were removed.
 
     Args:
         api: the API server.
@@ -29,7 +27,6 @@ def release_all(api: ApiServer, rest: Callable[[float], bool]) -> int:
         NotUninstalled: gates were still added at the end of the time.
         RequestFailed: as `ApiServer.send`.
     """
-    _delete_webhook(api)
     removed = 0
     while True:
         waiting = _waiting(api)
@@ -40,13 +37,6 @@ def release_all(api: ApiServer, rest: Callable[[float], bool]) -> int:
             )
         if not _waiting(api):
             return removed
-
-
-def _delete_webhook(api: ApiServer) -> None:
-    try:
-        api.send(delete(_WEBHOOK, api.send(get(_WEBHOOK))["metadata"]["uid"]))
-    except Absent:  # no webhook was installed, or an earlier run has deleted it
-        return
 
 
 def _waiting(api: ApiServer) -> list[tuple[ApiObject, Gated]]:

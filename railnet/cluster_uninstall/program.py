@@ -2,8 +2,8 @@
 
 It needs what is in the node's image alone, which each cluster with Railnet has.
 
-The rights: in its own namespace `get`, `list` and `patch` on daemonsets and `list` on pods; with `gangs`, in the cluster `list` and `patch`
-on pods, and `get` and `delete` on the mutatingwebhookconfiguration railnet-admission.
+The rights: in its own namespace `get`, `list` and `patch` on daemonsets and `list` on pods; with `webhook` or `gangs`, `get` and `delete` on
+the mutatingwebhookconfiguration railnet-admission; with `gangs`, in the cluster `list` and `patch` on pods.
 """
 
 import os
@@ -27,11 +27,13 @@ class UninstallOptions:
     Attributes:
         account: the folder of the service account's token.
         seconds: how long the command may take.
+        webhook: whether the webhook configuration is deleted first.
         gangs: whether pods that wait for their gang are let go first.
     """
 
     account: Path
     seconds: float
+    webhook: bool
     gangs: bool
 
 
@@ -52,4 +54,4 @@ def run(options: UninstallOptions) -> str:
     namespace = (options.account / "namespace").read_text().strip()
     deadline = Deadline(options.seconds)
     api = RetryingApiServer(NodeTransport(account), account.token, _NAME, deadline)
-    return ClusterUninstall(api, namespace, deadline, gangs=options.gangs).run()
+    return ClusterUninstall(api, namespace, deadline, webhook=options.webhook, gangs=options.gangs).run()

@@ -237,6 +237,32 @@ def test_gates_stay_where_gangs_are_not_named() -> None:
     assert WEBHOOK in cluster.memory.objects
 
 
+def test_webhook_is_deleted_before_the_nodes_and_gates_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = UninstallingCluster(webhook=True)
+    cluster.memory.put(WEBHOOK, {"metadata": {"name": "railnet-admission"}})
+    cluster.put(daemon_set(nodes=0))
+    put_gated(cluster, "w-0", "railnet.io/gang")
+    webhook: list[bool] = []
+
+    def note(request: Request) -> None:
+        if request.about.resource == "daemonsets" and request.verb.right == "patch":
+            webhook.append(WEBHOOK in cluster.memory.objects)
+
+    cluster.memory.interfere = note
+
+    cluster.command.run()
+
+    assert webhook == [False]
+    assert gates(cluster) == [["railnet.io/gang"]]
+    assert "the webhook configuration is deleted" in capsys.readouterr().err
+
+
+def test_no_webhook_is_deleted_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    UninstallingCluster(webhook=True).command.run()
+
+    assert "webhook" not in capsys.readouterr().err
+
+
 def test_pod_that_changes_while_its_gate_is_removed_is_let_go_in_the_next_pass() -> None:
     cluster = UninstallingCluster(gangs=True)
     put_gated(cluster, "w-0", "railnet.io/gang")

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "daemonset"
 def patched_by_kubectl() -> JsonObject:
     """Return the DaemonSet of daemonset/, as `kubectl patch` with the file there leaves it."""
     patch = ("--local", f"--filename={FOLDER}/daemonset.yaml", f"--patch-file={FOLDER}/uninstall.yaml")
-    command = [os.environ["RAILNET_NEWER_KUBECTL"], "patch", *patch, "--output=json"]
+    command = ["kubectl", "patch", *patch, "--output=json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: JsonObject = json.loads(done.stdout)
     return found

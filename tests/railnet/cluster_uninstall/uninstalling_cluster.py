@@ -79,14 +79,14 @@ class UninstallingCluster:
         rested: the rests of the command, in seconds.
     """
 
-    def __init__(self, seconds: float = 600.0, *, gangs: bool = False) -> None:
+    def __init__(self, seconds: float = 600.0, *, webhook: bool = False, gangs: bool = False) -> None:
         self.memory = Cluster()
         self.memory.interfere = self._count_generations
         self.on_rest: list[Callable[[], object]] = []
         self.rested: list[float] = []
         deadline = Deadline(seconds, lambda: sum(self.rested), self._rest)
         api = RetryingApiServer(self.memory, lambda: "token", "railnet-uninstall", deadline)
-        self.command = ClusterUninstall(api, NAMESPACE, deadline, gangs=gangs, now=self._now)
+        self.command = ClusterUninstall(api, NAMESPACE, deadline, webhook=webhook, gangs=gangs, now=self._now)
 
     def put(self, daemon_set: JsonObject) -> None:
         self.memory.put(f"{DAEMON_SETS}/{daemon_set['metadata']['name']}", daemon_set)
