@@ -14,17 +14,27 @@
 {{ get $hosts .Values.distribution | toJson }}
 {{- end }}
 
-{{/* The keys of node.yaml that features set, as JSON. */}}
+{{/* The keys of node.yaml that features set, as JSON. Takes: root, and configuration, which is node.yaml without them. */}}
 {{- define "railnet.feature-configuration" -}}
+{{- $values := .root.Values -}}
 {{- $keys := dict -}}
 {{- $publish := dict -}}
-{{- if .Values.topologyLabels.enabled }}{{ $_ := set $publish "topologyLabels" true }}{{ end -}}
-{{- if .Values.railsCondition.enabled }}{{ $_ := set $publish "railsCondition" true }}{{ end -}}
-{{- if .Values.railsCondition.taint }}{{ $_ := set $publish "railsTaint" true }}{{ end -}}
+{{- if $values.topologyLabels.enabled }}{{ $_ := set $publish "topologyLabels" true }}{{ end -}}
+{{- if $values.railsCondition.enabled }}{{ $_ := set $publish "railsCondition" true }}{{ end -}}
+{{- if $values.railsCondition.taint }}{{ $_ := set $publish "railsTaint" true }}{{ end -}}
 {{- if $publish }}{{ $_ := set $keys "publish" $publish }}{{ end -}}
-{{- with .Values.webhook.priorityClass }}{{ $_ := set $keys "admission" (dict "priorityClass" .) }}{{ end -}}
-{{- with .Values.controllers.stickyAddresses }}
-{{- if .enabled }}{{ $_ := set $keys "networks" (dict .network (dict "ipam" (dict "type" "sticky" "range" .range "rails" (int .rails)))) }}{{ end -}}
+{{- with $values.webhook.priorityClass }}{{ $_ := set $keys "admission" (dict "priorityClass" .) }}{{ end -}}
+{{- with $values.controllers.stickyAddresses -}}
+{{- if .enabled -}}
+{{- $_ := set $keys "networks" (dict .network (dict "ipam" (dict "type" "sticky" "range" .range "rails" (int .rails)))) -}}
+{{- /* Each namespace may use the network, beside those that it may use without the feature. */ -}}
+{{- $limits := dict -}}
+{{- range $namespace, $limit := merge (deepCopy ($.configuration.limits | default dict)) (dict "*" dict) -}}
+{{- $networks := $limit.networks | default (list "default") -}}
+{{- $_ := set $limits $namespace (dict "networks" (uniq (append $networks $values.controllers.stickyAddresses.network))) -}}
+{{- end -}}
+{{- $_ := set $keys "limits" $limits -}}
+{{- end -}}
 {{- end -}}
 {{ $keys | toJson }}
 {{- end }}
@@ -35,7 +45,7 @@
 {{- $configuration := dict -}}
 {{- if $host }}{{ $_ := set $configuration "host" $host }}{{ end -}}
 {{- $configuration = mergeOverwrite $configuration (deepCopy .root.Values.node.configuration) (deepCopy (.group.configuration | default dict)) -}}
-{{- $configuration = mergeOverwrite $configuration (include "railnet.feature-configuration" .root | fromJson) -}}
+{{- $configuration = mergeOverwrite $configuration (include "railnet.feature-configuration" (dict "root" .root "configuration" $configuration) | fromJson) -}}
 {{ $configuration | toJson }}
 {{- end }}
 
