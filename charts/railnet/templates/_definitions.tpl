@@ -59,11 +59,12 @@
 {{ dict "groups" (append .Values.node.groups (dict "name" "")) | toJson }}
 {{- end }}
 
-{{/* The field of a pod's specification that names the Secrets of the registry. */}}
+{{/* The Secrets with which kubelet fetches the images, as a part of a pod's specification. */}}
 {{- define "railnet.pull-secrets" -}}
 {{- with .Values.image.pullSecrets }}
-      imagePullSecrets: {{ range . }}
-      - name: {{ . }}
+      imagePullSecrets:
+      {{- range . }}
+      - name: {{ . | quote }}
       {{- end }}
 {{- end }}
 {{- end }}
