@@ -39,14 +39,25 @@
 {{ $keys | toJson }}
 {{- end }}
 
+{{/* One configuration merged over another, as JSON. An `ipam` with its type replaces the whole: the keys of another type would be unknown to it.
+     Takes: below, above. */}}
+{{- define "railnet.merged" -}}
+{{- $merged := mergeOverwrite (deepCopy .below) (deepCopy .above) -}}
+{{- range $name, $network := dig "networks" dict .above -}}
+{{- if dig "ipam" "type" "" ($network | default dict) }}{{ $_ := set (get $merged.networks $name) "ipam" (deepCopy $network.ipam) }}{{ end -}}
+{{- end -}}
+{{ $merged | toJson }}
+{{- end }}
+
 {{/* node.yaml of a group of nodes, as JSON without apiVersion and kind. Takes: root, group. */}}
 {{- define "railnet.configuration" -}}
-{{- $host := include "railnet.distribution" .root | fromJson -}}
 {{- $configuration := dict -}}
-{{- if $host }}{{ $_ := set $configuration "host" $host }}{{ end -}}
-{{- $configuration = mergeOverwrite $configuration (deepCopy .root.Values.node.configuration) (deepCopy (.group.configuration | default dict)) -}}
-{{- $configuration = mergeOverwrite $configuration (include "railnet.feature-configuration" (dict "root" .root "configuration" $configuration) | fromJson) -}}
-{{ $configuration | toJson }}
+{{- with include "railnet.distribution" .root | fromJson }}{{ $_ := set $configuration "host" . }}{{ end -}}
+{{- range $layer := list .root.Values.node.configuration (.group.configuration | default dict) -}}
+{{- $configuration = include "railnet.merged" (dict "below" $configuration "above" $layer) | fromJson -}}
+{{- end -}}
+{{- $features := include "railnet.feature-configuration" (dict "root" .root "configuration" $configuration) | fromJson -}}
+{{ include "railnet.merged" (dict "below" $configuration "above" $features) }}
 {{- end }}
 
 {{/* The name of a group's DaemonSet and, with -node before the group's name, of its ConfigMap. */}}
