@@ -214,12 +214,12 @@ def _serving(admission: argparse.ArgumentParser) -> None:
     admission.add_argument(
         "--host-ports",
         metavar="FIRST-LAST",
-        help="switch host-network mode on, with these ports of the nodes (20000-29999); needs the rights of overlays/host-network",
+        help="switch host-network mode on, with these ports of the nodes (20000-29999); needs the rights of the chart's webhook.hostNetwork.enabled",
     )
     admission.add_argument(
         "--gangs",
         action="store_true",
-        help="make pods that name a gang wait until all of it has a place; needs the controllers' --gangs (overlays/gangs)",
+        help="make pods that name a gang wait until all of it has a place; needs the controllers' --gangs (the chart's gangs.enabled sets both)",
     )
 
 

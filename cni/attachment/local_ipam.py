@@ -100,7 +100,7 @@ class LocalIpam:
     def _read(self) -> bytes:
         """Read flannel's file as the host has it now: a mount of its folder would go on showing a folder that was removed.
 
-        A path that only the daemon's container has, by a mount of an overlay, is read there.
+        A path that only the daemon's container has, by a mount of its own, is read there.
         """
         try:
             return read_below(self._root, str(self._subnet_env))

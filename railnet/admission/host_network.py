@@ -75,8 +75,8 @@ def wanted(pod: Pod, member: RecognisedPod, *, switched_on: bool) -> bool:
         if mode == KUBEDL_MODE:
             return False
         raise Misconfigured(
-            f"{mode} is {HOST}, but host-network mode is switched off in this cluster: have the administrator add "
-            "overlays/host-network, or remove the annotation"
+            f"{mode} is {HOST}, but host-network mode is switched off in this cluster: have the administrator set "
+            "webhook.hostNetwork.enabled=true of the chart, or remove the annotation"
         )
     _check(pod, member, mode)
     return True

@@ -1,6 +1,6 @@
 """The scope of the webhook: the pods for which the API server sends a review, computed from the table of operators.
 
-`scripts/generate` writes it to `overlays/`. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither
+`scripts/generate` writes it to `charts/railnet/files/webhooks/`. Every pod that `decision.decide` changes or denies is in scope. A pod out of scope neither
 waits nor fails when the webhook does not answer.
 """
 

@@ -8,7 +8,7 @@ costs. Each part has a loop of its own, and a thread sends each request: a reque
 | the rails change | it looks at once, even while a request waits; it writes when the part says so, after the pause since the last try |
 | nothing changes | it looks every ten seconds, and when the part says so |
 | any failure: 404, 409 again and again, 5xx, a hang of ten seconds, no token | it logs each text once, and tries again after a pause that doubles |
-| 403 | it does the same, and names the overlay that gives the right |
+| 403 | it does the same, and names the value of the chart that gives the right |
 | a Retry-After | the pause is at least as long |
 
 Nothing of a pod waits for this, and no failure of it makes the node unready.
@@ -76,8 +76,8 @@ class NodePart(Protocol):
         """The name of the part in messages."""
 
     @property
-    def overlay(self) -> str:
-        """The overlay that gives the right to write the part."""
+    def value(self) -> str:
+        """The value of the chart that gives the right to write the part."""
 
     @property
     def pauses(self) -> PartPauses:
@@ -200,7 +200,7 @@ class NodeObjectLoop:
     def _failed(self, error: Exception) -> float:
         """Report a failure, unless it is the one that was reported last; return the seconds until the next try."""
         refusal = error if isinstance(error, RequestFailed) else None
-        remedy = f"; apply {self.part.overlay}" if refusal and refusal.status == HTTPStatus.FORBIDDEN else ""
+        remedy = f"; set {self.part.value}=true of the chart" if refusal and refusal.status == HTTPStatus.FORBIDDEN else ""
         trouble = f"{self.part.name}: {error}{remedy}; it is tried again"
         if trouble != self.trouble:
             _log.warning("%s", trouble)

@@ -48,7 +48,7 @@ class RailsCondition:
         answer: the node, as the answer to the last write of the condition shows it; None if it was not written yet.
     """
 
-    name, overlay = TYPE, "overlays/rails-condition"
+    name, value = TYPE, "railsCondition.enabled"
     pauses = PartPauses(LIMITS.quiet, _BACKOFF)
 
     def __init__(
@@ -164,7 +164,7 @@ class RailsTaint:
     While the condition is Unknown the taint stays as it is.
     """
 
-    name, overlay = TAINT, "overlays/rails-condition-taint"
+    name, value = TAINT, "railsCondition.taint"
     pauses = PartPauses(0.0, _BACKOFF)
 
     def __init__(self, condition: RailsCondition, *, on: bool) -> None:

@@ -32,7 +32,7 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)
-_OVERLAY = "overlays/topology-labels"
+_VALUE = "topologyLabels.enabled"
 _NEVER = float("inf")
 # More than the kernel and `railnet.kernel.umad.query` take to give up: what takes longer hangs.
 _HANGS_SECONDS = 10.0
@@ -60,7 +60,7 @@ class TopologyLabels:
         places: what is known of each rail, by its number.
     """
 
-    name, overlay = "topology labels", _OVERLAY
+    name, value = "topology labels", _VALUE
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ def _of_neighbour(neighbour: Neighbour) -> RailPlace:
 def _why_not(device: DeviceNode, error: OSError) -> str:
     match error.errno:
         case number if number in (EPERM, EACCES):
-            why = f"this container may not use the device: apply {_OVERLAY}"
+            why = f"this container may not use the device: set {_VALUE}=true of the chart"
         case number if number == ENOENT:
             why = "the host has no such device node: load the kernel's module ib_umad"
         case number if number == ETIMEDOUT:

@@ -264,7 +264,7 @@ OF_A_POD = {
         "error",
         "The pod should have a rail, and its request was not added when it was created: the admission helper was not installed, or was away and "
         "the pod was let in, or the labels came later.",
-        "Install the helper (`kubectl apply -k overlays/admission`) if its webhook does not exist, then make the pod again. Pods that a review "
+        "Install the helper (set webhook.enabled=true of the chart) if its webhook does not exist, then make the pod again. Pods that a review "
         "refuses say so in an event of their controller.",
     ),
     "pod-on-host-network": FindingKind(
@@ -378,7 +378,7 @@ OF_A_CLUSTER = {
     "no-daemonset": FindingKind(
         "error",
         "The cluster has no DaemonSet of this name, so no node's daemon is kept running: Railnet is not installed, or this is another cluster.",
-        "See which cluster the kubeconfig names (`kubectl config current-context`), or install Railnet: `kubectl apply -k daemonset/`.",
+        "See which cluster the kubeconfig names (`kubectl config current-context`), or install Railnet (docs/install.md).",
     ),
     "update-unfinished": FindingKind(
         "warning",
@@ -389,7 +389,7 @@ OF_A_CLUSTER = {
     "programs-differ": FindingKind(
         "warning",
         "Railnet's programs have different versions: one was updated without the others.",
-        "Apply all manifests that you use, daemonset/ or its overlay and the overlays of the admission helper and the controllers, of one version.",
+        "Upgrade all of Railnet to one version: `helm upgrade` does it. If you use daemonset/, apply it in that version, too.",
     ),
     "node-without-rails": FindingKind(
         "warning",
@@ -400,8 +400,8 @@ OF_A_CLUSTER = {
         "warning",
         "The node takes no new pods because of Railnet's taint, though its condition names no rail that is not ACTIVE. The daemon removes the taint "
         "a moment after the condition, if it still keeps both.",
-        "If the taint is there after a minute, see the log of the node's Railnet pod. If the taint was switched off without "
-        "overlays/rails-condition-uninstall, remove it by hand: `kubectl taint node NODE railnet.io/rails-not-active-`.",
+        "If the taint is there after a minute, see the log of the node's Railnet pod. If railsCondition.taint of the "
+        "chart was switched off while the node had the taint, remove it by hand: `kubectl taint node NODE railnet.io/rails-not-active-`.",
     ),
 }
 KINDS = {**OF_A_NODE, **OF_A_POD, **OF_A_CLUSTER}

@@ -96,8 +96,8 @@ class Creation:
             self._api.send(get(ApiObject("scheduling.k8s.io/v1", "priorityclasses", self._job.priority)))
         except Absent:
             raise CreationRefused(
-                f"priority is {self._job.priority}, and the cluster has no such PriorityClass; apply overlays/priorities, or "
-                "choose another one (kubectl get priorityclasses)"
+                f"priority is {self._job.priority}, and the cluster has no such PriorityClass; set priorityClasses.enabled=true of "
+                "the chart, or choose another one (kubectl get priorityclasses)"
             ) from None
         except RequestFailed as error:
             if error.status != HTTPStatus.FORBIDDEN:  # without that right, the pods' refusal says it

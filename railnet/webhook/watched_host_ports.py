@@ -13,7 +13,7 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection
 from railnet.controllers.informer import Informer
 
-_POD_NAME = "POD_NAME"  # overlays/host-network sets it: by its name a replica finds its own pod among those that share the range
+_POD_NAME = "POD_NAME"  # the chart sets it: by its name a replica finds its own pod among those that share the range
 
 
 def watch(host_ports: str, api: StreamingApiServer, namespace: str) -> HostPorts:

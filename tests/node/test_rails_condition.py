@@ -122,7 +122,7 @@ def test_pods_get_their_rails_while_the_api_server_refuses_the_condition(
     cluster.wait_until(lambda: any("/nodes/" in received.path for received in cluster.received))
     if failure == "forbidden":
         wait_until(lambda: status(cluster)["condition"], _SECONDS, "the refusal")
-        assert "apply overlays/rails-condition; it is tried again" in status(cluster)["condition"]
+        assert "set railsCondition.enabled=true of the chart; it is tried again" in status(cluster)["condition"]
     pod = node.run_pod("train", vfs=1)
     (sandbox,) = status(cluster)["sandboxes"]
     node.remove_pod(pod)

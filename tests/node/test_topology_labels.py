@@ -67,14 +67,14 @@ def test_node_is_labelled_soon_after_the_start_and_status_says_what_is_missing(n
     assert told["topology"] is None
 
 
-def test_node_without_the_right_serves_pods_and_status_names_the_overlay(node: Node, cluster: ApiServer) -> None:
+def test_node_without_the_right_serves_pods_and_status_names_the_value(node: Node, cluster: ApiServer) -> None:
     cluster.interfere = lambda received: Reply(403, "no") if "/nodes/" in received.path else None
     node.start_daemon()
     wait_until(lambda: status(cluster)["topology"], _SECONDS, "the refusal")
     pod = node.run_pod("train", vfs=1)
     node.remove_pod(pod)
 
-    assert "apply overlays/topology-labels" in status(cluster)["topology"]
+    assert "set topologyLabels.enabled=true of the chart" in status(cluster)["topology"]
     assert status(cluster)["reasons"] == []
 
 

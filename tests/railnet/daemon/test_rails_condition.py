@@ -326,7 +326,7 @@ def test_node_that_changes_all_the_time_gets_its_taint_later(node: Node) -> None
 
 
 FAILURES = {
-    "forbidden": (Reply(403, "no"), "overlays/rails-condition; it is tried again"),
+    "forbidden": (Reply(403, "no"), "; set railsCondition.enabled=true of the chart; it is tried again"),
     "dead": (Reply(503, "no leader"), "HTTP 503: no leader; it is tried again"),
     "gone": (Reply(404, "not found"), "cannot patch nodes/node-a/status: not found; it is tried again"),
 }
@@ -371,7 +371,7 @@ def test_forbidden_taint_does_not_hold_the_condition_up(node: Node, caplog: pyte
     assert node.own["status"] == "True"
     reported = [record.message for record in caplog.records if record.message.startswith(TAINT)]
     assert len(reported) == 1
-    assert reported[0].endswith("apply overlays/rails-condition-taint; it is tried again")
+    assert reported[0].endswith("set railsCondition.taint=true of the chart; it is tried again")
 
 
 def test_pause_that_the_api_server_asks_for_is_kept(node: Node) -> None:

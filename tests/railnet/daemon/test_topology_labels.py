@@ -245,11 +245,11 @@ SILENT = "the port's neighbour does not answer; it does not if the fabric protec
 FAULTS: dict[str, tuple[Exception, str]] = {
     "no right": (
         PermissionError(EPERM, "Operation not permitted"),
-        "/dev/infiniband/umad8: Operation not permitted: this container may not use the device: apply overlays/topology-labels",
+        "/dev/infiniband/umad8: Operation not permitted: this container may not use the device: set topologyLabels.enabled=true of the chart",
     ),
     "a security module": (
         PermissionError(EACCES, "Permission denied"),
-        "/dev/infiniband/umad8: Permission denied: this container may not use the device: apply overlays/topology-labels",
+        "/dev/infiniband/umad8: Permission denied: this container may not use the device: set topologyLabels.enabled=true of the chart",
     ),
     "no device node": (
         FileNotFoundError(ENOENT, "No such file or directory"),
@@ -337,7 +337,7 @@ def test_hung_question_takes_no_vf_away() -> None:
 REFUSALS: dict[str, tuple[Exception, str]] = {
     "no right": (
         RequestFailed("cannot patch nodes/gpu-7: HTTP 403: forbidden", 403),
-        "topology labels: cannot patch nodes/gpu-7: HTTP 403: forbidden; apply overlays/topology-labels; it is tried again",
+        "topology labels: cannot patch nodes/gpu-7: HTTP 403: forbidden; set topologyLabels.enabled=true of the chart; it is tried again",
     ),
     "no answer": (RequestFailed("no answer"), "topology labels: no answer; it is tried again"),
     "no token": (OSError("holds no token"), "topology labels: holds no token; it is tried again"),
