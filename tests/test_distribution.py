@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grimp
 import pytest
+import yaml
 
 from railnet import VERSION
 
@@ -23,7 +24,7 @@ SHIPPED = TOOL["hatch"]["build"]["targets"]["wheel"]["packages"]
 PROGRAMS = ("railnet.__main__", "cni.host.plugin", "railnet.kernel.processes.host_entry")
 GENERATED = "railnet.kubelet.api"  # protoc writes a module for each service, whether it is used or not
 
-VERSIONED = ("README.md", "docs/*.md", "daemonset/*.yaml", "overlays/**/*.yaml")
+VERSIONED = ("README.md", "docs/*.md", "daemonset/*.yaml", "charts/railnet/**/*.yaml")
 OURS = re.compile(r"\brailnet(?:-admission)?[: ](\d+\.\d+\.\d+)\b")
 
 
@@ -108,10 +109,14 @@ def mentions() -> Iterator[tuple[str, str]]:
 def test_manifests_and_documents_name_this_version() -> None:
     named = list(mentions())
 
-    assert {"daemonset/daemonset.yaml", "overlays/admission/server/deployment.yaml"} <= {
-        place.partition(":")[0] for place, _ in named
-    }
+    assert "daemonset/daemonset.yaml" in {place.partition(":")[0] for place, _ in named}
     assert [(place, version) for place, version in named if version != VERSION] == []
+
+
+def test_chart_and_what_it_installs_have_this_version() -> None:
+    chart = yaml.safe_load((ROOT / "charts/railnet/Chart.yaml").read_text())
+
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 def test_newest_entry_of_the_changelog_is_this_version() -> None:

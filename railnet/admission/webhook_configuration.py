@@ -35,23 +35,18 @@ _LABELS = "object.metadata.labels"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def configuration() -> Entry:
-    """Return the webhook configuration: six entries; at most one applies to a pod."""
+def pods() -> list[Entry]:
+    """Return the entries for pods of training jobs: six; at most one applies to a pod."""
     unlabelled = {"matchExpressions": [_lacks(NET1)]}
     recognised = {"name": "recognised", "expression": recognised_expression()}
     asks = {"name": "asks-for-devices", "expression": asks_expression()}
     # The pod's label overrides its namespace's, and a malformed label must be denied.
     labelled = {"matchExpressions": [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
-        "webhooks": [
-            *_entries("recognised", _in_namespaces(None), unlabelled, PLAIN, _conditions(recognised, asks)),
-            *_entries("namespace", _in_namespaces("true"), unlabelled, LABELLED, _conditions(recognised)),
-            *_entries("label", [], labelled, PLAIN, _conditions()),
-        ],
-    }
+    return [
+        *_entries("recognised", _in_namespaces(None), unlabelled, PLAIN, _conditions(recognised, asks)),
+        *_entries("namespace", _in_namespaces("true"), unlabelled, LABELLED, _conditions(recognised)),
+        *_entries("label", [], labelled, PLAIN, _conditions()),
+    ]
 
 
 def services() -> list[Entry]:

@@ -200,7 +200,9 @@ class NodeObjectLoop:
     def _failed(self, error: Exception) -> float:
         """Report a failure, unless it is the one that was reported last; return the seconds until the next try."""
         refusal = error if isinstance(error, RequestFailed) else None
-        remedy = f"; set {self.part.value}=true of the chart" if refusal and refusal.status == HTTPStatus.FORBIDDEN else ""
+        remedy = (
+            f"; set {self.part.value}=true of the chart" if refusal and refusal.status == HTTPStatus.FORBIDDEN else ""
+        )
         trouble = f"{self.part.name}: {error}{remedy}; it is tried again"
         if trouble != self.trouble:
             _log.warning("%s", trouble)

@@ -10,10 +10,10 @@ import uuid
 from http import HTTPStatus
 from typing import Any
 
-from railnet.admission.webhook_configuration import PLAIN, configuration
+from railnet.admission.webhook_configuration import PLAIN, pods
 
 NAME = "railnet-admission.railnet.svc"  # the Service's name, which the certificate must have
-LIMIT_SECONDS: float = configuration()["webhooks"][0]["timeoutSeconds"]  # the API server refuses the pod after it
+LIMIT_SECONDS: float = pods()[0]["timeoutSeconds"]  # the API server refuses the pod after it
 _POD_BYTES = 7 << 10  # a training pod has as many
 
 

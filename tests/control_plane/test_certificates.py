@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from railnet.admission.certificates.cluster_objects import ROTATE, SECRET
-from railnet.admission.webhook_configuration import configuration
+from railnet.admission.webhook_configuration import pods
 from tests.cluster.chart import WEBHOOK
 from tests.cluster.manifests import NAMESPACE
 from tests.control_plane.cluster import Cluster
@@ -46,7 +46,7 @@ def test_replicas_that_start_together_have_one_authority_that_all_webhooks_trust
 
     assert authority.count("BEGIN CERTIFICATE") == 1
     assert {bundle.strip() for bundle in bundles(cluster)} == {authority.strip()}
-    assert len(bundles(cluster)) == len(configuration()["webhooks"])
+    assert len(bundles(cluster)) == len(pods())
     assert presented(cluster) == {ssl.PEM_cert_to_DER_cert(leaf[: leaf.index("-----END CERTIFICATE-----") + 25])}
     assert cluster.trains()
 

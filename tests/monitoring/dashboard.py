@@ -1,4 +1,4 @@
-"""The dashboard of overlays/monitoring, as a file."""
+"""The dashboard of the chart, as a file."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.monitoring.exported import ROOT
 
-FILE = ROOT / "overlays/monitoring/dashboard.json"
+FILE = ROOT / "charts/railnet/files/dashboard.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
 PANELS: list[dict[str, Any]] = [one for one in DASHBOARD["panels"] if one["type"] != "row"]
 VARIABLES: list[dict[str, Any]] = DASHBOARD["templating"]["list"]

@@ -16,7 +16,7 @@ from tests.monitoring.expressions import faults, named
 from tests.monitoring.promtool import answer, promtool
 from tests.test_docs import leads_nowhere
 
-FILE = ROOT / "overlays/monitoring/rules.yaml"
+FILE = ROOT / "charts/railnet/files/rules.yaml"
 GROUPS: list[dict[str, Any]] = yaml.load(FILE.read_text(), yaml.CSafeLoader)["groups"]
 RULES: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
 EACH = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))

@@ -489,3 +489,9 @@ def test_every_kind_of_finding_has_its_section_and_each_section_is_a_kind() -> N
 
     assert sections == [(name, kind.severity) for name, kind in KINDS.items()]
     assert len(re.findall(r"^## ", page, re.MULTILINE)) == len(KINDS) + 2  # "A pod", "The cluster"
+
+
+def test_page_has_the_remedy_of_each_kind_of_finding() -> None:
+    words = " ".join((ROOT / "docs/doctor.md").read_text().split())
+
+    assert [name for name, kind in KINDS.items() if f"To do: {kind.remedy}" not in words] == []

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import yaml
-
 from railnet.admission.environment import VARIABLES
 from railnet.jobs.operators import OPERATORS, Operator
+from tests.charts.rendered import as_written
 from tests.railnet.jobs import dns_cost, platform
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs/training"
@@ -124,8 +123,8 @@ def _answer(n: int, name: str) -> tuple[str, str]:
 
 
 def linear() -> dict[str, int]:
-    """Return the numbers of overlays/dns-autoscaler."""
-    manifest = yaml.safe_load((FOLDER.parents[1] / "overlays/dns-autoscaler/configmap.yaml").read_text())
+    """Return the numbers of the chart's autoscaler of the cluster's DNS."""
+    (manifest,) = (one for one in as_written("dns-autoscaler.yaml") if one["kind"] == "ConfigMap")
     found: dict[str, int] = json.loads(manifest["data"]["linear"])
     return found
 

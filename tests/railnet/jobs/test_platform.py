@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.charts.rendered import as_written
 from tests.railnet.jobs.platform import FOLDER, NAMESPACES, PODS, WorkloadPod, documents, explained
 
 ROOT = FOLDER.parents[2]
 TRAINING = {"nightly"}
 UNTOUCHED = "its labels match no training operator that Railnet knows"
 EACH = pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod.workload)
-CLASSES = {
-    one["metadata"]["name"]
-    for one in yaml.safe_load_all((ROOT / "overlays/priorities/priorityclasses.yaml").read_text())
-}
+CLASSES = {one["metadata"]["name"] for one in as_written("priorityclasses.yaml")}
 
 
 def explain(folder: Path, pod: WorkloadPod) -> list[str]:

@@ -1,4 +1,4 @@
-"""The generated modules of the tree are those that scripts/generate writes."""
+"""The generated modules and files of the tree are those that scripts/generate writes."""
 
 import subprocess
 import sys
@@ -15,22 +15,31 @@ def generated(root: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for pattern in PATTERNS for file in folder.glob(pattern)}
 
 
+def of_chart(root: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (root / "charts/railnet/files/webhooks").iterdir()}
+
+
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("generated")
     subprocess.run([sys.executable, REPOSITORY / "scripts" / "generate", root], check=True)
-    return generated(root)
+    return root
 
 
 @pytest.mark.slow
-def test_generate_writes_the_modules_of_the_tree(fresh: dict[str, bytes]) -> None:
-    assert fresh == generated(REPOSITORY)
+def test_generate_writes_the_modules_of_the_tree(fresh: Path) -> None:
+    assert generated(fresh) == generated(REPOSITORY)
 
 
-def test_generate_writes_four_modules_per_proto_file(fresh: dict[str, bytes]) -> None:
+def test_generate_writes_the_charts_entries_of_the_webhook_configuration(fresh: Path) -> None:
+    assert of_chart(fresh).keys() == {"pods.yaml", "services.yaml", "gangs.yaml"}
+    assert of_chart(fresh) == of_chart(REPOSITORY)
+
+
+def test_generate_writes_four_modules_per_proto_file(fresh: Path) -> None:
     protos = [file.stem for file in (REPOSITORY / "proto").rglob("*.proto")]
 
-    assert sorted(fresh) == sorted(pattern.replace("*", stem) for stem in protos for pattern in PATTERNS)
+    assert sorted(generated(fresh)) == sorted(pattern.replace("*", stem) for stem in protos for pattern in PATTERNS)
 
 
 def test_proto_file_names_are_unique() -> None:

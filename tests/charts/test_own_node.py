@@ -1,4 +1,4 @@
-"""The admission policies of overlays/own-node, with their expressions evaluated: only requests of the node's daemon pass.
+"""The admission policies of the chart's ownNode, with their expressions evaluated: only requests of the node's daemon pass.
 
 Another implementation of the expression language evaluates them here; tests/control_plane uses an API server.
 """
@@ -22,7 +22,7 @@ from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 
 ROOT = Path(__file__).resolve().parents[2]
-PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "overlays/own-node/policy.yaml").read_text())
+PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "daemonset/own-node-policy.yaml").read_text())
 POLICIES = {"pods": PODS, "events": EVENTS}
 ACCOUNT = "system:serviceaccount:railnet:railnet"
 NODE_NAME = "authentication.kubernetes.io/node-name"

@@ -1,21 +1,21 @@
-"""The manifests of the clean-up: they switch it on, and give exactly the rights that it uses beyond those of the controllers."""
+"""The chart with controllers.cleanUp: it switches the clean-up on, and gives exactly the rights that it uses beyond those of the controllers."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from railnet.__main__ import _parser
+import pytest
+
 from railnet.apiserver.client import Answer
 from railnet.apiserver.request import ApiGroup, Request
 from railnet.controllers.owners import known_kinds
-from tests.daemonset.kustomized import ROOT, kustomized
+from tests.charts import features
+from tests.charts.rendered import CHART, Right, rendered, rights
 from tests.railnet.controllers.clean_up import test_namespace_clean_up, test_server_clean_up
 from tests.railnet.controllers.cluster_in_memory import Cluster
 from tests.railnet.controllers.template_job import NOW, TemplateJob, owned_by, path
 
 JsonObject = dict[str, Any]
-FOLDER, BELOW = "overlays/controllers-clean-up", "overlays/controllers"
-ACCOUNT, NAME = "railnet-controllers", "railnet-controllers-clean-up"
-Right = tuple[str, str, str]
+ACCOUNT = "railnet-controllers"
 
 
 class Used(Cluster):
@@ -67,56 +67,22 @@ def used() -> set[Right]:
     return cluster.rights | watched
 
 
-def rights(folder: str, *kinds: str) -> set[Right]:
-    return {
-        (group, resource, verb)
-        for one in kustomized(folder)
-        if one["kind"] in kinds
-        for rule in one["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+@pytest.mark.slow
+def test_value_adds_exactly_the_rights_that_the_clean_up_uses() -> None:
+    given = rights(rendered(**features.CONTROLLERS), ACCOUNT)
+
+    assert rights(rendered(**features.CLEAN_UP), ACCOUNT) - given == used() - given
 
 
-def test_overlay_adds_exactly_the_rights_that_the_clean_up_uses() -> None:
-    given = rights(BELOW, "ClusterRole")
+@pytest.mark.slow
+def test_without_the_value_nothing_but_services_and_slices_can_be_deleted() -> None:
+    given = rights(rendered(**features.CONTROLLERS), ACCOUNT)
 
-    assert rights(FOLDER, "ClusterRole") - given == used() - given
-    assert rights(FOLDER, "Role") == rights(BELOW, "Role")
-
-
-def test_without_the_overlay_nothing_but_services_and_slices_can_be_deleted() -> None:
-    deleted = {resource for _, resource, verb in rights(BELOW, "ClusterRole", "Role") if verb == "delete"}
-
-    assert deleted == {"services", "endpointslices"}
-
-
-def test_rights_are_bound_to_the_controllers_account() -> None:
-    (binding,) = (
-        one for one in kustomized(FOLDER) if (one["kind"], one["metadata"]["name"]) == ("ClusterRoleBinding", NAME)
-    )
-
-    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("ClusterRole", NAME)
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "railnet"}]
-
-
-def test_overlay_switches_it_on_and_changes_nothing_else() -> None:
-    below, with_it = (
-        {(one["kind"], one["metadata"]["name"]): one for one in kustomized(folder)} for folder in (BELOW, FOLDER)
-    )
-    changed = [key for key, one in below.items() if with_it[key] != one]
-    (container,) = with_it["Deployment", ACCOUNT]["spec"]["template"]["spec"]["containers"]
-    (before,) = below["Deployment", ACCOUNT]["spec"]["template"]["spec"]["containers"]
-
-    assert changed == [("Deployment", ACCOUNT)]
-    assert container == {**before, "args": ["controllers", "--clean-up"]}
-    assert _parser().parse_args(container["args"]).clean_up is True
-    assert _parser().parse_args(before["args"]).clean_up is False
+    assert {resource for _, resource, verb in given if verb == "delete"} == {"services", "endpointslices"}
 
 
 def test_each_right_has_its_reason_beside_it() -> None:
-    text = (ROOT / FOLDER / "rights/role.yaml").read_text()
+    text = (CHART / "templates/controllers/clean-up-role.yaml").read_text()
     deleting = [line for line in text.splitlines() if "delete" in line and not line.startswith("#")]
 
     assert deleting

@@ -1,8 +1,9 @@
-"""The manifests of the controllers: they fit each other and the code, and the account has the rights that the code uses."""
+"""The controllers as the chart renders them: their objects fit each other and the code, and the account has the rights that the code uses."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
+
+import pytest
 
 from railnet import VERSION
 from railnet.__main__ import _parser
@@ -11,40 +12,33 @@ from railnet.apiserver.request import ApiGroup, Request
 from railnet.controllers import owners
 from railnet.controllers.training_pod import Job
 from railnet.controllers_process import program
-from tests.daemonset.kustomized import kustomized
+from tests.charts import features
+from tests.charts import rendered as chart
+from tests.charts.rendered import JsonObject, Right, rendered
 from tests.railnet.controllers.builders import pod
 from tests.railnet.controllers.cluster_in_memory import Cluster
 from tests.railnet.controllers.net1_names.test_net1_services import Leader, a_job, add
 
-JsonObject = dict[str, Any]
-FOLDER = "overlays/controllers"
+pytestmark = pytest.mark.slow
+
 NAME = "railnet-controllers"
+WHOLE: dict[str, features.Values] = {
+    "alone": features.CONTROLLERS,
+    "with all of their features": {**features.STICKY, **features.CLEAN_UP, **features.GANGS},
+}
+EACH = pytest.mark.parametrize("values", WHOLE.values(), ids=WHOLE.keys())
 
 
-def of_kind(kind: str) -> JsonObject:
-    (found,) = (one for one in kustomized(FOLDER) if (one["kind"], one["metadata"]["name"]) == (kind, NAME))
-    return found
+def of_kind(values: features.Values, kind: str) -> JsonObject:
+    return chart.of_kind(rendered(**values), kind, NAME)
 
 
-def spec() -> JsonObject:
-    found: JsonObject = of_kind("Deployment")["spec"]["template"]["spec"]
-    return found
+def spec(values: features.Values) -> JsonObject:
+    return chart.pod(rendered(**values), "Deployment", NAME)
 
 
-def container() -> JsonObject:
-    (found,) = spec()["containers"]
-    return dict(found)
-
-
-def rights() -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for kind in ("Role", "ClusterRole")
-        for rule in of_kind(kind)["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+def container(values: features.Values) -> JsonObject:
+    return chart.container(rendered(**values), "Deployment", NAME)
 
 
 class Used(Cluster):
@@ -52,7 +46,7 @@ class Used(Cluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rights: set[tuple[str, str, str]] = set()
+        self.rights: set[Right] = set()
 
     def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
         about = request.about
@@ -62,7 +56,7 @@ class Used(Cluster):
         return super().exchange(request, headers, most_bytes)
 
 
-def used_for_names() -> set[tuple[str, str, str]]:
+def used_for_names() -> set[Right]:
     """Return the rights that names on net1 need, from the first member to the last, with a Service of another owner in between."""
     cluster = Used()
     a_job(cluster)
@@ -96,70 +90,91 @@ def test_account_has_exactly_the_rights_that_the_controllers_use() -> None:
     # A slice that another owner has under our slice's name is read as a Service is.
     foreign = {("discovery.k8s.io", "endpointslices", "get")}
 
-    assert rights() == used | roots | watched | events | lease | foreign
+    assert chart.rights(rendered(**features.CONTROLLERS), NAME) == used | roots | watched | events | lease | foreign
 
 
-def test_only_the_lease_is_written_by_name() -> None:
+@EACH
+def test_only_the_lease_is_written_by_name(values: features.Values) -> None:
     named = {
         (tuple(rule["resources"]), tuple(rule["resourceNames"]))
-        for rule in of_kind("Role")["rules"]
+        for rule in of_kind(values, "Role")["rules"]
         if "resourceNames" in rule
     }
 
     assert named == {(("leases",), (program._NAME,))}
 
 
-def test_rights_are_bound_to_the_pods_account() -> None:
+@EACH
+def test_rights_are_bound_to_the_pods_account(values: features.Values) -> None:
     for kind in ("Role", "ClusterRole"):
-        binding = of_kind(f"{kind}Binding")
+        binding = of_kind(values, f"{kind}Binding")
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, NAME)
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": NAME, "namespace": "railnet"}]
-    assert spec()["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
+    assert spec(values)["serviceAccountName"] == of_kind(values, "ServiceAccount")["metadata"]["name"]
 
 
-def test_selectors_find_the_pods() -> None:
-    deployment = of_kind("Deployment")["spec"]
+@EACH
+def test_selectors_find_the_pods(values: features.Values) -> None:
+    deployment = of_kind(values, "Deployment")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
     selecting = [
-        of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        of_kind(values, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         deployment["selector"]["matchLabels"],
-        *(one["labelSelector"]["matchLabels"] for one in spec()["topologySpreadConstraints"]),
+        *(one["labelSelector"]["matchLabels"] for one in spec(values)["topologySpreadConstraints"]),
     ]
 
     assert selecting == [labels] * 4
 
 
-def test_containers_arguments_fit_the_command_line() -> None:
-    arguments = _parser().parse_args(container()["args"])
-    (port,) = container()["ports"]
-    probes = [container()[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+@EACH
+def test_containers_arguments_fit_the_command_line(values: features.Values) -> None:
+    arguments = _parser().parse_args(container(values)["args"])
+    (port,) = container(values)["ports"]
+    probes = [container(values)[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
 
     assert arguments.command == "controllers"
     assert (port["name"], port["containerPort"]) == ("health", arguments.health_port)
     assert probes == [{"path": "/healthz", "port": "health"}, {"path": "/readyz", "port": "health"}]
-    assert container()["image"] == f"railnet.io/railnet-admission:{VERSION}"
-    assert spec()["terminationGracePeriodSeconds"] > program._END_SECONDS
+    assert container(values)["image"] == f"railnet.io/railnet-admission:{VERSION}"
+    assert spec(values)["terminationGracePeriodSeconds"] > program._END_SECONDS
 
 
-def test_container_has_no_privilege() -> None:
-    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "volumes"} & spec().keys()
-    assert spec()["securityContext"]["runAsNonRoot"] is True
-    assert spec()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container()["securityContext"] == {
+@EACH
+def test_container_has_no_privilege(values: features.Values) -> None:
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec(values).keys()
+    assert all("configMap" in volume for volume in spec(values).get("volumes", ()))
+    assert spec(values)["securityContext"]["runAsNonRoot"] is True
+    assert spec(values)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container(values)["securityContext"] == {
         "readOnlyRootFilesystem": True,
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
 
 
-def test_one_of_two_replicas_is_always_available_and_memory_is_reserved() -> None:
-    deployment, resources = of_kind("Deployment")["spec"], container()["resources"]
+@EACH
+def test_one_of_two_replicas_is_always_available_and_memory_is_reserved(values: features.Values) -> None:
+    deployment, resources = of_kind(values, "Deployment")["spec"], container(values)["resources"]
 
     assert (deployment["replicas"], deployment["strategy"]["rollingUpdate"]) == (
         2,
         {"maxUnavailable": 0, "maxSurge": 1},
     )
-    assert of_kind("PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert of_kind(values, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
     assert re.fullmatch(r"\d{1,3}m", resources["requests"]["cpu"])
     assert "cpu" not in resources["limits"]
+
+
+@EACH
+def test_disruption_budget_is_of_two_replicas(values: features.Values) -> None:
+    assert of_kind(values, "PodDisruptionBudget")["apiVersion"] == "policy/v1"
+    alone = rendered(**features.CONTROLLERS, **{"controllers.replicas": 1})
+    assert "PodDisruptionBudget" not in {one["kind"] for one in alone}
+
+
+def test_controllers_change_nothing_of_the_node_and_the_webhook() -> None:
+    below, documents = rendered(**features.WEBHOOK), rendered(**features.WEBHOOK, **features.CONTROLLERS)
+
+    assert [one for one in below if one not in documents] == []
+    assert {one["metadata"]["name"] for one in documents if one not in below} == {NAME}

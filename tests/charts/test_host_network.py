@@ -1,63 +1,57 @@
-"""The overlays of host-network mode: they add to the admission helper one option, one right, and reviews of operators' Services."""
-
-import os
-from typing import Any
+"""The chart with webhook.hostNetwork: it adds to the webhook one option, one right, and reviews of operators' Services."""
 
 import pytest
-import yaml
 
 from railnet.__main__ import _parser
 from railnet.admission import webhook_configuration
 from railnet.admission.certificates.cluster_objects import NAME
 from railnet.admission.server import SERVICES
 from railnet.jobs.host_ports import parse
-from tests.daemonset.kustomized import ROOT, kustomized
+from tests.charts import features
+from tests.charts.rendered import JsonObject, by_name, container, of_kind, rendered
 
-JsonObject = dict[str, Any]
-FOLDER, BASE = "overlays/host-network", "overlays/admission"
 RIGHTS = "railnet-admission-host-ports"
 
 
-def by_name(folder: str) -> dict[tuple[str, str], JsonObject]:
-    return {(one["kind"], one["metadata"]["name"]): one for one in kustomized(folder)}
+@pytest.mark.slow
+@pytest.mark.parametrize("base", [features.WEBHOOK, features.CERT_MANAGER], ids=["own CA", "cert-manager"])
+def test_option_is_a_range_and_the_only_change_of_the_server(base: features.Values) -> None:
+    mode, before = (
+        container(rendered(**values), "Deployment", NAME) for values in ({**base, **features.HOST_NETWORK}, base)
+    )
+
+    options = _parser().parse_args(mode["args"])
+
+    assert mode["args"][:-1] == before["args"]
+    assert parse(options.host_ports).size == 10_000
+    (variable,) = mode["env"]
+    assert variable == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    assert {key: value for key, value in mode.items() if key != "env"} | {"args": before["args"]} == before
 
 
 @pytest.mark.slow
-def test_mode_adds_an_option_a_right_and_reviews_and_nothing_else() -> None:
-    mode, base = by_name(FOLDER), by_name(BASE)
+def test_ports_of_the_values_are_those_of_the_server() -> None:
+    documents = rendered(**features.HOST_NETWORK, **{"webhook.hostNetwork.ports": "30000-30099"})
 
-    assert {name for _, name in mode.keys() - base.keys()} == {RIGHTS}
-    changed = {kind for (kind, name), one in base.items() if mode[kind, name] != one}
-    assert changed == {"Deployment", "MutatingWebhookConfiguration"}
+    options = _parser().parse_args(container(documents, "Deployment", NAME)["args"])
 
-
-def test_option_is_a_range_and_the_only_change_of_the_server() -> None:
-    mode, base = by_name(FOLDER)["Deployment", NAME], by_name(BASE)["Deployment", NAME]
-    (container,) = mode["spec"]["template"]["spec"]["containers"]
-    (before,) = base["spec"]["template"]["spec"]["containers"]
-
-    options = _parser().parse_args(container["args"])
-
-    assert container["args"][:-1] == before["args"]
-    assert parse(options.host_ports).size == 10_000
-    (variable,) = container["env"]
-    assert variable == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    assert {key: value for key, value in container.items() if key != "env"} | {"args": before["args"]} == before
+    assert parse(options.host_ports).size == 100
 
 
+@pytest.mark.slow
 def test_reviews_of_services_follow_those_of_pods() -> None:
-    entries = by_name(FOLDER)["MutatingWebhookConfiguration", NAME]["webhooks"]
+    entries, before = (
+        of_kind(rendered(**values), "MutatingWebhookConfiguration", NAME)["webhooks"]
+        for values in (features.HOST_NETWORK, features.WEBHOOK)
+    )
 
-    assert entries == [
-        *by_name(BASE)["MutatingWebhookConfiguration", NAME]["webhooks"],
-        *webhook_configuration.services(),
-    ]
+    assert entries == [*before, *webhook_configuration.services()]
     assert {one["clientConfig"]["service"]["path"] for one in webhook_configuration.services()} == {SERVICES}
-    assert len({one["name"] for one in entries}) == len(entries)
 
 
+@pytest.mark.slow
 def test_right_is_to_read_pods() -> None:
-    documents = by_name(FOLDER)
+    documents = by_name(rendered(**features.HOST_NETWORK))
 
     assert documents["ClusterRole", RIGHTS]["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
@@ -68,19 +62,10 @@ def test_right_is_to_read_pods() -> None:
 
 
 @pytest.mark.slow
-def test_component_gives_the_server_its_token_with_cert_manager(tmp_path: Any) -> None:
-    relative = {
-        one: os.path.relpath(ROOT / "overlays" / one, tmp_path)
-        for one in ("admission-cert-manager", "host-network/mode")
-    }
-    kustomization = {"resources": [relative["admission-cert-manager"]], "components": [relative["host-network/mode"]]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+def test_server_gets_its_token_with_cert_manager() -> None:
+    documents = rendered(**{**features.HOST_NETWORK, **features.CERT_MANAGER})
 
-    documents = {(one["kind"], one["metadata"]["name"]): one for one in kustomized(tmp_path)}
-
-    assert documents["ServiceAccount", NAME]["automountServiceAccountToken"] is True
-    (container,) = documents["Deployment", NAME]["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["admission", "--certificates", "/run/certificates", "--host-ports=20000-29999"]
+    assert of_kind(documents, "ServiceAccount", NAME)["automountServiceAccountToken"] is True
 
 
 MARKS = {

@@ -1,0 +1,74 @@
+"""The controllers of the chart with gangs: they have exactly the rights that it uses beyond those of the controllers."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from railnet.apiserver.client import Answer
+from railnet.apiserver.request import ApiGroup, ApiObject, Request, ServerVersion
+from railnet.controllers.gangs.evictions import STUCK_SECONDS
+from tests.charts import features
+from tests.charts.rendered import CHART, Right, rendered, rights
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader
+from tests.railnet.controllers.gangs.test_evictions import place_and_take
+
+ACCOUNT = "railnet-controllers"
+
+
+class Used(GangCluster):
+    """The API server in memory, which also notes the right that each request needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rights: set[Right] = set()
+
+    def exchange(self, request: Request, headers: Mapping[str, str], most_bytes: int) -> Answer:
+        about = request.about
+        assert not isinstance(about, ApiGroup | ServerVersion)
+        below = f"/{about.subresource}" if isinstance(about, ApiObject) and about.subresource else ""
+        self.rights.add((about.api_version.rpartition("/")[0], about.resource + below, request.verb.right))
+        return super().exchange(request, headers, most_bytes)
+
+
+def used() -> set[Right]:
+    """Return the rights that the controller needs for a gang that is placed, and evicted again."""
+    cluster = Used()
+    for leaf in "ab":
+        for number in range(4):
+            cluster.add_node(f"{leaf}-{number}", leaf)
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+    place_and_take(cluster, leader, "a")
+    cluster.now += STUCK_SECONDS
+    leader.settle()
+    assert [reason for reason, _, _ in cluster.events] == ["GangPlaced", "GangEvicted"]
+    watched = {
+        (informer._about.api_version.rpartition("/")[0], informer._about.resource, verb)
+        for informer in leader.gangs.informers.values()
+        for verb in ("list", "watch")
+    }
+    return cluster.rights | watched
+
+
+@pytest.mark.slow
+def test_value_adds_exactly_the_rights_that_gangs_use() -> None:
+    given = rights(rendered(**features.CONTROLLERS), ACCOUNT)
+
+    assert rights(rendered(**features.GANGS), ACCOUNT) - given == used() - given
+
+
+@pytest.mark.slow
+def test_without_the_value_no_pod_can_be_changed_or_evicted() -> None:
+    given = rights(rendered(**features.CONTROLLERS), ACCOUNT)
+
+    assert {verb for _, resource, verb in given if resource.startswith("pods")} == {"list", "watch"}
+
+
+def test_each_right_has_its_reason_beside_it() -> None:
+    text = (CHART / "templates/controllers/gangs-role.yaml").read_text().partition("---")[0]
+    verbs = [
+        line for line in text.splitlines() if line.lstrip().startswith(("- ", "verbs: [")) and "apiGroups" not in line
+    ]
+
+    assert verbs
+    assert [line for line in verbs if "#" not in line] == []
