@@ -70,7 +70,7 @@ def test_simulated_node_and_tests_are_not_in_the_wheel(wheel: zipfile.ZipFile) -
     folders = {name.partition("/")[0] for name in wheel.namelist()}
 
     assert folders == {*SHIPPED, f"railnet-{VERSION}.dist-info"}
-    assert set(PACKAGES) - set(SHIPPED) == {"simnode"}
+    assert set(PACKAGES) - set(SHIPPED) == {"benches", "simnode"}
 
 
 def test_source_distribution_has_what_a_wheel_is_built_of_and_no_tests(tmp_path: Path) -> None:

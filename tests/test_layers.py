@@ -19,9 +19,9 @@ CONTRACTS = [contract["name"] for contract in CONTRACTS_AS_WRITTEN]
 LAYERS = "Imports point down only, and siblings are strangers"
 HOST = "What runs on the host is light"
 PURE = "vf, backoff, fabric and objects are pure"
-NETLINK = "Only kernel and simnode speak netlink"
+NETLINK = "Only kernel, simnode and benches speak netlink"
 GRPC = "Only kubelet, deviceplugin and simnode speak gRPC"
-TLS = "Only apiserver, the webhook and simnode speak TLS"
+TLS = "Only apiserver, the webhook, simnode and benches speak TLS"
 OBJECTS = "Kubernetes' objects know nothing of Railnet but its errors"
 TRAINING = "Only admission, the controllers and commands of users ask what a training job is"
 REVIEW = "What a review decides is pure"
@@ -43,6 +43,7 @@ PLANTED = [
     ("railnet.apiserver", "cni", LAYERS),
     ("cni", "deviceplugin", LAYERS),
     ("deviceplugin", "simnode", LAYERS),
+    ("simnode", "benches", LAYERS),
     ("railnet.daemon", "simnode", LAYERS),
     ("cni", "railnet.daemon", LAYERS),
     ("railnet.jobs", "railnet.admission", LAYERS),

@@ -59,7 +59,9 @@ def test_every_package_is_typed():
 def test_modules_that_shell_scripts_name_exist():
     """A shell script runs `python -m MODULE`, and Python of its own by `from PACKAGE import NAME`; no linter looks into it."""
     texts = [path.read_text() for path in shell_scripts()]
-    run_by_name = {name for text in texts for name in re.findall(r"python -m ((?:railnet|simnode|tests)[\w.]*)", text)}
+    run_by_name = {
+        name for text in texts for name in re.findall(r"python -m ((?:benches|railnet|simnode|tests)[\w.]*)", text)
+    }
     imported = {
         pair
         for text in texts

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure the plugin executable: a request to DONE against a stub daemon, beside its bare interpreter and the host's.
 
 Run by `scripts/bench start`, inside a simulated node, where the real paths are free to use. The three are
@@ -11,7 +10,6 @@ import json
 import os
 import socket
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -179,4 +177,4 @@ def report(times: dict[str, list[float]], as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

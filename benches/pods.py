@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure pods on a real cluster: from `kubectl create` to Ready, and from CRI's RunPodSandbox to its answer.
 
 Run by `scripts/bench pods`, inside scripts/cluster: a control plane and nodes with kubelet, containerd and flanneld, eight PFs with 30 VFs on
@@ -16,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from tests.cluster.control_plane import ADMIN
@@ -139,7 +139,12 @@ def run(cluster: ClusterNode, nodes: Sequence[str], vfs: int, count: int, times:
     times.sandbox.extend(itertools.chain.from_iterable(sandboxes(cluster, node, names) for node in nodes))
     cluster.kubectl.run("delete", "pods", "--all", "--wait=true")
     for node in nodes:
-        wait_until(lambda n=node: not cluster.on(n, Worker.tasks, "default"), _SECONDS, f"{node} to be at rest")
+        wait_until(partial(is_at_rest, cluster, node), _SECONDS, f"{node} to be at rest")
+
+
+def is_at_rest(cluster: ClusterNode, node: str) -> bool:
+    """Return whether a node has no task of a pod."""
+    return not cluster.on(node, Worker.tasks, "default")
 
 
 @contextmanager
@@ -206,4 +211,4 @@ def summary(values: list[float]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """How long it takes from a PF's carrier until ListAndWatch sends the change; run by `scripts/bench carrier`, in the QEMU guest.
 
 QEMU pulls and plugs the cable of an emulated igb. The time begins when sysfs shows the carrier gone or back, looked at each

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Compare policies of placement on simulated fabrics, and measure the planner; fail beyond a target, or if a run breaks a rule.
 
 Run by `scripts/bench placement`; needs no root. All policies get the same gangs, from the same seeds. The planner is the real one; nodes, arrivals

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure the memory of the node daemon: at start, with 64 VFs attached, and after 1,000 ADD and DEL beside them.
 
 Run by `scripts/bench memory`, inside a simulated node: 8 PFs with 9 VFs each, the real flannel chain. VmRSS is the kernel's

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure STATUS, DEL and ADD while no daemon runs and while the daemon is stopped, beside the plain chain.
 
 Run by `scripts/bench absent`, inside a simulated node: the real flannel chain. Rounds of the plain chain, of Railnet without a
@@ -19,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from simnode.kubernetes import cni_config
@@ -58,15 +58,21 @@ def on_disk(disk: str) -> Iterator[None]:
     libc.unmount(str(_PLUGINS))
 
 
+def configuration(name: str) -> cni_config.NetworkList:
+    """Return a CNI configuration of the node."""
+    network = cni_config.parse(Path("/etc/cni/net.d") / name)
+    if network is None:
+        sys.exit("scripts/bench: the node has no CNI configuration")
+    return network
+
+
 class Bench:
     """Runs the rounds; keeps the milliseconds of each measurement, and the wrong answers."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._plain = cni_config.parse(Path("/etc/cni/net.d/10-flannel.conflist"))
-        self._ours = cni_config.parse(Path("/etc/cni/net.d/00-railnet.conflist"))
-        if self._plain is None or self._ours is None:
-            sys.exit("scripts/bench: the node has no CNI configuration")
+        self._plain = configuration("10-flannel.conflist")
+        self._ours = configuration("00-railnet.conflist")
         self._daemon_seconds = float(self._ours.plugins[0]["seconds"]["daemon"])
         self.times: dict[str, list[float]] = {}
         self.wrong: list[str] = []
@@ -108,9 +114,9 @@ class Bench:
         for _ in range(PER_ROUND):
             self._timed(f"STATUS, daemon {state}", self._status)
         for one, other in zip(ours, plain, strict=True):
-            self._timed(f"DEL, daemon {state}", lambda one=one: self._del(self._ours, one))
+            self._timed(f"DEL, daemon {state}", partial(self._del, self._ours, one))
             time.sleep(_REST_SECONDS[state])
-            self._timed(_PLAIN[state], lambda other=other: self._del(self._plain, other))
+            self._timed(_PLAIN[state], partial(self._del, self._plain, other))
         refused = self._timed(f"ADD with a rail, daemon {state}", lambda: self._first("ADD", train), fails=True)
         if refused.status == 0 or json.loads(refused.printed)["code"] != 11:  # noqa: PLR2004
             self.wrong.append(f"ADD of a pod with a rail: {refused.printed.decode()}")

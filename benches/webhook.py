@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure the reviews per second of one core: `railnet admission` over TLS 1.3, four kept-alive connections, a 7 KiB pod.
 
 Run by `scripts/bench webhook`. The server has one core, the client another; each of four threads sends the same review as

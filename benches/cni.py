@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure a pod's ADD and DEL: the plain chain, and Railnet without a rail, with one rail and with eight.
 
 Run by `scripts/bench cni`, inside a simulated node: 8 PFs with 8 VFs each, the real flannel chain. All loads run in one
@@ -181,6 +180,8 @@ class Bench:
     def _daemon_seconds(self) -> float:
         """Return the processor time of the daemon and its threads (clock_getcpuclockid(3): the clock of a process)."""
         process = self._node.daemon.process
+        if process is None:
+            raise RuntimeError("the daemon does not run")
         return time.clock_gettime((~process.pid << 3) | _CPUCLOCK_SCHED)
 
     def _moves(self) -> list[float]:
@@ -294,16 +295,16 @@ def _ratios(results: Mapping[str, Any]) -> Iterator[str]:
     """Compare medians of the rounds with the plain chain's and with bare moves; and give the target of each."""
 
     def add(load: str) -> float:
-        return statistics.median(results[load]["1"]["rounds_add_p50_ms"])
+        return float(statistics.median(results[load]["1"]["rounds_add_p50_ms"]))
 
     def delete(load: str) -> float:
-        return statistics.median(results[load]["1"]["rounds_del_p50_ms"])
+        return float(statistics.median(results[load]["1"]["rounds_del_p50_ms"]))
 
     def per_second(load: str) -> float:
         return float(results[load]["8"]["add_per_s"])
 
     def moves(load: str) -> float:
-        return (add(load) - add(PLAIN)) / statistics.median(results["move"]["1"]["rounds_p50_ms"])
+        return (add(load) - add(PLAIN)) / float(statistics.median(results["move"]["1"]["rounds_p50_ms"]))
 
     one_rail, at_rest = results["one_rail"]["1"], results["rest"]["daemon_cpu_ms_per_s"]
     rows = (

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure reading a node's inventory from sysfs: 8 PFs with 127 VFs each, one of those VFs alone, and a resync.
 
 A resync reads what uevents have named (or everything), and puts it into the VF table. Its reads run in threads, so its figures are
@@ -15,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from railnet.daemon.resync import look_again
@@ -60,12 +60,17 @@ def measure(folder: Path) -> dict[str, dict[str, float]]:
     }
     with asyncio.Runner() as runner:
         for what, changed in named.items():
-            cases[f"resync: {what}"] = lambda changed=changed: runner.run(look_again(table, sysfs, changed))
+            cases[f"resync: {what}"] = partial(resync, runner, table, sysfs, changed)
         times: dict[str, list[float]] = {what: [] for what in cases}
         for _ in range(RUNS):
             for what, read in cases.items():
                 times[what].append(timed(read, time.process_time if what.startswith("resync") else time.perf_counter))
     return {what: figures(sorted(found)) for what, found in times.items()}
+
+
+def resync(runner: asyncio.Runner, table: VfTable, sysfs: Sysfs, changed: ChangedFunctions) -> None:
+    """Read what has changed, into the table."""
+    runner.run(look_again(table, sysfs, changed))
 
 
 def figures(times: list[float]) -> dict[str, float]:

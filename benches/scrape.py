@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure the counters of a scrape with 64 and with 1,016 VFs, and ADDs beside scrapes.
 
 Run by `scripts/bench scrape`, inside a simulated node. The files are real files on tmpfs. A real sysfs asks the card's firmware for each

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """One request about a link, by the attach path's own module and by pyroute2; run by `scripts/bench netlink`.
 
 docs/decisions/0035 says what follows. Every request is opened, asked and closed by itself, as an ADD does it in a pod's network

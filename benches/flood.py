@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure both ports under floods: reviews and probes before and meanwhile, memory, descriptors and threads; fail beyond a target.
 
 Run by `scripts/bench flood`, inside a simulated node. The floods are processes of their own, from another address than the measuring client,
@@ -20,11 +19,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from typing import Any
 
+from benches import webhook
 from railnet.admission.certificates import authority
 from simnode.chaos.flood import Flood, flooding
 from simnode.node import Node
@@ -45,7 +42,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"how long each measurement is ({SECONDS:g})")
     arguments = parser.parse_args()
-    found = {"webhook": webhook(arguments.seconds), "daemon's port": daemon(arguments.seconds)}
+    found = {"webhook": reviews(arguments.seconds), "daemon's port": daemon(arguments.seconds)}
     if arguments.json:
         print(json.dumps(found))
     else:
@@ -71,22 +68,21 @@ def misses(reviews: dict[str, Figures], probes: dict[str, Figures]) -> Iterator[
             yield f"{name}: {figures['peak MiB']:.0f} MiB; target {TARGET_DAEMON_MORE_MIB:g} more than before"
 
 
-def webhook(seconds: float) -> dict[str, Figures]:
+def reviews(seconds: float) -> dict[str, Figures]:
     """Measure reviews on a kept connection, and every tenth on a new one."""
-    bench = webhook_bench()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         made = authority.make(datetime.now(UTC))
-        leaf = authority.sign(made, [bench.NAME], datetime.now(UTC))
+        leaf = authority.sign(made, [webhook.NAME], datetime.now(UTC))
         (folder / "tls.crt").write_bytes(leaf.chain)
         (folder / "tls.key").write_bytes(leaf.key)
-        port, health_port = bench.free_port(), bench.free_port()
-        server = stack.enter_context(bench.start(folder, port, health_port))
+        port, health_port = webhook.free_port(), webhook.free_port()
+        server = stack.enter_context(webhook.start(folder, port, health_port))
         stack.callback(server.terminate)
-        bench.wait_for(health_port)
+        webhook.wait_for(health_port)
         context = ssl.create_default_context(cadata=authority.certificate_pem([made.certificate]).decode())
-        ask = reviewing(bench, context, port)
-        half_body = bench.request()[:-10]
+        ask = reviewing(context, port)
+        half_body = webhook.request()[:-10]
         floods = {
             "before": [],
             "10,000 silent, 1,000 half-handshaken": [Flood(port, 10_000), Flood(port, 1000, tls="hello")],
@@ -98,38 +94,27 @@ def webhook(seconds: float) -> dict[str, Figures]:
         return {name: under(each, ask, server.pid, seconds) for name, each in floods.items()}
 
 
-def webhook_bench() -> Any:
-    """Import `scripts/bench-webhook`, which starts the server and makes the review."""
-    loader = SourceFileLoader("bench_webhook", str(Path(__file__).with_name("bench-webhook")))
-    spec = spec_from_loader(loader.name, loader)
-    if spec is None:
-        raise ImportError(loader.path)
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-def reviewing(bench: Any, context: ssl.SSLContext, port: int) -> Callable[[int], None]:
+def reviewing(context: ssl.SSLContext, port: int) -> Callable[[int], None]:
     """Return a function that asks for the review with a number."""
-    raw = bench.request()
+    raw = webhook.request()
 
     def connect() -> ssl.SSLSocket:
         plain = socket.create_connection(("127.0.0.1", port), timeout=10)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Go does
-        return context.wrap_socket(plain, server_hostname=bench.NAME)
+        return context.wrap_socket(plain, server_hostname=webhook.NAME)
 
     kept = [connect()]
 
     def ask(number: int) -> None:
         if number % NEW:
             try:
-                bench.exchange(kept[0], raw)
+                webhook.exchange(kept[0], raw)
             except OSError:
                 kept[0] = connect()  # an API server does the same
-                bench.exchange(kept[0], raw)
+                webhook.exchange(kept[0], raw)
         else:
             with connect() as new:
-                bench.exchange(new, raw)
+                webhook.exchange(new, raw)
 
     return ask
 

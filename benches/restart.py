@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure a restart of the node daemon with 64 VFs attached: from its exec to the first ADD done, and to ListAndWatch sent.
 
 Run by `scripts/bench restart`, inside a simulated node: 8 PFs with 9 VFs each, the real flannel chain. The daemon is killed; a

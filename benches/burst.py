@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Start 200 pods at once, beside 64 pods whose device belongs to another pod; then the same with a delegate that hangs.
 
 Run by `scripts/bench burst`, inside a simulated node: 8 PFs with 9 VFs each, the real flannel chain. A round is 64 pods with a rail
@@ -98,7 +97,7 @@ def main() -> None:
         node.install()
         node.start_daemon()
         bursts = Bench(node).run(arguments.rounds)
-    figures = {kind: burst.figures() for kind, burst in bursts.items()}
+    figures: dict[str, Any] = {kind: burst.figures() for kind, burst in bursts.items()}
     figures["p99 with a hung delegate : without"] = round(ratio(bursts), 2)
     print(json.dumps(figures) if arguments.json else "\n".join(_table(figures)))
     sys.exit(1 if any(burst.wrong for burst in bursts.values()) else 0)
