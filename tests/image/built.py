@@ -4,6 +4,8 @@ import json
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from email.message import Message
+from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,17 @@ class Image:
 
     Attributes:
         archive: the archive's file.
+        bill: the list of packages beside it, a CycloneDX bill of materials.
         left_by_build: what scripts/image left in the machine's folder of CNI configurations.
         rootfs: the root folder of a container.
     """
 
-    def __init__(self, target: str, folder: Path) -> None:
+    def __init__(self, target: str, folder: Path, *options: str) -> None:
         self.archive, self.rootfs = folder / "image.tar", folder / "rootfs"
         self._layout = folder / "layout"
         before = set(_CNI.rglob("*"))
-        subprocess.run([ROOT / "scripts/image", target, self.archive], check=True)
+        subprocess.run([ROOT / "scripts/image", *options, target, self.archive], check=True)
+        self.bill: dict[str, Any] = json.loads((folder / "image.tar.cdx.json").read_text())
         self.left_by_build = sorted(set(_CNI.rglob("*")) - before)
         _unpack(self.archive, self._layout)
         for layer in self._layers():
@@ -35,9 +39,18 @@ class Image:
         return str(self._descriptor["annotations"]["org.opencontainers.image.ref.name"])
 
     @property
+    def digest(self) -> str:
+        return str(self._descriptor["digest"])
+
+    @property
+    def whole_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = json.loads(self._blob(self._manifest["config"]).read_bytes())
+        return config
+
+    @property
     def config(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._blob(self._manifest["config"]).read_bytes())["config"]
-        return found
+        run_as: dict[str, Any] = self.whole_config["config"]
+        return run_as
 
     def entries(self) -> Iterator[tarfile.TarInfo]:
         for layer in self._layers():
@@ -49,6 +62,17 @@ class Image:
         return {
             folder.name.removesuffix(".dist-info").lower().replace("_", "-") for folder in self.site.glob("*.dist-info")
         }
+
+    def debian_packages(self) -> dict[str, Message]:
+        """Return what the image says of each package of Debian: its control fields, by the name of the package."""
+        files = (self.rootfs / "var/lib/dpkg/status.d").iterdir()
+        return {file.name: HeaderParser().parsestr(file.read_text()) for file in files if file.suffix != ".md5sums"}
+
+    def elf_machines(self) -> set[int]:
+        """Return the machines that programs and libraries are for (`e_machine`, elf(5))."""
+        files = (path for path in self.rootfs.rglob("*") if path.is_file() and not path.is_symlink())
+        heads = (file.read_bytes()[:20] for file in files)
+        return {int.from_bytes(head[18:20], "little") for head in heads if head.startswith(b"\x7fELF")}
 
     @property
     def site(self) -> Path:

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import tomllib
+from hashlib import md5
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,6 +16,7 @@ from railnet import VERSION
 from tests.image.built import ROOT, Image
 
 MEBIBYTE = 1 << 20
+EM_X86_64, EM_AARCH64 = 62, 183  # elf.h
 PRIMARY = '{"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}'
 UNPRIVILEGED = 65532
 METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -63,6 +66,98 @@ def test_image_is_small(request: pytest.FixtureRequest, which: str, packed: int,
     print(f"{image.name}: {size / MEBIBYTE:.1f} MiB, unpacked {content / MEBIBYTE:.1f} MiB")  # noqa: T201 - shown with -s
     assert size < packed * MEBIBYTE
     assert content < unpacked * MEBIBYTE
+
+
+def test_labels_say_what_the_image_is(node: Image, admission: Image) -> None:
+    project, prefix = METADATA["project"], "org.opencontainers.image."
+    labels = {name.removeprefix(prefix): value for name, value in node.config["Labels"].items() if prefix in name}
+
+    assert labels.pop("source", "https://").startswith("https://")
+    assert re.fullmatch(r"[0-9a-f]{40}(-modified)?|unknown", labels.pop("revision"))
+    assert labels == {
+        "title": "Railnet",
+        "version": VERSION,
+        "licenses": project["license"],
+        "description": project["description"],
+    }
+    assert admission.config["Labels"][f"{prefix}title"] == "admission helper and controllers of Railnet"
+
+
+def test_scanner_finds_the_release_of_debian(image: Image) -> None:
+    release = (image.rootfs / "etc/os-release").read_text().splitlines()
+
+    assert {"ID=debian", 'VERSION_ID="12"'} <= set(release)
+    assert (image.rootfs / "etc/debian_version").read_text().startswith("12.")
+
+
+def test_scanner_finds_every_package_of_debian(image: Image) -> None:
+    packages = image.debian_packages()
+
+    assert {"libc6", "libc-bin", "libstdc++6", "libudev1", "python3.11"} <= set(packages)
+    assert [name for name, fields in packages.items() if fields["Package"] != name or not fields["Version"]] == []
+    assert {fields["Architecture"] for fields in packages.values()} <= {"amd64", "all"}
+
+
+def test_files_outside_of_the_environment_are_those_of_the_packages(image: Image) -> None:
+    """A file is as its package names it. Configuration files have no sums; what the build makes is listed here."""
+    sums = dict(
+        reversed(line.split("  ", 1))
+        for path in (image.rootfs / "var/lib/dpkg/status.d").glob("*.md5sums")
+        for line in path.read_text().splitlines()
+    )
+    made = ("etc/", "opt/railnet/", "var/lib/dpkg/status.d/", "usr/lib/os-release")
+    files = [entry.name for entry in image.entries() if entry.isfile() and not entry.name.startswith(made)]
+    sources = [name for name in files if not name.endswith(".pyc")]
+
+    assert len(sources) > 500
+    assert [
+        name
+        for name in sources
+        if sums.get(name) != md5((image.rootfs / name).read_bytes(), usedforsecurity=False).hexdigest()
+    ] == []
+
+
+def test_bill_of_materials_lists_what_is_in_the_image(image: Image) -> None:
+    debian = {(name, fields["Version"]) for name, fields in image.debian_packages().items()}
+    listed = [(package["name"], package["version"], package["purl"]) for package in image.bill["components"]]
+
+    assert {(name, version) for name, version, purl in listed if purl.startswith("pkg:deb/debian/")} == debian
+    assert {f"{name}-{version}" for name, version, purl in listed if purl.startswith("pkg:pypi/")} == image.packages()
+    assert len(listed) == len(debian) + len(image.packages())
+
+
+def test_bill_of_materials_names_the_image_and_source_packages(image: Image) -> None:
+    component = image.bill["metadata"]["component"]
+    (libc,) = (package["purl"] for package in image.bill["components"] if package["name"] == "libc6")
+
+    assert (image.bill["bomFormat"], image.bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert f"{component['name']}:{component['version']}" == image.name
+    assert f"sha256:{component['hashes'][0]['content']}" == image.digest
+    assert libc.endswith("?arch=amd64&distro=debian-12&upstream=glibc")
+
+
+def test_image_that_is_built_anew_has_the_same_digest(image: Image, tmp_path: Path) -> None:
+    which = "node" if image.name.endswith(f"railnet:{VERSION}") else "admission"
+
+    assert Image(which, tmp_path, "--anew").digest == image.digest
+
+
+def test_image_is_for_amd64(image: Image) -> None:
+    assert (image.whole_config["os"], image.whole_config["architecture"]) == ("linux", "amd64")
+    assert image.elf_machines() == {EM_X86_64}
+
+
+def test_image_for_arm64_has_the_same_packages_for_arm64(node: Image, tmp_path: Path) -> None:
+    arm64 = Image("node", tmp_path, "--arch", "arm64")
+    debian = arm64.debian_packages()
+
+    assert (arm64.whole_config["os"], arm64.whole_config["architecture"]) == ("linux", "arm64")
+    assert arm64.elf_machines() == {EM_AARCH64}
+    assert {fields["Architecture"] for fields in debian.values()} <= {"arm64", "all"}
+    assert set(debian) == set(node.debian_packages())
+    assert arm64.packages() == node.packages()
+    assert b"/lib/aarch64-linux-gnu/libudev.so.1" in (arm64.rootfs / "etc/ld.so.cache").read_bytes()
+    assert (arm64.config, arm64.name) == (node.config, node.name)
 
 
 def test_every_file_belongs_to_root_and_only_root_can_write_it(image: Image) -> None:
