@@ -204,8 +204,8 @@ def mirror_host() -> str:
 
 
 def locked() -> set[str]:
-    lines = (ROOT / "requirements.lock").read_text().split()
-    return {line.lower().replace("==", "-").replace("_", "-") for line in lines}
+    pins = re.findall(r"^\S+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    return {pin.lower().replace("==", "-").replace("_", "-") for pin in pins}
 
 
 def test_packages_are_in_the_lock_file(image: Image) -> None:
